@@ -1,0 +1,6 @@
+"""``python -m tarmac``."""
+
+from tarmac.cli import main
+
+if __name__ == "__main__":
+    main()

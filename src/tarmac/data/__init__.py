@@ -1,0 +1,35 @@
+"""Datasets: named, checksummed data that load as arrays.
+
+Example:
+    >>> from tarmac import data
+    >>> data.load("digits").train.inputs.shape
+    (1438, 8, 8)
+"""
+
+from tarmac.data._base import Dataset, Progress, Split
+from tarmac.data._registry import (
+    DatasetStatus,
+    FileStatus,
+    add,
+    data_root,
+    describe,
+    fetch,
+    load,
+    names,
+    verify,
+)
+
+__all__ = [
+    "Dataset",
+    "DatasetStatus",
+    "FileStatus",
+    "Progress",
+    "Split",
+    "add",
+    "data_root",
+    "describe",
+    "fetch",
+    "load",
+    "names",
+    "verify",
+]

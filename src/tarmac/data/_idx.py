@@ -1,0 +1,48 @@
+"""The IDX format of MNIST and Fashion-MNIST (yann.lecun.com/exdb/mnist, "file formats")."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["parse_idx"]
+
+_UNSIGNED_BYTE = 0x08
+
+
+def parse_idx(content: bytes, where: str, num_dimensions: int) -> NDArray[np.uint8]:
+    """Parse an uncompressed IDX file of unsigned bytes.
+
+    Args:
+        content: The whole file: two zero bytes, the type, the number of dimensions, each dimension
+            as a big-endian 32-bit integer, then the values in row-major order.
+        where: The file's name, for messages.
+        num_dimensions: How many there must be.
+
+    Returns:
+        A writable array of the shape that the file says.
+
+    Raises:
+        TarmacError: It is not such a file, or not whole.
+    """
+    header_size = 4 + 4 * num_dimensions
+    expected = bytes([0, 0, _UNSIGNED_BYTE, num_dimensions])
+    if content[:4] != expected or len(content) < header_size:
+        raise TarmacError(
+            f"{where} is not an IDX file of unsigned bytes in {num_dimensions} dimensions: "
+            f"it begins with {content[:4].hex(' ') or 'nothing'}, expected {expected.hex(' ')}"
+        )
+    shape = struct.unpack_from(f">{num_dimensions}I", content, 4)
+    size = header_size + int(np.prod(shape, dtype=object))
+    if len(content) != size:
+        raise TarmacError(
+            f"{where} has {len(content)} bytes, expected {size} for shape {list(shape)}"
+        )
+    return np.frombuffer(content, np.uint8, offset=header_size).reshape(shape).copy()

@@ -1,0 +1,68 @@
+"""The errors that reach a user: what is wrong, where, and what to do next.
+
+Example:
+    >>> str(RequestError("batch_size is 0, expected at least 1"))
+    'batch_size is 0, expected at least 1'
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["RequestError", "TarmacError", "unknown_name"]
+
+
+class TarmacError(Exception):
+    """The work failed for a reason that a user can act on; the command line exits with 1.
+
+    Args:
+        message: What is wrong and where, in one line.
+        hint: What to do next: commands to type or a choice to make. May span several lines.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\n{self.hint}"
+
+
+class RequestError(TarmacError):
+    """The request itself was wrong, and nothing was started; the command line exits with 2."""
+
+    exit_code = 2
+
+
+def unknown_name(kind: str, name: str, valid: Mapping[str, str]) -> RequestError:
+    """Make the error for a name that is not among the valid ones.
+
+    Args:
+        kind: What was named, e.g. ``"workload"``.
+        name: The unknown name.
+        valid: Each valid name with a word on it (a default, a summary); may be empty text.
+
+    Returns:
+        An error that suggests the nearest name and lists all valid ones.
+
+    Example:
+        >>> print(unknown_name("workload", "mnist-mpl", {"mnist-mlp": "", "mnist-cnn": ""}))
+        unknown workload 'mnist-mpl', did you mean 'mnist-mlp'?
+        Valid: mnist-cnn, mnist-mlp
+    """
+    message = f"unknown {kind} {name!r}"
+    nearest = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    if nearest:
+        message += f", did you mean {nearest[0]!r}?"
+    if any(valid.values()):
+        width = max(map(len, valid))
+        lines = [f"  {key:<{width}}  {word}".rstrip() for key, word in valid.items()]
+        return RequestError(message, hint="\n".join(["Valid:", *lines]))
+    return RequestError(message, hint=f"Valid: {', '.join(sorted(valid)) or 'none'}")

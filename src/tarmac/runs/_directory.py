@@ -1,0 +1,230 @@
+"""A run's directory: made whole, written crash-safe, worked on by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.runs._events import EventWriter
+from tarmac.runs._record import GitState, RunRecord, Session, now, read_record
+from tarmac.storage import storage_errors, write_json, write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["Run"]
+
+
+class Run:
+    """One execution and its directory.
+
+    Args:
+        path: The directory, which exists.
+        record: What its ``run.json`` says.
+    """
+
+    def __init__(self, path: Path, record: RunRecord) -> None:
+        self.path = path
+        self.record = record
+
+    @classmethod
+    def create(
+        cls,
+        output: Path,
+        *,
+        workload: str,
+        command: Sequence[str],
+        configuration: Mapping[str, Any],
+        dataset: Mapping[str, Any],
+        device: Mapping[str, Any],
+        versions: Mapping[str, str],
+        seed: int,
+        git: GitState | None,
+        expectation: Mapping[str, Any] | None,
+    ) -> Run:
+        """Make a run's directory under ``output``, named for the workload and the time.
+
+        Raises:
+            RequestError: ``output`` cannot be written; nothing was made there.
+        """
+        created_at = now()
+        run_id = secrets.token_hex(8)
+        # A workload's name is the user's; only what is safe in a file's name goes into one.
+        safe = (
+            "".join(c if c.isalnum() or c in "-_." else "-" for c in workload).lstrip(".") or "run"
+        )
+        path = output / f"{safe}-{created_at:%Y%m%d-%H%M%S}-{run_id[:4]}"
+        record = RunRecord(
+            id=run_id,
+            workload=workload,
+            status="running",
+            created_at=created_at,
+            command=tuple(command),
+            configuration=dict(configuration),
+            dataset=dict(dataset),
+            device=dict(device),
+            versions=dict(versions),
+            seed=seed,
+            git=git,
+            expectation=None if expectation is None else dict(expectation),
+        )
+        try:
+            (path / "checkpoints").mkdir(parents=True)
+        except OSError as error:
+            raise RequestError(
+                f"runs cannot be made in {output}: {os.strerror(error.errno or 0)}",
+                hint="Name another directory with --output.",
+            ) from error
+        run = cls(path, record)
+        try:
+            run._write()
+        except TarmacError:
+            with contextlib.suppress(OSError):
+                run.checkpoints.rmdir()
+                path.rmdir()
+            raise
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        """Open a run's directory.
+
+        Raises:
+            RequestError: It is not a run, or one of a newer Tarmac.
+            TarmacError: Its ``run.json`` is damaged.
+        """
+        return cls(path, read_record(path / "run.json"))
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
+        return f"<Run {self.path} {self.status}{': ' if metrics else ''}{metrics}>"
+
+    @property
+    def name(self) -> str:
+        """The directory's name."""
+        return self.path.name
+
+    @property
+    def status(self) -> str:
+        """How the run stands; ``interrupted`` where it says running but no process works on it."""
+        if self.record.status == "running" and not self._is_worked_on():
+            return "interrupted"
+        return self.record.status
+
+    @property
+    def checkpoints(self) -> Path:
+        """The directory of the checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """The trained weights, once there are."""
+        return self.path / "model.safetensors"
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The final metrics; empty before the run is completed."""
+        return self.record.metrics
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """The rows of ``metrics.jsonl``, one per epoch, without a last line that was torn off.
+
+        Raises:
+            TarmacError: Any other line is not JSON.
+        """
+        path = self.path / "metrics.jsonl"
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+        rows = []
+        # What follows the last newline is empty, or a line that a crash cut short.
+        for number, line in enumerate(lines[:-1], start=1):
+            try:
+                rows.append(json.loads(line))
+            except ValueError as error:
+                raise TarmacError(f"{path}:{number} is damaged: {error}") from error
+        return rows
+
+    def update(self, **changes: Any) -> None:
+        """Change fields of the record and write ``run.json`` anew.
+
+        Raises:
+            StorageError: It could not be written; the old one is still there.
+        """
+        self.record = RunRecord.model_validate(self.record.model_dump() | changes)
+        self._write()
+
+    def append_metrics(self, row: Mapping[str, float]) -> None:
+        """Append an epoch's line to ``metrics.jsonl``, on the disk when this returns.
+
+        Raises:
+            StorageError: It could not be written.
+        """
+        path = self.path / "metrics.jsonl"
+        with storage_errors(path), path.open("ab", buffering=0) as file:
+            file.write(json.dumps(row).encode() + b"\n")
+            os.fsync(file.fileno())
+
+    def truncate_metrics(self, keep: Callable[[Mapping[str, float]], bool]) -> None:
+        """Drop the rows that ``keep`` refuses, and a torn last line."""
+        path = self.path / "metrics.jsonl"
+        if path.exists():
+            kept = [row for row in self.history if keep(row)]
+            write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+
+    @contextlib.contextmanager
+    def events(self, *, first_step: int) -> Iterator[EventWriter]:
+        """Open TensorBoard's events in the run's directory, where tensorboard is installed.
+
+        Args:
+            first_step: Points of this step and later, from before an interruption, are dropped.
+        """
+        writer = EventWriter.open(self.path, first_step=first_step)
+        try:
+            yield writer
+        finally:
+            writer.close()
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Hold the run while working on it; the hold ends with the process, however it ends.
+
+        Raises:
+            RequestError: Another process works on it.
+        """
+        lock = self._lock()
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RequestError(f"run {self.name} is being worked on by another process") from None
+        try:
+            session = Session(started_at=now(), pid=os.getpid())
+            sessions = [s.model_dump() for s in (*self.record.sessions, session)]
+            self.update(status="running", ended_at=None, error=None, sessions=sessions)
+            yield
+        finally:
+            lock.release()
+
+    def _is_worked_on(self) -> bool:
+        lock = self._lock()
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return True
+        except OSError:
+            # A copy on a read-only file system cannot be worked on either.
+            return False
+        lock.release()
+        return False
+
+    def _lock(self) -> FileLock:
+        return FileLock(self.path / ".lock", is_singleton=False)
+
+    def _write(self) -> None:
+        write_json(self.path / "run.json", self.record.model_dump(mode="json"))

@@ -1,0 +1,119 @@
+"""``run.json`` as a model."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tarmac.errors import RequestError, TarmacError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["SCHEMA_VERSION", "GitState", "RunRecord", "Session", "now", "read_record"]
+
+SCHEMA_VERSION = 1
+
+Status = Literal["running", "completed", "interrupted", "failed"]
+
+
+def now() -> datetime:
+    """Return the time, in UTC and whole milliseconds."""
+    time = datetime.now(UTC)
+    return time.replace(microsecond=time.microsecond // 1000 * 1000)
+
+
+class GitState(BaseModel):
+    """The commit that a run was started from, and whether files had changed since."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    commit: str
+    branch: str | None
+    dirty: bool
+
+
+class Session(BaseModel):
+    """One process that worked on a run; a resumed run has several."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    started_at: datetime
+    pid: int
+
+
+class RunRecord(BaseModel):
+    """Everything that ``run.json`` says.
+
+    Attributes:
+        schema_version: Of this file's layout.
+        id: Unique, in hexadecimal.
+        workload: Its name.
+        status: How it stands. A killed run still says ``running``; see `Run.status`.
+        created_at: UTC.
+        ended_at: When it last ended; None while it has not.
+        elapsed_s: Wall-clock seconds spent on it, in all sessions.
+        command: The command line; empty where it was started from Python.
+        configuration: Every effective value.
+        dataset: Name, sizes, fingerprint.
+        device: Where it ran.
+        versions: Of Python, the packages that matter, CUDA.
+        seed: Of everything random.
+        git: None outside a repository.
+        metrics: Final values, such as ``test_accuracy``.
+        expectation: What was expected and whether it was met; None where nothing was.
+        error: Why it failed.
+        sessions: The processes that worked on it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: int = SCHEMA_VERSION
+    id: str
+    workload: str
+    status: Status
+    created_at: datetime
+    ended_at: datetime | None = None
+    elapsed_s: float = 0.0
+    command: tuple[str, ...]
+    configuration: dict[str, Any]
+    dataset: dict[str, Any]
+    device: dict[str, Any]
+    versions: dict[str, str]
+    seed: int
+    git: GitState | None
+    metrics: dict[str, float] = {}
+    expectation: dict[str, Any] | None = None
+    error: str | None = None
+    sessions: tuple[Session, ...] = ()
+
+
+def read_record(path: Path) -> RunRecord:
+    """Read a ``run.json``.
+
+    Raises:
+        RequestError: It was written by a newer Tarmac, or there is none.
+        TarmacError: It is damaged.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RequestError(f"{path.parent} is not a run: it has no {path.name}") from None
+    except ValueError as error:
+        raise TarmacError(f"{path} is damaged: {error}") from error
+    version = content.get("schema_version") if isinstance(content, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise RequestError(
+            f"{path} was written by a newer Tarmac (schema {version}, this one reads up to "
+            f"{SCHEMA_VERSION})",
+            hint="Upgrade: pip install --upgrade tarmac",
+        )
+    try:
+        return RunRecord.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise TarmacError(f"{path} is damaged: {place}: {first['msg']}") from error

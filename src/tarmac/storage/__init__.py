@@ -1,0 +1,24 @@
+"""Files written whole or not at all.
+
+Example:
+    >>> from tarmac.storage import write_json
+    >>> write_json(tmp_path / "run.json", {"status": "running"})
+"""
+
+from tarmac.storage._atomic import (
+    StorageError,
+    atomic_writer,
+    storage_errors,
+    write_bytes,
+    write_json,
+    write_text,
+)
+
+__all__ = [
+    "StorageError",
+    "atomic_writer",
+    "storage_errors",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]

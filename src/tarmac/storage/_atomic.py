@@ -1,0 +1,99 @@
+"""Atomic writes: to a temporary file beside the target, synced, then renamed over it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import shutil
+from typing import IO, TYPE_CHECKING
+
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = [
+    "StorageError",
+    "atomic_writer",
+    "storage_errors",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
+
+
+class StorageError(TarmacError):
+    """Something could not be written; what was there before is unchanged."""
+
+
+@contextlib.contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError while writing ``path`` into a StorageError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise StorageError(
+                f"no space left to write {path}",
+                hint=f"Free some, or name another place with --output.{_free(path)}",
+            ) from error
+        raise StorageError(f"cannot write {path}: {os.strerror(error.errno or 0)}") from error
+
+
+@contextlib.contextmanager
+def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
+    """Open a binary file that replaces ``path`` when the block ends, and only then.
+
+    Missing parent directories are made. After a crash at any moment ``path`` holds either what it
+    held before or all that was written, because data reach the disk before the name does.
+
+    Raises:
+        StorageError: It could not be written; ``path`` is as it was.
+    """
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            with temporary.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_directory(path.parent)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a whole file or nothing; see `atomic_writer`."""
+    with atomic_writer(path) as file:
+        file.write(content)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write a whole UTF-8 file or nothing; see `atomic_writer`."""
+    write_bytes(path, content.encode())
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a whole, indented JSON file or nothing; see `atomic_writer`."""
+    write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _free(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return f" {shutil.disk_usage(path.parent).free / 2**20:.0f} MiB are free there."
+    return ""

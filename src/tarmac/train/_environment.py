@@ -1,0 +1,82 @@
+"""Process-wide switches that a training needs, set for its length and put back after it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from tarmac.train._plan import Plan
+
+__all__ = ["StopRequest", "training_environment"]
+
+
+@contextlib.contextmanager
+def training_environment(plan: Plan) -> Iterator[None]:
+    """Set PyTorch up for a training, and give the caller's random state and modes back at the end.
+
+    Denormal numbers are flushed to zero: the squared gradients of weights that see no input decay
+    to denormals, on which a CPU is many times slower (RMSprop's step on MNIST went from 0.4 to
+    1.0 ms within two epochs). TensorFlow does the same in its own threads. PyTorch's threads take
+    the mode over from the one that starts them, so it works best set early.
+    """
+    devices = [plan.device.index] if plan.device.index is not None else []
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    benchmark = torch.backends.cudnn.benchmark
+    torch.set_flush_denormal(True)
+    try:
+        with torch.random.fork_rng(devices=devices):
+            torch.backends.cudnn.benchmark = not plan.deterministic
+            if plan.deterministic:
+                # cuBLAS reads this when it makes its handle; PyTorch's notes on reproducibility.
+                os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+                torch.use_deterministic_algorithms(True)
+            yield
+    finally:
+        torch.use_deterministic_algorithms(deterministic)
+        torch.backends.cudnn.benchmark = benchmark
+        torch.set_flush_denormal(False)
+
+
+class StopRequest:
+    """Turns the first SIGINT or SIGTERM into a request to stop after the step under way.
+
+    A second one acts as it did before. Outside the main thread, where Python allows no signal
+    handlers, it never asks to stop.
+
+    Attributes:
+        signal: The signal that came, or None.
+    """
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._previous: dict[signal.Signals, signal._HANDLER] = {}
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        self.signal = signal.Signals(number)
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()

@@ -1,0 +1,168 @@
+"""A model's parameters as a few flat fp32 tensors, with bf16 copies where it computes in bf16.
+
+An optimizer then does its work in one operation for all layers instead of one each, and a bf16
+step casts all weights once instead of once per layer. The numbers are those of
+`torch.autocast` over fp32 weights: the same casts of the same values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Group", "Parameters"]
+
+# The layers whose weights autocast casts to bf16 whenever they run. All other parameters, such as
+# those of normalisations, stay in fp32.
+_CAST_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Parameters that share a weight decay, in one flat tensor.
+
+    Attributes:
+        weight_decay: The factor of the L2 penalty.
+        values: fp32 ``[num_parameters]``, what the optimizer updates.
+        gradients: fp32 ``[num_parameters]``.
+    """
+
+    weight_decay: float
+    values: torch.Tensor
+    gradients: torch.Tensor
+
+
+class Parameters:
+    """Owns the parameters of a model that is on its device already.
+
+    Args:
+        model: Its parameters become views of the flat tensors, or bf16 copies of them.
+        weight_decay: From patterns of parameter names to factors; see `Recipe`.
+        bf16: Whether linear and convolution layers hold bf16 copies.
+
+    Raises:
+        RequestError: A pattern matches no parameter, or nothing is there to train.
+    """
+
+    def __init__(self, model: nn.Module, *, weight_decay: Mapping[str, float], bf16: bool) -> None:
+        named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        if not named:
+            raise RequestError("the model has no parameters to train")
+        _check_patterns(weight_decay, tuple(named))
+        cast = _names_to_cast(model) if bf16 else frozenset[str]()
+        self._model = model
+        self._leaves: list[nn.Parameter] = []
+        self._gradients: list[torch.Tensor] = []
+        self._masters: dict[int, torch.Tensor] = {}
+        self._published: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.groups: list[Group] = []
+        decays = {name: _decay_of(name, weight_decay) for name in named}
+        for decay in sorted(set(decays.values())):
+            # Those to cast come first, so that one copy publishes them all.
+            members = sorted(
+                (name for name in named if decays[name] == decay), key=lambda name: name not in cast
+            )
+            self.groups.append(self._make_group([named[n] for n in members], decay))
+            num_cast = sum(named[name].numel() for name in members if name in cast)
+            self._attach([(named[name], name in cast) for name in members], num_cast)
+
+    @property
+    def leaves(self) -> Sequence[nn.Parameter]:
+        """What to differentiate the loss by, in the order that `take_gradients` wants."""
+        return self._leaves
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of trained parameters."""
+        return sum(group.values.numel() for group in self.groups)
+
+    def take_gradients(self, gradients: Sequence[torch.Tensor | None]) -> None:
+        """Copy the gradients of `leaves`; None, of a parameter that was not used, means zeros."""
+        used = [(to, g) for to, g in zip(self._gradients, gradients, strict=True) if g is not None]
+        if len(used) < len(gradients):
+            torch._foreach_zero_(self._gradients)
+        torch._foreach_copy_([to for to, _ in used], [g for _, g in used])
+
+    def publish(self) -> None:
+        """Show the updated values to the model where it holds copies."""
+        for copy, values in self._published:
+            copy.copy_(values)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return the model's parameters and buffers by name, in fp32 where it holds copies."""
+        return {
+            name: self._masters.get(id(value), value.detach())
+            for name, value in self._model.state_dict(keep_vars=True).items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Set every value of `state_dict` from ``state``, which has the same names and shapes."""
+        for name, value in self.state_dict().items():
+            value.copy_(state[name])
+        self.publish()
+
+    def _make_group(self, members: Sequence[nn.Parameter], decay: float) -> Group:
+        values = torch.cat([_in_memory_order(p.detach()).reshape(-1).float() for p in members])
+        return Group(weight_decay=decay, values=values, gradients=torch.zeros_like(values))
+
+    def _attach(self, members: Sequence[tuple[nn.Parameter, bool]], num_cast: int) -> None:
+        group = self.groups[-1]
+        copy = group.values[:num_cast].bfloat16()
+        if num_cast:
+            self._published.append((copy, group.values[:num_cast]))
+        start = 0
+        for parameter, is_cast in members:
+            span = slice(start, start + parameter.numel())
+            start = span.stop
+            master = _view_as(group.values[span], parameter)
+            self._gradients.append(_view_as(group.gradients[span], parameter))
+            parameter.data = _view_as(copy[span], parameter) if is_cast else master
+            self._masters[id(parameter)] = master
+            self._leaves.append(parameter)
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    return tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def _in_memory_order(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.permute(0, 2, 3, 1) if _is_channels_last(tensor) else tensor
+
+
+def _view_as(flat: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """View a flat tensor with the shape and the memory format of another."""
+    if not _is_channels_last(like):
+        return flat.view(like.shape)
+    out, channels, height, width = like.shape
+    return flat.view(out, height, width, channels).permute(0, 3, 1, 2)
+
+
+def _names_to_cast(model: nn.Module) -> frozenset[str]:
+    """Return the parameters that belong to cast layers and to no other layer."""
+    cast, other = set[int](), set[int]()
+    for layer in model.modules():
+        ids = {id(p) for p in layer.parameters(recurse=False)}
+        (cast if isinstance(layer, _CAST_LAYERS) else other).update(ids)
+    return frozenset(n for n, p in model.named_parameters() if id(p) in cast - other)
+
+
+def _decay_of(name: str, patterns: Mapping[str, float]) -> float:
+    return next((decay for pattern, decay in patterns.items() if fnmatchcase(name, pattern)), 0.0)
+
+
+def _check_patterns(patterns: Mapping[str, float], names: Sequence[str]) -> None:
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise RequestError(
+                f"weight_decay names {pattern!r}, which matches no parameter",
+                hint=f"Parameters: {', '.join(names)}",
+            )

@@ -1,0 +1,104 @@
+"""What ``--set`` may change in a workload, and how a text becomes a value."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.workloads import Workload
+
+__all__ = ["Setting", "apply_settings", "settings_of"]
+
+_TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+Setting = bool | int | float | str
+
+# These have options of their own.
+_OPTIONS = {"optimizer.learning_rate"}
+
+
+def settings_of(workload: Workload) -> dict[str, Setting]:
+    """Return every setting of a workload with its default.
+
+    They are the model's keyword parameters, the data's name, and the recipe's parts in dotted form,
+    such as ``optimizer.rho``.
+    """
+    found: dict[str, Setting] = {}
+    for parameter in inspect.signature(workload.model).parameters.values():
+        if isinstance(parameter.default, Setting):
+            found[parameter.name] = parameter.default
+    if isinstance(workload.dataset, str):
+        found["dataset"] = workload.dataset
+    recipe = workload.recipe
+    found["label_smoothing"] = recipe.label_smoothing
+    for part in ("optimizer", "schedule", "preprocess"):
+        value = getattr(recipe, part)
+        if dataclasses.is_dataclass(value):
+            for field in dataclasses.fields(value):
+                default = getattr(value, field.name)
+                if isinstance(default, Setting) and f"{part}.{field.name}" not in _OPTIONS:
+                    found[f"{part}.{field.name}"] = default
+    return found
+
+
+def apply_settings(
+    workload: Workload, changes: Mapping[str, Setting]
+) -> tuple[Workload, dict[str, Setting]]:
+    """Change a workload as ``--set`` asks.
+
+    Args:
+        workload: Stays as it is.
+        changes: Values, or texts of them, by the names of `settings_of`.
+
+    Returns:
+        The changed workload, and the keyword arguments for its model.
+
+    Raises:
+        RequestError: An unknown name or a value of another type than the default's.
+    """
+    defaults = settings_of(workload)
+    values: dict[str, Setting] = {}
+    for name, value in changes.items():
+        if name not in defaults:
+            listed = {key: f"default {default}" for key, default in defaults.items()}
+            raise unknown_name(f"setting of {workload.name}", name, listed)
+        values[name] = _convert(name, value, defaults[name])
+    recipe = workload.recipe
+    if "label_smoothing" in values:
+        recipe = dataclasses.replace(recipe, label_smoothing=float(values["label_smoothing"]))
+    for part in ("optimizer", "schedule", "preprocess"):
+        inner = {
+            name.partition(".")[2]: value
+            for name, value in values.items()
+            if name.startswith(f"{part}.")
+        }
+        if inner:
+            part_value = dataclasses.replace(getattr(recipe, part), **inner)
+            recipe = dataclasses.replace(recipe, **{part: part_value})
+    changed = dataclasses.replace(workload, recipe=recipe)
+    if "dataset" in values:
+        changed = dataclasses.replace(changed, dataset=str(values["dataset"]))
+    parameters = inspect.signature(workload.model).parameters
+    return changed, {name: value for name, value in values.items() if name in parameters}
+
+
+def _convert(name: str, value: Setting, default: Setting) -> Setting:
+    wanted = type(default)
+    if isinstance(value, wanted) and not (wanted is int and isinstance(value, bool)):
+        return value
+    try:
+        if wanted is bool:
+            return {"true": True, "false": False}[str(value).lower()]
+        if isinstance(value, str) or (wanted is float and isinstance(value, int)):
+            return wanted(value)
+    except (KeyError, ValueError):
+        pass
+    raise RequestError(
+        f"setting {name} is {value!r}, expected {_TYPE_NAMES[wanted]} (default {default})"
+    )

@@ -1,0 +1,29 @@
+"""Workloads: a model, its data, a recipe, and the result it is expected to reach.
+
+Each reference workload is one file beside this one. A user's own is found by path, as in
+``tarmac train my_model.py:workload``, or through the entry point group ``tarmac.workloads``.
+"""
+
+from tarmac.workloads._base import Expectation, Preprocess, Recipe, Scale, Verdict, Workload
+from tarmac.workloads._optimizers import SGD, Adadelta, Adam, Optimizer, RMSprop
+from tarmac.workloads._registry import find_workload, workload_names
+from tarmac.workloads._schedules import Constant, OneCycle, Schedule
+
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "Adam",
+    "Constant",
+    "Expectation",
+    "OneCycle",
+    "Optimizer",
+    "Preprocess",
+    "RMSprop",
+    "Recipe",
+    "Scale",
+    "Schedule",
+    "Verdict",
+    "Workload",
+    "find_workload",
+    "workload_names",
+]

@@ -1,0 +1,65 @@
+"""Optimizers as values, with every number written out.
+
+Keras's and PyTorch's defaults differ (RMSprop's rate is 0.001 in one and 0.01 in the other), and
+they change between releases, so no field here has a default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tarmac.errors import RequestError
+
+__all__ = ["SGD", "Adadelta", "Adam", "Optimizer", "RMSprop"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """What every optimizer has.
+
+    Attributes:
+        learning_rate: The rate that a schedule scales; above 0.
+    """
+
+    learning_rate: float
+
+    def __post_init__(self) -> None:
+        if not self.learning_rate > 0:
+            raise RequestError(f"learning_rate is {self.learning_rate}, expected above 0")
+        for name in ("momentum", "rho", "beta1", "beta2"):
+            value = getattr(self, name, 0.0)
+            if not 0 <= value < 1:
+                raise RequestError(f"optimizer.{name} is {value}, expected at least 0 and below 1")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SGD(Optimizer):
+    """Stochastic gradient descent: ``v = momentum v + g``; ``w -= lr (g + momentum v or v)``."""
+
+    momentum: float
+    nesterov: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RMSprop(Optimizer):
+    """RMSprop: ``v = rho v + (1 - rho) g^2``; ``w -= lr g / (sqrt(v) + eps)`` (Hinton, 2012)."""
+
+    rho: float
+    eps: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Adam(Optimizer):
+    """Adam with bias correction (Kingma and Ba, arXiv 1412.6980)."""
+
+    beta1: float
+    beta2: float
+    eps: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Adadelta(Optimizer):
+    """Adadelta (Zeiler, arXiv 1212.5701); ``learning_rate`` scales its self-chosen step."""
+
+    rho: float
+    eps: float

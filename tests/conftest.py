@@ -1,0 +1,29 @@
+"""Shared fixtures: small data, places to write, and the real MNIST where it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    # Tests run in parallel: threads of one test on the cores of another only make both slower.
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def mnist() -> None:
+    """Skip where the real MNIST files are not under TARMAC_DATA."""
+    root = os.environ.get("TARMAC_DATA")
+    if root is None or not list(Path(root).glob("mnist/train-images*")):
+        pytest.skip("MNIST is not here; provide it: tarmac data fetch mnist, and set TARMAC_DATA")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+            item.add_marker(pytest.mark.skip(reason="no CUDA device; run: pytest -m gpu on one"))
