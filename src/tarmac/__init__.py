@@ -24,7 +24,9 @@ def __getattr__(name: str) -> object:
     """Import a verb when it is first used: ``import tarmac`` alone loads no framework."""
     if name not in ("resume", "train"):
         raise AttributeError(f"module 'tarmac' has no attribute {name!r}")
-    return getattr(importlib.import_module("tarmac.train"), name)
+    # The room stands for its verb: it is callable, and is what the name means once it is imported.
+    room = importlib.import_module("tarmac.train")
+    return room if name == "train" else getattr(room, name)
 
 
 def __dir__() -> list[str]:

@@ -6,12 +6,7 @@ import pytest
 import torch
 
 from tarmac import RequestError
-from tarmac.train._optim import (
-    build_optimizer,
-    load_optimizer,
-    optimizer_tensors,
-    set_learning_rate,
-)
+from tarmac.train._optim import FlatOptimizer
 from tarmac.train._parameters import Group
 from tarmac.workloads import SGD, Adadelta, Adam, RMSprop
 
@@ -73,7 +68,7 @@ def step(optimizer, groups, gradients, steps):
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_an_optimizer_steps_as_its_formula_says(spec):
     groups, values, gradients = make()
-    step(build_optimizer(spec, groups), groups, gradients, range(6))
+    step(FlatOptimizer(spec, groups), groups, gradients, range(6))
     for group, start, series in zip(groups, values, gradients, strict=True):
         expected = reference(spec, start, series, group.weight_decay)
         torch.testing.assert_close(group.values.double(), expected, rtol=1e-5, atol=1e-6)
@@ -82,17 +77,17 @@ def test_an_optimizer_steps_as_its_formula_says(spec):
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_a_restored_optimizer_goes_on_bit_for_bit(spec):
     groups, _, gradients = make()
-    optimizer = build_optimizer(spec, groups)
+    optimizer = FlatOptimizer(spec, groups)
     step(optimizer, groups, gradients, range(3))
-    saved = {name: value.clone() for name, value in optimizer_tensors(optimizer).items()}
+    saved = {name: value.clone() for name, value in optimizer.state().items()}
     weights = [group.values.clone() for group in groups]
     step(optimizer, groups, gradients, range(3, 6))
 
     again, _, _ = make()
     for group, value in zip(again, weights, strict=True):
         group.values.copy_(value)
-    restored = build_optimizer(spec, again)
-    load_optimizer(restored, saved)
+    restored = FlatOptimizer(spec, again)
+    restored.load_state(saved)
     step(restored, again, gradients, range(3, 6))
     for ours, theirs in zip(again, groups, strict=True):
         assert torch.equal(ours.values, theirs.values)
@@ -100,9 +95,9 @@ def test_a_restored_optimizer_goes_on_bit_for_bit(spec):
 
 def test_the_learning_rate_reaches_every_group():
     groups, _, gradients = make()
-    optimizer = build_optimizer(SPECS["adam"], groups)
+    optimizer = FlatOptimizer(SPECS["adam"], groups)
     before = [group.values.clone() for group in groups]
-    set_learning_rate(optimizer, 0.0)
+    optimizer.set_learning_rate(0.0)
     step(optimizer, groups, gradients, range(1))
     assert all(torch.equal(g.values, b) for g, b in zip(groups, before, strict=True))
 

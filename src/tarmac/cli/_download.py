@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from tarmac.cli._console import make_console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,7 @@ __all__ = ["download_progress"]
 @contextlib.contextmanager
 def download_progress(*, quiet: bool) -> Iterator[Report | None]:
     """Give what a download reports to, or None where nothing is to be shown."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console()
     if quiet:
         yield None
         return

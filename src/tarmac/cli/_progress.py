@@ -6,7 +6,6 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,10 +15,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from tarmac.cli._console import make_console
 from tarmac.train import Silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from rich.console import Console
 
     from tarmac.runs import Run
     from tarmac.train import Plan, Reporter
@@ -37,7 +39,7 @@ def reporter_for(*, quiet: bool) -> Iterator[Reporter]:
     if quiet:
         yield Silent()
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console()
     if not console.is_terminal:
         yield _Plain(console)
         return

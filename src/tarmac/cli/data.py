@@ -29,10 +29,10 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_datasets(as_json: bool) -> None:
     """List the datasets and whether they are here."""
-    from rich.console import Console
     from rich.table import Table
 
     from tarmac import data
+    from tarmac.cli._console import make_console
 
     statuses = data.describe()
     if as_json:
@@ -61,7 +61,7 @@ def list_datasets(as_json: bool) -> None:
             "x".join(map(str, status.sample_shape)),
             status.state,
         )
-    Console(highlight=False).print(table)
+    make_console().print(table)
     click.echo(f"under {data.data_root()}")
 
 

@@ -42,10 +42,10 @@ def _common(function: Callable[..., None]) -> Callable[..., None]:
 @_common
 def list_all(output: Path | None, as_json: bool) -> None:
     """List the runs, the newest first."""
-    from rich.console import Console
     from rich.table import Table
 
     from tarmac import runs
+    from tarmac.cli._console import make_console
 
     found, broken = runs.list_runs(output)
     if as_json:
@@ -75,7 +75,7 @@ def list_all(output: Path | None, as_json: bool) -> None:
             f"{run.record.elapsed_s:.1f} s",
             str(run.record.configuration.get("device", "")),
         )
-    Console(highlight=False, soft_wrap=True).print(table)
+    make_console().print(table)
     for run_path in broken:
         click.echo(f"{run_path.path.name} cannot be read: {run_path.reason}")
     if not found:
@@ -87,9 +87,8 @@ def list_all(output: Path | None, as_json: bool) -> None:
 @_common
 def show(run: str, output: Path | None, as_json: bool) -> None:
     """Show what a run was asked, where it ran and how it went."""
-    from rich.console import Console
-
     from tarmac import runs
+    from tarmac.cli._console import make_console
 
     found = runs.resolve(run, output)
     record = found.record.model_dump(mode="json")
@@ -98,7 +97,7 @@ def show(run: str, output: Path | None, as_json: bool) -> None:
             json.dumps(record | {"status": found.status, "history": found.history}, indent=2)
         )
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console()
     console.print(f"[bold]{found.name}[/bold]  {found.status}", markup=True)
     if record["error"]:
         console.print(record["error"], markup=False)
@@ -122,10 +121,10 @@ def show(run: str, output: Path | None, as_json: bool) -> None:
 @_common
 def compare(run_names: Sequence[str], output: Path | None, as_json: bool) -> None:
     """Show what differed between runs and how each went."""
-    from rich.console import Console
     from rich.table import Table
 
     from tarmac import runs
+    from tarmac.cli._console import make_console
 
     if len(run_names) < 2:
         raise RequestError(f"{len(run_names)} runs are named, expected at least 2 to compare")
@@ -149,7 +148,7 @@ def compare(run_names: Sequence[str], output: Path | None, as_json: bool) -> Non
     for key, values in comparison.metrics.items():
         table.add_row(key, *("" if v is None else f"{v:.4f}" for v in values))
     table.add_row("accuracy by epoch", *map(_sparkline, comparison.accuracy))
-    Console(highlight=False, soft_wrap=True).print(table)
+    make_console().print(table)
 
 
 @command.command("rm")

@@ -71,6 +71,7 @@ class _BatchUnpickler(pickle.Unpickler):
             "numpy._core.multiarray",
         ):
             return super().find_class("numpy._core.multiarray", name)
-        if module == "numpy" and name in ("ndarray", "dtype"):
+        # Python 3 writes bytes for Python 2 as a call of _codecs.encode.
+        if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")):
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f"{module}.{name} is not allowed in a data file")

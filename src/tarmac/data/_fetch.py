@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["UnreachableError", "download"]
 
 _TIMEOUT = httpx.Timeout(30, connect=10)
-_CHUNK_BYTES = 1 << 18
 
 # How often one mirror may break off and still be asked to go on.
 _MAX_RESUMES = 5
@@ -106,7 +105,7 @@ def _receive_once(client: httpx.Client, url: str, part: Path, progress: Progress
         length = response.headers.get("Content-Length")
         total = done + int(length) if length is not None else None
         with storage_errors(part), part.open("ab" if is_rest else "wb") as file:
-            for chunk in response.iter_raw(_CHUNK_BYTES):
+            for chunk in response.iter_raw():
                 file.write(chunk)
                 done += len(chunk)
                 if progress is not None:

@@ -9,6 +9,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
@@ -19,9 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    import torch
-
-__all__ = ["Checkpoint", "check_fits", "newest_checkpoint", "read_checkpoint", "write_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "check_fits",
+    "newest_checkpoint",
+    "portable",
+    "read_checkpoint",
+    "write_checkpoint",
+]
 
 _VERSION = 1
 
@@ -61,7 +67,7 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
         StorageError: It could not be written; those before it are still there.
     """
     tensors = {
-        f"{part}/{name}": value.detach().cpu().contiguous().clone()
+        f"{part}/{name}": portable(value)
         for part in ("model", "optimizer", "random")
         for name, value in getattr(checkpoint, part).items()
     }
@@ -78,6 +84,11 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
     for old in sorted(directory.glob("epoch-*.safetensors"))[:-_NUM_KEPT]:
         old.unlink(missing_ok=True)
     return path
+
+
+def portable(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy on the CPU in the usual memory order, as safetensors wants it."""
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
 def newest_checkpoint(directory: Path) -> Path | None:

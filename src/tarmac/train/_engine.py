@@ -18,12 +18,7 @@ from tarmac.errors import TarmacError
 from tarmac.train._checkpoint import Checkpoint
 from tarmac.train._dropout import replace_dropout
 from tarmac.train._graph import GraphedStep
-from tarmac.train._optim import (
-    build_optimizer,
-    load_optimizer,
-    optimizer_tensors,
-    set_learning_rate,
-)
+from tarmac.train._optim import FlatOptimizer
 from tarmac.train._parameters import Parameters
 from tarmac.train._plan import build_model
 
@@ -93,12 +88,11 @@ class Engine:
         bf16 = plan.precision == "bf16"
         self._parameters = Parameters(model, weight_decay=self._recipe.weight_decay, bf16=bf16)
         self._input_dtype = torch.bfloat16 if bf16 else torch.float32
-        self._optimizer = build_optimizer(
-            self._recipe.optimizer, self._parameters.groups, capturable=self._on_cuda
-        )
+        self._optimizer = FlatOptimizer(self._recipe.optimizer, self._parameters.groups)
         self._model = model
         self._forward = torch.compile(model) if plan.compile else model
         self._totals = torch.zeros(2, dtype=torch.float64, device=self._device)
+        self._loss_sum, self._num_right = self._totals.unbind()
         train = plan.dataset.train
         self._train = _Resident.put(train, 0, plan.train_size, self._device)
         # A compiled model brings CUDA graphs' savings by itself, with fewer kernels.
@@ -139,7 +133,7 @@ class Engine:
         for step in range(first_step, num_steps):
             progress = (epoch + step / num_steps) / self._recipe.epochs
             rate = self._recipe.optimizer.learning_rate * self._recipe.schedule.factor(progress)
-            set_learning_rate(self._optimizer, rate)
+            self._optimizer.set_learning_rate(rate)
             step_now(order[step * batch_size : (step + 1) * batch_size])
             done = step + 1
             if after_step(done):
@@ -183,7 +177,7 @@ class Engine:
             step=step,
             seconds=self._seconds,
             model=self.weights(),
-            optimizer=optimizer_tensors(self._optimizer),
+            optimizer=self._optimizer.state(),
             random=random,
             totals=self._totals,
         )
@@ -191,7 +185,7 @@ class Engine:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go back to a state that `save` returned for the same plan."""
         self._parameters.load_state_dict(checkpoint.model)
-        load_optimizer(self._optimizer, checkpoint.optimizer)
+        self._optimizer.load_state(checkpoint.optimizer)
         torch.set_rng_state(checkpoint.random["cpu"])
         if self._on_cuda:
             torch.cuda.set_rng_state(checkpoint.random["cuda"], self._device)
@@ -224,8 +218,8 @@ class Engine:
         self._parameters.take_gradients(gradients)
         self._optimizer.step()
         self._parameters.publish()
-        right = (logits.detach().argmax(1) == targets).sum()
-        self._totals += torch.stack([loss.detach() * len(index), right])
+        self._loss_sum.add_(loss.detach(), alpha=len(index))
+        self._num_right.add_((logits.detach().argmax(1) == targets).sum())
 
     @torch.no_grad()
     def _evaluate(self, split: Split, start: int) -> Score:

@@ -22,11 +22,12 @@ from tarmac.storage import write_bytes
 from tarmac.train._checkpoint import (
     check_fits,
     newest_checkpoint,
+    portable,
     read_checkpoint,
     write_checkpoint,
 )
 from tarmac.train._engine import Engine, Score, check_finite
-from tarmac.train._environment import StopRequest, training_environment
+from tarmac.train._environment import StopRequest, denormals_flushed, training_environment
 from tarmac.train._plan import Options, Plan, make_plan
 from tarmac.train._reporter import Reporter, Silent
 from tarmac.workloads import Workload, find_workload
@@ -39,6 +40,7 @@ __all__ = ["resume", "train"]
 _PACKAGES = ("tarmac", "torch", "numpy", "safetensors", "scikit-learn")
 
 
+@denormals_flushed()
 def train(
     workload: str | Workload,
     *,
@@ -86,6 +88,7 @@ def train(
     return _work(plan, run, found, reporter)
 
 
+@denormals_flushed()
 def resume(
     reference: str | Path,
     *,
@@ -198,7 +201,7 @@ def _train_epochs(
 def _finish(engine: Engine, run: Run, events: runs.EventWriter) -> dict[str, float]:
     """Score the test set, once, and write the weights."""
     test = engine.evaluate_test()
-    weights = {name: value.cpu().clone() for name, value in engine.weights().items()}
+    weights = {name: portable(value) for name, value in engine.weights().items()}
     write_bytes(run.model, save(weights))
     last = run.history[-1]
     metrics = {
@@ -255,6 +258,11 @@ def _expectation(
     expected = workload.expectation
     if expected is None or plan.workload.dataset != workload.dataset:
         return None
+    changed = (
+        plan.workload.recipe != workload.recipe
+        or bool(plan.model_arguments)
+        or plan.train_size != len(plan.dataset.train)
+    )
     verdict = expected.judge(metrics["test_accuracy"]) if metrics else None
     return {
         "metric": "test_accuracy",
@@ -262,7 +270,8 @@ def _expectation(
         "at_most": expected.at_most,
         "source": expected.source,
         "met": None if verdict is None else verdict.met,
-        "text": str(expected) if verdict is None else verdict.text,
+        "text": (str(expected) if verdict is None else verdict.text)
+        + (" (the recipe was changed)" if changed else ""),
     }
 
 

@@ -1,0 +1,128 @@
+"""The parsers take what the authors publish, and refuse anything else in words."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from tarmac import RequestError, TarmacError
+from tarmac.data import Dataset, Split
+from tarmac.data._cifar import parse_binary_batch, parse_python_batch
+from tarmac.data._idx import parse_idx
+
+
+def idx(array: np.ndarray) -> bytes:
+    header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    return header + array.tobytes()
+
+
+@given(npst.arrays(np.uint8, npst.array_shapes(max_dims=3, max_side=6)))
+def test_idx_gives_back_any_array(array):
+    parsed = parse_idx(idx(array), "file", array.ndim)
+    assert np.array_equal(parsed, array)
+    assert parsed.flags.writeable
+
+
+@given(
+    npst.arrays(np.uint8, npst.array_shapes(min_dims=3, max_dims=3, max_side=4)),
+    st.data(),
+)
+def test_idx_cut_anywhere_is_refused(array, draw):
+    content = idx(array)
+    cut = draw.draw(st.integers(0, len(content) - 1))
+    with pytest.raises(TarmacError, match=r"^file "):
+        parse_idx(content[:cut], "file", 3)
+
+
+@given(st.binary(max_size=64))
+def test_idx_never_fails_in_another_way(content):
+    with contextlib.suppress(TarmacError):
+        parse_idx(content, "file", 1)
+
+
+def python_batch(**changes) -> bytes:
+    rng = np.random.default_rng(0)
+    batch = {
+        b"data": rng.integers(0, 256, (10_000, 3072), dtype=np.uint8),
+        b"labels": rng.integers(0, 10, 10_000).tolist(),
+    }
+    return pickle.dumps(batch | changes, protocol=2)
+
+
+def test_both_cifar_layouts_give_the_same_arrays():
+    content = python_batch()
+    batch = pickle.loads(content)
+    labels = np.array(batch[b"labels"], np.uint8)[:, None]
+    binary = np.concatenate([labels, batch[b"data"]], axis=1).tobytes()
+    from_python = parse_python_batch(content, "py")
+    from_binary = parse_binary_batch(binary, "bin")
+    assert from_python[0].shape == (10_000, 3, 32, 32)
+    for ours, theirs in zip(from_python, from_binary, strict=True):
+        assert np.array_equal(ours, theirs)
+        assert ours.dtype == theirs.dtype
+
+
+class Attack:
+    def __reduce__(self):
+        return (print, ("pwned",))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (pickle.dumps(Attack(), protocol=2), "print is not allowed in a data file"),
+        (python_batch()[:5000], "not a CIFAR-10 batch"),
+        (b"", "not a CIFAR-10 batch"),
+        (pickle.dumps({b"labels": []}, protocol=2), "not a CIFAR-10 batch"),
+        (python_batch(labels=[1]) and pickle.dumps([1, 2]), "not a CIFAR-10 batch"),
+    ],
+)
+def test_a_pickle_of_anything_else_is_refused(content, message, capsys):
+    with pytest.raises(TarmacError, match=message):
+        parse_python_batch(content, "data_batch_1")
+    assert "pwned" not in capsys.readouterr().out
+
+
+def test_a_short_binary_batch_is_refused():
+    with pytest.raises(TarmacError, match="bin has 3 bytes, expected 30730000"):
+        parse_binary_batch(b"abc", "bin")
+
+
+def split(inputs=(4, 2), targets=(0, 1, 2, 1), dtype=np.uint8) -> Split:
+    return Split(np.zeros(inputs, dtype), np.array(targets, np.int64))
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        (split(dtype=np.float32), "train.inputs are float32, expected uint8"),
+        (split(inputs=(3, 2)), "3 inputs and 4 targets"),
+        (split(inputs=(0, 2), targets=()), "0 inputs"),
+        (split(targets=(0, 1, 2, 3)), "from 0 to 3, expected 0 to 2"),
+        (split(targets=(0, 1, -1, 2)), "from -1 to 2"),
+        (split(inputs=(4, 3)), r"samples are \(3,\) in train and \(2,\) in test"),
+        (Split(np.zeros((4, 2), np.uint8), np.zeros(4)), "expected int64"),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_refused(train, message):
+    with pytest.raises(RequestError, match=message):
+        Dataset(name="own", train=train, test=split(), num_classes=3)
+
+
+def test_the_fingerprint_changes_with_any_byte():
+    first = Dataset(name="own", train=split(), test=split(), num_classes=3)
+    other = split()
+    other.inputs[2, 1] = 1
+    second = Dataset(name="own", train=other, test=split(), num_classes=3)
+    assert first.fingerprint != second.fingerprint
+    assert (
+        first.fingerprint
+        == Dataset(name="again", train=split(), test=split(), num_classes=3).fingerprint
+    )

@@ -1,0 +1,18 @@
+"""Errors say what is wrong and what to do."""
+
+from __future__ import annotations
+
+from tarmac.errors import RequestError, TarmacError, unknown_name
+
+
+def test_an_error_shows_its_hint_below_its_message():
+    assert str(TarmacError("it broke", hint="mend it")) == "it broke\nmend it"
+    assert (TarmacError("x").exit_code, RequestError("x").exit_code) == (1, 2)
+
+
+def test_an_unknown_name_suggests_the_nearest_and_lists_all():
+    error = unknown_name("setting", "hiden", {"hidden": "default 8", "dropout": ""})
+    assert str(error) == (
+        "unknown setting 'hiden', did you mean 'hidden'?\nValid:\n  hidden   default 8\n  dropout"
+    )
+    assert str(unknown_name("dog", "zzz", {})) == "unknown dog 'zzz'\nValid: none"

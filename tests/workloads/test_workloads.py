@@ -1,0 +1,204 @@
+"""Each reference workload is the published network with the published numbers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import numpy as np
+import pytest
+import torch
+
+import tarmac
+from tarmac import RequestError, TarmacError
+from tarmac.data import _registry
+from tarmac.train import settings_of
+from tarmac.workloads import Constant, Expectation, OneCycle, Scale, find_workload, workload_names
+from tarmac.workloads._layers import LocalResponseNorm
+from tarmac.workloads.cifar10_convnet import preprocess
+
+# Published: Keras's summaries for the first two; the others by the arithmetic of their layers.
+NUM_PARAMETERS = {
+    "mnist-mlp": 669_706,
+    "mnist-cnn": 1_199_882,
+    "mnist-chainer-mlp": 1_796_010,
+    "mnist-convnet": 832 + 51_264 + 3_212_288 + 196_800 + 1_930,
+    "mnist-fast": 13_162,
+    "cifar10-convnet": 4_864 + 102_464 + 885_120 + 73_920 + 1_930,
+    "digits-mlp": 26_122,
+}
+SHAPES = {"mnist": (28, 28), "cifar10": (3, 32, 32), "digits": (8, 8)}
+
+
+@pytest.mark.parametrize("name", workload_names())
+def test_a_workload_builds_and_gives_logits(name):
+    workload = find_workload(name)
+    assert workload.name == name
+    model = workload.model()
+    assert sum(p.numel() for p in model.parameters()) == NUM_PARAMETERS[name]
+    raw = torch.randint(0, 256, (4, *SHAPES[workload.dataset]), dtype=torch.uint8)
+    for training in (True, False):
+        inputs = workload.recipe.preprocess(raw, training=training, dtype=torch.float32)
+        assert model(inputs).shape == (4, 10)
+    assert workload.expectation is not None
+    assert settings_of(workload)["dataset"] == workload.dataset
+
+
+@pytest.mark.parametrize("name", ["mnist-mlp", "mnist-cnn"])
+def test_keras_networks_start_with_keras_weights(name):
+    torch.manual_seed(0)
+    for layer in find_workload(name).model():
+        if isinstance(layer, torch.nn.Linear | torch.nn.Conv2d):
+            assert not layer.bias.any()
+            receptive = layer.weight[0, 0].numel() if layer.weight.dim() == 4 else 1
+            fans = receptive * (layer.weight.shape[0] + layer.weight.shape[1])
+            limit = (6 / fans) ** 0.5
+            assert layer.weight.abs().max() <= limit
+            assert layer.weight.std().item() == pytest.approx(limit / 3**0.5, rel=0.1)
+
+
+def test_local_response_norm_is_pytorchs():
+    inputs = torch.randn(3, 32, 5, 7) * 20
+    ours = LocalResponseNorm(32, size=9, alpha=0.001, k=1.0)(inputs)
+    theirs = torch.nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)(inputs)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_the_cifar_augmentation_crops_flips_and_standardises():
+    torch.manual_seed(0)
+    raw = torch.randint(0, 256, (64, 3, 32, 32), dtype=torch.uint8)
+    first = preprocess(raw, training=True, dtype=torch.float32)
+    second = preprocess(raw, training=True, dtype=torch.float32)
+    assert first.shape == (64, 3, 24, 24)
+    assert not torch.equal(first, second)
+    for images in (first, preprocess(raw, training=False, dtype=torch.float32)):
+        variance, mean = torch.var_mean(images, dim=(1, 2, 3), correction=0)
+        torch.testing.assert_close(mean, torch.zeros(64), atol=1e-5, rtol=0)
+        torch.testing.assert_close(variance, torch.ones(64), atol=1e-4, rtol=0)
+    assert torch.equal(
+        preprocess(raw, training=False, dtype=torch.float32),
+        preprocess(raw, training=False, dtype=torch.float32),
+    )
+
+
+def test_an_augmented_image_is_a_crop_of_its_own_image():
+    torch.manual_seed(0)
+    # Each image is constant along rows and rises along columns, the same in all channels.
+    raw = (torch.arange(32) * 4).expand(16, 3, 32, 32).to(torch.uint8).contiguous()
+    images = preprocess(raw, training=True, dtype=torch.float32)
+    steps = images.diff(dim=3)
+    assert (steps.amax(dim=(1, 2, 3)) - steps.amin(dim=(1, 2, 3)) < 1e-4).all()
+    assert {bool(s > 0) for s in steps[:, 0, 0, 0]} == {True, False}
+
+
+def test_schedules_start_rise_and_end_where_they_say():
+    cycle = OneCycle(warmup=0.25, start=0.1, end=0.0)
+    assert [cycle.factor(p) for p in (0.0, 0.25, 1.0)] == pytest.approx([0.1, 1.0, 0.0])
+    assert OneCycle(warmup=0.0, start=0.1, end=0.5).factor(0.0) == 1.0
+    assert Constant().factor(0.7) == 1.0
+
+
+def test_scaling_is_the_same_in_training_and_evaluation():
+    raw = torch.tensor([0, 51, 255], dtype=torch.uint8)
+    scale = Scale(factor=1 / 255, mean=0.5, std=0.25)
+    out = [scale(raw, training=t, dtype=torch.float32) for t in (True, False)]
+    assert torch.equal(*out)
+    torch.testing.assert_close(out[0], torch.tensor([-2.0, -1.2, 2.0]))
+
+
+@pytest.mark.parametrize(
+    ("expectation", "accuracy", "met", "words"),
+    [
+        (Expectation(at_least=0.9), 0.95, True, "expected at least 0.9: as expected"),
+        (Expectation(at_least=0.9), 0.85, False, "below what was expected"),
+        (Expectation(at_least=0.9, at_most=0.92), 0.95, False, "expected 0.9 to 0.92: above"),
+    ],
+)
+def test_a_verdict_says_it_in_words(expectation, accuracy, met, words):
+    verdict = expectation.judge(accuracy)
+    assert verdict.met is met
+    assert words in verdict.text
+
+
+def test_a_workload_is_found_in_a_file(tmp_path):
+    (tmp_path / "settings.py").write_text("RATE = 0.5\n")
+    path = tmp_path / "my model.py"
+    path.write_text(
+        "from settings import RATE\n"
+        "from tarmac.workloads.digits_mlp import workload\n"
+        "import dataclasses\n"
+        "mine = dataclasses.replace(workload, name=f'mine-{RATE}')\n"
+    )
+    assert find_workload(f"{path}:mine").name == "mine-0.5"
+    with pytest.raises(RequestError, match="did you mean 'mine'"):
+        find_workload(f"{path}:mime")
+    with pytest.raises(RequestError, match="is of type float, expected a tarmac Workload"):
+        find_workload(f"{path}:RATE")
+    with pytest.raises(RequestError, match="names a file only"):
+        find_workload(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\ny = 1 / 0\n", r"model\.py:2: ZeroDivisionError"),
+        ("x = (\n", r"model\.py:1: SyntaxError"),
+        ("import nothing_of_that_name\n", r"model\.py:1: ModuleNotFoundError"),
+    ],
+)
+def test_a_file_that_fails_is_named_with_the_line(tmp_path, text, message):
+    (tmp_path / "model.py").write_text(text)
+    with pytest.raises(TarmacError, match=message):
+        find_workload(f"{tmp_path / 'model.py'}:workload")
+
+
+def test_a_file_that_is_not_there_is_named():
+    with pytest.raises(RequestError, match=r"'nowhere\.py' does not exist"):
+        find_workload("nowhere.py:workload")
+
+
+def test_a_package_can_provide_workloads(monkeypatch):
+    point = importlib.metadata.EntryPoint(
+        "mine", "tarmac.workloads.digits_mlp:workload", "tarmac.workloads"
+    )
+    broken = importlib.metadata.EntryPoint("broken", "no_such_package:x", "tarmac.workloads")
+
+    def entry_points(*, group, name=None):
+        return [p for p in (point, broken) if name in (None, p.name)]
+
+    monkeypatch.setattr("tarmac.workloads._registry.entry_points", entry_points)
+    assert {"mine", "broken"} < set(workload_names())
+    assert find_workload("mine").name == "digits-mlp"
+    with pytest.raises(TarmacError, match="'broken' of no_such_package:x failed to load"):
+        find_workload("broken")
+
+
+def test_an_unknown_workload_suggests_the_nearest():
+    with pytest.raises(RequestError, match="did you mean 'mnist-mlp'"):
+        find_workload("mnist-mpl")
+
+
+@pytest.mark.mnist
+def test_mnist_fast_reaches_99_percent(mnist, tmp_path):
+    run = tarmac.train("mnist-fast", output=tmp_path)
+    # One seed may fall a little short of what the mean of ten reaches.
+    assert run.metrics["test_accuracy"] >= 0.988
+
+
+def test_fashion_can_stand_in_for_mnist_and_brings_no_expectation(tmp_path, monkeypatch):
+    data = tmp_path / "data"
+    data.mkdir()
+    monkeypatch.setenv("TARMAC_DATA", str(data))
+    rng = np.random.default_rng(0)
+    folder = data / "fashion-mnist"
+    folder.mkdir()
+    for file in _registry.SOURCES["fashion-mnist"].layouts[0]:
+        shape = (300, 28, 28) if "images" in file.name else (300,)
+        header = bytes([0, 0, 8, len(shape)]) + np.array(shape, ">u4").tobytes()
+        high = 256 if "images" in file.name else 10
+        body = rng.integers(0, high, shape, dtype=np.uint8).tobytes()
+        (folder / file.name).write_bytes(header + body)
+    run = tarmac.train(
+        "mnist-mlp", epochs=1, output=tmp_path, settings={"dataset": "fashion-mnist"}
+    )
+    assert run.record.dataset["name"] == "fashion-mnist"
+    assert run.record.expectation is None
