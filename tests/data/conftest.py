@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tarmac.data import _registry, _sources
+from tarmac.data import _sources
 
 
 class Mirror(http.server.ThreadingHTTPServer):
@@ -104,7 +104,7 @@ def small(monkeypatch: pytest.MonkeyPatch, mirror: Mirror) -> dict[str, bytes]:
         ),
         mirrors=(mirror.url,),
     )
-    monkeypatch.setitem(_registry.SOURCES, "mnist", source)
+    monkeypatch.setitem(_sources.SOURCES, "mnist", source)
     mirror.files = {f"{name}.gz": gzip.compress(content) for name, content in files.items()}
     return files
 

@@ -21,10 +21,10 @@ import dataclasses, hashlib, os, signal, sys
 sys.path.insert(0, sys.argv[3])
 import conftest
 from tarmac import data
-from tarmac.data import _registry, _sources
+from tarmac.data import _sources
 layout = tuple(_sources.DataFile(name, md5=hashlib.md5(content).hexdigest())
                for name, content in conftest.contents().items())
-_registry.SOURCES["mnist"] = dataclasses.replace(
+_sources.SOURCES["mnist"] = dataclasses.replace(
     _sources.SOURCES["mnist"], layouts=(layout,), mirrors=(sys.argv[1],))
 from pathlib import Path
 def progress(done, total, file):

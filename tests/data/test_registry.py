@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tarmac import RequestError, TarmacError, data
-from tarmac.data import _registry
+from tarmac.data import _sources
 
 
 def test_digits_are_embedded_with_a_fixed_split():
@@ -80,6 +80,17 @@ def test_a_damaged_file_is_not_taken_over(tmp_path, origin):
     assert not (tmp_path / "root").exists()
 
 
+def test_what_is_taken_over_replaces_a_damaged_file_in_another_form(tmp_path, origin, small):
+    root = tmp_path / "root"
+    (root / "mnist").mkdir(parents=True)
+    (root / "mnist" / "t10k-labels-idx1-ubyte").write_bytes(b"damaged")
+    for path in list(origin.iterdir()):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    data.add("mnist", origin, root)
+    assert len(data.load("mnist", root).test) == 50
+
+
 def test_a_directory_that_is_not_there_is_named(tmp_path):
     with pytest.raises(RequestError, match="nowhere is not a directory"):
         data.add("mnist", tmp_path / "nowhere", tmp_path)
@@ -112,7 +123,7 @@ def archive(files: dict[str, bytes], folder: str) -> bytes:
 
 @pytest.fixture
 def cifar(monkeypatch, batches, mirror):
-    source = _registry.SOURCES["cifar10"]
+    source = _sources.SOURCES["cifar10"]
     layout = tuple(
         dataclasses.replace(file, md5=hashlib.md5(batches[file.name][0]).hexdigest())
         for file in source.layouts[0]
@@ -120,7 +131,7 @@ def cifar(monkeypatch, batches, mirror):
     changed = dataclasses.replace(
         source, layouts=(layout, source.layouts[1]), mirrors=(mirror.url,)
     )
-    monkeypatch.setitem(_registry.SOURCES, "cifar10", changed)
+    monkeypatch.setitem(_sources.SOURCES, "cifar10", changed)
     monkeypatch.delenv("TARMAC_MIRROR", raising=False)
     python = {name: pickled for name, (pickled, _) in batches.items()}
     mirror.files = {"cifar-10-python.tar.gz": archive(python, "cifar-10-batches-py")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,6 +19,8 @@ from safetensors.torch import load_file
 
 import tarmac
 from tarmac import RequestError, TarmacError, data, runs
+from tarmac.devices import find_device
+from tarmac.train._plan import check_memory
 from tarmac.workloads import Adam, Recipe, Scale, Workload, find_workload
 
 
@@ -167,7 +171,7 @@ def test_a_request_that_cannot_be_is_refused_and_leaves_nothing(
     tmp_path, options, message, monkeypatch
 ):
     monkeypatch.setenv("TARMAC_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr("tarmac.data._registry._urls", lambda source, name: [])
+    monkeypatch.setattr("tarmac.data._acquire._urls", lambda source, name: [])
     with pytest.raises(TarmacError, match=message):
         tarmac.train("digits-mlp", output=tmp_path / "runs", **options)
     assert not (tmp_path / "runs").exists()
@@ -243,6 +247,21 @@ def test_a_model_too_large_for_memory_is_refused(tmp_path):
     )
     with pytest.raises(TarmacError, match="memory"):
         tarmac.train(mine, output=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("device_type", "free", "fits"),
+    [("cpu", 1600, True), ("cpu", 1599, False), ("cuda", 15000, False), ("cuda", 30000, True)],
+)
+def test_data_and_weights_that_exceed_the_memory_are_refused(device_type, free, fits):
+    device = dataclasses.replace(find_device("cpu"), type=device_type, available_bytes=free)
+    split = data.Split(np.zeros((1000, 8), np.uint8), np.zeros(1000, np.int64))
+    dataset = data.Dataset(name="own", train=split, test=split, num_classes=1)
+    if fits:
+        check_memory(device, dataset, num_parameters=100)
+    else:
+        with pytest.raises(RequestError, match="GiB of memory free"):
+            check_memory(device, dataset, num_parameters=100)
 
 
 STOPPED = """
@@ -384,6 +403,17 @@ def test_a_full_disk_fails_the_run_and_keeps_the_last_checkpoint(tmp_path):
 def test_a_graphed_gpu_training_reaches_what_is_expected(tmp_path, precision):
     run = tarmac.train("digits-mlp", device="cuda", precision=precision, output=tmp_path)
     assert run.record.expectation["met"], run.record.expectation["text"]
+
+
+@pytest.mark.gpu
+def test_a_model_that_cannot_be_recorded_trains_all_the_same(tmp_path):
+    class Reads(torch.nn.Linear):
+        def forward(self, inputs):
+            assert inputs.sum().item() >= 0
+            return super().forward(inputs)
+
+    mine = custom(model=lambda: torch.nn.Sequential(torch.nn.Flatten(), Reads(64, 10)))
+    assert tarmac.train(mine, device="cuda", output=tmp_path).record.status == "completed"
 
 
 @pytest.mark.gpu

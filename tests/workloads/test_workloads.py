@@ -10,7 +10,7 @@ import torch
 
 import tarmac
 from tarmac import RequestError, TarmacError
-from tarmac.data import _registry
+from tarmac.data import _sources
 from tarmac.train import settings_of
 from tarmac.workloads import Constant, Expectation, OneCycle, Scale, find_workload, workload_names
 from tarmac.workloads._layers import LocalResponseNorm
@@ -191,7 +191,7 @@ def test_fashion_can_stand_in_for_mnist_and_brings_no_expectation(tmp_path, monk
     rng = np.random.default_rng(0)
     folder = data / "fashion-mnist"
     folder.mkdir()
-    for file in _registry.SOURCES["fashion-mnist"].layouts[0]:
+    for file in _sources.SOURCES["fashion-mnist"].layouts[0]:
         shape = (300, 28, 28) if "images" in file.name else (300,)
         header = bytes([0, 0, 8, len(shape)]) + np.array(shape, ">u4").tobytes()
         high = 256 if "images" in file.name else 10

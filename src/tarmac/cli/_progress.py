@@ -6,6 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -65,17 +66,19 @@ class _Plain(Silent):
         recipe = plan.workload.recipe
         self._epochs = recipe.epochs
         optimizer = type(recipe.optimizer).__name__
-        self._console.print(
-            f"[bold]{plan.workload.name}[/bold]: {num_parameters:,} parameters on "
-            f"{plan.train_size:,} samples of {plan.dataset.name}; {optimizer}, "
-            f"rate {recipe.optimizer.learning_rate:g}, batches of {recipe.batch_size}, "
-            f"{recipe.epochs} epochs, seed {plan.seed}"
-        )
-        self._console.print(f"device     {plan.device.torch_name} ({plan.device.name})")
-        self._console.print(f"precision  {plan.precision}: {plan.reasons['precision']}")
         compiled = "on" if plan.compile else "off"
-        self._console.print(f"compile    {compiled}: {plan.reasons['compile']}")
-        self._console.print(f"run        {run.path}")
+        # Names and paths are the user's, and may hold what Rich would take for markup.
+        self._console.print(f"[bold]{escape(plan.workload.name)}[/bold]", end="")
+        for line in (
+            f": {num_parameters:,} parameters on {plan.train_size:,} samples of "
+            f"{plan.dataset.name}; {optimizer}, rate {recipe.optimizer.learning_rate:g}, "
+            f"batches of {recipe.batch_size}, {recipe.epochs} epochs, seed {plan.seed}",
+            f"device     {plan.device.torch_name} ({plan.device.name})",
+            f"precision  {plan.precision}: {plan.reasons['precision']}",
+            f"compile    {compiled}: {plan.reasons['compile']}",
+            f"run        {run.path}",
+        ):
+            self._console.print(line, markup=False)
 
     def epoch_done(self, row: Mapping[str, float]) -> None:
         line = (

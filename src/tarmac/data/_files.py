@@ -41,8 +41,13 @@ def find(source: Source, file: DataFile, directories: Iterable[Path]) -> Path | 
     return None
 
 
-def read_checked(file: DataFile, path: Path) -> bytes:
+def read_checked(file: DataFile, path: Path, *, compressed: bool) -> bytes:
     """Read a file, uncompressed, and compare it with its checksum.
+
+    Args:
+        file: What it should be.
+        path: Where it is, under whatever name.
+        compressed: Whether it is a ``.gz``.
 
     Raises:
         DamagedFileError: It is truncated, corrupt, or another file.
@@ -53,7 +58,7 @@ def read_checked(file: DataFile, path: Path) -> bytes:
     except OSError as error:
         raise TarmacError(f"cannot read {path}: {error.strerror}") from error
     content = stored
-    if path.suffix == ".gz":
+    if compressed:
         if file.gz_md5 is not None:
             _compare(path, stored, file.gz_md5)
         try:

@@ -18,7 +18,8 @@ _NUM_WARMUP_STEPS = 3
 class GraphedStep:
     """Calls a step eagerly for its first times, then by replaying a graph of it.
 
-    The warm-up steps are steps of the training like any other, so nothing has to be undone.
+    The warm-up steps are steps of the training like any other, so nothing has to be undone. A step
+    that cannot be recorded, because its model reads a value back or so, stays eager.
 
     Args:
         step: Takes the indices of a batch, int64 ``[batch]`` on the device, and reads and writes
@@ -35,10 +36,11 @@ class GraphedStep:
         self._side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # PyTorch has no type
         self._graph: torch.cuda.CUDAGraph | None = None
         self._num_warm = 0
+        self._can_record = True
 
     def __call__(self, index: torch.Tensor) -> None:
         """Do one step."""
-        if len(index) != len(self._index):
+        if len(index) != len(self._index) or not self._can_record:
             self._step(index)
         elif self._graph is not None:
             self._index.copy_(index)
@@ -52,7 +54,12 @@ class GraphedStep:
         else:
             self._index.copy_(index)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self._step(self._index)
-            self._graph = graph
-            graph.replay()
+            try:
+                with torch.cuda.graph(graph):
+                    self._step(self._index)
+            except RuntimeError:
+                self._can_record = False
+                self._step(index)
+            else:
+                self._graph = graph
+                graph.replay()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tarmac.data import Dataset
     from tarmac.workloads import Workload
 
-__all__ = ["Options", "Plan", "build_model", "make_plan"]
+__all__ = ["Options", "Plan", "build_model", "check_memory", "make_plan"]
 
 # A training step's backward pass does two products for each one of the forward pass.
 _STEP_OVER_FORWARD = 3
@@ -152,7 +152,8 @@ def make_plan(
             f"to train on{held_out}"
         )
     recipe = changed.recipe
-    step_flops = _count_step_flops(changed, model_arguments, dataset)
+    step_flops, num_parameters = _try_model(changed, model_arguments, dataset)
+    check_memory(device, dataset, num_parameters)
     num_samples = train_size * recipe.epochs
     precision, why_precision = choose_precision(
         options.precision, device, step_flops * min(recipe.batch_size, train_size)
@@ -218,13 +219,37 @@ def _load(workload: Workload, progress: data.Progress | None) -> Dataset:
     return workload.dataset()
 
 
-def _count_step_flops(
+def check_memory(device: Device, dataset: Dataset, num_parameters: int) -> None:
+    """Raise a RequestError where data and weights alone are more than a device has free.
+
+    A GPU holds the training set itself, a CPU has it already. Parameters count four times, in fp32:
+    values, gradients, and two averages of an optimizer. What the layers' outputs take is not known
+    beforehand.
+    """
+    needed = 4 * 4 * num_parameters
+    if device.type == "cuda":
+        needed += dataset.train.inputs.nbytes + dataset.train.targets.nbytes
+    if needed > device.available_bytes:
+        raise RequestError(
+            f"{device.torch_name} has {device.available_bytes / 2**30:.1f} GiB of memory free, "
+            f"and data, {num_parameters:,} parameters, gradients and optimizer take "
+            f"{needed / 2**30:.1f} GiB",
+            hint="Use a smaller model, less data, or another --device.",
+        )
+
+
+def _try_model(
     workload: Workload, arguments: Mapping[str, Setting], dataset: Dataset
-) -> int:
-    """Count a training step's matrix work for one sample, and see that model and data fit."""
+) -> tuple[int, int]:
+    """See that model and data fit together.
+
+    Returns:
+        A training step's matrix work for one sample, in FLOP, and the number of parameters.
+    """
     with torch.random.fork_rng(devices=[]):
         model = build_model(workload, arguments, seed=0)
         sample = torch.from_numpy(dataset.train.inputs[:2])
         inputs = workload.recipe.preprocess(sample, training=False, dtype=torch.float32)
         forward = count_forward_flops(model, inputs, dataset.num_classes)
-    return _STEP_OVER_FORWARD * forward // len(inputs)
+    num_parameters = sum(p.numel() for p in model.parameters())
+    return _STEP_OVER_FORWARD * forward // len(inputs), num_parameters
