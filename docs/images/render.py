@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import subprocess
@@ -42,7 +43,7 @@ def main() -> None:
     kept = [text for text in texts if "━" not in text.plain]
     first = next(i for i, text in enumerate(kept) if text.plain.startswith("epoch  1/"))
     last = max(i for i, text in enumerate(kept) if text.plain.startswith("epoch "))
-    console = Console(record=True, width=110, file=Path(os.devnull).open("w"))
+    console = Console(record=True, width=110, file=io.StringIO())
     console.print(f"[bold green]$[/] {' '.join(COMMAND)}", highlight=False)
     for text in (*kept[: first + SHOWN_EPOCHS], Text("..."), *kept[last:]):
         console.print(text)

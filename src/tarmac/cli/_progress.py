@@ -6,7 +6,6 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,6 +14,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from tarmac.cli._console import make_console
 from tarmac.train import Silent
@@ -67,17 +67,20 @@ class _Plain(Silent):
         self._epochs = recipe.epochs
         optimizer = type(recipe.optimizer).__name__
         compiled = "on" if plan.compile else "off"
-        # Names and paths are the user's, and may hold what Rich would take for markup.
-        self._console.print(f"[bold]{escape(plan.workload.name)}[/bold]", end="")
-        for line in (
+        title = Text.assemble(
+            (plan.workload.name, "bold"),
             f": {num_parameters:,} parameters on {plan.train_size:,} samples of "
             f"{plan.dataset.name}; {optimizer}, rate {recipe.optimizer.learning_rate:g}, "
             f"batches of {recipe.batch_size}, {recipe.epochs} epochs, seed {plan.seed}",
+        )
+        self._console.print(title)
+        for line in (
             f"device     {plan.device.torch_name} ({plan.device.name})",
             f"precision  {plan.precision}: {plan.reasons['precision']}",
             f"compile    {compiled}: {plan.reasons['compile']}",
             f"run        {run.path}",
         ):
+            # A path may hold what Rich would take for markup.
             self._console.print(line, markup=False)
 
     def epoch_done(self, row: Mapping[str, float]) -> None:

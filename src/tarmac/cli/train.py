@@ -148,12 +148,11 @@ def _conclude(run: Run, *, as_json: bool, verify: bool) -> None:
             "interrupted; the state is saved", hint=f"Go on: tarmac train --resume {run.path}"
         )
     if not as_json:
-        accuracy = record.metrics["test_accuracy"]
-        click.echo(
-            str(expectation["text"])
-            if expectation
-            else f"test accuracy {accuracy:.4f}; no expectation is known for this data"
-        )
+        if expectation:
+            click.secho(expectation["text"], fg="green" if expectation["met"] else "yellow")
+        else:
+            accuracy = record.metrics["test_accuracy"]
+            click.echo(f"test accuracy {accuracy:.4f}; no expectation is known for this data")
         click.echo(f"run {run.path}")
     if verify and (expectation is None or not expectation["met"]):
         raise TarmacError(
