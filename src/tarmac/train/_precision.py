@@ -15,7 +15,7 @@ Precision = Literal["fp32", "bf16"]
 
 # Below this much matrix work in a step, the casts around bf16 products cost a CPU more than the
 # products save: bench/precision_rule.py measures both, and its result is committed beside it.
-_BF16_MIN_CPU_STEP_FLOPS = 30e6
+_BF16_MIN_CPU_STEP_FLOPS = 160e6
 
 # Compiling takes tens of seconds, which a training must be long enough to earn back.
 _COMPILE_MIN_FLOPS = 1e17
