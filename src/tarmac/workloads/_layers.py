@@ -34,5 +34,6 @@ class LocalResponseNorm(nn.Module):
         """Return ``inputs`` normalised, of the same shape and type."""
         band = self.get_buffer("band").to(inputs.dtype)
         # The constant is added in fp32: bf16 would round most of the sum away beside it.
-        root = (F.conv2d(inputs * inputs, band).float() + self.k).rsqrt()
+        total = F.conv2d(inputs * inputs, band)
+        root = (total.to(torch.promote_types(total.dtype, torch.float32)) + self.k).rsqrt()
         return inputs * (root * root.sqrt()).to(inputs.dtype)
