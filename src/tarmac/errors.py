@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RequestError", "TarmacError", "unknown_name"]
+__all__ = ["PeerFailed", "RequestError", "TarmacError", "unknown_name"]
 
 
 class TarmacError(Exception):
@@ -39,6 +39,10 @@ class RequestError(TarmacError):
     """The request itself was wrong, and nothing was started; the command line exits with 2."""
 
     exit_code = 2
+
+
+class PeerFailed(TarmacError):  # noqa: N818 - it is not this process's error
+    """Another process of a training failed, and says itself why; this one cannot go on."""
 
 
 def unknown_name(kind: str, name: str, valid: Mapping[str, str]) -> RequestError:

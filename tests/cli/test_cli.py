@@ -133,7 +133,7 @@ def test_verify_of_what_nothing_is_known_of_is_refused_beforehand(tarmac, tmp_pa
             "--set hidden is given twice",
         ),
         (["train", "digits-mlp", "--train-size", "9999"], "digits has 1438 samples"),
-        (["train", "digits-mlp", "--device", "gpu"], "device is 'gpu', expected auto, cpu"),
+        (["train", "digits-mlp", "--device", "gpu"], "devices is 'gpu', expected auto, all"),
         (["train", "digits-mlp", "extra"], "unexpected extra argument"),
         (["train", "--resume", "nope"], "there is no run 'nope'"),
         (["train", "digits-mlp", "--output", "/proc/nowhere"], "runs cannot be made in"),
@@ -162,13 +162,13 @@ def test_a_gpu_that_is_not_there_is_said_plainly(tarmac):
     code, _, err = tarmac("train", "digits-mlp", "--device", "cuda")
     assert code == 2
     assert "but " in err
-    assert "Use --device cpu" in err
+    assert "Use --devices cpu" in err
 
 
 def test_an_unknown_option_lists_the_valid_ones_with_their_defaults(tarmac):
     _, _, err = tarmac("train", "digits-mlp", "--nonsense")
-    assert "--epochs            default the workload's" in err
-    assert "--device            default auto" in err
+    assert "--epochs                 default the workload's" in err
+    assert "--devices                default auto" in err
 
 
 def test_a_models_own_error_is_one_line_and_debug_shows_where(tarmac, tmp_path):

@@ -55,7 +55,7 @@ def test_a_run_of_schema_1_can_always_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"schema_version": 2}, RequestError, r"newer Tarmac \(schema 2, this one reads up to 1\)"),
+        ({"schema_version": 3}, RequestError, r"newer Tarmac \(schema 3, this one reads up to 2\)"),
         ({"status": "flying"}, TarmacError, "is damaged: status"),
         ({"surprise": 1}, TarmacError, "is damaged: surprise"),
     ],

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 import tarmac
 from tarmac import RequestError, TarmacError, data, runs
-from tarmac.devices import find_device
+from tarmac.devices import find_devices
 from tarmac.train._plan import check_memory
 from tarmac.workloads import Adam, Recipe, Scale, Workload, find_workload
 
@@ -58,7 +58,7 @@ def test_a_run_says_everything_that_made_it(tmp_path):
     assert configuration["settings"]["hidden"] == 16
     assert configuration["settings"]["optimizer.beta2"] == 0.99
     assert configuration["settings"]["optimizer.beta1"] == 0.9
-    assert configuration["device"] in ("cpu", "cuda:0")
+    assert configuration["devices"] in ("cpu", "cuda:0")
     assert weights(run)["1.weight"].shape == (16, 64)
     row = run.history[0]
     assert row.keys() == {
@@ -156,7 +156,7 @@ def test_any_train_size_up_to_the_datas_will_do(tmp_path):
         ({"batch_size": -1}, "batch_size is -1"),
         ({"learning_rate": 0}, "learning_rate is 0"),
         ({"seed": -1}, "seed is -1"),
-        ({"device": "tpu"}, "device is 'tpu', expected auto, cpu"),
+        ({"devices": "tpu"}, "devices is 'tpu', expected auto, all"),
         ({"precision": "fp8"}, "precision is 'fp8'"),
         ({"compile": "maybe"}, "compile is 'maybe'"),
         ({"settings": {"hiden": 3}}, "did you mean 'hidden'"),
@@ -254,7 +254,7 @@ def test_a_model_too_large_for_memory_is_refused(tmp_path):
     [("cpu", 1600, True), ("cpu", 1599, False), ("cuda", 15000, False), ("cuda", 30000, True)],
 )
 def test_data_and_weights_that_exceed_the_memory_are_refused(device_type, free, fits):
-    device = dataclasses.replace(find_device("cpu"), type=device_type, available_bytes=free)
+    device = dataclasses.replace(find_devices("cpu")[0], type=device_type, available_bytes=free)
     split = data.Split(np.zeros((1000, 8), np.uint8), np.zeros(1000, np.int64))
     dataset = data.Dataset(name="own", train=split, test=split, num_classes=1)
     if fits:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from tarmac.errors import TarmacError, unknown_name
+from tarmac.cli._voice import speaks_for_all
+from tarmac.errors import PeerFailed, TarmacError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted", 1)
     except click.ClickException as error:
+        if not speaks_for_all():
+            sys.exit(2)
         _fail(_usage(error), 2)
+    except PeerFailed:
+        # Another process of the same training says what is wrong, once for all.
+        sys.exit(1)
     except TarmacError as error:
         if debug:
             traceback.print_exc()

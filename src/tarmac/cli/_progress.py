@@ -17,6 +17,7 @@ from rich.progress import (
 from rich.text import Text
 
 from tarmac.cli._console import make_console
+from tarmac.devices import name_devices
 from tarmac.train import Silent
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Run
     from tarmac.train import Plan, Reporter
-    from tarmac.train._engine import Score
+    from tarmac.train._replica import Score
 
 __all__ = ["reporter_for"]
 
@@ -35,14 +36,19 @@ _LOOK_EVERY_S = 0.25
 
 
 @contextlib.contextmanager
-def reporter_for(*, quiet: bool) -> Iterator[Reporter]:
-    """Give the reporter that suits where the output goes."""
+def reporter_for(*, quiet: bool, verbose: bool) -> Iterator[Reporter]:
+    """Give the reporter that suits where the output goes.
+
+    Args:
+        quiet: Report nothing.
+        verbose: Say why devices, feed and batch size are what they are.
+    """
     if quiet:
         yield Silent()
         return
     console = make_console()
     if not console.is_terminal:
-        yield _Plain(console)
+        yield _Plain(console, verbose=verbose)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -52,14 +58,15 @@ def reporter_for(*, quiet: bool) -> Iterator[Reporter]:
         TimeRemainingColumn(elapsed_when_finished=True),
     )
     with Progress(*columns, console=console, transient=True, refresh_per_second=8) as progress:
-        yield _Live(console, progress)
+        yield _Live(console, progress, verbose=verbose)
 
 
 class _Plain(Silent):
     """One line per epoch."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, verbose: bool) -> None:
         self._console = console
+        self._verbose = verbose
         self._epochs = 0
 
     def started(self, plan: Plan, run: Run, num_parameters: int) -> None:
@@ -75,13 +82,32 @@ class _Plain(Silent):
         )
         self._console.print(title)
         for line in (
-            f"device     {plan.device.torch_name} ({plan.device.name})",
+            *self._layout(plan),
             f"precision  {plan.precision}: {plan.reasons['precision']}",
             f"compile    {compiled}: {plan.reasons['compile']}",
             f"run        {run.path}",
         ):
             # A path may hold what Rich would take for markup.
             self._console.print(line, markup=False)
+
+    def restarting(self, reason: str) -> None:
+        self._console.print(reason, markup=False)
+
+    def _layout(self, plan: Plan) -> Iterator[str]:
+        """Yield what is worth saying of devices, strategy and feed."""
+        names = dict.fromkeys(device.name for device in plan.devices)
+        label = "devices" if plan.world_size > 1 else "device"
+        yield f"{label:<9}  {name_devices(plan.devices)} ({', '.join(names)})"
+        if plan.world_size > 1 or self._verbose:
+            yield f"strategy   {plan.strategy}: {plan.reasons['strategy']}"
+        if not self._verbose:
+            return
+        yield f"chosen     {plan.reasons['devices']}"
+        yield f"batch      {plan.reasons['batch_size']}"
+        yield f"feed       {plan.feed}: {plan.reasons['feed']}"
+        threads = plan.devices[0].num_threads
+        if threads and plan.strategy == "ddp":
+            yield f"threads    {threads} for each process"
 
     def epoch_done(self, row: Mapping[str, float]) -> None:
         line = (
@@ -96,8 +122,8 @@ class _Plain(Silent):
 class _Live(_Plain):
     """The same lines, with bars below them while something is under way."""
 
-    def __init__(self, console: Console, progress: Progress) -> None:
-        super().__init__(console)
+    def __init__(self, console: Console, progress: Progress, *, verbose: bool) -> None:
+        super().__init__(console, verbose=verbose)
         self._progress = progress
         self._steps: TaskID | None = None
         self._download: dict[str, TaskID] = {}

@@ -73,7 +73,7 @@ def list_all(output: Path | None, as_json: bool) -> None:
             "" if accuracy is None else f"{accuracy:.4f}",
             "" if met is None else "yes" if met else "no",
             f"{run.record.elapsed_s:.1f} s",
-            str(run.record.configuration.get("device", "")),
+            _devices(run),
         )
     make_console().print(table)
     for run_path in broken:
@@ -108,6 +108,15 @@ def show(run: str, output: Path | None, as_json: bool) -> None:
             console.print(f"[bold]{part}[/bold]")
             for key, value in record[part].items():
                 console.print(f"  {key:<18}{_short(value)}", markup=False)
+    parallel = found.record.parallel
+    if parallel is not None and parallel.replicas:
+        console.print("[bold]replicas[/bold]")
+        for replica in parallel.replicas:
+            console.print(
+                f"  {replica.rank:>4}  {replica.device['name']} on {replica.host}  "
+                f"{replica.samples_per_s:,.0f} samples/s, waited {replica.waiting_s:.1f} s",
+                markup=False,
+            )
     history = found.history
     if history:
         console.print("[bold]epochs[/bold]")
@@ -175,6 +184,12 @@ def remove(run_names: Sequence[str], yes: bool, output: Path | None, as_json: bo
             click.echo(f"deleted {run.path}")
     if as_json:
         click.echo(json.dumps({"deleted": [str(run.path) for run in found.values()]}, indent=2))
+
+
+def _devices(run: Run) -> str:
+    configuration = run.record.configuration
+    # Records of schema 1 know one device.
+    return str(configuration.get("devices") or configuration.get("device", ""))
 
 
 def _short(value: object) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.cli._voice import speaks_for_all
+from tarmac.errors import PeerFailed, RequestError, TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,20 @@ __all__ = ["command"]
 @click.argument("workload", required=False)
 @click.option("--list", "list_them", is_flag=True, help="List the workloads and their settings.")
 @click.option("--epochs", type=int, show_default="the workload's", help="Passes over the data.")
-@click.option("--batch-size", type=int, show_default="the workload's", help="Samples per step.")
+@click.option(
+    "--batch-size",
+    type=int,
+    show_default="the workload's",
+    help="Samples per step, of all devices together.",
+)
+@click.option("--batch-size-per-device", type=int, help="Samples per step of each device.")
 @click.option("--lr", "learning_rate", type=float, show_default="the workload's")
+@click.option(
+    "--scale-lr",
+    default="none",
+    show_default=True,
+    help="Let the rate follow the batch size: none, linear or sqrt.",
+)
 @click.option("--train-size", type=int, show_default="all", help="Train on the first N samples.")
 @click.option(
     "--validation-size",
@@ -32,8 +45,39 @@ __all__ = ["command"]
     help="Hold out the last N training samples and score them every epoch.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:INDEX.")
-@click.option("--precision", default="auto", show_default=True, help="auto, fp32 or bf16.")
+@click.option(
+    "--devices",
+    "--device",
+    "devices",
+    default="auto",
+    show_default=True,
+    help="auto, all, a number of GPUs, their indices (0,2), cpu, or cpu:N for N replicas on it.",
+)
+@click.option(
+    "--strategy",
+    default="auto",
+    show_default=True,
+    help="How several devices are used: auto, single, ddp or towers.",
+)
+@click.option(
+    "--feed",
+    default="auto",
+    show_default=True,
+    help="How samples get to a device: auto, resident, prefetch or direct.",
+)
+@click.option(
+    "--accumulate",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Parts of a device's share of a batch, computed one after another to save memory.",
+)
+@click.option(
+    "--sync-batchnorm",
+    is_flag=True,
+    help="Take batch normalisation's statistics over all devices.",
+)
+@click.option("--precision", default="auto", show_default=True, help="auto, fp32, bf16 or fp64.")
 @click.option("--compile", "compile_", default="auto", show_default=True, help="auto, on or off.")
 @click.option("--deterministic", is_flag=True, help="The same bits every time on one device.")
 @click.option(
@@ -42,6 +86,21 @@ __all__ = ["command"]
     default=1,
     show_default=True,
     help="Epochs from one checkpoint to the next.",
+)
+@click.option(
+    "--max-restarts",
+    type=int,
+    default=3,
+    show_default=True,
+    help="How often ddp starts again when it has lost a worker.",
+)
+@click.option(
+    "--hang-timeout",
+    "hang_timeout_s",
+    type=float,
+    default=300.0,
+    show_default=True,
+    help="Seconds without a step after which a rank is taken for hung.",
 )
 @click.option(
     "--set",
@@ -55,6 +114,7 @@ __all__ = ["command"]
 )
 @click.option("--resume", "resumed", metavar="RUN", help="Go on with a run that was stopped.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and only that.")
+@click.option("--verbose", is_flag=True, help="Say more on why things are done as they are.")
 @click.option("--verify", is_flag=True, help="Exit with 1 when the result is not as expected.")
 @click.pass_context
 def command(
@@ -66,6 +126,7 @@ def command(
     output: str | None,
     resumed: str | None,
     as_json: bool,
+    verbose: bool,
     verify: bool,
     compile_: str,
     **options: Any,
@@ -88,7 +149,7 @@ def command(
 
     if verify and workload is not None and find_workload(workload).expectation is None:
         raise RequestError(f"{workload} has no expectation to verify")
-    with reporter_for(quiet=as_json) as reporter:
+    with reporter_for(quiet=as_json or not speaks_for_all(), verbose=verbose) as reporter:
         if resumed is not None:
             run = resume(resumed, output=output, workload=workload, reporter=reporter)
         else:
@@ -105,7 +166,7 @@ def command(
 
 
 # What a resumed run takes from its run.json instead of the command line.
-_KEPT_OPTIONS = {"workload", "list_them", "output", "resumed", "as_json", "verify"}
+_KEPT_OPTIONS = {"workload", "list_them", "output", "resumed", "as_json", "verbose", "verify"}
 
 
 def _refuse_changes(ctx: click.Context) -> None:
@@ -132,32 +193,44 @@ def _parse(settings: Sequence[str]) -> dict[str, str]:
 
 
 def _conclude(run: Run, *, as_json: bool, verify: bool) -> None:
+    failure = _failure(run, verify=verify)
+    if not speaks_for_all():
+        if failure is not None:
+            raise PeerFailed(failure.message)
+        return
     record = run.record
-    expectation = record.expectation
     if as_json:
         result = {
             "path": str(run.path),
             "status": record.status,
             "workload": record.workload,
             "metrics": record.metrics,
-            "expectation": expectation,
+            "expectation": record.expectation,
         }
         click.echo(json.dumps(result, indent=2))
-    if record.status == "interrupted":
-        raise TarmacError(
-            "interrupted; the state is saved", hint=f"Go on: tarmac train --resume {run.path}"
-        )
-    if not as_json:
-        if expectation:
-            click.secho(expectation["text"], fg="green" if expectation["met"] else "yellow")
+    elif record.status == "completed":
+        if record.expectation:
+            met, text = record.expectation["met"], record.expectation["text"]
+            click.secho(text, fg="green" if met else "yellow")
         else:
             accuracy = record.metrics["test_accuracy"]
             click.echo(f"test accuracy {accuracy:.4f}; no expectation is known for this data")
         click.echo(f"run {run.path}")
-    if verify and (expectation is None or not expectation["met"]):
-        raise TarmacError(
-            str(expectation["text"]) if expectation else "there is no expectation for this data"
+    if failure is not None:
+        raise failure
+
+
+def _failure(run: Run, *, verify: bool) -> TarmacError | None:
+    record = run.record
+    if record.status == "interrupted":
+        return TarmacError(
+            "interrupted; the state is saved", hint=f"Go on: tarmac train --resume {run.path}"
         )
+    if not verify or (record.expectation and record.expectation["met"]):
+        return None
+    if record.expectation is None:
+        return TarmacError("there is no expectation for this data")
+    return TarmacError(str(record.expectation["text"]))
 
 
 def _list(*, as_json: bool) -> None:

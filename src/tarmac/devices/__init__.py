@@ -1,11 +1,11 @@
 """Devices: what is here to compute on.
 
 Example:
-    >>> from tarmac.devices import find_device
-    >>> find_device("cpu").torch_name
-    'cpu'
+    >>> from tarmac.devices import find_devices
+    >>> [device.torch_name for device in find_devices("cpu:2")]
+    ['cpu', 'cpu']
 """
 
-from tarmac.devices._device import Device, find_device
+from tarmac.devices._device import Device, find_devices, name_devices
 
-__all__ = ["Device", "find_device"]
+__all__ = ["Device", "find_devices", "name_devices"]

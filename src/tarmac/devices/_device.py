@@ -12,9 +12,9 @@ import psutil
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["Device", "find_device"]
+__all__ = ["Device", "find_devices", "name_devices"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Device:
         bf16_matrix_units: Whether bf16 matrix products have hardware of their own (tensor cores
             since Ampere, AMX), which makes them several times as fast as fp32's.
         compute_capability: CUDA's (major, minor); None for the CPU.
-        num_threads: Threads that an operation on the CPU uses; 0 for a GPU.
+        num_threads: Threads that an operation on the CPU uses, where replicas share its cores
+            those of one; 0 for a GPU.
     """
 
     type: Literal["cpu", "cuda"]
@@ -58,37 +59,81 @@ class Device:
         return record
 
 
-def find_device(request: str = "auto") -> Device:
-    """Find the device that a user asked for.
+def find_devices(request: str = "auto") -> tuple[Device, ...]:
+    """Find the devices that a user asked for.
 
     Args:
-        request: ``"auto"`` (the first GPU, else the CPU), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
+        request: ``"auto"`` or ``"all"`` (every GPU, else the CPU), a number of GPUs (``"2"``),
+            their indices (``"0,2"``, ``"cuda:1"``, ``"cuda:0,2"``), ``"cuda"`` (the first GPU),
+            ``"cpu"``, or ``"cpu:2"`` to share the CPU's cores out among two replicas.
 
     Raises:
-        RequestError: The text is not a device, or no such device is here.
+        RequestError: The text names no devices, names one twice, or one that is not here.
     """
-    kind, _, index_text = request.partition(":")
-    if kind not in ("auto", "cpu", "cuda") or (index_text and kind != "cuda"):
-        raise RequestError(f"device is {request!r}, expected auto, cpu, cuda or cuda:INDEX")
+    kind, separator, rest = request.partition(":")
     if kind == "cpu":
-        return _cpu()
+        return _cpu_replicas(request, rest if separator else "1")
+    indices = _cuda_indices(request)
     import torch  # noqa: PLC0415 - this room is imported by commands that need no framework
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if kind == "auto":
-        return _cuda(0) if count else _cpu()
+    if not count and (indices is None or request == "1"):
+        return (_cpu(),)
     if not count:
-        raise RequestError(f"device is {request!r}, but {_why_no_cuda()}", hint=_NO_CUDA_HINT)
-    if index_text and not index_text.isdecimal():
-        raise RequestError(f"device is {request!r}, expected a number after 'cuda:'")
-    index = int(index_text or 0)
-    if index >= count:
+        raise RequestError(f"devices is {request!r}, but {_why_no_cuda()}", hint=_NO_CUDA_HINT)
+    if indices is None:
+        indices = tuple(range(count))
+    if max(indices) >= count:
         here = ", ".join(f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(count))
-        raise RequestError(f"device is {request!r}, but this machine has {count}: {here}")
-    return _cuda(index)
+        raise RequestError(f"devices is {request!r}, but this machine has {count}: {here}")
+    return tuple(_cuda(index) for index in indices)
 
 
-_NO_CUDA_HINT = "Use --device cpu, or --device auto to take a GPU where there is one."
+def name_devices(devices: Sequence[Device]) -> str:
+    """Return the text that finds these devices again: ``cpu:2``, ``cuda:0``, ``cuda:0,2``."""
+    if devices[0].type == "cpu":
+        return "cpu" if len(devices) == 1 else f"cpu:{len(devices)}"
+    return "cuda:" + ",".join(str(device.index) for device in devices)
+
+
+_FORMS = "expected auto, all, a number of GPUs, their indices (0,2), cuda:INDEX, cpu or cpu:NUMBER"
+
+_NO_CUDA_HINT = "Use --devices cpu, or cpu:2 to try two replicas; auto takes a GPU where one is."
+
+
+def _cuda_indices(request: str) -> tuple[int, ...] | None:
+    """Read a request for GPUs; None stands for all of them."""
+    if request in ("auto", "all"):
+        return None
+    if request == "cuda":
+        return (0,)
+    kind, separator, rest = request.partition(":")
+    if separator and kind != "cuda":
+        raise RequestError(f"devices is {request!r}, {_FORMS}")
+    words = (rest if separator else request).split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise RequestError(f"devices is {request!r}, {_FORMS}")
+    numbers = tuple(int(word) for word in words)
+    if not separator and len(numbers) == 1:
+        if numbers[0] < 1:
+            raise RequestError(f"devices is {request!r}, expected at least 1")
+        return tuple(range(numbers[0]))
+    twice = next((number for number in numbers if numbers.count(number) > 1), None)
+    if twice is not None:
+        raise RequestError(f"devices is {request!r}, which names cuda:{twice} twice")
+    return numbers
+
+
+def _cpu_replicas(request: str, text: str) -> tuple[Device, ...]:
+    if not text.isdecimal() or int(text) < 1:
+        raise RequestError(f"devices is {request!r}, expected cpu or cpu:NUMBER from 1")
+    cpu, count = _cpu(), int(text)
+    share = dataclasses.replace(
+        cpu,
+        num_threads=max(1, cpu.num_threads // count),
+        available_bytes=cpu.available_bytes // count,
+    )
+    return (share,) * count
 
 
 def _why_no_cuda() -> str:

@@ -10,7 +10,15 @@ from tarmac.runs._compare import Comparison, compare
 from tarmac.runs._directory import Run
 from tarmac.runs._events import EventWriter
 from tarmac.runs._git import git_state
-from tarmac.runs._record import SCHEMA_VERSION, GitState, RunRecord, Session, now
+from tarmac.runs._record import (
+    SCHEMA_VERSION,
+    GitState,
+    Parallel,
+    Replica,
+    RunRecord,
+    Session,
+    now,
+)
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -18,6 +26,8 @@ __all__ = [
     "Comparison",
     "EventWriter",
     "GitState",
+    "Parallel",
+    "Replica",
     "Run",
     "RunRecord",
     "Session",

@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from pydantic.main import IncEx
+
     from tarmac.runs._directory import Run
 
 __all__ = ["Comparison", "compare"]
+
+# What was asked and where it ran; the rest differs between any two runs.
+_COMPARED: Mapping[str, IncEx | bool] = {
+    "configuration": True,
+    "dataset": True,
+    "device": True,
+    "parallel": {"world_size", "backend"},
+    "versions": True,
+    "git": True,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,16 +45,7 @@ class Comparison:
 
 def compare(found: Sequence[Run]) -> Comparison:
     """Put runs side by side."""
-    flat = [
-        dict(
-            _flatten(
-                run.record.model_dump(
-                    mode="json", include={"configuration", "dataset", "device", "versions", "git"}
-                )
-            )
-        )
-        for run in found
-    ]
+    flat = [dict(_flatten(run.record.model_dump(mode="json", include=_COMPARED))) for run in found]
     keys = sorted({key for record in flat for key in record})
     values = {key: [record.get(key) for record in flat] for key in keys}
     metric_names = list(dict.fromkeys(name for run in found for name in run.metrics))

@@ -12,7 +12,15 @@ from filelock import FileLock, Timeout
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.runs._events import EventWriter
-from tarmac.runs._record import GitState, RunRecord, Session, now, read_record
+from tarmac.runs._record import (
+    SCHEMA_VERSION,
+    GitState,
+    Parallel,
+    RunRecord,
+    Session,
+    now,
+    read_record,
+)
 from tarmac.storage import storage_errors, write_json, write_text
 
 if TYPE_CHECKING:
@@ -48,6 +56,8 @@ class Run:
         seed: int,
         git: GitState | None,
         expectation: Mapping[str, Any] | None,
+        parallel: Parallel | None = None,
+        launch: str = "",
     ) -> Run:
         """Make a run's directory under ``output``, named for the workload and the time.
 
@@ -70,6 +80,8 @@ class Run:
             configuration=dict(configuration),
             dataset=dict(dataset),
             device=dict(device),
+            parallel=parallel,
+            launch=launch,
             versions=dict(versions),
             seed=seed,
             git=git,
@@ -157,7 +169,8 @@ class Run:
         Raises:
             StorageError: It could not be written; the old one is still there.
         """
-        self.record = RunRecord.model_validate(self.record.model_dump() | changes)
+        fields = self.record.model_dump() | {"schema_version": SCHEMA_VERSION} | changes
+        self.record = RunRecord.model_validate(fields)
         self._write()
 
     def append_metrics(self, row: Mapping[str, float]) -> None:

@@ -13,9 +13,19 @@ from tarmac.errors import RequestError, TarmacError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["SCHEMA_VERSION", "GitState", "RunRecord", "Session", "now", "read_record"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "GitState",
+    "Parallel",
+    "Replica",
+    "RunRecord",
+    "Session",
+    "now",
+    "read_record",
+]
 
-SCHEMA_VERSION = 1
+# 2 added `parallel` and `launch`.
+SCHEMA_VERSION = 2
 
 Status = Literal["running", "completed", "interrupted", "failed"]
 
@@ -45,6 +55,44 @@ class Session(BaseModel):
     pid: int
 
 
+class Replica(BaseModel):
+    """One copy of the model, and how it fared.
+
+    Attributes:
+        rank: From 0.
+        host: The machine's name.
+        device: Where it computed.
+        samples_per_s: Of the last session, in training, without the time spent waiting for others.
+        waiting_s: Seconds of the last session that its process waited for others.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rank: int
+    host: str
+    device: dict[str, Any]
+    samples_per_s: float
+    waiting_s: float
+
+
+class Parallel(BaseModel):
+    """How a training used its devices.
+
+    Attributes:
+        strategy: ``single``, ``ddp`` or ``towers``.
+        world_size: Devices on all machines.
+        backend: What carried gradients between processes: ``nccl``, ``gloo`` or ``none``.
+        replicas: One per device; empty until a session has ended.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    strategy: str
+    world_size: int
+    backend: str
+    replicas: tuple[Replica, ...] = ()
+
+
 class RunRecord(BaseModel):
     """Everything that ``run.json`` says.
 
@@ -59,7 +107,9 @@ class RunRecord(BaseModel):
         command: The command line; empty where it was started from Python.
         configuration: Every effective value.
         dataset: Name, sizes, fingerprint.
-        device: Where it ran.
+        device: Where it ran; the first device of several.
+        parallel: How it used its devices; None in records of schema 1.
+        launch: Which launch of several processes made it, so that one that starts again finds it.
         versions: Of Python, the packages that matter, CUDA.
         seed: Of everything random.
         git: None outside a repository.
@@ -82,6 +132,8 @@ class RunRecord(BaseModel):
     configuration: dict[str, Any]
     dataset: dict[str, Any]
     device: dict[str, Any]
+    parallel: Parallel | None = None
+    launch: str = ""
     versions: dict[str, str]
     seed: int
     git: GitState | None

@@ -1,26 +1,26 @@
-"""The training loop: data on the device, no host synchronisation per step.
+"""The training loop: feeds, steps, scores and state, for any strategy.
 
-A step gathers its batch by index on the device, preprocesses it there, and adds its loss and right
-answers to totals there. The host reads the totals once an epoch, or a few times a second where
-somebody watches.
+A step gets its batch on the device, preprocesses it there, and adds its loss and right answers to
+totals there. The host reads the totals once an epoch, or a few times a second where somebody
+watches.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import socket
 import time
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 
+from tarmac import runs
 from tarmac.errors import TarmacError
 from tarmac.train._checkpoint import Checkpoint
-from tarmac.train._dropout import replace_dropout
-from tarmac.train._graph import GraphedStep
-from tarmac.train._optim import FlatOptimizer
-from tarmac.train._parameters import Parameters
 from tarmac.train._plan import build_model
+from tarmac.train._replica import Replica, Score
+from tarmac.train._slices import cut
+from tarmac.train.strategies import AllReduce, StopVote, Strategy, Team, Towers, synchronise_norms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,215 +28,236 @@ if TYPE_CHECKING:
     from tarmac.data import Split
     from tarmac.train._plan import Plan
 
-__all__ = ["Engine", "Score"]
-
-_EVALUATION_BATCH = 1000
+__all__ = ["Engine", "Epoch", "check_finite"]
 
 # Mixes the epoch into the seed of its order; any odd number larger than plausible epochs serves.
 _EPOCH_STRIDE = 1_000_003
 
 
 @dataclasses.dataclass(frozen=True)
-class Score:
-    """How well a model did on some samples: mean cross-entropy, and the share of right answers."""
-
-    loss: float
-    accuracy: float
-
-
-@dataclasses.dataclass(frozen=True)
-class _Resident:
-    """Samples on the device as they are stored.
+class Epoch:
+    """How an epoch went.
 
     Attributes:
-        inputs: uint8 ``[num_samples, *sample_shape]``.
-        targets: int64 ``[num_samples]``.
+        num_steps: Steps done in it, fewer than there are where it was stopped.
+        seconds: Spent on it.
+        score: Over all ranks, of the model as it was at each step, with dropout.
+        stop: Whether some rank wishes to stop; the same on all.
     """
 
-    inputs: torch.Tensor
-    targets: torch.Tensor
-
-    @classmethod
-    def put(cls, split: Split, start: int, stop: int, device: torch.device) -> _Resident:
-        return cls(
-            torch.from_numpy(split.inputs[start:stop]).to(device),
-            torch.from_numpy(split.targets[start:stop]).to(device),
-        )
-
-    def __len__(self) -> int:
-        return len(self.targets)
+    num_steps: int
+    seconds: float
+    score: Score
+    stop: bool
 
 
 class Engine:
-    """A model in training on one device.
+    """A model in training, as one process of a team sees it.
 
     Args:
         plan: What to do.
+        team: All processes that train together.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, team: Team) -> None:
         self._plan = plan
+        self._team = team
         self._recipe = plan.workload.recipe
-        self._device = torch.device(plan.device.torch_name)
-        self._on_cuda = self._device.type == "cuda"
-        model = build_model(plan.workload, plan.model_arguments, plan.seed).to(self._device)
-        # Convolutions are faster with channels last: by a fifth on a CPU, and on tensor cores
-        # they need it.
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # undeclared
-        if not self._on_cuda:
-            replace_dropout(model)
-        bf16 = plan.precision == "bf16"
-        self._parameters = Parameters(model, weight_decay=self._recipe.weight_decay, bf16=bf16)
-        self._input_dtype = torch.bfloat16 if bf16 else torch.float32
-        self._optimizer = FlatOptimizer(self._recipe.optimizer, self._parameters.groups)
-        self._model = model
-        self._forward = torch.compile(model) if plan.compile else model
-        self._totals = torch.zeros(2, dtype=torch.float64, device=self._device)
-        self._loss_sum, self._num_right = self._totals.unbind()
-        train = plan.dataset.train
-        self._train = _Resident.put(train, 0, plan.train_size, self._device)
-        # A compiled model brings CUDA graphs' savings by itself, with fewer kernels.
-        self._graphed = (
-            GraphedStep(self._step, self._recipe.batch_size, self._device)
-            if self._on_cuda and not plan.compile
-            else None
-        )
+        model = build_model(plan.workload, plan.model_arguments, plan.seed)
+        self._strategy: Strategy
+        if plan.strategy == "towers":
+            self._strategy = Towers(plan, model)
+        else:
+            device = torch.device(plan.devices[team.local_rank].torch_name)
+            if plan.sync_batchnorm and team.world_size > 1:
+                model = synchronise_norms(model, device, team)
+            self._strategy = AllReduce(plan, Replica(plan, model, device, team.rank), team)
+        self._strategy.seed(plan.seed)
+        self._vote = StopVote(self._strategy.replicas[0].shared.stop_votes, team)
+        self._seen = 0
         self._seconds = 0.0
+        self._session_s = 0.0
+        self._session_waiting_s = 0.0
+        self._session_samples = [0] * len(self._strategy.replicas)
+        if team.world_size > 1:
+            self._take_first_weights()
 
     @property
     def num_parameters(self) -> int:
         """The number of trained parameters."""
-        return self._parameters.num_parameters
+        return self._strategy.parameters.num_parameters
 
-    def train_epoch(
-        self, epoch: int, first_step: int, after_step: Callable[[int], bool]
-    ) -> tuple[int, float]:
-        """Train for one epoch, or until told to stop.
+    def train_epoch(self, epoch: int, first_step: int, after_step: Callable[[int], bool]) -> Epoch:
+        """Train for one epoch, or until some rank is told to stop.
 
         Args:
             epoch: From 0.
             first_step: Steps of it that are done already.
-            after_step: Called with the number of steps done; returns whether to stop there.
-
-        Returns:
-            The number of steps done, and the seconds spent on this epoch.
+            after_step: Called with the number of steps done; returns whether to stop there. All
+                ranks stop after the same step, a few later on GPUs.
         """
-        started = time.perf_counter() - self._seconds
+        started, waited = time.perf_counter(), self._team.seconds_waiting
+        strategy, shares, recipe = self._strategy, self._plan.shares, self._recipe
         if first_step == 0:
-            self._totals.zero_()
-        num_steps = self._plan.num_steps
-        batch_size = self._recipe.batch_size
-        step_now = self._step if self._graphed is None else self._graphed
+            self._clear_totals()
+        ranks = [replica.rank for replica in strategy.replicas]
         order = self._order(epoch)
-        self._model.train()
-        done = first_step
+        batches = [
+            replica.feed.batches(order, shares.micro_batches(first_step, replica.rank))
+            for replica in strategy.replicas
+        ]
+        for replica in strategy.replicas:
+            replica.model.train()
+        num_steps = shares.num_steps
+        done, wished = first_step, False
         for step in range(first_step, num_steps):
-            progress = (epoch + step / num_steps) / self._recipe.epochs
-            rate = self._recipe.optimizer.learning_rate * self._recipe.schedule.factor(progress)
-            self._optimizer.set_learning_rate(rate)
-            step_now(order[step * batch_size : (step + 1) * batch_size])
+            progress = (epoch + step / num_steps) / recipe.epochs
+            rate = recipe.optimizer.learning_rate * recipe.schedule.factor(progress)
+            strategy.optimizer.set_learning_rate(rate)
+            spans = [shares.slice_of(step, rank) for rank in ranks]
+            sizes = [[b - a for a, b in cut(*span, shares.accumulate)] for span in spans]
+            self._vote.cast(wished=wished)
+            strategy.step(1 / shares.global_size(step), batches, sizes)
+            self._team.beat()
+            for index, (start, stop) in enumerate(spans):
+                self._seen += stop - start
+                self._session_samples[index] += stop - start
             done = step + 1
-            if after_step(done):
+            wished = after_step(done) or wished
+            if self._vote.is_carried(wished=wished):
                 break
-        if self._on_cuda:
-            torch.cuda.synchronize(self._device)
-        seconds = time.perf_counter() - started
+        self._synchronize()
+        took_s = time.perf_counter() - started
+        self._session_s += took_s
+        self._session_waiting_s += self._team.seconds_waiting - waited
+        seconds = self._seconds + took_s
         self._seconds = seconds if done < num_steps else 0.0
-        return done, seconds
+        loss, right, votes = self._added_up(float(wished))
+        seen = min(done * self._recipe.batch_size, shares.num_samples)
+        return Epoch(done, seconds, Score(loss / seen, right / seen), stop=votes > 0)
 
-    def score_so_far(self, num_steps: int) -> Score:
-        """Return the training score over the first ``num_steps`` steps of this epoch.
-
-        It is of the model as it was at each step, with dropout. Reading it waits for the device.
-        """
-        seen = min(num_steps * self._recipe.batch_size, len(self._train))
-        loss, right = self._totals.tolist()
-        return Score(loss / seen, right / seen)
+    def score_so_far(self) -> Score:
+        """Return this process's training score in this epoch. Reading it waits for the device."""
+        loss, right = self._totals().tolist()
+        return Score(loss / max(self._seen, 1), right / max(self._seen, 1))
 
     def evaluate_validation(self) -> Score:
-        """Score the held-out part of the training set."""
+        """Score the held-out part of the training set; all ranks must call it."""
         train = self._plan.dataset.train
         return self._evaluate(train, len(train) - self._plan.validation_size)
 
     def evaluate_test(self) -> Score:
-        """Score the test set."""
+        """Score the test set; all ranks must call it."""
         return self._evaluate(self._plan.dataset.test, 0)
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """Return parameters and buffers by name, in fp32, as they are now."""
-        return self._parameters.state_dict()
+        """Return parameters and buffers by name, uncast, as they are now."""
+        return self._strategy.parameters.state_dict()
 
     def save(self, epoch: int, step: int) -> Checkpoint:
-        """Return the state after ``step`` steps of ``epoch``."""
-        random = {"cpu": torch.get_rng_state()}
-        if self._on_cuda:
-            random["cuda"] = torch.cuda.get_rng_state(self._device)
+        """Return the state after ``step`` steps of ``epoch``; all ranks must call it."""
+        random = {
+            f"{device_type}.{rank}" if rank else device_type: state
+            for rank, states in enumerate(self._strategy.random_states())
+            for device_type, state in states.items()
+        }
+        loss, right, _ = self._added_up(0.0)
         return Checkpoint(
             workload=self._plan.reference,
             epoch=epoch,
             step=step,
             seconds=self._seconds,
             model=self.weights(),
-            optimizer=self._optimizer.state(),
+            optimizer=self._strategy.optimizer.state(),
             random=random,
-            totals=self._totals,
+            totals=torch.tensor([loss, right], dtype=torch.float64),
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go back to a state that `save` returned for the same plan."""
-        self._parameters.load_state_dict(checkpoint.model)
-        self._optimizer.load_state(checkpoint.optimizer)
-        torch.set_rng_state(checkpoint.random["cpu"])
-        if self._on_cuda:
-            torch.cuda.set_rng_state(checkpoint.random["cuda"], self._device)
-        self._totals.copy_(checkpoint.totals)
+        self._strategy.load(checkpoint.model)
+        self._strategy.optimizer.load_state(checkpoint.optimizer)
+        num_replicas = self._plan.shares.num_replicas
+        states: list[dict[str, torch.Tensor]] = [{} for _ in range(num_replicas)]
+        for name, state in checkpoint.random.items():
+            device_type, _, rank = name.partition(".")
+            states[int(rank or 0)][device_type] = state
+        self._strategy.set_random_states(states)
+        self._clear_totals()
+        # What all ranks had added up goes on in the first; the sum is what counts.
+        if self._team.is_main:
+            self._strategy.replicas[0].totals.copy_(checkpoint.totals)
+            self._seen = min(
+                checkpoint.step * self._recipe.batch_size, self._plan.shares.num_samples
+            )
         self._seconds = checkpoint.seconds
 
-    def _order(self, epoch: int) -> torch.Tensor:
-        """Return this epoch's order of the samples, int64 ``[train_size]``, the same every time."""
-        generator = torch.Generator(self._device)
-        generator.manual_seed(self._plan.seed * _EPOCH_STRIDE + epoch)
-        return torch.randperm(len(self._train), generator=generator, device=self._device)
-
-    def _autocast(self) -> torch.autocast:
-        enabled = self._plan.precision == "bf16"
-        # Weights are cast once a step already; its cache would only hold on to stale ones.
-        return torch.autocast(self._device.type, torch.bfloat16, enabled, cache_enabled=False)
-
-    def _step(self, index: torch.Tensor) -> None:
-        """Train on the samples at ``index``, int64 ``[batch]``."""
-        inputs = self._recipe.preprocess(
-            self._train.inputs.index_select(0, index), training=True, dtype=self._input_dtype
-        )
-        targets = self._train.targets.index_select(0, index)
-        with self._autocast():
-            logits = self._forward(inputs)
-        loss = F.cross_entropy(
-            logits.float(), targets, label_smoothing=self._recipe.label_smoothing
-        )
-        gradients = torch.autograd.grad(loss, self._parameters.leaves, allow_unused=True)
-        self._parameters.take_gradients(gradients)
-        self._optimizer.step()
-        self._parameters.publish()
-        self._loss_sum.add_(loss.detach(), alpha=len(index))
-        self._num_right.add_((logits.detach().argmax(1) == targets).sum())
-
-    @torch.no_grad()
-    def _evaluate(self, split: Split, start: int) -> Score:
-        self._model.eval()
-        totals = torch.zeros(2, dtype=torch.float64, device=self._device)
-        for first in range(start, len(split), _EVALUATION_BATCH):
-            batch = _Resident.put(
-                split, first, min(first + _EVALUATION_BATCH, len(split)), self._device
+    def replicas(self) -> tuple[runs.Replica, ...]:
+        """Return how every device has fared since this engine was made; all ranks must call it."""
+        busy_s = self._session_s - self._session_waiting_s
+        devices = self._plan.devices_of(self._team.local_rank)
+        own = [
+            runs.Replica(
+                rank=replica.rank,
+                host=socket.gethostname(),
+                device=device.to_record(),
+                samples_per_s=samples / busy_s if samples else 0.0,
+                waiting_s=self._session_waiting_s,
             )
-            inputs = self._recipe.preprocess(batch.inputs, training=False, dtype=self._input_dtype)
-            with self._autocast():
-                logits = self._model(inputs)
-            loss = F.cross_entropy(logits.float(), batch.targets, reduction="sum")
-            totals += torch.stack([loss, (logits.argmax(1) == batch.targets).sum()])
-        loss_sum, right_sum = totals.tolist()
+            for replica, device, samples in zip(
+                self._strategy.replicas, devices, self._session_samples, strict=True
+            )
+        ]
+        return tuple(replica for part in self._team.gather(own) for replica in part)
+
+    def _take_first_weights(self) -> None:
+        """Make the first rank's weights everybody's, also where a model draws without the seed."""
+        parameters, model = self._strategy.parameters, self._strategy.replicas[0].model
+        for value in (parameters.values, *model.buffers()):
+            if not self._team.is_main:
+                value.zero_()
+            self._team.add_up(value)
+        parameters.publish()
+
+    def _order(self, epoch: int) -> torch.Tensor:
+        """Return this epoch's order of the samples, int64 ``[train_size]``.
+
+        It is drawn on the CPU, so that it is the same on every device and with every feed.
+        """
+        generator = torch.Generator().manual_seed(self._plan.seed * _EPOCH_STRIDE + epoch)
+        return torch.randperm(self._plan.train_size, generator=generator)
+
+    def _evaluate(self, split: Split, start: int) -> Score:
+        """Score the samples from ``start`` on, each rank its share of them."""
+        replica = self._strategy.replicas[0]
+        share = cut(start, len(split), self._team.world_size)[self._team.rank]
+        totals = replica.evaluate(split, *share, self._team.beat)
+        self._team.add_up(totals)
+        loss, right = totals.tolist()
         num_samples = len(split) - start
-        return Score(loss_sum / num_samples, right_sum / num_samples)
+        return Score(loss / num_samples, right / num_samples)
+
+    def _totals(self) -> torch.Tensor:
+        """Return the sum of this process's totals, float64 ``[2]`` on the CPU."""
+        return torch.stack([replica.totals.cpu() for replica in self._strategy.replicas]).sum(0)
+
+    def _clear_totals(self) -> None:
+        for replica in self._strategy.replicas:
+            replica.totals.zero_()
+        self._seen = 0
+
+    def _added_up(self, vote: float) -> tuple[float, float, float]:
+        """Add losses, right answers and a vote up over all ranks."""
+        device = self._strategy.replicas[0].device
+        totals = torch.cat([self._totals(), torch.tensor([vote], dtype=torch.float64)]).to(device)
+        self._team.add_up(totals)
+        loss, right, votes = totals.tolist()
+        return loss, right, votes
+
+    def _synchronize(self) -> None:
+        for replica in self._strategy.replicas:
+            if replica.device.type == "cuda":
+                torch.cuda.synchronize(replica.device)
 
 
 def check_finite(score: Score, epoch: int) -> None:

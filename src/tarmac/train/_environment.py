@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import FrameType
 
+    from tarmac.devices import Device
     from tarmac.train._plan import Plan
 
 __all__ = ["StopRequest", "denormals_flushed", "training_environment"]
@@ -36,13 +37,18 @@ def denormals_flushed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def training_environment(plan: Plan) -> Iterator[None]:
-    """Set PyTorch up for a plan, and give the caller's random state and modes back at the end."""
-    devices = [plan.device.index] if plan.device.index is not None else []
+def training_environment(plan: Plan, devices: Sequence[Device]) -> Iterator[None]:
+    """Set PyTorch up for a plan, and give the caller's random state and modes back at the end.
+
+    Args:
+        plan: What will be done.
+        devices: Those that this process computes on.
+    """
+    indices = [device.index for device in devices if device.index is not None]
     deterministic = torch.are_deterministic_algorithms_enabled()
     benchmark = torch.backends.cudnn.benchmark
     try:
-        with torch.random.fork_rng(devices=devices):
+        with torch.random.fork_rng(devices=indices):
             torch.backends.cudnn.benchmark = not plan.deterministic
             if plan.deterministic:
                 # cuBLAS reads this when it makes its handle; PyTorch's notes on reproducibility.

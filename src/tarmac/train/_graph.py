@@ -19,47 +19,52 @@ class GraphedStep:
     """Calls a step eagerly for its first times, then by replaying a graph of it.
 
     The warm-up steps are steps of the training like any other, so nothing has to be undone. A step
-    that cannot be recorded, because its model reads a value back or so, stays eager.
+    that cannot be recorded, because its model reads a value back or so, stays eager. So do calls
+    with other shapes or another constant than the one recorded, such as an epoch's last batch.
 
     Args:
-        step: Takes the indices of a batch, int64 ``[batch]`` on the device, and reads and writes
-            nothing but tensors that stay where they are.
-        batch_size: The size that is recorded. Others, such as an epoch's last batch, run eagerly.
+        step: Takes a constant and tensors on the device, and reads and writes nothing but tensors
+            that stay where they are.
         device: The CUDA device.
     """
 
-    def __init__(
-        self, step: Callable[[torch.Tensor], None], batch_size: int, device: torch.device
-    ) -> None:
+    def __init__(self, step: Callable[..., None], device: torch.device) -> None:
         self._step = step
-        self._index = torch.zeros(batch_size, dtype=torch.int64, device=device)
+        self._inputs: tuple[torch.Tensor, ...] = ()
+        self._key: object = None
         self._side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # PyTorch has no type
         self._graph: torch.cuda.CUDAGraph | None = None
         self._num_warm = 0
         self._can_record = True
 
-    def __call__(self, index: torch.Tensor) -> None:
+    def __call__(self, constant: float, *tensors: torch.Tensor) -> None:
         """Do one step."""
-        if len(index) != len(self._index) or not self._can_record:
-            self._step(index)
+        key = (constant, *(tensor.shape for tensor in tensors))
+        if not self._can_record or (self._graph is not None and key != self._key):
+            self._step(constant, *tensors)
         elif self._graph is not None:
-            self._index.copy_(index)
+            self._load(tensors)
             self._graph.replay()
-        elif self._num_warm < _NUM_WARMUP_STEPS:
-            self._num_warm += 1
+        elif key != self._key or self._num_warm < _NUM_WARMUP_STEPS:
+            self._num_warm = self._num_warm + 1 if key == self._key else 1
+            self._key = key
             self._side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._side):
-                self._step(index)
+                self._step(constant, *tensors)
             torch.cuda.current_stream().wait_stream(self._side)
         else:
-            self._index.copy_(index)
+            self._inputs = tuple(tensor.clone() for tensor in tensors)
             graph = torch.cuda.CUDAGraph()
             try:
                 with torch.cuda.graph(graph):
-                    self._step(self._index)
+                    self._step(constant, *self._inputs)
             except RuntimeError:
                 self._can_record = False
-                self._step(index)
+                self._step(constant, *tensors)
             else:
                 self._graph = graph
                 graph.replay()
+
+    def _load(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        for static, tensor in zip(self._inputs, tensors, strict=True):
+            static.copy_(tensor)

@@ -1,4 +1,4 @@
-"""A model's parameters as a few flat fp32 tensors, with bf16 copies where it computes in bf16.
+"""A model's parameters as a few flat tensors, with bf16 copies where it computes in bf16.
 
 An optimizer then does its work in one operation for all layers instead of one each, and a bf16
 step casts all weights once instead of once per layer. The numbers are those of
@@ -8,6 +8,7 @@ step casts all weights once instead of once per layer. The numbers are those of
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -26,14 +27,18 @@ __all__ = ["Group", "Parameters"]
 _CAST_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
+# Groups begin at multiples of this many elements, so that vector loads stay aligned.
+_ALIGNMENT = 16
+
+
 @dataclasses.dataclass(frozen=True)
 class Group:
     """Parameters that share a weight decay, in one flat tensor.
 
     Attributes:
         weight_decay: The factor of the L2 penalty.
-        values: fp32 ``[num_parameters]``, what the optimizer updates.
-        gradients: fp32 ``[num_parameters]``.
+        values: ``[num_parameters]``, what the optimizer updates.
+        gradients: ``[num_parameters]``.
     """
 
     weight_decay: float
@@ -48,12 +53,31 @@ class Parameters:
         model: Its parameters become views of the flat tensors, or bf16 copies of them.
         weight_decay: From patterns of parameter names to factors; see `Recipe`.
         bf16: Whether linear and convolution layers hold bf16 copies.
+        dtype: Of the flat tensors.
+        num_extra: Elements of ``reduced`` behind the gradients, for whoever shares them.
+        source: The parameters of a copy of the model on the same device, whose values this one
+            shows as they are; only the gradients are its own.
+
+    Attributes:
+        values: All groups' values in one tensor.
+        reduced: All groups' gradients in one tensor, then ``extra``: what replicas add up.
+        extra: ``[num_extra]``.
+        groups: Views of ``values`` and ``reduced``.
 
     Raises:
         RequestError: A pattern matches no parameter, or nothing is there to train.
     """
 
-    def __init__(self, model: nn.Module, *, weight_decay: Mapping[str, float], bf16: bool) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        weight_decay: Mapping[str, float],
+        bf16: bool,
+        dtype: torch.dtype = torch.float32,
+        num_extra: int = 0,
+        source: Parameters | None = None,
+    ) -> None:
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         if not named:
             raise RequestError("the model has no parameters to train")
@@ -63,17 +87,34 @@ class Parameters:
         self._leaves: list[nn.Parameter] = []
         self._gradients: list[torch.Tensor] = []
         self._masters: dict[int, torch.Tensor] = {}
+        self._copies: list[torch.Tensor] = []
         self._published: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.groups: list[Group] = []
         decays = {name: _decay_of(name, weight_decay) for name in named}
-        for decay in sorted(set(decays.values())):
+        members = {
             # Those to cast come first, so that one copy publishes them all.
-            members = sorted(
-                (name for name in named if decays[name] == decay), key=lambda name: name not in cast
-            )
-            self.groups.append(self._make_group([named[n] for n in members], decay))
-            num_cast = sum(named[name].numel() for name in members if name in cast)
-            self._attach([(named[name], name in cast) for name in members], num_cast)
+            decay: sorted((n for n in named if decays[n] == decay), key=lambda n: n not in cast)
+            for decay in sorted(set(decays.values()))
+        }
+        sizes = [_aligned(sum(named[n].numel() for n in names)) for names in members.values()]
+        device = next(iter(named.values())).device
+        num_values = sum(sizes)
+        self.values = torch.zeros(num_values, dtype=dtype, device=device)
+        if source is not None:
+            self.values = source.values
+        self.reduced = torch.zeros(num_values + num_extra, dtype=dtype, device=device)
+        self.extra = self.reduced[num_values:]
+        starts = itertools.accumulate(sizes, initial=0)
+        for start, (decay, names) in zip(starts, members.items(), strict=False):
+            parameters = [named[name] for name in names]
+            span = slice(start, start + sum(p.numel() for p in parameters))
+            group = Group(decay, self.values[span], self.reduced[span])
+            if source is None:
+                flat = [_in_memory_order(p.detach()).reshape(-1) for p in parameters]
+                group.values.copy_(torch.cat(flat))
+            self.groups.append(group)
+            num_cast = sum(named[name].numel() for name in names if name in cast)
+            self._attach([(named[name], name in cast) for name in names], num_cast, source)
 
     @property
     def leaves(self) -> Sequence[nn.Parameter]:
@@ -85,12 +126,27 @@ class Parameters:
         """The number of trained parameters."""
         return sum(group.values.numel() for group in self.groups)
 
-    def take_gradients(self, gradients: Sequence[torch.Tensor | None]) -> None:
-        """Copy the gradients of `leaves`; None, of a parameter that was not used, means zeros."""
+    def take_gradients(
+        self, gradients: Sequence[torch.Tensor | None], *, add: bool = False
+    ) -> None:
+        """Copy the gradients of `leaves`, or add them to those that are here.
+
+        Args:
+            gradients: None, of a parameter that was not used, means zeros.
+            add: Whether to add.
+        """
         used = [(to, g) for to, g in zip(self._gradients, gradients, strict=True) if g is not None]
+        targets, taken = [to for to, _ in used], [g for _, g in used]
+        if add:
+            torch._foreach_add_(targets, taken)
+            return
         if len(used) < len(gradients):
             torch._foreach_zero_(self._gradients)
-        torch._foreach_copy_([to for to, _ in used], [g for _, g in used])
+        torch._foreach_copy_(targets, taken)
+
+    def clear_gradients(self) -> None:
+        """Set all gradients to zero."""
+        self.reduced[: len(self.values)].zero_()
 
     def publish(self) -> None:
         """Show the updated values to the model where it holds copies."""
@@ -98,7 +154,7 @@ class Parameters:
             copy.copy_(values)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return the model's parameters and buffers by name, in fp32 where it holds copies."""
+        """Return the model's parameters and buffers by name, uncast where it holds copies."""
         return {
             name: self._masters.get(id(value), value.detach())
             for name, value in self._model.state_dict(keep_vars=True).items()
@@ -110,15 +166,20 @@ class Parameters:
             value.copy_(state[name])
         self.publish()
 
-    def _make_group(self, members: Sequence[nn.Parameter], decay: float) -> Group:
-        values = torch.cat([_in_memory_order(p.detach()).reshape(-1).float() for p in members])
-        return Group(weight_decay=decay, values=values, gradients=torch.zeros_like(values))
-
-    def _attach(self, members: Sequence[tuple[nn.Parameter, bool]], num_cast: int) -> None:
+    def _attach(
+        self,
+        members: Sequence[tuple[nn.Parameter, bool]],
+        num_cast: int,
+        source: Parameters | None,
+    ) -> None:
         group = self.groups[-1]
-        copy = group.values[:num_cast].bfloat16()
-        if num_cast:
-            self._published.append((copy, group.values[:num_cast]))
+        if source is None:
+            copy = group.values[:num_cast].bfloat16()
+            if num_cast:
+                self._published.append((copy, group.values[:num_cast]))
+        else:
+            copy = source._copies[len(self._copies)]
+        self._copies.append(copy)
         start = 0
         for parameter, is_cast in members:
             span = slice(start, start + parameter.numel())
@@ -128,6 +189,10 @@ class Parameters:
             parameter.data = _view_as(copy[span], parameter) if is_cast else master
             self._masters[id(parameter)] = master
             self._leaves.append(parameter)
+
+
+def _aligned(num_elements: int) -> int:
+    return -(-num_elements // _ALIGNMENT) * _ALIGNMENT
 
 
 def _is_channels_last(tensor: torch.Tensor) -> bool:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Precision", "choose_compile", "choose_precision"]
 
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "fp64"]
 
 # Below this much matrix work in a step, the casts around bf16 products cost a CPU more than the
 # products save: bench/precision_rule.py measures both, and its result is committed beside it.
@@ -25,9 +25,9 @@ def choose_precision(request: str, device: Device, step_flops: int) -> tuple[Pre
     """Choose the precision that is faster on a device.
 
     Args:
-        request: ``"auto"``, ``"fp32"`` or ``"bf16"``.
+        request: ``"auto"``, ``"fp32"``, ``"bf16"``, or ``"fp64"``, which is for proofs.
         device: Where the training runs.
-        step_flops: Matrix work of one training step.
+        step_flops: Matrix work of one training step on one device.
 
     Returns:
         The precision, and the reason in words.
@@ -36,7 +36,7 @@ def choose_precision(request: str, device: Device, step_flops: int) -> tuple[Pre
         RequestError: Another request.
     """
     match request:
-        case "fp32" | "bf16":
+        case "fp32" | "bf16" | "fp64":
             return request, "as asked"
         case "auto" if not device.bf16_matrix_units:
             return "fp32", f"{device.name} has no matrix units for bf16"
@@ -45,7 +45,7 @@ def choose_precision(request: str, device: Device, step_flops: int) -> tuple[Pre
         case "auto":
             return "bf16", "matrix units for bf16 are here"
         case _:
-            raise RequestError(f"precision is {request!r}, expected auto, fp32 or bf16")
+            raise RequestError(f"precision is {request!r}, expected auto, fp32, bf16 or fp64")
 
 
 def choose_compile(request: str, device: Device, run_flops: float) -> tuple[bool, str]:

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tarmac.runs import Run
-    from tarmac.train._engine import Score
     from tarmac.train._plan import Plan
+    from tarmac.train._replica import Score
 
 __all__ = ["Reporter", "Silent"]
 
@@ -29,6 +29,9 @@ class Reporter(Protocol):
     def epoch_done(self, row: Mapping[str, float]) -> None:
         """An epoch is done; ``row`` is its line of ``metrics.jsonl``."""
 
+    def restarting(self, reason: str) -> None:
+        """A worker was lost; all start again from the newest checkpoint."""
+
 
 class Silent:
     """Reports nothing: the default from Python."""
@@ -43,4 +46,7 @@ class Silent:
         """Say nothing."""
 
     def epoch_done(self, row: Mapping[str, float]) -> None:
+        """Say nothing."""
+
+    def restarting(self, reason: str) -> None:
         """Say nothing."""

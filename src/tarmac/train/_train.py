@@ -1,43 +1,32 @@
-"""Trains a workload into a run directory: plan, train, checkpoint, judge."""
+"""The verb: trains a workload into a run directory, in this process or in several."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import importlib.metadata
-import platform
+import os
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-import torch
-from safetensors.torch import save
-
 from tarmac import runs
-from tarmac.errors import RequestError, TarmacError
-from tarmac.runs import Run
-from tarmac.storage import write_bytes
-from tarmac.train._checkpoint import (
-    check_fits,
-    newest_checkpoint,
-    portable,
-    read_checkpoint,
-    write_checkpoint,
-)
-from tarmac.train._engine import Engine, Score, check_finite
-from tarmac.train._environment import StopRequest, denormals_flushed, training_environment
+from tarmac.errors import RequestError
+from tarmac.train._environment import StopRequest, denormals_flushed
+from tarmac.train._epochs import train_epochs
+from tarmac.train._launched import train_in_workers
 from tarmac.train._plan import Options, Plan, make_plan
+from tarmac.train._ranks import as_rank
+from tarmac.train._record import create_run, plan_of, recorded
 from tarmac.train._reporter import Reporter, Silent
-from tarmac.workloads import Workload, find_workload
+from tarmac.train.strategies import WORKER, Alone, find_rendezvous
+from tarmac.workloads import Workload, find_workload, reference_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Mapping
+
+    from tarmac.runs import Run
+    from tarmac.train.strategies import Rendezvous
 
 __all__ = ["resume", "train"]
-
-_PACKAGES = ("tarmac", "torch", "numpy", "safetensors", "scikit-learn")
 
 
 @denormals_flushed()
@@ -50,13 +39,16 @@ def train(
 ) -> Run:
     """Train a workload and return its run.
 
+    Where torchrun or its like has started several processes, each must call this; the first makes
+    the run, and all return it.
+
     Args:
-        workload: A name (``"mnist-mlp"``), ``"path/to/file.py:attribute"``, or a `Workload`.
+        workload: A name (``"mnist-mlp"``), ``"path/to/file.py:attribute"``, or a `Workload`. For
+            ``ddp`` it must be one that its workers can import.
         output: The directory in which the run's own is made; by default `runs.default_output`.
         reporter: Who is told how it goes; nobody by default.
-        **options: The fields of `Options`: ``epochs``, ``batch_size``, ``learning_rate``,
-            ``train_size``, ``validation_size``, ``seed``, ``device``, ``precision``, ``compile``,
-            ``deterministic``, ``checkpoint_every``, ``settings``.
+        **options: The fields of `Options`, such as ``epochs``, ``batch_size``, ``devices``;
+            ``device`` is another word for ``devices``.
 
     Returns:
         The finished run, e.g. ``run.metrics["test_accuracy"]``. One that a signal stopped has
@@ -66,26 +58,25 @@ def train(
         RequestError: The request cannot be met; nothing was started.
         TarmacError: The training failed; what it had done so far is in its run.
     """
-    unknown = options.keys() - {field.name for field in dataclasses.fields(Options)}
-    if unknown:
-        raise TypeError(f"train() got unexpected options: {', '.join(sorted(unknown))}")
+    asked = _options(options)
     reporter = reporter or Silent()
     reference = workload if isinstance(workload, str) else workload.name
-    found = find_workload(workload) if isinstance(workload, str) else workload
-    plan = make_plan(found, _absolute(reference), Options(**options), reporter.downloading)
-    run = Run.create(
-        Path(output) if output is not None else runs.default_output(),
-        workload=found.name,
-        command=_command(),
-        configuration=plan.to_record(),
-        dataset=_describe(plan),
-        device=plan.device.to_record(),
-        versions=_versions(),
-        seed=plan.seed,
-        git=runs.git_state(_source_directory(reference)),
-        expectation=_expectation(found, plan),
-    )
-    return _work(plan, run, found, reporter)
+    _refuse_recursion(reference)
+    rendezvous = find_rendezvous(os.environ, os.getppid())
+
+    def prepare() -> tuple[Workload, Plan]:
+        found = find_workload(workload) if isinstance(workload, str) else workload
+        name = _absolute(reference)
+        plan = make_plan(found, name, asked, reporter.downloading, rendezvous=rendezvous)
+        if plan.strategy == "ddp" and rendezvous is None and not isinstance(workload, str):
+            plan = dataclasses.replace(plan, reference=reference_of(workload))
+        return found, plan
+
+    def make_run(found: Workload, plan: Plan) -> Run:
+        launch = rendezvous.launch if rendezvous is not None else ""
+        return create_run(plan, found, reference, output, launch=launch)
+
+    return _work(prepare, make_run, rendezvous, output, reporter)
 
 
 @denormals_flushed()
@@ -108,221 +99,95 @@ def resume(
         The run. On a CPU its weights are the same bits as without the stop.
 
     Raises:
-        RequestError: There is no such run, it is done, or it is of another workload.
+        RequestError: There is no such run, it is done, it is of another workload, or of another
+            number of devices.
         TarmacError: The training failed, or its checkpoint is damaged.
     """
     reporter = reporter or Silent()
-    run = runs.resolve(str(reference), Path(output) if output is not None else None)
-    asked = dict(run.record.configuration)
-    recorded = str(asked.pop("workload"))
-    if isinstance(workload, Workload):
-        found, name = workload, workload.name
-    else:
-        name = recorded if workload is None else _absolute(workload)
-        found = find_workload(name)
-    if name != recorded:
-        raise RequestError(f"run {run.name} is of {recorded}, not of {name}")
-    if run.record.status == "completed":
-        raise RequestError(
-            f"run {run.name} is completed, there is nothing to resume",
-            hint=f"See it: tarmac runs show {run.name}",
-        )
-    known = {field.name for field in dataclasses.fields(Options)}
-    options = Options(**{key: value for key, value in asked.items() if key in known})
-    plan = make_plan(found, recorded, options, reporter.downloading)
-    fingerprint = run.record.dataset["fingerprint"]
-    if plan.dataset.fingerprint != fingerprint:
-        raise RequestError(
-            f"{plan.dataset.name} has changed since run {run.name} began "
-            f"({plan.dataset.fingerprint}, was {fingerprint})"
-        )
-    return _work(plan, run, found, reporter)
+    rendezvous = find_rendezvous(os.environ, os.getppid())
+
+    def find() -> Run:
+        return runs.resolve(str(reference), Path(output) if output is not None else None)
+
+    def prepare() -> tuple[Workload, Plan]:
+        run = find()
+        found = _workload_of(run, workload)
+        if run.record.status == "completed":
+            raise RequestError(
+                f"run {run.name} is completed, there is nothing to resume",
+                hint=f"See it: tarmac runs show {run.name}",
+            )
+        return found, plan_of(run, found, reporter.downloading, rendezvous)
+
+    return _work(prepare, lambda _found, _plan: find(), rendezvous, output, reporter)
 
 
-def _work(plan: Plan, run: Run, workload: Workload, reporter: Reporter) -> Run:
+def _work(
+    prepare: Callable[[], tuple[Workload, Plan]],
+    make_run: Callable[[Workload, Plan], Run],
+    rendezvous: Rendezvous | None,
+    output: str | Path | None,
+    reporter: Reporter,
+) -> Run:
     """Train into a run's directory and record how it ended."""
-    started, before = time.perf_counter(), run.record.elapsed_s
-
-    def end(status: str, **changes: Any) -> None:
-        elapsed_s = before + time.perf_counter() - started
-        run.update(status=status, ended_at=runs.now(), elapsed_s=elapsed_s, **changes)
-
-    with run.working(), StopRequest() as stop, training_environment(plan), _out_of_memory(plan):
-        try:
-            metrics = _train_epochs(plan, run, reporter, stop)
-        except BaseException as error:
-            # A disk may be full now: what stopped the training is what the user must hear of.
-            with contextlib.suppress(TarmacError):
-                end("failed", error=str(error) or type(error).__name__)
-            raise
-        if metrics is None:
-            end("interrupted")
+    if rendezvous is not None:
+        return as_rank(rendezvous, prepare, make_run, output=output, reporter=reporter)
+    workload, plan = prepare()
+    run = make_run(workload, plan)
+    with recorded(run, plan, workload) as conclude:
+        if plan.strategy == "ddp":
+            conclude(train_in_workers(plan, run, reporter))
         else:
-            end("completed", metrics=metrics, expectation=_expectation(workload, plan, metrics))
+            with StopRequest() as stop:
+                conclude(train_epochs(plan, run, Alone(), reporter, lambda: bool(stop)))
     return run
 
 
-def _train_epochs(
-    plan: Plan, run: Run, reporter: Reporter, stop: StopRequest
-) -> dict[str, float] | None:
-    """Train from the newest checkpoint to the end; None where a signal stopped it before."""
-    engine = Engine(plan)
-    first_epoch, first_step = _restore(engine, plan, run)
-    epochs, num_steps = plan.workload.recipe.epochs, plan.num_steps
-    run.truncate_metrics(lambda row: int(row["epoch"]) <= first_epoch)
-    reporter.started(plan, run, engine.num_parameters)
-    row: dict[str, float] = {}
-    with run.events(first_step=first_epoch + 1) as events:
-        for epoch in range(first_epoch, epochs):
-
-            def after_step(step: int, epoch: int = epoch) -> bool:
-                reporter.stepped(epoch + 1, step, lambda: engine.score_so_far(step))
-                return bool(stop)
-
-            done, seconds = engine.train_epoch(epoch, first_step, after_step)
-            first_step = 0
-            if done < num_steps:
-                write_checkpoint(run.checkpoints, engine.save(epoch, done))
-                return None
-            score = engine.score_so_far(num_steps)
-            check_finite(score, epoch + 1)
-            row = _row(engine, plan, epoch, score, seconds)
-            if (epoch + 1) % plan.checkpoint_every == 0 or epoch + 1 == epochs or stop:
-                write_checkpoint(run.checkpoints, engine.save(epoch + 1, 0))
-            run.append_metrics(row)
-            for key in row.keys() - {"epoch"}:
-                events.scalar(key, row[key], epoch + 1)
-            reporter.epoch_done(row)
-            if stop and epoch + 1 < epochs:
-                return None
-        return _finish(engine, run, events)
+def _workload_of(run: Run, asked: str | Workload | None) -> Workload:
+    """Find a run's workload again, which must be the one that is asked for."""
+    recorded_as = str(run.record.configuration["workload"])
+    if isinstance(asked, Workload):
+        found, names = asked, (asked.name, *_importable(asked))
+    else:
+        names = (recorded_as if asked is None else _absolute(asked),)
+        found = find_workload(names[0])
+    if recorded_as not in names:
+        raise RequestError(f"run {run.name} is of {recorded_as}, not of {names[0]}")
+    return found
 
 
-def _finish(engine: Engine, run: Run, events: runs.EventWriter) -> dict[str, float]:
-    """Score the test set, once, and write the weights."""
-    test = engine.evaluate_test()
-    weights = {name: portable(value) for name, value in engine.weights().items()}
-    write_bytes(run.model, save(weights))
-    last = run.history[-1]
-    metrics = {
-        "test_accuracy": test.accuracy,
-        "test_loss": test.loss,
-        "train_accuracy": last["accuracy"],
-        "train_loss": last["loss"],
-    }
-    metrics |= {key: last[key] for key in ("val_accuracy", "val_loss") if key in last}
-    metrics["train_seconds"] = sum(row["seconds"] for row in run.history)
-    for key in ("test_accuracy", "test_loss"):
-        events.scalar(key, metrics[key], int(last["epoch"]))
-    return metrics
+def _options(asked: Mapping[str, Any]) -> Options:
+    """Make options of keyword arguments."""
+    options = dict(asked)
+    if "device" in options:
+        if "devices" in options:
+            raise TypeError("train() got both 'device' and 'devices', which mean the same")
+        options["devices"] = options.pop("device")
+    unknown = options.keys() - {field.name for field in dataclasses.fields(Options)}
+    if unknown:
+        raise TypeError(f"train() got unexpected options: {', '.join(sorted(unknown))}")
+    return Options(**options)
 
 
-def _restore(engine: Engine, plan: Plan, run: Run) -> tuple[int, int]:
-    """Bring the engine to the run's newest checkpoint; return its epoch and step."""
-    path = newest_checkpoint(run.checkpoints)
-    if path is None:
-        return 0, 0
-    checkpoint = read_checkpoint(path, plan.reference)
-    check_fits(checkpoint, engine.weights(), path)
-    engine.restore(checkpoint)
-    return checkpoint.epoch, checkpoint.step
+def _refuse_recursion(reference: str) -> None:
+    """Refuse to train in a worker that is only loading the file of its workload."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name == WORKER:
+        raise RequestError(
+            f"{reference}: its file calls tarmac.train while a worker imports it",
+            hint='Put the call under: if __name__ == "__main__":',
+        )
 
 
-def _row(engine: Engine, plan: Plan, epoch: int, score: Score, seconds: float) -> dict[str, float]:
-    """Make an epoch's line of ``metrics.jsonl``."""
-    recipe = plan.workload.recipe
-    row: dict[str, float] = {"epoch": epoch + 1, "loss": score.loss, "accuracy": score.accuracy}
-    if plan.validation_size:
-        validation = engine.evaluate_validation()
-        row |= {"val_loss": validation.loss, "val_accuracy": validation.accuracy}
-    last_step = (epoch + (plan.num_steps - 1) / plan.num_steps) / recipe.epochs
-    return row | {
-        "learning_rate": recipe.optimizer.learning_rate * recipe.schedule.factor(last_step),
-        "samples_per_s": plan.train_size / seconds,
-        "seconds": seconds,
-        "memory_bytes": _memory_bytes(plan),
-    }
-
-
-def _memory_bytes(plan: Plan) -> int:
-    """Return the most memory taken so far on a GPU, or what the process holds now on a CPU."""
-    if plan.device.type == "cuda":
-        return torch.cuda.max_memory_allocated(plan.device.index)
-    return int(psutil.Process().memory_info().rss)
-
-
-def _expectation(
-    workload: Workload, plan: Plan, metrics: Mapping[str, float] | None = None
-) -> dict[str, Any] | None:
-    """Describe the expectation, and judge it once there are metrics; None for other data."""
-    expected = workload.expectation
-    if expected is None or plan.workload.dataset != workload.dataset:
-        return None
-    changed = (
-        plan.workload.recipe != workload.recipe
-        or bool(plan.model_arguments)
-        or plan.train_size != len(plan.dataset.train)
-    )
-    verdict = expected.judge(metrics["test_accuracy"]) if metrics else None
-    return {
-        "metric": "test_accuracy",
-        "at_least": expected.at_least,
-        "at_most": expected.at_most,
-        "source": expected.source,
-        "met": None if verdict is None else verdict.met,
-        "text": (str(expected) if verdict is None else verdict.text)
-        + (" (the recipe was changed)" if changed else ""),
-    }
-
-
-@contextlib.contextmanager
-def _out_of_memory(plan: Plan) -> Iterator[None]:
+def _importable(workload: Workload) -> tuple[str, ...]:
+    """Return the name by which workers would find a workload, where there is one."""
     try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        is_cpu = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
-        if not (is_cpu or isinstance(error, torch.OutOfMemoryError)):
-            raise
-        size = plan.workload.recipe.batch_size
-        raise TarmacError(
-            f"out of memory on {plan.device.torch_name} with batches of {size}",
-            hint="Try a smaller --batch-size.",
-        ) from error
-
-
-def _describe(plan: Plan) -> dict[str, Any]:
-    dataset = plan.dataset
-    return {
-        "name": dataset.name,
-        "num_train": len(dataset.train),
-        "num_test": len(dataset.test),
-        "sample_shape": list(dataset.sample_shape),
-        "fingerprint": dataset.fingerprint,
-    }
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
-    if torch.version.cuda is not None:
-        versions["cuda"] = torch.version.cuda
-        versions["cudnn"] = str(torch.backends.cudnn.version())  # type: ignore[no-untyped-call]
-    return versions
-
-
-def _command() -> list[str]:
-    """Return the command line where Tarmac's own is running, and nothing from Python."""
-    return sys.argv if Path(sys.argv[0]).name in ("tarmac", "__main__.py") else []
+        return (reference_of(workload),)
+    except RequestError:
+        return ()
 
 
 def _absolute(reference: str) -> str:
     """Make a workload's file absolute, so that it is found from any directory later."""
     path, separator, attribute = reference.rpartition(":")
     return f"{Path(path).resolve()}:{attribute}" if separator else reference
-
-
-def _source_directory(reference: str) -> Path:
-    path, separator, _ = reference.rpartition(":")
-    return Path(path).resolve().parent if separator else Path.cwd()

@@ -6,7 +6,7 @@ Each reference workload is one file beside this one. A user's own is found by pa
 
 from tarmac.workloads._base import Expectation, Preprocess, Recipe, Scale, Verdict, Workload
 from tarmac.workloads._optimizers import SGD, Adadelta, Adam, Optimizer, RMSprop
-from tarmac.workloads._registry import find_workload, workload_names
+from tarmac.workloads._registry import find_workload, reference_of, workload_names
 from tarmac.workloads._schedules import Constant, OneCycle, Schedule
 
 __all__ = [
@@ -25,5 +25,6 @@ __all__ = [
     "Verdict",
     "Workload",
     "find_workload",
+    "reference_of",
     "workload_names",
 ]

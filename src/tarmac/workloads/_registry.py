@@ -16,7 +16,7 @@ from tarmac.workloads._base import Workload
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["find_workload", "workload_names"]
+__all__ = ["find_workload", "reference_of", "workload_names"]
 
 _GROUP = "tarmac.workloads"
 
@@ -67,6 +67,25 @@ def find_workload(reference: str) -> Workload:
             ) from error
         return _instance(found, reference)
     raise unknown_name("workload", reference, dict.fromkeys(workload_names(), ""))
+
+
+def reference_of(workload: Workload) -> str:
+    """Return what `find_workload` finds a workload by, in another process too.
+
+    Raises:
+        RequestError: It is no attribute of a module with a file.
+    """
+    for module in [*sys.modules.values()]:
+        file = getattr(module, "__file__", None)
+        if file is None or not file.endswith(".py"):
+            continue
+        for attribute, value in [*vars(module).items()]:
+            if value is workload:
+                return f"{Path(file).resolve()}:{attribute}"
+    raise RequestError(
+        f"workload {workload.name!r} is a value that other processes cannot find",
+        hint="Define it in a file at the top level, as: workload = Workload(...)",
+    )
 
 
 def _load_file(path: Path) -> ModuleType:

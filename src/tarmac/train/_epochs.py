@@ -1,0 +1,185 @@
+"""Takes an engine through its epochs, with checkpoints, metrics and the final scores."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING
+
+import psutil
+import torch
+from safetensors.torch import save
+
+from tarmac.errors import TarmacError
+from tarmac.storage import write_bytes
+from tarmac.train._checkpoint import (
+    check_fits,
+    newest_checkpoint,
+    portable,
+    read_checkpoint,
+    write_checkpoint,
+)
+from tarmac.train._engine import Engine, Epoch, check_finite
+from tarmac.train._environment import training_environment
+from tarmac.train._record import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tarmac.devices import Device
+    from tarmac.runs import EventWriter, Run
+    from tarmac.train._plan import Plan
+    from tarmac.train._replica import Score
+    from tarmac.train._reporter import Reporter
+    from tarmac.train.strategies import Team
+
+__all__ = ["train_epochs"]
+
+
+def train_epochs(
+    plan: Plan, run: Run, team: Team, reporter: Reporter, stop: Callable[[], bool]
+) -> Outcome:
+    """Train from the newest checkpoint to the end, as one process of a team.
+
+    The first rank writes to the run's directory and reports; ``run.json`` is left to the caller.
+
+    Args:
+        plan: What to do.
+        run: Where to.
+        team: All processes that train together.
+        reporter: Is told how it goes.
+        stop: Whether to save the state and stop; asked after every step.
+
+    Raises:
+        TarmacError: The training diverged, a device is out of memory, files cannot be written.
+    """
+    devices = plan.devices_of(team.local_rank)
+    with training_environment(plan, devices), _out_of_memory(plan, devices):
+        engine = Engine(plan, team)
+        first_epoch, first_step = _restore(engine, plan, run, team)
+        if team.is_main:
+            run.truncate_metrics(lambda row: int(row["epoch"]) <= first_epoch)
+            reporter.started(plan, run, engine.num_parameters)
+        with contextlib.ExitStack() as opened:
+            events = None
+            if team.is_main:
+                events = opened.enter_context(run.events(first_step=first_epoch + 1))
+            session = _Session(engine, plan, run, team, reporter, events)
+            is_whole = session.train(first_epoch, first_step, stop)
+            metrics = session.finish() if is_whole else None
+        return Outcome(metrics=metrics, replicas=engine.replicas())
+
+
+@dataclasses.dataclass(frozen=True)
+class _Session:
+    """An engine at work; ``events`` are the first rank's, which writes for all."""
+
+    engine: Engine
+    plan: Plan
+    run: Run
+    team: Team
+    reporter: Reporter
+    events: EventWriter | None
+
+    def train(self, first_epoch: int, first_step: int, stop: Callable[[], bool]) -> bool:
+        """Do the epochs from a position on; return whether all are done."""
+        plan, engine = self.plan, self.engine
+        epochs = plan.workload.recipe.epochs
+        for epoch in range(first_epoch, epochs):
+
+            def after_step(step: int, epoch: int = epoch) -> bool:
+                self.reporter.stepped(epoch + 1, step, engine.score_so_far)
+                return stop()
+
+            done = engine.train_epoch(epoch, first_step, after_step)
+            first_step = 0
+            if done.num_steps < plan.num_steps:
+                self._save(epoch, done.num_steps)
+                return False
+            if self.team.is_main:
+                check_finite(done.score, epoch + 1)
+            validation = engine.evaluate_validation() if plan.validation_size else None
+            if (epoch + 1) % plan.checkpoint_every == 0 or epoch + 1 == epochs or done.stop:
+                self._save(epoch + 1, 0)
+            if self.events is not None:
+                row = _row(plan, epoch, done, validation)
+                self.run.append_metrics(row)
+                for key in row.keys() - {"epoch"}:
+                    self.events.scalar(key, row[key], epoch + 1)
+                self.reporter.epoch_done(row)
+            if done.stop and epoch + 1 < epochs:
+                return False
+        return True
+
+    def finish(self) -> dict[str, float]:
+        """Score the test set, once, and write the weights."""
+        test = self.engine.evaluate_test()
+        metrics = {"test_accuracy": test.accuracy, "test_loss": test.loss}
+        if self.events is not None:
+            weights = {name: portable(value) for name, value in self.engine.weights().items()}
+            write_bytes(self.run.model, save(weights))
+            history = self.run.history
+            last = history[-1]
+            metrics |= {"train_accuracy": last["accuracy"], "train_loss": last["loss"]}
+            metrics |= {key: last[key] for key in ("val_accuracy", "val_loss") if key in last}
+            metrics["train_seconds"] = sum(row["seconds"] for row in history)
+            for key in ("test_accuracy", "test_loss"):
+                self.events.scalar(key, metrics[key], int(last["epoch"]))
+        return metrics
+
+    def _save(self, epoch: int, step: int) -> None:
+        checkpoint = self.engine.save(epoch, step)
+        if self.team.is_main:
+            write_checkpoint(self.run.checkpoints, checkpoint)
+
+
+def _restore(engine: Engine, plan: Plan, run: Run, team: Team) -> tuple[int, int]:
+    """Bring the engine to the run's newest checkpoint; return its epoch and step."""
+    path = team.gather(newest_checkpoint(run.checkpoints))[0]
+    if path is None:
+        return 0, 0
+    checkpoint = read_checkpoint(path, plan.reference)
+    check_fits(checkpoint, engine.weights(), path)
+    engine.restore(checkpoint)
+    return checkpoint.epoch, checkpoint.step
+
+
+def _row(plan: Plan, epoch: int, done: Epoch, validation: Score | None) -> dict[str, float]:
+    """Make an epoch's line of ``metrics.jsonl``."""
+    recipe = plan.workload.recipe
+    row: dict[str, float] = {
+        "epoch": epoch + 1,
+        "loss": done.score.loss,
+        "accuracy": done.score.accuracy,
+    }
+    if validation is not None:
+        row |= {"val_loss": validation.loss, "val_accuracy": validation.accuracy}
+    last_step = (epoch + (plan.num_steps - 1) / plan.num_steps) / recipe.epochs
+    return row | {
+        "learning_rate": recipe.optimizer.learning_rate * recipe.schedule.factor(last_step),
+        "samples_per_s": plan.train_size / done.seconds,
+        "seconds": done.seconds,
+        "memory_bytes": _memory_bytes(plan),
+    }
+
+
+def _memory_bytes(plan: Plan) -> int:
+    """Return the most memory taken so far on a GPU, or what the process holds now on a CPU."""
+    if plan.devices[0].type == "cuda":
+        return torch.cuda.max_memory_allocated(plan.devices[0].index)
+    return int(psutil.Process().memory_info().rss)
+
+
+@contextlib.contextmanager
+def _out_of_memory(plan: Plan, devices: Sequence[Device]) -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        is_cpu = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+        if not (is_cpu or isinstance(error, torch.OutOfMemoryError)):
+            raise
+        names = ", ".join(dict.fromkeys(device.torch_name for device in devices))
+        raise TarmacError(
+            f"out of memory on {names} with {plan.shares.largest} samples at a time",
+            hint="Try a smaller --batch-size, or --accumulate 2.",
+        ) from error

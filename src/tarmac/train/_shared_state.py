@@ -1,0 +1,74 @@
+"""What replicas have in common beside parameters: running statistics, and the wish to stop.
+
+It rides behind the gradients in the one tensor that replicas add up every step, so that it costs no
+message of its own and every replica is in the same state after every step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn.modules.batchnorm import _NormBase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import nn
+
+__all__ = ["SharedState"]
+
+
+class SharedState:
+    """A model's floating-point buffers, laid into a tensor to be added up over replicas, and back.
+
+    Running means and variances of normalisations become the mean over the replicas. Other buffers
+    become those of replica 0. Buffers that are no part of ``state_dict`` are taken for constants.
+
+    Args:
+        model: Whose buffers.
+        slots: ``[size_of(model)]``; its last element counts those who wish to stop.
+    """
+
+    def __init__(self, model: nn.Module, slots: torch.Tensor) -> None:
+        self._slots = slots
+        self._averaged: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._copied: list[tuple[torch.Tensor, torch.Tensor]] = []
+        start = 0
+        for buffer, is_statistic in _buffers(model):
+            slot = slots[start : start + buffer.numel()].view(buffer.shape)
+            start += buffer.numel()
+            (self._averaged if is_statistic else self._copied).append((buffer, slot))
+
+    @staticmethod
+    def size_of(model: nn.Module) -> int:
+        """Return how many elements a model's shared state takes."""
+        return sum(buffer.numel() for buffer, _ in _buffers(model)) + 1
+
+    @property
+    def stop_votes(self) -> torch.Tensor:
+        """The element ``[]`` that counts those who wish to stop; adding up makes it known."""
+        return self._slots[-1]
+
+    def pack(self, replica: int, num_replicas: int) -> None:
+        """Lay this replica's part of the sum into the slots."""
+        for buffer, slot in self._averaged:
+            torch.mul(buffer, 1 / num_replicas, out=slot)
+        for buffer, slot in self._copied:
+            slot.copy_(buffer) if replica == 0 else slot.zero_()
+
+    def unpack(self) -> None:
+        """Set the buffers from the slots, which hold the sum now."""
+        for buffer, slot in (*self._averaged, *self._copied):
+            buffer.copy_(slot)
+
+
+def _buffers(model: nn.Module) -> Iterator[tuple[torch.Tensor, bool]]:
+    """Yield the floating-point buffers of ``state_dict``, and whether each is a statistic."""
+    seen = set[int]()
+    for layer in model.modules():
+        for name, buffer in layer.named_buffers(recurse=False):
+            is_kept = name not in layer._non_persistent_buffers_set
+            if is_kept and buffer.is_floating_point() and id(buffer) not in seen:
+                seen.add(id(buffer))
+                yield buffer, isinstance(layer, _NormBase)

@@ -1,0 +1,81 @@
+"""Who computes which samples of a global batch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = ["Shares", "cut"]
+
+
+def cut(start: int, stop: int, num_parts: int) -> list[tuple[int, int]]:
+    """Cut a range into parts whose sizes differ by one at most, the larger ones first.
+
+    Parts are empty where there are more of them than numbers in the range.
+    """
+    size, num_larger = divmod(stop - start, num_parts)
+    spans = []
+    for part in range(num_parts):
+        end = start + size + (part < num_larger)
+        spans.append((start, end))
+        start = end
+    return spans
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shares:
+    """How an epoch's samples fall to steps, replicas and micro-batches.
+
+    A step takes the next ``batch_size`` samples of the epoch's order, the last one what is left.
+    Each replica gets one contiguous slice of it, and cuts that into micro-batches. So every sample
+    is in exactly one micro-batch of an epoch, whatever the number of replicas.
+
+    Attributes:
+        num_samples: Of an epoch.
+        batch_size: Samples per step, of all replicas together.
+        num_replicas: All that train together.
+        accumulate: Micro-batches per step and replica.
+    """
+
+    num_samples: int
+    batch_size: int
+    num_replicas: int
+    accumulate: int
+
+    @property
+    def num_steps(self) -> int:
+        """Steps per epoch."""
+        return -(-self.num_samples // self.batch_size)
+
+    def global_size(self, step: int) -> int:
+        """Return how many samples all replicas together take in a step, which counts from 0."""
+        return min(self.batch_size, self.num_samples - step * self.batch_size)
+
+    def slice_of(self, step: int, replica: int) -> tuple[int, int]:
+        """Return where a replica's slice of a step starts and stops in the epoch's order."""
+        start = step * self.batch_size
+        return cut(start, start + self.global_size(step), self.num_replicas)[replica]
+
+    def micro_batches(self, first_step: int, replica: int) -> list[tuple[int, int]]:
+        """Return the spans of a replica's micro-batches from a step to the end of the epoch."""
+        return [
+            span
+            for step in range(first_step, self.num_steps)
+            for span in cut(*self.slice_of(step, replica), self.accumulate)
+        ]
+
+    @property
+    def largest(self) -> int:
+        """The size of the largest micro-batch of an epoch."""
+        return -(-self.global_size(0) // (self.num_replicas * self.accumulate))
+
+    @property
+    def smallest(self) -> int:
+        """The size of the smallest micro-batch of an epoch that is not empty."""
+        steps = {0, self.num_steps - 1}
+        sizes = [
+            stop - start
+            for step in steps
+            for replica in range(self.num_replicas)
+            for start, stop in cut(*self.slice_of(step, replica), self.accumulate)
+        ]
+        return min(size for size in sizes if size)

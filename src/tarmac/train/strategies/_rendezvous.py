@@ -1,0 +1,92 @@
+"""What torchrun and its like have set in the environment of a process."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Rendezvous", "find_rendezvous"]
+
+_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+_PLACE = ("MASTER_ADDR", "MASTER_PORT")
+
+_HINT = (
+    "torchrun sets all of them; under Slurm:\n"
+    "srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS "
+    "MASTER_ADDR=HOST MASTER_PORT=29500 tarmac train ...'\n"
+    "To train in one process, unset them."
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rendezvous:
+    """Which of several processes this one is, and where they meet.
+
+    Attributes:
+        rank: From 0.
+        world_size: How many there are.
+        local_rank: The rank among those of this machine.
+        local_world_size: How many of them are on this machine.
+        address: Host and port of rank 0.
+        launch: The same for all starts of one launch, and for no other; empty where unknown.
+        num_restarts: How often the launcher has started all processes again.
+    """
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    address: str
+    launch: str
+    num_restarts: int
+
+
+def find_rendezvous(environment: Mapping[str, str], parent_pid: int) -> Rendezvous | None:
+    """Read the variables by which torchrun, Slurm scripts and Ray start several processes.
+
+    Args:
+        environment: Usually ``os.environ``.
+        parent_pid: Of the launcher, which tells apart launches that have no name of their own.
+
+    Returns:
+        None where this is a process of its own.
+
+    Raises:
+        RequestError: Some variables are set without the others, or they contradict each other.
+    """
+    if not any(name in environment for name in _RANKS):
+        return None
+    names = (*_RANKS, *_PLACE)
+    missing = [name for name in names if not environment.get(name)]
+    if missing:
+        found = ", ".join(f"{name}={environment[name]}" for name in names if name not in missing)
+        raise RequestError(f"{found} set, but not {', '.join(missing)}", hint=_HINT)
+    numbers = {}
+    for name in (*_RANKS, "MASTER_PORT"):
+        if not environment[name].isdecimal():
+            raise RequestError(f"{name} is {environment[name]!r}, expected a number", hint=_HINT)
+        numbers[name] = int(environment[name])
+    rank, world_size, local_rank = (numbers[name] for name in _RANKS)
+    local_text = environment.get("LOCAL_WORLD_SIZE", "")
+    local_world_size = int(local_text) if local_text.isdecimal() else world_size
+    if not (rank < world_size and local_rank < local_world_size <= world_size):
+        raise RequestError(
+            f"RANK={rank}, LOCAL_RANK={local_rank}, LOCAL_WORLD_SIZE={local_world_size} and "
+            f"WORLD_SIZE={world_size} contradict each other",
+            hint=_HINT,
+        )
+    run_id = environment.get("TORCHELASTIC_RUN_ID", "")
+    return Rendezvous(
+        rank=rank,
+        world_size=world_size,
+        local_rank=local_rank,
+        local_world_size=local_world_size,
+        address=f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}",
+        launch=f"{run_id}-{parent_pid}" if run_id else "",
+        num_restarts=int(environment.get("TORCHELASTIC_RESTART_COUNT", "0")),
+    )

@@ -1,0 +1,103 @@
+"""Sees before the first step whether the devices add up right, and if not, between which two."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from tarmac.errors import PeerFailed, TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["blame", "check_all_reduce"]
+
+# Large enough for every algorithm of NCCL and Gloo to use all its chunks, small enough for well
+# under a second on the slowest links.
+_NUM_ELEMENTS = 1 << 20
+
+# Sums of these stay exact in fp32 for every plausible number of ranks.
+_PERIOD = 251
+
+_HINT = (
+    "Peer transfers that lose data are most often redirected by the IOMMU or PCIe access control "
+    "(ACS).\nTry: NCCL_P2P_DISABLE=1 tarmac train ...\n"
+    "See which link it is: nvidia-smi topo -m. Or train without peer transfers: --strategy towers"
+)
+
+
+def check_all_reduce(
+    names: Sequence[str],
+    rank: int,
+    device: torch.device,
+    all_reduce: Callable[..., object] = dist.all_reduce,
+) -> None:
+    """Add known numbers up over all ranks, and over each pair where the sum is wrong.
+
+    Args:
+        names: Of all ranks' devices.
+        rank: This process's.
+        device: Its own.
+        all_reduce: What is tested.
+
+    Raises:
+        TarmacError: The sum is wrong; the message names the pairs. `PeerFailed` on all but the
+            first rank, so that one says it.
+    """
+    ranks = list(range(len(names)))
+    if _agree(_is_right(ranks, rank, device, all_reduce, None)):
+        return
+    wrong = []
+    for pair in itertools.combinations(ranks, 2):
+        group = dist.new_group(list(pair))
+        is_right = rank not in pair or _is_right(list(pair), rank, device, all_reduce, group)
+        if not _agree(is_right):
+            wrong.append(pair)
+    if rank != 0:
+        raise PeerFailed(blame(names, wrong))
+    raise TarmacError(blame(names, wrong), hint=_HINT)
+
+
+def blame(names: Sequence[str], wrong: Sequence[tuple[int, int]]) -> str:
+    """Word which devices do not add up right.
+
+    Args:
+        names: Of all ranks' devices.
+        wrong: Pairs of ranks whose sum was wrong; none where only the sum of all was.
+    """
+    if not wrong:
+        return (
+            f"the all-reduce self-test over {len(names)} devices gave a wrong sum, "
+            "though each pair of them adds up right"
+        )
+    pairs = ", ".join(f"{names[a]} (rank {a}) and {names[b]} (rank {b})" for a, b in wrong)
+    return f"the all-reduce self-test gave a wrong sum between {pairs}"
+
+
+def _is_right(
+    ranks: Sequence[int],
+    rank: int,
+    device: torch.device,
+    all_reduce: Callable[..., object],
+    group: dist.ProcessGroup | None,
+) -> bool:
+    tensor = _pattern(rank, device)
+    all_reduce(tensor, group=group)
+    expected = torch.stack([_pattern(other, device) for other in ranks]).sum(0)
+    return torch.equal(tensor, expected)
+
+
+def _pattern(rank: int, device: torch.device) -> torch.Tensor:
+    """Return numbers that differ from rank to rank and from place to place."""
+    place = torch.arange(_NUM_ELEMENTS, device=device)
+    return ((place * (2 * rank + 3) + rank) % _PERIOD).float()
+
+
+def _agree(is_right: bool) -> bool:
+    """Whether all ranks say so; by Gloo, which does not need what is tested."""
+    answers: list[bool] = [False] * dist.get_world_size()
+    dist.all_gather_object(answers, is_right)
+    return all(answers)

@@ -1,0 +1,66 @@
+"""The processes that train together, as one of them sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Alone", "Team"]
+
+
+class Team(Protocol):
+    """The processes that train together, each with its rank.
+
+    Attributes:
+        rank: Of this process, from 0.
+        world_size: How many there are.
+        local_rank: The rank among those of this machine.
+        backend: What carries tensors between them: ``nccl``, ``gloo`` or, for one, ``none``.
+        seconds_waiting: Time that this process has waited for others.
+    """
+
+    rank: int
+    world_size: int
+    local_rank: int
+    backend: str
+    seconds_waiting: float
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process prints and writes for all."""
+        ...
+
+    def add_up(self, tensor: torch.Tensor) -> None:
+        """Replace a tensor by its sum over all ranks; all must call it."""
+        ...
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return every rank's value, by rank; all must call it."""
+        ...
+
+    def beat(self) -> None:
+        """Note that this process goes on."""
+        ...
+
+
+class Alone:
+    """The team of one process."""
+
+    rank = 0
+    world_size = 1
+    local_rank = 0
+    backend = "none"
+    seconds_waiting = 0.0
+    is_main = True
+
+    def add_up(self, tensor: torch.Tensor) -> None:
+        """Leave the tensor as it is."""
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return the one value."""
+        return [value]
+
+    def beat(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,170 @@
+"""Finds the rank that hangs while the others wait for it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from torch._C._distributed_c10d import PrefixStore, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["OnHang", "Sign", "Watch", "name_hung"]
+
+# Takes what hangs in words, the ranks, and whether this one should speak.
+OnHang: TypeAlias = Callable[[str, Sequence[int], bool], None]
+
+_LOOKS_PER_LIMIT = 10
+_LONGEST_PAUSE_S = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Sign:
+    """What a rank has said of itself last.
+
+    Attributes:
+        beats: Steps and evaluation batches done.
+        waits: Whether it waits for other ranks.
+        looks: How often its watch has looked around, which a stopped process does not.
+    """
+
+    beats: int
+    waits: bool
+    looks: int
+
+    def encode(self) -> str:
+        """Return the sign as text."""
+        return f"{self.beats} {int(self.waits)} {self.looks}"
+
+    @classmethod
+    def decode(cls, text: str) -> Sign:
+        """Read what `encode` returned."""
+        beats, waits, looks = map(int, text.split())
+        return cls(beats, bool(waits), looks)
+
+
+def name_hung(
+    signs: Mapping[int, Sign],
+    still_s: Mapping[int, float],
+    silent_s: Mapping[int, float],
+    limit_s: float,
+) -> tuple[str, list[int]] | None:
+    """Say which ranks hang, in words and as numbers, or None while all is well.
+
+    Args:
+        signs: By rank.
+        still_s: Seconds since each rank's last beat.
+        silent_s: Seconds since each rank's watch last looked.
+        limit_s: More is too long.
+    """
+    stopped = [rank for rank in signs if silent_s[rank] > limit_s]
+    if stopped:
+        longest = max(silent_s[rank] for rank in stopped)
+        return f"{_ranks(stopped)} not answered for {longest:.0f} s", stopped
+    still = [rank for rank in signs if still_s[rank] > limit_s]
+    busy = [rank for rank in still if not signs[rank].waits]
+    if busy:
+        longest = max(still_s[rank] for rank in busy)
+        return f"{_ranks(busy)} not finished a step for {longest:.0f} s", busy
+    if len(still) == len(signs):
+        beats = ", ".join(f"rank {rank}: {sign.beats}" for rank, sign in signs.items())
+        shortest = min(still_s.values())
+        return f"all ranks have waited for each other for {shortest:.0f} s ({beats})", []
+    return None
+
+
+class Watch:
+    """Tells other ranks that this one goes on, and looks after them, in a thread.
+
+    Args:
+        store: What the ranks share.
+        rank: This process's.
+        world_size: How many there are.
+        limit_s: A rank without progress for longer is taken for hung.
+        on_hang: Is told in words what hangs, which ranks, and whether this rank is the one that
+            should speak.
+
+    Attributes:
+        waits: Whether this rank waits for others now.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        world_size: int,
+        limit_s: float,
+        on_hang: OnHang,
+    ) -> None:
+        # A blocked read in one thread would keep the other's writes waiting.
+        self._store = PrefixStore("watch", store.clone())  # type: ignore[attr-defined]  # undeclared
+        self._rank = rank
+        self._world_size = world_size
+        self._limit_s = limit_s
+        self._on_hang = on_hang
+        self._beats = 0
+        self._looks = 0
+        self._done = threading.Event()
+        self.waits = False
+        self._tell()
+
+    def beat(self) -> None:
+        """Note that this rank goes on."""
+        self._beats += 1
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Look after the others meanwhile."""
+        thread = threading.Thread(target=self._look_around, name="tarmac-watch", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._done.set()
+            thread.join()
+
+    def _tell(self) -> None:
+        self._looks += 1
+        self._store.set(str(self._rank), Sign(self._beats, self.waits, self._looks).encode())
+
+    def _look_around(self) -> None:
+        pause_s = min(self._limit_s / _LOOKS_PER_LIMIT, _LONGEST_PAUSE_S)
+        keys = [str(rank) for rank in range(self._world_size)]
+        beat_at: dict[int, tuple[int, float]] = {}
+        look_at: dict[int, tuple[int, float]] = {}
+        while not self._done.wait(pause_s):
+            try:
+                self._tell()
+                texts = self._store.multi_get(keys)
+            except RuntimeError:
+                # The process that holds the store has ended, and with it the training.
+                return
+            now = time.monotonic()
+            signs = {rank: Sign.decode(text.decode()) for rank, text in enumerate(texts)}
+            for rank, sign in signs.items():
+                if beat_at.get(rank, (-1, 0.0))[0] != sign.beats:
+                    beat_at[rank] = (sign.beats, now)
+                if look_at.get(rank, (-1, 0.0))[0] != sign.looks:
+                    look_at[rank] = (sign.looks, now)
+            hung = name_hung(
+                signs,
+                {rank: now - since for rank, (_, since) in beat_at.items()},
+                {rank: now - since for rank, (_, since) in look_at.items()},
+                self._limit_s,
+            )
+            if hung is not None:
+                message, ranks = hung
+                others = [rank for rank in range(self._world_size) if rank not in ranks]
+                self._on_hang(message, ranks, not others or self._rank == others[0])
+                return
+
+
+def _ranks(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} has"
+    return f"ranks {', '.join(map(str, ranks))} have"

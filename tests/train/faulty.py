@@ -1,0 +1,95 @@
+"""A workload whose ranks fail in mid-epoch, each in the way that the environment says.
+
+``FAULT`` is ``rank:step:what``, with ``what`` one of `FAULTS`; a fault happens once in the life of
+the directory ``FAULT_ONCE``, or every time where that is not set. Steps count from the start of the
+process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from tarmac.workloads import SGD, Recipe, Scale, Workload
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def hang() -> None:
+    while True:
+        time.sleep(60)
+
+
+def fail() -> None:
+    raise ValueError("the pigeons are\nasleep")
+
+
+def terminate_launcher() -> None:
+    os.kill(os.getppid(), signal.SIGTERM)
+
+
+def interrupt_everyone() -> None:
+    os.killpg(os.getpgid(os.getppid()), signal.SIGINT)
+
+
+FAULTS = {
+    found.__name__: found
+    for found in (kill, stop, hang, fail, terminate_launcher, interrupt_everyone)
+}
+
+
+class Faulty:
+    """Scales, and fails when it is time."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.scale = Scale(factor=1 / 16)
+
+    def __call__(self, inputs: torch.Tensor, *, training: bool, dtype: torch.dtype) -> torch.Tensor:
+        if training and "FAULT" in os.environ:
+            self.calls += 1
+            rank, step, what = os.environ["FAULT"].split(":")
+            is_due = os.environ.get("RANK", "0") == rank and self.calls == int(step)
+            if is_due and self.first_time():
+                FAULTS[what]()
+        return self.scale(inputs, training=training, dtype=dtype)
+
+    def first_time(self) -> bool:
+        if "FAULT_ONCE" not in os.environ:
+            return True
+        try:
+            Path(os.environ["FAULT_ONCE"]).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+def model() -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 10)
+    )
+
+
+faulty = Workload(
+    name="faulty",
+    summary="",
+    dataset="digits",
+    model=model,
+    recipe=Recipe(
+        optimizer=SGD(learning_rate=0.05, momentum=0.9, nesterov=False),
+        batch_size=64,
+        epochs=3,
+        preprocess=Faulty(),
+    ),
+)
