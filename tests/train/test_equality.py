@@ -141,3 +141,15 @@ def test_every_feed_makes_the_same_bits(tmp_path, options):
     ]
     for ours in made[1:]:
         assert all(torch.equal(ours[name], value) for name, value in made[0].items())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("strategy", ["single", "towers", "ddp"])
+@pytest.mark.parametrize("feed", ["resident", "prefetch", "direct"])
+def test_a_gpu_makes_the_same_weights_as_the_cpu(tmp_path, strategy, feed):
+    workload = f"{Path(__file__).with_name('parallel_cases.py')}:mlp_workload"
+    options = {"precision": "fp64", "train_size": 50, "output": tmp_path}
+    expected = weights(tarmac.train(workload, devices="cpu", **options))
+    run = tarmac.train(workload, devices="cuda:0", strategy=strategy, feed=feed, **options)
+    assert run.record.parallel.backend == ("nccl" if strategy == "ddp" else "none")
+    assert_close(weights(run), expected, 1e-12, f"{strategy} {feed}")
