@@ -15,18 +15,22 @@ from typing import TYPE_CHECKING
 from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
+    from tarmac.check import check
     from tarmac.train import resume, train
 
-__all__ = ["RequestError", "TarmacError", "resume", "train"]
+__all__ = ["RequestError", "TarmacError", "check", "resume", "train"]
+
+_ROOMS = {"check": "tarmac.check", "resume": "tarmac.train", "train": "tarmac.train"}
 
 
 def __getattr__(name: str) -> object:
     """Import a verb when it is first used: ``import tarmac`` alone loads no framework."""
-    if name not in ("resume", "train"):
+    if name not in _ROOMS:
         raise AttributeError(f"module 'tarmac' has no attribute {name!r}")
-    # The room stands for its verb: it is callable, and is what the name means once it is imported.
-    room = importlib.import_module("tarmac.train")
-    return room if name == "train" else getattr(room, name)
+    # A room of the verb's name stands for it: it is callable, and is what the name means once it is
+    # imported.
+    room = importlib.import_module(_ROOMS[name])
+    return getattr(room, name) if name == "resume" else room
 
 
 def __dir__() -> list[str]:

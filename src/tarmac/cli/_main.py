@@ -20,6 +20,10 @@ __all__ = ["main"]
 
 # Each command's module holds it as `command`; the summaries stand here so that --help imports none.
 _COMMANDS = {
+    "check": (
+        "tarmac.cli.check",
+        "Prove that frameworks compute on each device; else say why not.",
+    ),
     "train": ("tarmac.cli.train", "Train a workload and say whether the result is as expected."),
     "data": ("tarmac.cli.data", "List, fetch, add and verify datasets."),
     "runs": ("tarmac.cli.runs", "List, show, compare and remove runs."),

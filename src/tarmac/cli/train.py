@@ -115,6 +115,7 @@ __all__ = ["command"]
 @click.option("--resume", "resumed", metavar="RUN", help="Go on with a run that was stopped.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and only that.")
 @click.option("--verbose", is_flag=True, help="Say more on why things are done as they are.")
+@click.option("--no-check", is_flag=True, help="Do not look at the devices first.")
 @click.option("--verify", is_flag=True, help="Exit with 1 when the result is not as expected.")
 @click.pass_context
 def command(
@@ -128,6 +129,7 @@ def command(
     as_json: bool,
     verbose: bool,
     verify: bool,
+    no_check: bool,
     compile_: str,
     **options: Any,
 ) -> None:
@@ -149,7 +151,13 @@ def command(
 
     if verify and workload is not None and find_workload(workload).expectation is None:
         raise RequestError(f"{workload} has no expectation to verify")
-    with reporter_for(quiet=as_json or not speaks_for_all(), verbose=verbose) as reporter:
+    is_quiet = as_json or not speaks_for_all()
+    with reporter_for(quiet=is_quiet, verbose=verbose) as shown:
+        reporter = shown
+        if speaks_for_all() and not no_check:
+            from tarmac.cli._checked import checked
+
+            reporter = checked(shown, quiet=is_quiet)
         if resumed is not None:
             run = resume(resumed, output=output, workload=workload, reporter=reporter)
         else:
@@ -166,7 +174,16 @@ def command(
 
 
 # What a resumed run takes from its run.json instead of the command line.
-_KEPT_OPTIONS = {"workload", "list_them", "output", "resumed", "as_json", "verbose", "verify"}
+_KEPT_OPTIONS = {
+    "workload",
+    "list_them",
+    "output",
+    "resumed",
+    "as_json",
+    "verbose",
+    "verify",
+    "no_check",
+}
 
 
 def _refuse_changes(ctx: click.Context) -> None:

@@ -1,0 +1,47 @@
+"""Writes failures.md from the catalogue, and check-report.schema.json from the report's model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tarmac.check import Report, read_catalogue
+
+HERE = Path(__file__).parent
+_LEVELS = {"failure": "does not work", "warning": "works badly", "note": "worth knowing"}
+
+
+def render_page() -> str:
+    """Return the page of all failures."""
+    parts = [
+        "# Failures\n",
+        "What `tarmac check` knows, in the order in which it looks; made from its catalogue by "
+        "`docs/render_failures.py`.\n`tarmac check --explain CODE` prints an entry.\n",
+    ]
+    for failure in read_catalogue().values():
+        cause = failure.cause.replace(": {evidence}", "").replace("{evidence}", "...")
+        parts.append(f"## {failure.code}\n")
+        parts.append(
+            f"**{failure.title[0].upper()}{failure.title[1:]}** ({_LEVELS[failure.level]})"
+        )
+        parts.append(f". {cause}\n\n```text\n" + "\n".join(failure.mend) + "\n```\n")
+        if failure.text:
+            seen = ", ".join(f"`{pattern}`" for pattern in failure.text)
+            parts.append(f"Seen as: {seen}\n")
+        parts.append(f"Source: <{failure.source}>\n")
+    return "\n".join(parts).replace("\n. ", ". ")
+
+
+def render_schema() -> str:
+    """Return the JSON Schema of ``tarmac check --json``."""
+    schema = Report.model_json_schema()
+    schema["properties"] = {"ok": {"type": "boolean"}} | schema["properties"]
+    schema["required"] = ["ok", *schema["required"]]
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "tarmac check --json"
+    return json.dumps(schema, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    (HERE / "failures.md").write_text(render_page())
+    (HERE / "check-report.schema.json").write_text(render_schema())

@@ -1,0 +1,77 @@
+"""The catalogue of failures, as data: see ``catalogue.toml`` beside this file."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from tarmac.errors import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Failure", "Level", "find_failure", "read_catalogue"]
+
+Level = Literal["failure", "warning", "note"]
+
+
+class Failure(BaseModel):
+    """Something that keeps a GPU from being used, or from being used well.
+
+    Attributes:
+        code: Its stable name.
+        level: How bad it is: something does not work, works badly, or is worth knowing.
+        title: In a few words.
+        cause: In one sentence; ``{evidence}`` stands for what was seen.
+        mend: What to type.
+        source: Who says so.
+        text: Patterns of what drivers and frameworks print.
+        rule: Whether facts that are no text are looked at too.
+        hides: Codes of consequences.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    code: str
+    level: Level
+    title: str
+    cause: str
+    mend: tuple[str, ...]
+    source: str
+    text: tuple[str, ...] = ()
+    rule: bool = False
+    hides: tuple[str, ...] = ()
+
+    def find_in(self, text: str) -> str | None:
+        """Return the line of a text that a pattern matches."""
+        for pattern in self.text:
+            match = re.search(pattern, text)
+            if match:
+                start = text.rfind("\n", 0, match.end() - 1) + 1
+                stop = text.find("\n", match.end())
+                return text[start : None if stop < 0 else stop].strip()
+        return None
+
+
+@functools.cache
+def read_catalogue() -> Mapping[str, Failure]:
+    """Return all failures by code, in the catalogue's order."""
+    text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
+    return {code: Failure(code=code, **fields) for code, fields in tomllib.loads(text).items()}
+
+
+def find_failure(code: str) -> Failure:
+    """Return a failure by its code.
+
+    Raises:
+        RequestError: There is none; the nearest name is said.
+    """
+    found = read_catalogue()
+    if code not in found:
+        raise unknown_name("code", code, {key: failure.title for key, failure in found.items()})
+    return found[code]

@@ -1,0 +1,198 @@
+"""The verb: looks at the machine, lets every framework compute, and says what is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Literal
+
+from tarmac.check._evidence import Evidence
+from tarmac.check._inventory import read_inventory
+from tarmac.check._nvml import gpus_of_process, open_nvml
+from tarmac.check._place import (
+    THIS_PYTHON,
+    Place,
+    container_place,
+    provisioned_place,
+    python_place,
+)
+from tarmac.check._report import make_report, parse_requirements, required_frameworks
+from tarmac.check._run_probe import measuring_turns, run_probe
+from tarmac.errors import RequestError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.check._evidence import Probe
+    from tarmac.check._report import Report
+
+__all__ = ["FRAMEWORKS", "Depth", "check"]
+
+Depth = Literal["quick", "normal", "deep"]
+
+FRAMEWORKS = {
+    "torch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "keras": "Keras, on each of its backends",
+    "jax": "JAX",
+    "mxnet": "MXNet",
+    "chainer": "Chainer, with CuPy",
+    "horovod": "Horovod, with each framework that it is built for",
+}
+_ALIASES = {"pytorch": "torch", "tf": "tensorflow"}
+
+# Keras computes through one of these, which it chooses at import.
+_KERAS_BACKENDS = ("tensorflow", "jax", "torch")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Task:
+    framework: str
+    place: Place
+    is_asked: bool
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def check(
+    frameworks: Sequence[str] = (),
+    *,
+    pythons: Sequence[str | Path] = (),
+    images: Sequence[str] = (),
+    provision: Sequence[str] = (),
+    depth: Depth = "normal",
+    devices: Sequence[str] = (),
+    ranks: int | None = None,
+    require: Sequence[str] = (),
+    timeout_s: float = 120.0,
+) -> Report:
+    """Look at this machine, and let frameworks compute on its devices.
+
+    Args:
+        frameworks: Names from `FRAMEWORKS`; by default those that are installed.
+        pythons: Interpreters to probe besides this one.
+        images: Container images to probe.
+        provision: Frameworks to build an environment of pinned versions for, and probe there.
+        depth: ``quick`` looks at the machine and lets PyTorch alone compute, ``normal`` lets all
+            compute and measures rates, ``deep`` measures longer, fills memory, and takes Keras
+            through all its backends.
+        devices: ``cuda:0``, ``cuda``, ``cpu``; all by default.
+        ranks: Processes that add numbers up together by PyTorch, over NCCL where there is a GPU
+            for each, else over Gloo; by default one for each of several GPUs.
+        require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
+            probed too.
+        timeout_s: Of each probe.
+
+    Returns:
+        The report; its ``ok`` says whether all that is required holds.
+
+    Raises:
+        RequestError: A name, an interpreter, an image or a requirement is not understood.
+        TarmacError: An environment could not be built.
+    """
+    started = time.perf_counter()
+    requirements = parse_requirements(require)
+    if not timeout_s > 0:
+        raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")
+    if depth not in ("quick", "normal", "deep"):
+        raise RequestError(f"depth is {depth!r}, expected quick, normal or deep")
+    asked = [_framework(name) for name in frameworks]
+    needed = [] if asked else required_frameworks(require)
+    places = [python_place(python) for python in pythons]
+    places += [container_place(image) for image in images]
+    tasks = [
+        _Task(name, provisioned_place(name), is_asked=True) for name in map(_framework, provision)
+    ]
+    tasks += [
+        _Task(name, place, is_asked=bool(asked)) for place in places for name in asked or FRAMEWORKS
+    ]
+    if not places:
+        provided = {task.framework for task in tasks}
+        here = [] if tasks and not asked else asked or _installed(depth)
+        tasks += [
+            _Task(name, THIS_PYTHON, is_asked=bool(asked) or name in needed)
+            for name in dict.fromkeys((*here, *needed))
+            if name not in provided
+        ]
+    if ranks is not None and ranks < 2:
+        raise RequestError(f"ranks is {ranks}, expected at least 2")
+    evidence = _collect([*_expanded(tasks, depth)], depth, devices, timeout_s)
+    ranks = len(evidence.inventory.gpus) if ranks is None and depth != "quick" else ranks
+    if ranks is not None and ranks > 1:
+        together = _add_up(tasks, ranks, depth, timeout_s)
+        evidence = evidence.model_copy(update={"probes": (*evidence.probes, *together)})
+    return make_report(evidence, requirements=requirements, seconds=time.perf_counter() - started)
+
+
+def _framework(name: str) -> str:
+    found = _ALIASES.get(name.lower(), name.lower())
+    if found not in FRAMEWORKS:
+        raise unknown_name("framework", name, FRAMEWORKS)
+    return found
+
+
+def _installed(depth: Depth) -> list[str]:
+    """Return the frameworks to probe in this interpreter where none was named."""
+    names = ["torch"] if depth == "quick" else list(FRAMEWORKS)
+    return [name for name in names if importlib.util.find_spec(name) is not None]
+
+
+def _expanded(tasks: Sequence[_Task], depth: Depth) -> Iterator[_Task]:
+    """Take Keras through its backends, where that was asked for or there is time."""
+    for task in tasks:
+        if task.framework == "keras" and (depth == "deep" or task.is_asked):
+            for backend in _KERAS_BACKENDS:
+                yield dataclasses.replace(task, variables={"KERAS_BACKEND": backend})
+        else:
+            yield task
+
+
+def _add_up(tasks: Sequence[_Task], ranks: int, depth: Depth, timeout_s: float) -> Iterator[Probe]:
+    """Let several processes compute together wherever PyTorch is probed."""
+    for place in dict.fromkeys(task.place for task in tasks if task.framework == "torch"):
+        # The probe itself must outlive ranks that hang, to name them.
+        limits = [str(ranks), f"{0.8 * timeout_s:g}"]
+        yield run_probe("together", place, depth=depth, devices=limits, timeout_s=timeout_s)
+
+
+def _collect(
+    tasks: Sequence[_Task], depth: Depth, devices: Sequence[str], timeout_s: float
+) -> Evidence:
+    stop = threading.Event()
+
+    def run(task: _Task, turns: Mapping[str, str], *, sees: bool) -> Probe:
+        return run_probe(
+            task.framework,
+            task.place,
+            depth=depth,
+            devices=devices,
+            timeout_s=timeout_s,
+            environment={**turns, **task.variables},
+            gpus_of=gpus_of_process if sees else lambda _: set(),
+            stop=stop,
+        )
+
+    with (
+        open_nvml() as nvml,
+        measuring_turns() as turns,
+        ThreadPoolExecutor(len(tasks) + 1) as threads,
+    ):
+        inventory = threads.submit(read_inventory)
+        sees = not isinstance(nvml, str)
+        running = [threads.submit(run, task, turns, sees=sees) for task in tasks]
+        try:
+            probes = [future.result() for future in running]
+        except BaseException:
+            stop.set()
+            raise
+    return Evidence(
+        inventory=inventory.result(),
+        probes=tuple(
+            probe
+            for task, probe in zip(tasks, probes, strict=True)
+            if probe.outcome != "not installed" or task.is_asked
+        ),
+    )

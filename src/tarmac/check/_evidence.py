@@ -1,0 +1,225 @@
+"""What a check has seen, before any conclusion: the machine, its GPUs, and what probes said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = [
+    "Container",
+    "Driver",
+    "Evidence",
+    "Gpu",
+    "GpuProcess",
+    "Host",
+    "Inventory",
+    "Limits",
+    "Outcome",
+    "PciCard",
+    "Probe",
+]
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class GpuProcess(_Facts):
+    """A process that holds memory on a GPU.
+
+    Attributes:
+        pid: As this machine or container numbers it.
+        name: Of its program, without arguments.
+        memory_bytes: None where the driver does not say.
+    """
+
+    pid: int
+    name: str | None
+    memory_bytes: int | None
+
+
+class Gpu(_Facts):
+    """A GPU as the driver describes it; None stands for what it does not tell.
+
+    Attributes:
+        index: The driver's, which CUDA_VISIBLE_DEVICES does not change.
+        error: Why it could not be asked, e.g. ``GPU is lost``.
+        pcie: Generation and width, now and at most.
+        nvlinks: For each link, whether it is up.
+        sm_clock_mhz: Now and at most.
+        slowdowns: The driver's reasons for low clocks: ``sw_power_cap``, ``sw_thermal``,
+            ``hw_slowdown``, ``hw_thermal``, ``hw_power_brake``.
+        retired_pages_pending: Whether pages or rows wait for a reset to be replaced.
+        mig: Whether it is partitioned.
+        mig_devices: UUIDs of its partitions.
+    """
+
+    index: int
+    name: str | None = None
+    uuid: str | None = None
+    address: str | None = None
+    error: str | None = None
+    memory_bytes: int | None = None
+    used_bytes: int | None = None
+    capability: tuple[int, int] | None = None
+    pcie: Mapping[str, int] = {}
+    nvlinks: tuple[bool, ...] = ()
+    ecc: bool | None = None
+    uncorrected_errors: int | None = None
+    remap_failed: bool | None = None
+    retired_pages_pending: bool | None = None
+    sm_clock_mhz: Mapping[str, int] = {}
+    slowdowns: tuple[str, ...] = ()
+    power_watts: Mapping[str, float] = {}
+    temperature_c: int | None = None
+    utilization: int | None = None
+    persistence: bool | None = None
+    compute_mode: str | None = None
+    mig: bool | None = None
+    mig_devices: tuple[str, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+
+
+class PciCard(_Facts):
+    """A display or compute card on the bus, driver or not.
+
+    Attributes:
+        address: ``0000:01:00.0``.
+        vendor: ``nvidia``, ``amd`` or ``intel``.
+        device: The vendor's number of it, e.g. ``0x2330``.
+        driver: The kernel's driver that holds it.
+        memory_bytes: Its own memory, as AMD's driver says.
+    """
+
+    address: str
+    vendor: str
+    device: str
+    driver: str | None = None
+    memory_bytes: int | None = None
+
+
+class Driver(_Facts):
+    """NVIDIA's driver.
+
+    Attributes:
+        version: As NVML says.
+        cuda: The newest CUDA that it runs, ``13.0``.
+        nvml_error: Why NVML does not start; None where it does.
+        module_version: Of the loaded kernel module.
+        modules: Loaded kernel modules that matter: ``nvidia``, ``nvidia_uvm``, ``nouveau``.
+        library: Where libcuda.so.1 is found, or None.
+    """
+
+    version: str | None = None
+    cuda: str | None = None
+    nvml_error: str | None = None
+    module_version: str | None = None
+    modules: tuple[str, ...] = ()
+    library: str | None = None
+
+
+class Container(_Facts):
+    """What confines this process.
+
+    Attributes:
+        kind: ``docker``, ``podman``, ``kubernetes``, ``wsl``, or None.
+        device_nodes: Names under /dev that belong to GPUs.
+    """
+
+    kind: str | None = None
+    device_nodes: tuple[str, ...] = ()
+
+
+class Limits(_Facts):
+    """What this process may use; None is unlimited or unknown.
+
+    Attributes:
+        cpus: By affinity and cgroup.
+        shm_bytes: Size of /dev/shm.
+        memlock_bytes: Memory that may be locked.
+        infiniband: Whether there are InfiniBand devices, which need it.
+    """
+
+    cpus: float | None = None
+    shm_bytes: int | None = None
+    memlock_bytes: int | None = None
+    open_files: int | None = None
+    infiniband: bool = False
+
+
+class Host(_Facts):
+    """The machine itself."""
+
+    cpu: str
+    cores: int
+    memory_bytes: int
+    disk_free_bytes: int
+    kernel: str
+    system: str
+    boot_id: str | None = None
+
+
+class Inventory(_Facts):
+    """The machine, seen without any framework.
+
+    Attributes:
+        environment: The variables that steer GPUs, of those that are set.
+        kernel_log: Lines of NVIDIA's driver in the kernel's log, where it may be read.
+        libraries: CUDA's, cuDNN's and NCCL's libraries that the loader would find, name to path.
+    """
+
+    host: Host
+    driver: Driver = Driver()
+    gpus: tuple[Gpu, ...] = ()
+    cards: tuple[PciCard, ...] = ()
+    container: Container = Container()
+    limits: Limits = Limits()
+    environment: Mapping[str, str] = {}
+    kernel_log: tuple[str, ...] = ()
+    libraries: Mapping[str, str] = {}
+
+
+Outcome = Literal["done", "failed", "crashed", "hung", "no result", "not installed"]
+
+
+class Probe(_Facts):
+    """What the probe of a framework said, and how its process ended.
+
+    Attributes:
+        framework: As the user names it.
+        where: The interpreter, image or environment it ran in.
+        outcome: How the process ended.
+        detail: The signal, the time limit, or what stood in the result's place.
+        seconds: It took.
+        result: What it wrote down; see any of the probes.
+        printed: The last of what it printed, up to 4,000 characters.
+        left_behind: Processes that it left, and that were ended.
+        seen_on_gpus: Indices of the GPUs on which the driver saw its process.
+    """
+
+    framework: str
+    where: str
+    outcome: Outcome
+    detail: str = ""
+    seconds: float = 0.0
+    result: Mapping[str, Any] = {}
+    printed: str = ""
+    left_behind: int = 0
+    seen_on_gpus: tuple[int, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Everything it said, for patterns to look at."""
+        error = self.result.get("error") or {}
+        notes = "\n".join(self.result.get("notes", ()))
+        return "\n".join((error.get("traceback", ""), notes, self.printed))
+
+
+class Evidence(_Facts):
+    """All that a check has seen."""
+
+    inventory: Inventory
+    probes: tuple[Probe, ...] = ()
+    texts: tuple[str, ...] = ()

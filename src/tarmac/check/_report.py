@@ -1,0 +1,286 @@
+"""What a check says: a verdict for each device and framework, what to do, and what was required."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from tarmac.check._evidence import Inventory, Probe  # noqa: TC001 - pydantic reads them
+from tarmac.check._rules import Finding, find, gpu_name
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tarmac.check._evidence import Evidence, Gpu, PciCard
+
+__all__ = [
+    "Report",
+    "Requirement",
+    "Verdict",
+    "make_report",
+    "parse_requirements",
+    "required_frameworks",
+]
+
+SCHEMA_VERSION = 1
+
+Answer = Literal["ok", "cpu only", "warning", "failure", "absent"]
+
+_FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "mxnet", "chainer", "horovod")
+_NAMES = {"pytorch": "torch", "tf": "tensorflow"}
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Verdict(_Part):
+    """What became of a device or a framework.
+
+    Attributes:
+        name: ``GPU 0``, ``CPU``, ``torch``.
+        answer: In a word. ``cpu only`` is a framework that works and used no GPU.
+        text: In a line.
+    """
+
+    name: str
+    answer: Answer
+    text: str
+
+
+class Requirement(_Part):
+    """Something that was asked to hold."""
+
+    text: str
+    met: bool
+    found: str
+
+
+class Report(_Part):
+    """All of a check's results.
+
+    Attributes:
+        schema_version: Of this report's JSON form.
+        devices: A verdict for each.
+        frameworks: A verdict for each that is installed or was asked for.
+        findings: Failures first; what to do, in that order.
+        requirements: What was asked to hold.
+        inventory: The machine.
+        probes: What each framework said.
+        seconds: The whole check took.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    devices: tuple[Verdict, ...]
+    frameworks: tuple[Verdict, ...]
+    findings: tuple[Finding, ...]
+    requirements: tuple[Requirement, ...] = ()
+    inventory: Inventory
+    probes: tuple[Probe, ...]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether all that is required holds; without requirements, whether nothing failed."""
+        if self.requirements:
+            return all(requirement.met for requirement in self.requirements)
+        has_failed = any(finding.level == "failure" for finding in self.findings)
+        return not has_failed and all(
+            v.answer not in ("failure", "absent") for v in self.frameworks
+        )
+
+
+def make_report(
+    evidence: Evidence,
+    *,
+    requirements: Sequence[Callable[[Evidence, Sequence[Verdict]], Requirement]] = (),
+    seconds: float,
+) -> Report:
+    """Conclude from what was seen.
+
+    Args:
+        evidence: All of it.
+        requirements: From `parse_requirements`.
+        seconds: The whole check took.
+    """
+    findings = find(evidence)
+    frameworks = tuple(_of_framework(probe, findings) for probe in evidence.probes)
+    return Report(
+        devices=_of_devices(evidence, findings),
+        frameworks=frameworks,
+        findings=findings,
+        requirements=tuple(requirement(evidence, frameworks) for requirement in requirements),
+        inventory=evidence.inventory,
+        probes=evidence.probes,
+        seconds=seconds,
+    )
+
+
+def parse_requirements(
+    texts: Sequence[str],
+) -> list[Callable[[Evidence, Sequence[Verdict]], Requirement]]:
+    """Read ``gpus>=1``, ``pytorch``, ``memory>=16``, ``driver>=570`` and their like.
+
+    Raises:
+        RequestError: A text is none of these.
+    """
+    return [_parse(text) for text in texts]
+
+
+def required_frameworks(texts: Sequence[str]) -> list[str]:
+    """Return the frameworks that requirements name."""
+    names = [_NAMES.get(text.strip(), text.strip()) for text in texts]
+    return [name for name in names if name in _FRAMEWORKS]
+
+
+def _parse(text: str) -> Callable[[Evidence, Sequence[Verdict]], Requirement]:
+    match = re.fullmatch(r"\s*([a-z_]+)\s*(?:(>=|==|>|<|<=)\s*([\d.]+))?\s*", text)
+    name = _NAMES.get(match[1], match[1]) if match else ""
+    if match and match[2] and name in _QUANTITIES:
+        return lambda evidence, _: _compare(text, _QUANTITIES[name](evidence), match[2], match[3])
+    if match and not match[2] and name in _FRAMEWORKS:
+        return lambda _, frameworks: _works(text, name, frameworks)
+    if match and not match[2] and name == "gpu":
+        return lambda evidence, _: _compare(text, _QUANTITIES["gpus"](evidence), ">=", "1")
+    raise RequestError(
+        f"--require {text!r} is not understood",
+        hint=f"A framework ({', '.join(_FRAMEWORKS)}), or one of {', '.join(_QUANTITIES)} with "
+        "a number: gpus>=1, gpu_memory>=16 (GiB, of the smallest), driver>=570, cuda>=12.8",
+    )
+
+
+def _version(text: str | None) -> float | None:
+    match = re.match(r"\d+(\.\d+)?", text or "")
+    return float(match[0]) if match else None
+
+
+def _smallest_gib(evidence: Evidence) -> float | None:
+    sizes = [gpu.memory_bytes for gpu in evidence.inventory.gpus if gpu.memory_bytes]
+    return min(sizes) / 2**30 if sizes else None
+
+
+_QUANTITIES: dict[str, Callable[[Evidence], float | None]] = {
+    "gpus": lambda evidence: sum(gpu.error is None for gpu in evidence.inventory.gpus),
+    "gpu_memory": _smallest_gib,
+    "driver": lambda evidence: _version(evidence.inventory.driver.version),
+    "cuda": lambda evidence: _version(evidence.inventory.driver.cuda),
+    "cpus": lambda evidence: evidence.inventory.limits.cpus,
+    "memory": lambda evidence: evidence.inventory.host.memory_bytes / 2**30,
+    "shm": lambda evidence: (evidence.inventory.limits.shm_bytes or 0) / 2**30,
+}
+
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    ">=": lambda a, b: a >= b,
+    ">": lambda a, b: a > b,
+    "==": lambda a, b: a == b,
+    "<=": lambda a, b: a <= b,
+    "<": lambda a, b: a < b,
+}
+
+
+def _compare(text: str, found: float | None, operator: str, wanted: str) -> Requirement:
+    met = found is not None and _COMPARISONS[operator](found, float(wanted))
+    return Requirement(text=text, met=met, found="unknown" if found is None else f"{found:g}")
+
+
+def _works(text: str, name: str, frameworks: Sequence[Verdict]) -> Requirement:
+    verdict = next((v for v in frameworks if v.name.split()[0] == name), None)
+    if verdict is None:
+        return Requirement(text=text, met=False, found="not checked")
+    met = verdict.answer in ("ok", "cpu only", "warning")
+    return Requirement(text=text, met=met, found=verdict.text)
+
+
+def _of_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verdict, ...]:
+    inventory = evidence.inventory
+    verdicts = [_of_gpu(gpu, findings) for gpu in inventory.gpus]
+    shown = {gpu.address for gpu in inventory.gpus}
+    verdicts += [_of_card(card) for card in inventory.cards if card.address not in shown]
+    host = inventory.host
+    memory = f"{host.memory_bytes / 2**30:.0f} GiB"
+    text = f"{host.cpu}, {host.cores} cores, {memory}"
+    return (*verdicts, Verdict(name="CPU", answer="ok", text=text))
+
+
+def _of_card(card: PciCard) -> Verdict:
+    """Return the verdict of a card that NVML does not show."""
+    name, driver = f"card {card.address}", card.driver or "none"
+    memory = f", {card.memory_bytes / 2**30:.0f} GiB" if card.memory_bytes else ""
+    text = f"{card.vendor} {card.device}{memory}, driver {driver}"
+    if card.vendor == "nvidia":
+        return Verdict(name=name, answer="failure", text=f"{text}: not usable")
+    return Verdict(name=name, answer="ok", text=text)
+
+
+def _of_gpu(gpu: Gpu, findings: Sequence[Finding]) -> Verdict:
+    answer, said = _worst(gpu_name(gpu), findings)
+    if gpu.error is not None:
+        return Verdict(name=gpu_name(gpu), answer="failure", text=gpu.error)
+    facts = [gpu.name or "unknown"]
+    if gpu.memory_bytes is not None:
+        facts.append(f"{gpu.memory_bytes / 2**30:.0f} GiB")
+    if gpu.temperature_c is not None:
+        facts.append(f"{gpu.temperature_c} °C")
+    return Verdict(name=gpu_name(gpu), answer=answer, text=", ".join(facts) + said)
+
+
+def _of_framework(probe: Probe, findings: Sequence[Finding]) -> Verdict:
+    name = probe.framework if probe.where == "this Python" else f"{probe.framework} ({probe.where})"
+    if probe.outcome == "not installed":
+        return Verdict(name=name, answer="absent", text=f"not installed in {probe.where}")
+    answer, said = _worst(probe.framework, findings)
+    version = probe.result.get("version")
+    facts = [str(version)] if version else []
+    if probe.outcome != "done":
+        text = ", ".join((*facts, f"{probe.outcome}: {probe.detail}".rstrip(": ")))
+        return Verdict(name=name, answer="failure", text=text)
+    devices = probe.result.get("devices", ())
+    gpus = [device for device in devices if device["kind"] == "gpu"]
+    facts += [_rates(device) for device in (gpus or devices)]
+    if probe.seen_on_gpus:
+        facts.append(f"the driver saw it on GPU {', '.join(map(str, probe.seen_on_gpus))}")
+    if not gpus and answer == "ok":
+        reason = _why_no_gpu(probe)
+        return Verdict(
+            name=name,
+            answer="cpu only",
+            text=f"works, on the CPU; no GPU was used, because {reason}" + _behind(facts),
+        )
+    return Verdict(name=name, answer=answer, text=", ".join(filter(None, facts)) + said)
+
+
+def _why_no_gpu(probe: Probe) -> str:
+    if any(probe.result.get("wanted", ())):
+        return "only the CPU was asked for"
+    return "none is here"
+
+
+def _behind(facts: Sequence[str]) -> str:
+    shown = ", ".join(filter(None, facts))
+    return f" ({shown})" if shown else ""
+
+
+def _rates(device: dict[str, Any]) -> str:
+    rates = device.get("flops") or {}
+    shown = [f"{kind} {_flops(rate)}" for kind, rate in rates.items()]
+    if "bus_bytes_per_s" in device:
+        shown.append(f"bus {device['bus_bytes_per_s'] / 1e9:.2g} GB/s")
+    return f"{device['name']}: {', '.join(shown)}" if shown else str(device["name"])
+
+
+def _flops(rate: float) -> str:
+    return f"{rate / 1e12:.3g} TFLOP/s" if rate >= 1e12 else f"{rate / 1e9:.3g} GFLOP/s"
+
+
+def _worst(where: str, findings: Sequence[Finding]) -> tuple[Answer, str]:
+    """Return the worst that was found of a device or framework, and its titles."""
+    own = [f for f in findings if f.where == where or f.where.startswith(f"{where} on ")]
+    titles = [finding.title for finding in own if finding.level != "note"]
+    said = f"; {', '.join(titles)}" if titles else ""
+    levels = {finding.level for finding in own}
+    if "failure" in levels:
+        return "failure", said
+    return ("warning", said) if "warning" in levels else ("ok", said)

@@ -1,0 +1,52 @@
+"""Looks at the devices before a training, and puts what was seen beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tarmac.check import quick_check
+from tarmac.storage import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tarmac.check import Report
+    from tarmac.runs import Run
+    from tarmac.train import Plan, Reporter
+    from tarmac.train._replica import Score
+
+__all__ = ["checked"]
+
+
+def checked(reporter: Reporter, *, quiet: bool) -> Reporter:
+    """Do the quick check, say what failed, and return a reporter that stores it in the run.
+
+    Args:
+        reporter: Is told the rest.
+        quiet: Say nothing.
+    """
+    report = quick_check()
+    if not quiet:
+        for finding in report.findings:
+            if finding.level == "failure":
+                click.secho(f"check: {finding.title} ({finding.where}). ", fg="yellow", nl=False)
+                click.echo(f"What to do: tarmac check --explain {finding.code}")
+    return _Storing(reporter, report)
+
+
+class _Storing:
+    """Writes the check's report into a run's directory when it starts."""
+
+    def __init__(self, reporter: Reporter, report: Report) -> None:
+        self._report = report
+        self.downloading = reporter.downloading
+        self._started = reporter.started
+        self.stepped: Callable[[int, int, Callable[[], Score]], None] = reporter.stepped
+        self.epoch_done: Callable[[Mapping[str, float]], None] = reporter.epoch_done
+        self.restarting = reporter.restarting
+
+    def started(self, plan: Plan, run: Run, num_parameters: int) -> None:
+        write_text(run.path / "check.json", self._report.model_dump_json(indent=2) + "\n")
+        self._started(plan, run, num_parameters)
