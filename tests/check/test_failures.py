@@ -364,7 +364,9 @@ RECORDED: dict[str, list[Evidence]] = {
         on_gpu("torch", matmul={"error": 0.2, "tolerance": 1e-3, "ok": False}),
         on_gpu("torch", training={"losses": [1.0, 2.0, 3.0], "ok": False}),
     ],
-    "slow-compute": [on_gpu("torch", flops={"bf16": 200e12})],
+    "very-slow-compute": [on_gpu("torch", flops={"bf16": 200e12})],
+    "slow-compute": [on_gpu("torch", flops={"bf16": 500e12})],
+    "slow-memory": [on_gpu("torch", copies={"memory": 2000e9})],
     "slow-copies": [on_gpu("torch", copies={"to_device": 2e9, "from_device": 2.1e9})],
     "probe-crashed": [ended("crashed", "SIGSEGV, during product on cuda:0")],
     "probe-hung": [ended("hung", "its limit of 120 s")],
@@ -509,10 +511,15 @@ def test_a_healthy_machine_has_no_findings():
         "torch",
         matmul={"error": 1e-7, "tolerance": 1e-3, "ok": True},
         flops={"bf16": 780e12},
-        copies={"to_device": 52e9, "from_device": 52e9},
+        copies={"to_device": 52e9, "from_device": 52e9, "memory": 4300e9},
     )
     assert find(healthy) == ()
     assert find(Evidence(inventory=machine())) == ()
+
+
+def test_a_chip_that_is_not_known_is_measured_without_a_verdict():
+    device = {"name": "cuda:0", "kind": "gpu", "chip": "Fast 9000", "flops": {"bf16": 1e9}}
+    assert find(done("torch", devices=[device])) == ()
 
 
 def test_causes_come_before_their_consequences_and_hide_them():

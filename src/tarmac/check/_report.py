@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.check._chips import find_chip
 from tarmac.check._evidence import Inventory, Probe  # noqa: TC001 - pydantic reads them
 from tarmac.check._rules import Finding, find, gpu_name
 from tarmac.errors import RequestError
@@ -14,6 +15,7 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tarmac.check._chips import Chip
     from tarmac.check._evidence import Evidence, Gpu, PciCard
 
 __all__ = [
@@ -265,10 +267,16 @@ def _behind(facts: Sequence[str]) -> str:
 
 def _rates(device: dict[str, Any]) -> str:
     rates = device.get("flops") or {}
-    shown = [f"{kind} {_flops(rate)}" for kind, rate in rates.items()]
+    chip = find_chip(device.get("chip"))
+    shown = [f"{kind} {_flops(rate)}{_share(chip, kind, rate)}" for kind, rate in rates.items()]
     if "bus_bytes_per_s" in device:
         shown.append(f"bus {device['bus_bytes_per_s'] / 1e9:.2g} GB/s")
     return f"{device['name']}: {', '.join(shown)}" if shown else str(device["name"])
+
+
+def _share(chip: Chip | None, kind: str, rate: float) -> str:
+    nominal = getattr(chip, kind, None)
+    return f" ({rate / nominal / 1e12:.0%} of its datasheet's)" if nominal else ""
 
 
 def _flops(rate: float) -> str:

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "Finding", "find"]
 
-# The share of nominal compute under which we warn. Healthy cards reach 0.7 to 0.85 in large bf16
-# products; shapes, clocks and cooling explain some of the rest.
-_SLOW_COMPUTE = 0.6
+# The shares of nominal rates under which we warn, and call it a failure. Healthy cards reach 0.7
+# to 0.85 in large bf16 products and 0.9 in copies; shapes, clocks and cooling explain some of the
+# rest.
+_SLOW = 0.6
+_VERY_SLOW = 0.3
 
 # Bytes/s of pinned memory over PCIe 3.0 x8, the slowest link a card of today should have.
 _SLOW_COPIES = 6e9
@@ -494,16 +496,40 @@ def _wrong_result(evidence: Evidence) -> Hits:
             yield f"{probe.framework} on {device['name']}", f"the loss does not fall: {losses}"
 
 
-@_rule("slow-compute")
-def _slow_compute(evidence: Evidence) -> Hits:
+def _shares(evidence: Evidence) -> Iterator[tuple[str, float, str]]:
+    """Yield where, which share of its nominal matrix rate a chip reaches, and that in words."""
     for probe, device in _measured(evidence):
         chip = find_chip(device.get("chip"))
         for kind in ("bf16", "fp16"):
             nominal = getattr(chip, kind) if chip else None
             rate = (device.get("flops") or {}).get(kind)
-            if nominal and rate and rate < _SLOW_COMPUTE * nominal * 1e12:
-                share = f"{rate / 1e12:.0f} of {nominal:g} TFLOP/s in {kind}"
-                yield f"{probe.framework} on {device['name']}", share
+            if nominal and rate:
+                words = f"{rate / 1e12:.0f} of {nominal:g} TFLOP/s in {kind}"
+                yield f"{probe.framework} on {device['name']}", rate / nominal / 1e12, words
+
+
+@_rule("very-slow-compute")
+def _very_slow_compute(evidence: Evidence) -> Hits:
+    for where, share, words in _shares(evidence):
+        if share < _VERY_SLOW:
+            yield where, words
+
+
+@_rule("slow-compute")
+def _slow_compute(evidence: Evidence) -> Hits:
+    for where, share, words in _shares(evidence):
+        if _VERY_SLOW <= share < _SLOW:
+            yield where, words
+
+
+@_rule("slow-memory")
+def _slow_memory(evidence: Evidence) -> Hits:
+    for probe, device in _measured(evidence):
+        chip = find_chip(device.get("chip"))
+        rate = (device.get("copies") or {}).get("memory")
+        if chip and rate and rate < _SLOW * chip.bandwidth * 1e9:
+            words = f"{rate / 1e9:.0f} of {chip.bandwidth:g} GB/s"
+            yield f"{probe.framework} on {device['name']}", words
 
 
 @_rule("slow-copies")
