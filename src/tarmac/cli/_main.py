@@ -25,6 +25,8 @@ _COMMANDS = {
         "Prove that frameworks compute on each device; else say why not.",
     ),
     "train": ("tarmac.cli.train", "Train a workload and say whether the result is as expected."),
+    "run": ("tarmac.cli.run", "Run job files on this machine."),
+    "env": ("tarmac.cli.run", "List and remove environments that were built for jobs."),
     "data": ("tarmac.cli.data", "List, fetch, add and verify datasets."),
     "runs": ("tarmac.cli.runs", "List, show, compare and remove runs."),
 }
@@ -39,7 +41,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        module = importlib.import_module(_COMMANDS[cmd_name][0])
+        command = getattr(module, cmd_name if hasattr(module, cmd_name) else "command")
         assert isinstance(command, click.Command)
         return command
 

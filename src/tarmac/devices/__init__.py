@@ -7,5 +7,6 @@ Example:
 """
 
 from tarmac.devices._device import Device, find_devices, name_devices
+from tarmac.devices._gpus import GpuInfo, list_gpus
 
-__all__ = ["Device", "find_devices", "name_devices"]
+__all__ = ["Device", "GpuInfo", "find_devices", "list_gpus", "name_devices"]

@@ -13,10 +13,15 @@ from tarmac.storage._atomic import (
     write_json,
     write_text,
 )
+from tarmac.storage._objects import SCHEMES, get_object, is_object, put_object
 
 __all__ = [
+    "SCHEMES",
     "StorageError",
     "atomic_writer",
+    "get_object",
+    "is_object",
+    "put_object",
     "storage_errors",
     "write_bytes",
     "write_json",

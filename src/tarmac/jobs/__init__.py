@@ -1,0 +1,36 @@
+"""Jobs: programs with their needs, run in order within what this machine has.
+
+Example:
+    >>> from tarmac.jobs import parse_job
+    >>> parse_job("{name: hello, command: [echo, hello]}").name
+    'hello'
+"""
+
+from tarmac.jobs._environments import list_venvs, remove_venv
+from tarmac.jobs._job import Job, Secret
+from tarmac.jobs._machine import Grant
+from tarmac.jobs._plan import Task, plan_tasks
+from tarmac.jobs._read import parse_job, read_job
+from tarmac.jobs._run import Ended, Outcome, Watcher, task_directory
+from tarmac.jobs._submit import JobRun, create_run, find_run, prepare, work_on
+
+__all__ = [
+    "Ended",
+    "Grant",
+    "Job",
+    "JobRun",
+    "Outcome",
+    "Secret",
+    "Task",
+    "Watcher",
+    "create_run",
+    "find_run",
+    "list_venvs",
+    "parse_job",
+    "plan_tasks",
+    "prepare",
+    "read_job",
+    "remove_venv",
+    "task_directory",
+    "work_on",
+]

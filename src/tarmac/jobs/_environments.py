@@ -1,0 +1,150 @@
+"""Virtual environments of pinned packages, built once and kept by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+from filelock import FileLock
+
+from tarmac.errors import RequestError, TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.jobs._job import Venv
+
+__all__ = ["build_venv", "environments_directory", "list_venvs", "remove_venv"]
+
+_BUILD_S = 3600
+
+
+def environments_directory() -> Path:
+    """Return where built environments are kept."""
+    return Path(platformdirs.user_cache_dir("tarmac")) / "venvs"
+
+
+def build_venv(venv: Venv, base: Path, root: Path | None = None) -> Path:
+    """Build an environment, or find the one that was built before.
+
+    Two processes that want the same one build it once.
+
+    Args:
+        venv: Its interpreter and packages.
+        base: What ``-r FILE`` starts from.
+        root: Where environments are kept; by default `environments_directory`.
+
+    Returns:
+        Its directory.
+
+    Raises:
+        RequestError: The interpreter or a requirements file is not here.
+        TarmacError: It could not be built; the installer's own words are in the message.
+    """
+    root = root or environments_directory()
+    python = _interpreter(venv.python)
+    lines = [*_lines(venv.requirements, base)]
+    version = subprocess.run(
+        [python, "-c", "import sys; print(sys.version)"], capture_output=True, text=True, check=True
+    ).stdout
+    content = "\n".join((version, *lines))
+    path = root / hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+    root.mkdir(parents=True, exist_ok=True)
+    with FileLock(root / f"{path.name}.lock"):
+        if not (path / "requirements.txt").exists():
+            shutil.rmtree(path, ignore_errors=True)
+            _build(path, python, lines)
+            (path / "requirements.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def list_venvs(root: Path | None = None) -> list[tuple[Path, str]]:
+    """Return the environments that are there, each with its requirements."""
+    root = root or environments_directory()
+    found = sorted(root.glob("*/requirements.txt"))
+    return [(path.parent, path.read_text(encoding="utf-8").strip()) for path in found]
+
+
+def remove_venv(name: str, root: Path | None = None) -> Path:
+    """Remove an environment by the beginning of its name.
+
+    Raises:
+        RequestError: There is none, or several begin so.
+    """
+    root = root or environments_directory()
+    found = [path for path, _ in list_venvs(root) if path.name.startswith(name)]
+    if len(found) != 1:
+        problem = "no environment begins" if not found else f"{len(found)} environments begin"
+        raise RequestError(f"{problem} with {name!r}", hint="See them: tarmac env list")
+    with FileLock(root / f"{found[0].name}.lock"):
+        shutil.rmtree(found[0])
+    return found[0]
+
+
+def _interpreter(wanted: str | None) -> str:
+    if wanted is None:
+        return sys.executable
+    names = (wanted, f"python{wanted}")
+    found = next((path for name in names if (path := shutil.which(name)) is not None), None)
+    if found is None:
+        raise RequestError(
+            f"environment: Python {wanted} is not here",
+            hint="Install it, name an interpreter's path, or leave python out",
+        )
+    return found
+
+
+def _lines(requirements: Sequence[str], base: Path) -> list[str]:
+    """Return what pip takes, with requirements files written out, so that their content counts."""
+    lines = []
+    for requirement in requirements:
+        if requirement.startswith("-r "):
+            path = base / requirement.removeprefix("-r ").strip()
+            try:
+                lines += path.read_text(encoding="utf-8").splitlines()
+            except OSError as error:
+                raise RequestError(f"environment: {path}: {error.strerror}") from error
+        else:
+            lines.append(requirement)
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _build(path: Path, python: str, lines: Sequence[str]) -> None:
+    uv = shutil.which("uv")
+    target = str(path / "bin" / "python")
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(lines))
+        file.flush()
+        if uv is not None:
+            _run([uv, "venv", "--quiet", "--python", python, str(path)])
+            _run([uv, "pip", "install", "--quiet", "--python", target, "-r", file.name])
+        else:
+            _run([python, "-m", "venv", str(path)])
+            pip = [target, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            _run([*pip, "-r", file.name])
+
+
+def _run(command: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_BUILD_S,
+            env={k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONHOME")},
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TarmacError(f"the environment was not built within {_BUILD_S} s") from error
+    if done.returncode != 0:
+        said = [line for line in done.stdout.splitlines() if line.strip()][-8:]
+        raise TarmacError("the environment could not be built", hint="\n".join(said))

@@ -1,0 +1,337 @@
+"""The one model of a job, which every format is read into."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from tarmac.jobs._quantities import Bytes, Cpus, Seconds  # noqa: TC001 - pydantic reads them
+from tarmac.jobs._sweep import Sweep  # noqa: TC001 - pydantic reads it
+
+__all__ = [
+    "Container",
+    "Environment",
+    "Input",
+    "Job",
+    "Mount",
+    "Output",
+    "Resources",
+    "Retries",
+    "Secret",
+    "SystemEnvironment",
+    "TaskSpec",
+    "Venv",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _name(value: Any) -> Any:
+    if isinstance(value, str) and not _NAME.fullmatch(value):
+        raise ValueError("a name has letters, digits, '.', '_' and '-', at most 128")
+    return value
+
+
+Name = Annotated[str, BeforeValidator(_name)]
+
+
+def _scalar_text(value: Any) -> Any:
+    """Take numbers and booleans for the texts that a program gets to see."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+Text = Annotated[str, BeforeValidator(_scalar_text)]
+
+
+class Resources(_Part):
+    """What a task needs while it runs.
+
+    Attributes:
+        cpus: Cores, also parts of one.
+        memory: Bytes; the task is ended when it takes more. None leaves it unlimited.
+        gpus: Whole ones, or a part of one that it shares.
+        gpu_memory: Bytes that each of its GPUs must have.
+        shm: Bytes of shared memory in a container.
+    """
+
+    cpus: Cpus = 1.0
+    memory: Bytes | None = None
+    gpus: float = Field(default=0, ge=0)
+    gpu_memory: Bytes | None = None
+    shm: Bytes | None = None
+
+    @field_validator("gpus")
+    @classmethod
+    def _whole_or_part(cls, value: float) -> float:
+        if value > 1 and value != int(value):
+            raise ValueError("expected a whole number of GPUs, or a part of one below 1")
+        return value
+
+
+class SystemEnvironment(_Part):
+    """The machine as it is."""
+
+    kind: Literal["system"] = "system"
+
+
+class Venv(_Part):
+    """A virtual environment of pinned packages, built once.
+
+    Attributes:
+        python: A version, ``3.11``, or an interpreter's path; by default Tarmac's own.
+        requirements: As pip takes them, or lines ``-r FILE``.
+    """
+
+    kind: Literal["venv"] = "venv"
+    python: Text | None = None
+    requirements: tuple[str, ...] = Field(min_length=1)
+
+
+class Secret(_Part):
+    """Where a secret is to be found at launch; never the secret itself.
+
+    Attributes:
+        env: A variable of the launcher's.
+        file: A file's path.
+        name: Of a Kubernetes secret, with ``key``; the user's configuration maps it.
+        vault_id: Of Azure Key Vault, likewise.
+    """
+
+    env: str | None = None
+    file: str | None = None
+    name: str | None = None
+    key: str | None = None
+    vault_id: str | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Secret:
+        given = [field for field in ("env", "file", "name", "vault_id") if getattr(self, field)]
+        if len(given) != 1 or (self.key is None) == (self.name is not None):
+            raise ValueError("expected one of env, file, vault_id, or name with key")
+        return self
+
+    def __str__(self) -> str:
+        """Return the reference in words, for plans."""
+        if self.env is not None:
+            return f"(secret: variable {self.env})"
+        if self.file is not None:
+            return f"(secret: file {self.file})"
+        if self.name is not None:
+            return f"(secret: {self.name}/{self.key})"
+        return f"(secret: {self.vault_id})"
+
+
+class Mount(_Part):
+    """A directory of the machine's that a container sees."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+class Container(_Part):
+    """A container of Docker or Podman.
+
+    Attributes:
+        image: Its name.
+        engine: Which engine; by default the one that is here.
+        pull: When the image is fetched.
+        user: Whom it runs as.
+        entrypoint: Instead of the image's own.
+        mounts: Directories that it sees.
+        network: ``none``, ``host``, or a network of the engine's; by default the engine's own.
+        login: Where a registry's ``USER:PASSWORD`` is.
+    """
+
+    kind: Literal["container"] = "container"
+    image: str = Field(min_length=1)
+    engine: Literal["docker", "podman"] | None = None
+    pull: Literal["missing", "always", "never"] = "missing"
+    user: Text | None = None
+    entrypoint: tuple[str, ...] | None = None
+    mounts: tuple[Mount, ...] = ()
+    network: str | None = None
+    login: Secret | None = None
+
+
+def _environment(value: Any) -> Any:
+    """Take ``system``, ``{image: ...}`` and ``{requirements: ...}`` without their kind."""
+    if value == "system":
+        return {"kind": "system"}
+    if isinstance(value, dict) and "kind" not in value:
+        if "image" in value:
+            return {"kind": "container", **value}
+        if "requirements" in value:
+            return {"kind": "venv", **value}
+        raise ValueError("expected system, or a mapping with image or requirements")
+    return value
+
+
+Environment = Annotated[
+    Annotated[SystemEnvironment | Venv | Container, Field(discriminator="kind")],
+    BeforeValidator(_environment),
+]
+
+
+def _relative(value: Any) -> Any:
+    if isinstance(value, str):
+        path = PurePosixPath(value)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise ValueError("expected a path below the task's directory")
+    return value
+
+
+Inside = Annotated[str, BeforeValidator(_relative)]
+
+
+class Input(_Part):
+    """A file that a task finds in its directory.
+
+    Attributes:
+        source: A URL or a path; ``from`` in files.
+        to: Where, below the task's directory; by default under its own name.
+        sha256: Of its content, which is then checked.
+        mode: Its permissions, ``0755``.
+        unpack: Whether it is an archive to be unpacked at ``to``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    source: str = Field(alias="from", min_length=1)
+    to: Inside | None = None
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
+    mode: str | None = Field(default=None, pattern=r"^0?[0-7]{3,4}$")
+    unpack: bool = False
+
+
+class Output(_Part):
+    """What is kept of a task's directory.
+
+    Attributes:
+        path: Below the task's directory; ``*`` and ``**`` match.
+        to: A directory, as a path or URI.
+        when: Kept on success, on failure, or always.
+    """
+
+    path: Inside
+    to: str = Field(min_length=1)
+    when: Literal["success", "failure", "always"] = "success"
+
+
+class Retries(_Part):
+    """When a task is tried again.
+
+    Attributes:
+        count: At most so often.
+        backoff: Seconds before the first; they double each time.
+        exit_codes: Only on these; on any but 0 by default.
+    """
+
+    count: int = Field(default=0, ge=0)
+    backoff: Seconds = 1.0
+    exit_codes: tuple[int, ...] = ()
+
+
+def _retries(value: Any) -> Any:
+    return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class _Settings(_Part):
+    """What a job sets for all its tasks, and each task for itself."""
+
+    environment: Environment = SystemEnvironment()
+    resources: Resources = Resources()
+    env: dict[str, Text] = {}
+    secrets: dict[str, Secret] = {}
+    inputs: tuple[Input, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    timeout: Seconds | None = None
+    retries: Annotated[Retries, BeforeValidator(_retries)] = Retries()
+    priority: int = 0
+    sweep: Sweep | None = None
+
+    @field_validator("env", "secrets")
+    @classmethod
+    def _variables(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of an environment variable")
+        return value
+
+
+class TaskSpec(_Settings):
+    """A task before its sweep is expanded.
+
+    Attributes:
+        name: Its own among the job's.
+        command: A program with its arguments, or a line for ``sh -c``.
+        workload: A workload for ``tarmac train`` instead, with ``settings``.
+        settings: Its options and settings.
+        needs: Names of tasks that must have succeeded before.
+    """
+
+    name: Name
+    command: tuple[Text, ...] | str | None = None
+    workload: str | None = None
+    settings: dict[str, Text] = {}
+    needs: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_program(self) -> TaskSpec:
+        _check_program(self.command, self.workload, self.settings)
+        return self
+
+
+def _check_program(command: Any, workload: str | None, settings: dict[str, str]) -> None:
+    if (command is None) == (workload is None):
+        raise ValueError("expected one of command and workload")
+    if command is not None and not command:
+        raise ValueError("command is empty")
+    if settings and workload is None:
+        raise ValueError("settings belong to a workload")
+
+
+class Job(_Settings):
+    """A job: one program, or several tasks.
+
+    What it sets holds for each task that does not set the same itself; ``env``, ``secrets``,
+    ``inputs`` and ``outputs`` add up.
+
+    Attributes:
+        name: For people, and in the run's name.
+        command: Of a job of one task.
+        workload: Likewise.
+        settings: Of the workload.
+        tasks: Of a job of several.
+        after_all: A task that follows all others, whatever became of them.
+        concurrency: At most so many tasks at once.
+        kept: What another format says that has no meaning here, so that it is not lost.
+    """
+
+    name: Name
+    command: tuple[Text, ...] | str | None = None
+    workload: str | None = None
+    settings: dict[str, Text] = {}
+    tasks: tuple[TaskSpec, ...] = ()
+    after_all: TaskSpec | None = None
+    concurrency: int | None = Field(default=None, ge=1)
+    kept: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Job:
+        if self.tasks:
+            if self.command is not None or self.workload is not None:
+                raise ValueError("expected tasks, or a command or workload of the job's own")
+        else:
+            _check_program(self.command, self.workload, self.settings)
+        return self

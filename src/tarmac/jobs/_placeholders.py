@@ -1,0 +1,63 @@
+"""``{{ name }}`` in commands and other texts; all other braces stay as they are."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["fill", "fill_all", "names_in"]
+
+# A name, perhaps with parts: ``{{ lr }}``, ``{{ task.name }}``. Shells, JSON, Helm and Jinja have
+# other things between double braces.
+_PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*\}\}")
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names of a text's placeholders."""
+    return _PLACEHOLDER.findall(text)
+
+
+def fill(text: str, values: Mapping[str, Any]) -> str:
+    """Put values in the place of their names.
+
+    Args:
+        text: With placeholders.
+        values: By name.
+
+    Raises:
+        RequestError: A name has no value.
+    """
+
+    def value_of(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in values:
+            near = difflib.get_close_matches(name, values, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(values)}"
+            raise RequestError(f"{{{{ {name} }}}} has no value", hint=hint)
+        return show(values[name])
+
+    return _PLACEHOLDER.sub(value_of, text)
+
+
+def fill_all(value: Any, values: Mapping[str, Any]) -> Any:
+    """Put values into all texts of nested lists and mappings."""
+    if isinstance(value, str):
+        return fill(value, values)
+    if isinstance(value, (list, tuple)):
+        return type(value)(fill_all(part, values) for part in value)
+    if isinstance(value, dict):
+        return {key: fill_all(part, values) for key, part in value.items()}
+    return value
+
+
+def show(value: Any) -> str:
+    """Return a value as a program's argument: booleans as in JSON, numbers with all digits."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

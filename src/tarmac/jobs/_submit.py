@@ -1,0 +1,157 @@
+"""Makes a run of a job, and works on it: the verb."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from tarmac.errors import RequestError
+from tarmac.jobs._containers import find_engine
+from tarmac.jobs._inputs import refuse_missing_inputs
+from tarmac.jobs._job import Container, Job
+from tarmac.jobs._machine import read_machine
+from tarmac.jobs._outputs import refuse_unknown_stores
+from tarmac.jobs._plan import plan_tasks
+from tarmac.jobs._run import run_tasks
+from tarmac.jobs._secrets import missing_secrets
+from tarmac.runs import default_output
+from tarmac.storage import storage_errors, write_json
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tarmac.jobs._job import Secret
+    from tarmac.jobs._plan import Task
+    from tarmac.jobs._run import Outcome, Watcher
+
+__all__ = ["JobRun", "create_run", "find_run", "prepare", "work_on"]
+
+
+@dataclasses.dataclass(frozen=True)
+class JobRun:
+    """A job's run: its directory, the job, and its tasks.
+
+    Attributes:
+        path: With ``job-run.json``, ``journal.jsonl`` and ``tasks/``.
+        job: As it was submitted.
+        base: The job file's directory, which its paths start from.
+        tasks: In the order of the file.
+    """
+
+    path: Path
+    job: Job
+    base: Path
+    tasks: Sequence[Task]
+
+
+def prepare(
+    job: Job, base: Path, mapping: Mapping[str, Secret], *, fake_gpus: int = 0
+) -> tuple[Task, ...]:
+    """Expand a job, and refuse what cannot be done before anything starts.
+
+    Args:
+        job: What was asked.
+        base: What its paths start from.
+        mapping: What names of secrets stand for here.
+        fake_gpus: GPUs to pretend.
+
+    Raises:
+        RequestError: A task can never fit, needs a secret or an input that is not there, or what
+            is not known here.
+    """
+    tasks = tuple(plan_tasks(job, base))
+    missing_secrets(tasks, os.environ, mapping)
+    for task in tasks:
+        if isinstance(task.environment, Container):
+            find_engine(task.environment.engine)
+        refuse_unknown_stores(task.outputs)
+        if not task.needs:
+            refuse_missing_inputs(task.inputs, base)
+    read_machine(fake_gpus=fake_gpus).refuse_what_never_fits(tasks)
+    return tasks
+
+
+def create_run(job: Job, base: Path, tasks: Sequence[Task], output: Path | None = None) -> JobRun:
+    """Make a run's directory.
+
+    Raises:
+        StorageError: It cannot be made.
+    """
+    now = datetime.now(UTC)
+    name = f"{job.name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    path = (output or default_output()).resolve() / name
+    with storage_errors(path):
+        (path / "tasks").mkdir(parents=True)
+    write_json(
+        path / "job-run.json",
+        {
+            "schema_version": 1,
+            "name": job.name,
+            "created_at": now.isoformat(),
+            "base": str(base.resolve()),
+            "num_tasks": len(tasks),
+            "job": job.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        },
+    )
+    return JobRun(path, job, base.resolve(), tasks)
+
+
+def find_run(reference: str, output: Path | None = None) -> JobRun:
+    """Find a job's run by its directory, its name, the beginning of its name, or ``latest``.
+
+    Raises:
+        RequestError: There is none, or several.
+    """
+    root = output or default_output()
+    found = [Path(reference)] if (Path(reference) / "job-run.json").exists() else []
+    if not found:
+        all_runs = sorted(root.glob("*/job-run.json"), key=lambda path: path.stat().st_mtime)
+        names = [path.parent for path in all_runs]
+        found = names[-1:] if reference == "latest" else []
+        found = found or [path for path in names if path.name.startswith(reference)]
+    if len(found) != 1:
+        problem = "no job's run" if not found else f"{len(found)} runs"
+        raise RequestError(f"{problem} in {root} by {reference!r}")
+    record = json.loads((found[0] / "job-run.json").read_text(encoding="utf-8"))
+    job, base = Job.model_validate(record["job"]), Path(record["base"])
+    return JobRun(found[0].resolve(), job, base, tuple(plan_tasks(job, base)))
+
+
+def work_on(
+    run: JobRun,
+    watcher: Watcher,
+    *,
+    concurrency: int | None = None,
+    fake_gpus: int = 0,
+    stop: Callable[[], bool] = lambda: False,
+    mapping: Mapping[str, Secret] | None = None,
+) -> Counter[Outcome]:
+    """Run what has not succeeded yet; see `run_tasks`.
+
+    Raises:
+        RequestError: Another process works on the run.
+    """
+    lock = FileLock(run.path / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise RequestError(f"another process works on {run.path.name}") from error
+    with lock:
+        return run_tasks(
+            run.tasks,
+            run.path,
+            run.base,
+            read_machine(fake_gpus=fake_gpus),
+            watcher,
+            concurrency=concurrency or run.job.concurrency,
+            stop=stop,
+            mapping=mapping,
+        )

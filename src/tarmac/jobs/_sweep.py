@@ -1,0 +1,158 @@
+"""One task many times, with parameters that take many values."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["RandomSearch", "Sweep"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Range(_Part):
+    """Numbers between two bounds, the upper one included.
+
+    Attributes:
+        low: The lower bound.
+        high: The upper bound.
+        log: Whether each factor is as likely, rather than each difference.
+        integer: Whether they are whole.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    integer: bool = False
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Range:
+        if not self.low <= self.high or (self.log and self.low <= 0):
+            raise ValueError("expected low up to high, and low above 0 where log is on")
+        return self
+
+    def draw(self, rng: random.Random) -> float | int:
+        """Draw a number."""
+        if self.log:
+            value = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+        else:
+            value = rng.uniform(self.low, self.high)
+        # Rounding may leave the bounds by the last bit.
+        value = min(max(value, self.low), self.high)
+        return round(value) if self.integer else value
+
+
+def _values(value: Any) -> Any:
+    if not isinstance(value, list) or not value:
+        raise ValueError("expected a list of at least one value")
+    return value
+
+
+Values = Annotated[tuple[Any, ...], BeforeValidator(_values)]
+
+
+class RandomSearch(_Part):
+    """Values drawn by chance.
+
+    Attributes:
+        count: Of tasks.
+        seed: The same draws for the same seed.
+        parameters: Lists to choose from, or ranges.
+    """
+
+    count: int = Field(ge=1)
+    seed: int = 0
+    parameters: dict[str, Range | Values] = Field(min_length=1)
+
+
+class Sweep(_Part):
+    """Which values parameters take; several kinds multiply.
+
+    Attributes:
+        grid: Every combination of these lists.
+        zipped: The first values of all lists, the second ones, and so on; ``zip`` in files.
+        listed: Combinations written out; ``list`` in files.
+        random: Drawn by chance.
+        repeat: The same so often, with ``repeat`` from 0.
+        files: Parameters whose values are the paths that match a pattern.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    grid: dict[str, Values] = {}
+    zipped: dict[str, Values] = Field(default={}, alias="zip")
+    listed: tuple[dict[str, Any], ...] = Field(default=(), alias="list")
+    random: RandomSearch | None = None
+    repeat: int | None = Field(default=None, ge=1)
+    files: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _whole(self) -> Sweep:
+        if len({len(values) for values in self.zipped.values()}) > 1:
+            lengths = ", ".join(f"{name} {len(values)}" for name, values in self.zipped.items())
+            raise ValueError(f"the lists of zip have different lengths: {lengths}")
+        if len({frozenset(combination) for combination in self.listed}) > 1:
+            raise ValueError("the combinations of list have different parameters")
+        names = [*self.grid, *self.zipped, *(self.listed[0] if self.listed else ()), *self.files]
+        names += self.random.parameters if self.random is not None else ()
+        names += ["repeat"] if self.repeat is not None else []
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{twice!r} gets its values twice")
+        if not names:
+            raise ValueError("expected one of grid, zip, list, random, repeat and files")
+        return self
+
+    def size(self, files: dict[str, list[str]]) -> int:
+        """Return the number of combinations.
+
+        Args:
+            files: The paths that match each pattern of ``files``.
+        """
+        count = math.prod(len(values) for values in self.grid.values())
+        count *= len(next(iter(self.zipped.values()), (None,)))
+        count *= len(self.listed) or 1
+        count *= self.random.count if self.random is not None else 1
+        count *= self.repeat or 1
+        return count * math.prod(len(files[name]) for name in self.files)
+
+    def combinations(self, files: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+        """Yield every combination, the last kind's values changing fastest.
+
+        Args:
+            files: The paths that match each pattern of ``files``.
+        """
+        kinds: list[list[dict[str, Any]]] = []
+        if self.grid:
+            grid = itertools.product(*self.grid.values())
+            kinds.append([dict(zip(self.grid, row, strict=True)) for row in grid])
+        if self.zipped:
+            rows = zip(*self.zipped.values(), strict=True)
+            kinds.append([dict(zip(self.zipped, row, strict=True)) for row in rows])
+        if self.listed:
+            kinds.append([dict(combination) for combination in self.listed])
+        if self.random is not None:
+            kinds.append([*_draws(self.random)])
+        kinds += [[{name: path} for path in files[name]] for name in self.files]
+        if self.repeat is not None:
+            kinds.append([{"repeat": number} for number in range(self.repeat)])
+        for parts in itertools.product(*kinds):
+            yield {name: value for part in parts for name, value in part.items()}
+
+
+def _draws(search: RandomSearch) -> Iterator[dict[str, Any]]:
+    rng = random.Random(search.seed)  # noqa: S311 - a search, no secret
+    for _ in range(search.count):
+        yield {
+            name: values.draw(rng) if isinstance(values, Range) else rng.choice(values)
+            for name, values in search.parameters.items()
+        }

@@ -1,0 +1,116 @@
+"""Object stores by their URIs: ``s3://``, ``gs://`` and ``az://``, through obstore."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tarmac.errors import RequestError, TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["SCHEMES", "get_object", "is_object", "put_object", "s3_config"]
+
+SCHEMES = ("s3", "gs", "az")
+
+_CHUNK_BYTES = 2**20
+_RETRIES = 5
+_FIRST_DELAY_S = 0.2
+_LONGEST_DELAY_S = 10.0
+_LIMIT_S = 180.0
+
+
+def is_object(uri: str) -> bool:
+    """Whether a URI is of an object store."""
+    return urlsplit(uri).scheme in SCHEMES
+
+
+def s3_config(environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the variables that TensorFlow's S3 file system obeyed, and AWS_ENDPOINT_URL.
+
+    Args:
+        environment: Usually ``os.environ``.
+
+    Returns:
+        The store's configuration, and its client's. Keys and regions are left to the store, which
+        reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION itself.
+    """
+    endpoint = environment.get("AWS_ENDPOINT_URL", "")
+    uses_https = environment.get("S3_USE_HTTPS", "1").lower() not in ("0", "false")
+    if not endpoint and environment.get("S3_ENDPOINT"):
+        host = environment["S3_ENDPOINT"]
+        scheme = "https" if uses_https else "http"
+        endpoint = host if "://" in host else f"{scheme}://{host}"
+    config: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
+    client: dict[str, Any] = {"timeout": timedelta(seconds=60)}
+    if endpoint.startswith("http://"):
+        client["allow_http"] = True
+    if environment.get("S3_VERIFY_SSL", "1").lower() in ("0", "false"):
+        client["allow_invalid_certificates"] = True
+    return config, client
+
+
+def put_object(path: Path, uri: str, environment: Mapping[str, str]) -> None:
+    """Upload a file. It is there whole when this returns, and as it was before when it raises.
+
+    Args:
+        path: The file.
+        uri: Where to, ``s3://bucket/key``.
+        environment: Usually ``os.environ``.
+
+    Raises:
+        TarmacError: The store does not take it, after some retries.
+    """
+    with _store(uri, environment) as (obstore, store, key):
+        obstore.put(store, key, path)
+
+
+def get_object(uri: str, path: Path, environment: Mapping[str, str]) -> None:
+    """Download an object to a file.
+
+    Raises:
+        TarmacError: It is not there, or the store does not give it.
+    """
+    with _store(uri, environment) as (obstore, store, key), path.open("wb") as file:
+        for chunk in obstore.get(store, key).stream(min_chunk_size=_CHUNK_BYTES):
+            file.write(chunk)
+
+
+@contextlib.contextmanager
+def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any, str]]:
+    """Open the store of a URI, and turn its errors into ours."""
+    try:
+        import obstore  # noqa: PLC0415 - an extra
+        from obstore.exceptions import BaseError  # noqa: PLC0415
+        from obstore.store import from_url  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise RequestError(
+            f"{uri}: object stores need obstore", hint="pip install 'tarmac[objects]'"
+        ) from error
+    parts = urlsplit(uri)
+    config, client = s3_config(environment) if parts.scheme == "s3" else ({}, {})
+    retries = {
+        "max_retries": _RETRIES,
+        "retry_timeout": timedelta(seconds=_LIMIT_S),
+        "backoff": {
+            "base": 2,
+            "init_backoff": timedelta(seconds=_FIRST_DELAY_S),
+            "max_backoff": timedelta(seconds=_LONGEST_DELAY_S),
+        },
+    }
+    root = f"{parts.scheme}://{parts.netloc}"
+    try:
+        store = from_url(
+            root,
+            config=config or None,  # type: ignore[call-overload]  # one type per store
+            client_options=client or None,
+            retry_config=retries,
+        )
+        yield obstore, store, parts.path.lstrip("/")
+    except (BaseError, FileNotFoundError, PermissionError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise TarmacError(f"{root}/{parts.path.lstrip('/')}: {first}") from error
