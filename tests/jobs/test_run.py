@@ -191,6 +191,20 @@ def test_each_task_gets_gpus_of_its_own_and_parts_share_one(run):
     assert stdout(made, "none") == "<>\n"
 
 
+def test_tasks_without_gpus_go_on_where_only_gpus_are_short(run):
+    watcher, _, _ = run(
+        """
+        name: x
+        tasks:
+          - {name: first, command: sleep 0.3, resources: {gpus: 1, cpus: 0.01}}
+          - {name: second, command: echo, resources: {gpus: 1, cpus: 0.01}}
+          - {name: small, command: echo, resources: {cpus: 0.01}}
+        """,
+        fake_gpus=1,
+    )
+    assert watcher.log.index("+small") < watcher.log.index("+second")
+
+
 @pytest.mark.parametrize(
     ("resources", "message"),
     [

@@ -26,6 +26,7 @@ _COMMANDS = {
     ),
     "train": ("tarmac.cli.train", "Train a workload and say whether the result is as expected."),
     "run": ("tarmac.cli.run", "Run job files on this machine."),
+    "convert": ("tarmac.cli.run", "Print a job file in another format."),
     "env": ("tarmac.cli.run", "List and remove environments that were built for jobs."),
     "data": ("tarmac.cli.data", "List, fetch, add and verify datasets."),
     "runs": ("tarmac.cli.runs", "List, show, compare and remove runs."),

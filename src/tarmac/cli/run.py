@@ -14,9 +14,9 @@ from tarmac.errors import RequestError, TarmacError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tarmac.jobs import Ended, Grant, JobRun, Task
+    from tarmac.jobs import Ended, Grant, Job, JobRun, Secret, Task
 
-__all__ = ["command", "env"]
+__all__ = ["command", "convert", "env"]
 
 _COLOURS = {"succeeded": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow"}
 
@@ -31,6 +31,13 @@ _COLOURS = {"succeeded": "green", "failed": "red", "skipped": "yellow", "interru
     multiple=True,
     metavar="KEY=VALUE",
     help="Change a value of the file, e.g. resources.cpus=2 or name=other; may be repeated.",
+)
+@click.option(
+    "--secret",
+    "secrets",
+    multiple=True,
+    metavar="NAME/KEY=env:VAR",
+    help="Where a named secret is to be found: env:VARIABLE or file:PATH; may be repeated.",
 )
 @click.option("--resume", metavar="RUN", help="Go on with a run: do what has not succeeded yet.")
 @click.option("--follow", is_flag=True, help="Print what tasks print when they end.")
@@ -50,6 +57,7 @@ def command(
     dry_run: bool,
     jobs: int | None,
     settings: Sequence[str],
+    secrets: Sequence[str],
     resume: str | None,
     follow: bool,
     fake_gpus: int,
@@ -57,8 +65,9 @@ def command(
     as_json: bool,
 ) -> None:
     """Run job FILEs on this machine: each task when what it needs is done and there is room."""
-    from tarmac.jobs import create_run, find_run, prepare
+    from tarmac.jobs import create_run, find_run, plan_tasks, prepare
 
+    mapping = _mapping(secrets)
     if bool(files) == (resume is not None):
         raise RequestError("expected job files, or --resume RUN", hint="tarmac run job.yaml")
     if jobs is not None and jobs < 1:
@@ -71,25 +80,36 @@ def command(
         )
     if resume is not None:
         runs = [find_run(resume, output)]
-        prepare(runs[0].job, runs[0].base, {}, fake_gpus=fake_gpus)
+        prepare(runs[0].job, runs[0].base, mapping, fake_gpus=fake_gpus)
     else:
-        read = [_read(path, settings) for path in files]
-        planned = [(job, base, prepare(job, base, {}, fake_gpus=fake_gpus)) for job, base in read]
+        read = [pair for path in files for pair in _read(path, settings, quiet=as_json)]
         if dry_run:
-            _print_plans([(job.name, tasks) for job, _, tasks in planned], as_json=as_json)
+            plans = [(job.name, tuple(plan_tasks(job, base))) for job, base in read]
+            _print_plans(plans, as_json=as_json)
             return
+        planned = [
+            (job, base, prepare(job, base, mapping, fake_gpus=fake_gpus)) for job, base in read
+        ]
         runs = [create_run(job, base, tasks, output) for job, base, tasks in planned]
     results = [
-        _work(run, jobs=jobs, fake_gpus=fake_gpus, follow=follow, as_json=as_json) for run in runs
+        _work(
+            run,
+            jobs=jobs,
+            fake_gpus=fake_gpus,
+            follow=follow,
+            as_json=as_json,
+            mapping=mapping,
+        )
+        for run in runs
     ]
     if as_json:
         click.echo(json.dumps(results, indent=2))
     ctx.exit(0 if all(result["ok"] for result in results) else 1)
 
 
-def _read(path: Path, settings: Sequence[str]) -> tuple[Any, Path]:
-    from tarmac.jobs._document import read_document
-    from tarmac.jobs._read import job_of
+def _read(path: Path, settings: Sequence[str], *, quiet: bool) -> list[tuple[Job, Path]]:
+    from tarmac.formats import read_any
+    from tarmac.jobs.documents import read_document
 
     document = read_document(path)
     for text in settings:
@@ -97,11 +117,31 @@ def _read(path: Path, settings: Sequence[str]) -> tuple[Any, Path]:
         if not separator or not key:
             raise RequestError(f"--set {text!r} is not of the form KEY=VALUE")
         _set(document.value, key.split("."), value)
-    return job_of(document), path.resolve().parent
+    reading = read_any(document)
+    if not quiet:
+        for note in reading.notes:
+            click.echo(f"note: {note}", err=True)
+    return [(job, path.resolve().parent) for job in reading.jobs]
+
+
+def _mapping(texts: Sequence[str]) -> dict[str, Secret]:
+    from tarmac.jobs import Secret
+
+    found = {}
+    for text in texts:
+        name, separator, place = text.partition("=")
+        kind, _, value = place.partition(":")
+        if not separator or kind not in ("env", "file") or not value:
+            # What was given may be the secret itself.
+            raise RequestError(
+                f"--secret {name}=... is not of the form NAME/KEY=env:VARIABLE or =file:PATH"
+            )
+        found[name] = Secret(env=value) if kind == "env" else Secret(file=value)
+    return found
 
 
 def _set(value: Any, keys: Sequence[str], text: str) -> None:
-    from tarmac.jobs._document import parse_document
+    from tarmac.jobs.documents import parse_document
 
     *outer, last = keys
     for key in outer:
@@ -114,7 +154,13 @@ def _set(value: Any, keys: Sequence[str], text: str) -> None:
 
 
 def _work(
-    run: JobRun, *, jobs: int | None, fake_gpus: int, follow: bool, as_json: bool
+    run: JobRun,
+    *,
+    jobs: int | None,
+    fake_gpus: int,
+    follow: bool,
+    as_json: bool,
+    mapping: Mapping[str, Secret],
 ) -> dict[str, Any]:
     from tarmac.jobs import work_on
 
@@ -123,7 +169,12 @@ def _work(
         click.echo(f"{run.job.name}: {len(run.tasks)} tasks  {run.path}")
     with _Signals() as stop:
         counts = work_on(
-            run, watcher, concurrency=jobs, fake_gpus=fake_gpus, stop=lambda: stop.came
+            run,
+            watcher,
+            concurrency=jobs,
+            fake_gpus=fake_gpus,
+            stop=lambda: stop.came,
+            mapping=mapping,
         )
     summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
     ok = counts["succeeded"] == len(run.tasks)
@@ -257,6 +308,36 @@ def _print_task(task: Task) -> None:
         click.echo(f"    {given.source} -> {given.to or '.'}")
     for output in task.outputs:
         click.echo(f"    {output.path} -> {output.to} ({output.when})")
+
+
+@click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--to", "wanted", type=click.Choice(["tarmac", "hkube"]), default="tarmac", show_default=True
+)
+def convert(file: Path, wanted: str) -> None:
+    """Print FILE in another format; what has no meaning there is kept in the job."""
+    import yaml
+
+    from tarmac.formats import read_any, write_hkube
+    from tarmac.jobs.documents import read_document
+
+    reading = read_any(read_document(file))
+    for note in reading.notes:
+        click.echo(f"note: {note}", err=True)
+    if wanted == "hkube":
+        definitions = [write_hkube(job) for job in reading.jobs]
+        click.echo(json.dumps(definitions if len(definitions) > 1 else definitions[0], indent=2))
+        return
+    dumped = [
+        job.model_dump(mode="json", by_alias=True, exclude_unset=True) for job in reading.jobs
+    ]
+    if len(dumped) > 1:
+        raise RequestError(
+            f"{file} holds {len(dumped)} jobs, and a file of Tarmac's holds one",
+            hint=f"tarmac run {file} runs them as they are",
+        )
+    click.echo(yaml.safe_dump(dumped[0], sort_keys=False), nl=False)
 
 
 @click.group("env", context_settings={"help_option_names": ["-h", "--help"]})

@@ -274,7 +274,8 @@ class TaskSpec(_Settings):
 
     Attributes:
         name: Its own among the job's.
-        command: A program with its arguments, or a line for ``sh -c``.
+        command: A program with its arguments, or a line for ``sh -c``; none for what an image
+            runs by itself.
         workload: A workload for ``tarmac train`` instead, with ``settings``.
         settings: Its options and settings.
         needs: Names of tasks that must have succeeded before.
@@ -288,16 +289,21 @@ class TaskSpec(_Settings):
 
     @model_validator(mode="after")
     def _one_program(self) -> TaskSpec:
-        _check_program(self.command, self.workload, self.settings)
+        _check_program(self)
         return self
 
 
-def _check_program(command: Any, workload: str | None, settings: dict[str, str]) -> None:
-    if (command is None) == (workload is None):
+def _check_program(spec: TaskSpec | Job) -> None:
+    if spec.command is not None and spec.workload is not None:
         raise ValueError("expected one of command and workload")
-    if command is not None and not command:
+    has_none = spec.command is None and spec.workload is None
+    # An image may bring its own, which a job's image may be.
+    is_own = isinstance(spec, TaskSpec) and "environment" not in spec.model_fields_set
+    if has_none and not isinstance(spec.environment, Container) and not is_own:
+        raise ValueError("expected one of command and workload")
+    if spec.command is not None and not spec.command:
         raise ValueError("command is empty")
-    if settings and workload is None:
+    if spec.settings and spec.workload is None:
         raise ValueError("settings belong to a workload")
 
 
@@ -332,6 +338,11 @@ class Job(_Settings):
         if self.tasks:
             if self.command is not None or self.workload is not None:
                 raise ValueError("expected tasks, or a command or workload of the job's own")
+            for task in (*self.tasks, *((self.after_all,) if self.after_all else ())):
+                has_none = task.command is None and task.workload is None
+                inherits = "environment" not in task.model_fields_set
+                if has_none and inherits and not isinstance(self.environment, Container):
+                    raise ValueError(f"task {task.name!r}: expected one of command and workload")
         else:
-            _check_program(self.command, self.workload, self.settings)
+            _check_program(self)
         return self

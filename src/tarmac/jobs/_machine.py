@@ -110,10 +110,15 @@ class Machine:
                     else "Ask for less.",
                 )
 
+    def has_room(self, needs: Resources) -> bool:
+        """Whether CPUs and memory are free, whatever the GPUs are."""
+        is_small = needs.cpus <= self._free_cpus + _SLACK
+        return is_small and (needs.memory or 0) <= self._free_memory
+
     def take(self, needs: Resources) -> Grant | None:
         """Give resources away, or None while they are not free."""
         memory = needs.memory or 0
-        if needs.cpus > self._free_cpus + _SLACK or memory > self._free_memory:
+        if not self.has_room(needs):
             return None
         share = min(needs.gpus, 1.0)
         count = int(needs.gpus) if needs.gpus >= 1 else 1 if needs.gpus else 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from tarmac.errors import RequestError, unknown_name
-from tarmac.jobs._job import Job, TaskSpec
+from tarmac.jobs._job import Container, Job, TaskSpec
 from tarmac.jobs._placeholders import fill, fill_all, show
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Task:
 
     def command_line(self) -> str:
         """Return the command as a shell would take it."""
-        return shlex.join(self.command)
+        return shlex.join(self.command) or "(what the image runs)"
 
 
 def plan_tasks(job: Job, directory: Path) -> Iterator[Task]:
@@ -219,7 +219,10 @@ def _command(spec: TaskSpec, values: Mapping[str, Any]) -> tuple[str, ...]:
         return (sys.executable, "-m", "tarmac", "train", workload, *options)
     if isinstance(spec.command, str):
         return ("sh", "-c", fill(spec.command, values))
-    assert spec.command is not None
+    if spec.command is None:
+        if not isinstance(spec.environment, Container):
+            raise RequestError("expected one of command and workload")
+        return ()
     return tuple(fill(part, values) for part in spec.command)
 
 

@@ -288,10 +288,10 @@ class _Runner:
             _, _, task, attempt = self._ready[kind][0]
             grant = self._machine.take(task.resources)
             if grant is None:
-                # Nothing overtakes a task that waits for CPUs, or it might wait for ever.
-                short[kind] = True
-                if not kind:
+                # Nothing overtakes a task that waits for CPUs or memory, or it might wait for ever.
+                if not self._machine.has_room(task.resources):
                     return
+                short[kind] = True
                 continue
             heapq.heappop(self._ready[kind])
             self._begin(task, attempt, grant)
@@ -360,7 +360,12 @@ class _Runner:
             )
         except (OSError, TarmacError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            self._conclude(active, Ended(task, "failed", f"{task.command[0]}: {reason}"))
+            self._conclude(
+                active,
+                Ended(
+                    task, "failed", f"{task.command[0] if task.command else task.name}: {reason}"
+                ),
+            )
             return
         self._selector.register(active.process.pidfd, selectors.EVENT_READ)
 
