@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import platformdirs
 from filelock import FileLock
 
-from tarmac.errors import RequestError, TarmacError, unknown_name
+from tarmac.errors import RequestError, unknown_name
+from tarmac.jobs import build_environment
 
 __all__ = ["PINNED", "THIS_PYTHON", "Place", "container_place", "provisioned_place", "python_place"]
-
-_BUILD_S = 1800
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +133,7 @@ def provisioned_place(framework: str) -> Place:
 
     Raises:
         RequestError: There are no pins for it.
-        TarmacError: It could not be built; pip's own words are in the message.
+        TarmacError: It could not be built; the installer's own words are in the message.
     """
     if framework not in PINNED:
         names = {name: " ".join(pinned.then) for name, pinned in PINNED.items()}
@@ -150,36 +147,8 @@ def provisioned_place(framework: str) -> Place:
     with FileLock(root / f"{path.name}.lock"):
         if not (path / "complete").exists():
             shutil.rmtree(path, ignore_errors=True)
-            _build(path, pinned)
+            then = ("--no-build-isolation", *pinned.then) if pinned.first else pinned.then
+            steps = [step for step in (pinned.first, then) if step]
+            build_environment(path, sys.executable, steps, dict(pinned.variables))
             (path / "complete").touch()
     return Place(f"tarmac's {framework} environment", (str(path / "bin/python"),))
-
-
-def _build(path: Path, pinned: _Pinned) -> None:
-    _run([sys.executable, "-m", "venv", str(path)], {})
-    pip = [str(path / "bin/pip"), "install", "--quiet", "--disable-pip-version-check"]
-    variables = {**dict(pinned.variables), "PATH": f"{path / 'bin'}:{os.environ.get('PATH', '')}"}
-    if pinned.first:
-        _run([*pip, *pinned.first], variables)
-        _run([*pip, "--no-build-isolation", *pinned.then], variables)
-    else:
-        _run([*pip, *pinned.then], variables)
-
-
-def _run(command: list[str], variables: dict[str, str]) -> None:
-    with tempfile.TemporaryFile() as log:
-        done = subprocess.run(
-            command,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **variables},
-            timeout=_BUILD_S,
-            check=False,
-        )
-        if done.returncode != 0:
-            log.seek(0)
-            said = log.read().decode(errors="replace").strip().splitlines()
-            raise TarmacError(
-                "the environment could not be built: " + " ".join(command[-2:]),
-                hint="\n".join(said[-8:]),
-            )

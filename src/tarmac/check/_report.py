@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from tarmac.check._chips import find_chip
 from tarmac.check._evidence import Inventory, Probe  # noqa: TC001 - pydantic reads them
-from tarmac.check._rules import Finding, find, gpu_name
+from tarmac.check._registry import gpu_name
+from tarmac.check._rules import Finding, find
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ Example:
     'hello'
 """
 
-from tarmac.jobs._environments import list_venvs, remove_venv
+from tarmac.jobs._environments import build_environment, list_venvs, remove_venv
 from tarmac.jobs._job import Job, Secret
 from tarmac.jobs._machine import Grant
 from tarmac.jobs._plan import Task, plan_tasks
@@ -23,6 +23,7 @@ __all__ = [
     "Secret",
     "Task",
     "Watcher",
+    "build_environment",
     "create_run",
     "find_run",
     "list_venvs",

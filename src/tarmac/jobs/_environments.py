@@ -17,11 +17,17 @@ from filelock import FileLock
 from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tarmac.jobs._job import Venv
 
-__all__ = ["build_venv", "environments_directory", "list_venvs", "remove_venv"]
+__all__ = [
+    "build_environment",
+    "build_venv",
+    "environments_directory",
+    "list_venvs",
+    "remove_venv",
+]
 
 _BUILD_S = 3600
 
@@ -60,7 +66,10 @@ def build_venv(venv: Venv, base: Path, root: Path | None = None) -> Path:
     with FileLock(root / f"{path.name}.lock"):
         if not (path / "requirements.txt").exists():
             shutil.rmtree(path, ignore_errors=True)
-            _build(path, python, lines)
+            with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+                file.write("\n".join(lines))
+                file.flush()
+                build_environment(path, python, [("-r", file.name)])
             (path / "requirements.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
@@ -116,22 +125,39 @@ def _lines(requirements: Sequence[str], base: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
-def _build(path: Path, python: str, lines: Sequence[str]) -> None:
+def build_environment(
+    path: Path,
+    python: str,
+    steps: Sequence[Sequence[str]],
+    variables: Mapping[str, str] | None = None,
+) -> None:
+    """Make a virtual environment and install packages into it, by uv where it is here, else by pip.
+
+    Args:
+        path: Where; must not be there yet.
+        python: The interpreter.
+        steps: Arguments for the installer, one call after another.
+        variables: For builds.
+
+    Raises:
+        TarmacError: It could not be built; the installer's own words are in the message.
+    """
     uv = shutil.which("uv")
     target = str(path / "bin" / "python")
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write("\n".join(lines))
-        file.flush()
-        if uv is not None:
-            _run([uv, "venv", "--quiet", "--python", python, str(path)])
-            _run([uv, "pip", "install", "--quiet", "--python", target, "-r", file.name])
-        else:
-            _run([python, "-m", "venv", str(path)])
-            pip = [target, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            _run([*pip, "-r", file.name])
+    if uv is not None:
+        _run([uv, "venv", "--quiet", "--python", python, str(path)], {})
+        install = [uv, "pip", "install", "--quiet", "--python", target]
+    else:
+        _run([python, "-m", "venv", str(path)], {})
+        install = [target, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    # Builds look for tools that an earlier step has installed.
+    search = f"{path / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+    for step in steps:
+        _run([*install, *step], {**(variables or {}), "PATH": search})
 
 
-def _run(command: Sequence[str]) -> None:
+def _run(command: Sequence[str], variables: Mapping[str, str]) -> None:
+    own = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONHOME")}
     try:
         done = subprocess.run(
             command,
@@ -140,7 +166,7 @@ def _run(command: Sequence[str]) -> None:
             text=True,
             errors="replace",
             timeout=_BUILD_S,
-            env={k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONHOME")},
+            env={**own, **variables},
             check=False,
         )
     except subprocess.TimeoutExpired as error:
