@@ -307,6 +307,14 @@ def test_a_resumed_run_repeats_only_what_has_not_succeeded(run, tmp_path):
     assert work_on(find_run("latest", tmp_path / "runs"), Watcher()) == {"succeeded": 3}
 
 
+def test_a_run_whose_files_have_changed_is_not_resumed(run, tmp_path):
+    (tmp_path / "a.txt").touch()
+    run("{name: x, command: 'echo {{ f }}', sweep: {files: {f: '*.txt'}}}")
+    (tmp_path / "b.txt").touch()
+    with pytest.raises(RequestError, match="has 1 tasks, and its job makes 2 now"):
+        find_run("latest", tmp_path / "runs")
+
+
 def test_a_torn_last_line_of_the_journal_is_left_out_and_a_damaged_one_is_said(run, tmp_path):
     _, made, _ = run("{name: x, command: echo, sweep: {repeat: 3}}")
     journal = made.path / "journal.jsonl"

@@ -122,7 +122,14 @@ def find_run(reference: str, output: Path | None = None) -> JobRun:
         raise RequestError(f"{problem} in {root} by {reference!r}")
     record = json.loads((found[0] / "job-run.json").read_text(encoding="utf-8"))
     job, base = Job.model_validate(record["job"]), Path(record["base"])
-    return JobRun(found[0].resolve(), job, base, tuple(plan_tasks(job, base)))
+    tasks = tuple(plan_tasks(job, base))
+    if len(tasks) != record["num_tasks"]:
+        before = record["num_tasks"]
+        raise RequestError(
+            f"run {found[0].name} has {before} tasks, and its job makes {len(tasks)} now",
+            hint="The files that its sweep is over have changed; start a new run.",
+        )
+    return JobRun(found[0].resolve(), job, base, tasks)
 
 
 def work_on(
