@@ -34,7 +34,11 @@ def tarmac(output: Path, *arguments: str, launcher: tuple[str, ...] = (), **envi
         timeout=150,
         env=os.environ | environment | {"TARMAC_RUNS": str(output)},
     )
-    left = [p for p in psutil.process_iter(["cmdline"]) if str(output) in (p.cmdline() or [""])[-1]]
+    left = [
+        process.info["cmdline"]
+        for process in psutil.process_iter(["cmdline"])
+        if str(output) in (process.info["cmdline"] or [""])[-1]
+    ]
     assert not left
     return done
 
@@ -241,6 +245,7 @@ def sign(beats: int, *, waits: bool) -> Sign:
         ((True, True), (11, 12), (0, 0), "all ranks have waited for each other for 11 s"),
         ((True, True), (11, 3), (0, 0), None),
         ((True, False), (11, 11), (0, 30), "rank 1 has not answered for 30 s"),
+        ((True, False), (11, 11), (0, 9), "rank 1 has not answered for 9 s"),
         ((False, False), (11, 12), (0, 0), "ranks 0, 1 have not finished a step for 12 s"),
     ],
 )

@@ -73,8 +73,8 @@ def check(
 
     Args:
         frameworks: Names from `FRAMEWORKS`; by default those that are installed.
-        pythons: Interpreters to probe besides this one.
-        images: Container images to probe.
+        pythons: Interpreters to probe instead of this one.
+        images: Container images to probe instead of this interpreter.
         provision: Frameworks to build an environment of pinned versions for, and probe there.
         depth: ``quick`` looks at the machine and lets PyTorch alone compute, ``normal`` lets all
             compute and measures rates, ``deep`` measures longer, fills memory, and takes Keras

@@ -68,6 +68,11 @@ def name_hung(
         return f"{_ranks(stopped)} not answered for {longest:.0f} s", stopped
     still = [rank for rank in signs if still_s[rank] > limit_s]
     busy = [rank for rank in still if not signs[rank].waits]
+    # A stopped process was still looking around a moment after its last step.
+    mute = [rank for rank in busy if silent_s[rank] > limit_s / 2]
+    if mute:
+        longest = max(silent_s[rank] for rank in mute)
+        return f"{_ranks(mute)} not answered for {longest:.0f} s", mute
     if busy:
         longest = max(still_s[rank] for rank in busy)
         return f"{_ranks(busy)} not finished a step for {longest:.0f} s", busy
