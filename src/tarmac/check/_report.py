@@ -237,6 +237,9 @@ def _of_framework(probe: Probe, findings: Sequence[Finding]) -> Verdict:
     answer, said = _worst(probe.framework, findings)
     version = probe.result.get("version")
     facts = [str(version)] if version else []
+    # Keras's numbers are those of the framework that it computes through.
+    backend = (probe.result.get("build") or {}).get("backend")
+    facts += [f"on {backend}"] if backend else []
     if probe.outcome != "done":
         text = ", ".join((*facts, f"{probe.outcome}: {probe.detail}".rstrip(": ")))
         return Verdict(name=name, answer="failure", text=text)
