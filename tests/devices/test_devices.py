@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 
 import pytest
@@ -31,6 +32,10 @@ def gpus(monkeypatch):
     return give
 
 
+def _identities(devices):
+    return [dataclasses.replace(device, available_bytes=0) for device in devices]
+
+
 @pytest.mark.parametrize(
     ("request_", "found"),
     [
@@ -50,7 +55,8 @@ def test_devices_are_found_by_number_or_index(gpus, request_, found):
     gpus(3)
     devices = find_devices(request_)
     assert name_devices(devices) == found
-    assert find_devices(found) == devices
+    # What is free changes between two looks at a CPU.
+    assert _identities(find_devices(found)) == _identities(devices)
 
 
 @pytest.mark.parametrize("request_", ["auto", "all", "1"])
