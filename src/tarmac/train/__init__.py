@@ -8,13 +8,14 @@ from typing import Any
 
 from tarmac.train._plan import Options, Plan, make_plan
 from tarmac.train._reporter import Reporter, Silent
-from tarmac.train._settings import settings_of
+from tarmac.train._settings import Setting, settings_of
 from tarmac.train._train import resume, train
 
 __all__ = [
     "Options",
     "Plan",
     "Reporter",
+    "Setting",
     "Silent",
     "make_plan",
     "resume",

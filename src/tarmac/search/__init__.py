@@ -1,0 +1,1 @@
+"""Search: find good hyperparameters, many networks at once, without losing a trial."""
