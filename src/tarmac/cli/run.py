@@ -225,6 +225,9 @@ class _Watcher:
             gpus = f", {', '.join(grant.gpus)}" if grant.gpus else ""
             click.echo(f"  started    {task.name} ({grant.cpus:g} CPUs{gpus}{again})")
 
+    def waited(self) -> None:
+        """Nothing is shown of time."""
+
     def retrying(self, task: Task, reason: str, delay_s: float) -> None:
         if not self._quiet:
             click.secho(f"  retrying   {task.name} in {delay_s:g} s: {reason}", fg="yellow")

@@ -8,11 +8,11 @@ Example:
 
 from tarmac.jobs._environments import build_environment, list_venvs, remove_venv
 from tarmac.jobs._job import Job, Secret
-from tarmac.jobs._machine import Grant
 from tarmac.jobs._plan import Task, plan_tasks
 from tarmac.jobs._read import parse_job, read_job
-from tarmac.jobs._run import Ended, Outcome, Watcher, task_directory
+from tarmac.jobs._scheduler import Ended, Watcher, task_directory
 from tarmac.jobs._submit import JobRun, create_run, find_run, prepare, work_on
+from tarmac.jobs.executors import Grant, Outcome
 
 __all__ = [
     "Ended",

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tarmac.jobs._job import Container
-    from tarmac.jobs._machine import Grant
     from tarmac.jobs._plan import Task
+    from tarmac.jobs.executors._base import Grant
 
 __all__ = ["LABEL", "WORK", "container_command", "find_engine", "log_in"]
 

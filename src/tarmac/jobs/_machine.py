@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import os
 import tempfile
@@ -14,6 +13,7 @@ import psutil
 
 from tarmac.devices import GpuInfo, list_gpus
 from tarmac.errors import RequestError
+from tarmac.jobs.executors._base import Grant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,29 +21,12 @@ if TYPE_CHECKING:
     from tarmac.jobs._job import Resources
     from tarmac.jobs._plan import Task
 
-__all__ = ["Grant", "Machine", "default_leases", "read_machine"]
+__all__ = ["Machine", "default_leases", "read_machine"]
 
 # Sums of parts, such as ten tenths of a GPU, may miss the whole by rounding.
 _SLACK = 1e-9
 
 _GIB = 2**30
-
-
-@dataclasses.dataclass(frozen=True)
-class Grant:
-    """What a task has while it runs.
-
-    Attributes:
-        cpus: Cores.
-        memory: Bytes.
-        gpus: UUIDs.
-        share: Of each of them.
-    """
-
-    cpus: float
-    memory: int
-    gpus: tuple[str, ...]
-    share: float
 
 
 def default_leases() -> Path:

@@ -17,6 +17,8 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tarmac.jobs._cgroup import MemoryGroup
+
 __all__ = ["MARK", "Process", "guarded", "start"]
 
 MARK = "TARMAC_RUN"
@@ -35,6 +37,7 @@ class Process:
         stopped_for: Why it was asked to end, in words; empty while it was not.
         kill_at: When patience ends.
         kill_command: What ends a container, which does not end with its client.
+        memory_group: In which the kernel limits its memory, where it may.
     """
 
     popen: subprocess.Popen[bytes]
@@ -43,6 +46,33 @@ class Process:
     stopped_for: str = ""
     kill_at: float | None = None
     kill_command: Sequence[str] = ()
+    memory_group: MemoryGroup | None = None
+
+    def times_to_look(self, timeout_s: float | None) -> list[float]:
+        """Return when it may go beyond its time, by the monotonic clock."""
+        times = [] if self.kill_at is None else [self.kill_at]
+        if timeout_s is not None and not self.stopped_for:
+            times.append(self.started + timeout_s)
+        return times
+
+    def enforce(
+        self, now: float, timeout_s: float | None, limit_bytes: int | None, grace_s: float
+    ) -> None:
+        """Ask it to end where it took too long or too much, and kill it once patience ends."""
+        if timeout_s is not None and now - self.started > timeout_s:
+            self.ask_to_end(f"its time limit of {timeout_s:g} s", grace_s)
+        if limit_bytes is not None and not self.stopped_for:
+            if self.memory_group is not None:
+                self._note_exceeded(limit_bytes)
+            elif (held := self.memory_bytes()) > limit_bytes:
+                words = f"{held / 2**20:.0f} of {limit_bytes / 2**20:.0f} MiB"
+                self.ask_to_end(f"it took {words} of memory", 0.0)
+        if self.kill_at is not None and now >= self.kill_at:
+            self.kill()
+
+    def _note_exceeded(self, limit_bytes: int) -> None:
+        if self.memory_group is not None and self.memory_group.was_exceeded():
+            self.ask_to_end(f"it took more than {limit_bytes / 2**20:.0f} MiB of memory", 0.0)
 
     def memory_bytes(self) -> int:
         """Return what it and its children hold together, shared pages counted once where known."""
@@ -73,11 +103,22 @@ class Process:
         for child in children:
             with contextlib.suppress(psutil.Error):
                 child.kill()
+        if self.memory_group is not None:
+            self.memory_group.kill()
 
-    def finish(self) -> int:
-        """Return the exit code, once it has ended; children that are left are killed."""
+    def finish(self, limit_bytes: int | None = None) -> int:
+        """Return the exit code, once it has ended; children that are left are killed.
+
+        Args:
+            limit_bytes: Of its memory, which may be why it ended.
+        """
         code = self.popen.wait()
+        if limit_bytes is not None and not self.stopped_for:
+            self._note_exceeded(limit_bytes)
         self._signal(signal.SIGKILL)
+        if self.memory_group is not None:
+            self.memory_group.kill()
+            self.memory_group.remove()
         os.close(self.pidfd)
         return code
 
@@ -94,6 +135,7 @@ def start(
     stdout: Path,
     stderr: Path,
     kill_command: Sequence[str] = (),
+    memory_group: MemoryGroup | None = None,
 ) -> Process:
     """Start a task's program in a session of its own.
 
@@ -110,9 +152,15 @@ def start(
             stderr=err,
             start_new_session=True,
         )
-    process = Process(popen, os.pidfd_open(popen.pid), time.monotonic())
-    process.kill_command = kill_command
-    return process
+    if memory_group is not None:
+        memory_group.add(popen.pid)
+    return Process(
+        popen,
+        os.pidfd_open(popen.pid),
+        time.monotonic(),
+        kill_command=kill_command,
+        memory_group=memory_group,
+    )
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -19,8 +20,9 @@ from tarmac.jobs._job import Container, Job
 from tarmac.jobs._machine import read_machine
 from tarmac.jobs._outputs import refuse_unknown_stores
 from tarmac.jobs._plan import plan_tasks
-from tarmac.jobs._run import run_tasks
+from tarmac.jobs._scheduler import run_tasks
 from tarmac.jobs._secrets import missing_secrets
+from tarmac.jobs.executors import LocalExecutor
 from tarmac.runs import default_output
 from tarmac.storage import storage_errors, write_json
 
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 
     from tarmac.jobs._job import Secret
     from tarmac.jobs._plan import Task
-    from tarmac.jobs._run import Outcome, Watcher
+    from tarmac.jobs._scheduler import Watcher
+    from tarmac.jobs.executors import Outcome
 
 __all__ = ["JobRun", "create_run", "find_run", "prepare", "work_on"]
 
@@ -151,14 +154,19 @@ def work_on(
         lock.acquire(timeout=0)
     except Timeout as error:
         raise RequestError(f"another process works on {run.path.name}") from error
-    with lock:
+    containers = [t.environment for t in run.tasks if isinstance(t.environment, Container)]
+    machine = read_machine(fake_gpus=fake_gpus)
+    with (
+        lock,
+        contextlib.closing(
+            LocalExecutor(machine, run.base, containers=containers, mapping=mapping)
+        ) as executor,
+    ):
         return run_tasks(
             run.tasks,
             run.path,
-            run.base,
-            read_machine(fake_gpus=fake_gpus),
+            executor,
             watcher,
             concurrency=concurrency or run.job.concurrency,
             stop=stop,
-            mapping=mapping,
         )
