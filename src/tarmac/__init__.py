@@ -16,11 +16,19 @@ from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
     from tarmac.check import check
+    from tarmac.jobs import attach, submit
     from tarmac.train import resume, train
 
-__all__ = ["RequestError", "TarmacError", "check", "resume", "train"]
+__all__ = ["RequestError", "TarmacError", "attach", "check", "resume", "submit", "train"]
 
-_ROOMS = {"check": "tarmac.check", "resume": "tarmac.train", "train": "tarmac.train"}
+# Where a name is at home. Two verbs are the names of their rooms, which are callable.
+_ROOMS = {
+    "attach": "tarmac.jobs",
+    "check": "tarmac.check",
+    "resume": "tarmac.train",
+    "submit": "tarmac.jobs",
+    "train": "tarmac.train",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -30,7 +38,7 @@ def __getattr__(name: str) -> object:
     # A room of the verb's name stands for it: it is callable, and is what the name means once it is
     # imported.
     room = importlib.import_module(_ROOMS[name])
-    return getattr(room, name) if name == "resume" else room
+    return room if _ROOMS[name] == f"tarmac.{name}" else getattr(room, name)
 
 
 def __dir__() -> list[str]:

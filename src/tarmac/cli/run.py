@@ -12,80 +12,96 @@ import click
 from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from tarmac.jobs import Ended, Grant, Job, JobRun, Secret, Task
+    from tarmac.jobs import Job, JobRun, Machine, Secret, Task
 
-__all__ = ["command", "convert", "env"]
+__all__ = ["command", "convert", "env", "submit"]
 
-_COLOURS = {"succeeded": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow"}
+
+def _job_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say which job, and within what."""
+    options = (
+        click.option(
+            "--jobs", type=int, show_default="as many as fit", help="At most N tasks at once."
+        ),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Change a value of the file, e.g. resources.cpus=2; may be repeated.",
+        ),
+        click.option(
+            "--secret",
+            "secrets",
+            multiple=True,
+            metavar="NAME/KEY=env:VAR",
+            help="Where a named secret is to be found: env:VARIABLE or file:PATH; may be repeated.",
+        ),
+        click.option(
+            "--on",
+            type=click.Choice(["local"]),
+            default="local",
+            show_default=True,
+            help="Where tasks run: on this machine.",
+        ),
+        click.option(
+            "--fake-gpus",
+            type=click.IntRange(min=0),
+            default=0,
+            help="Pretend GPUs, to try a file without any.",
+        ),
+        click.option(
+            "--output",
+            type=click.Path(path_type=Path),
+            show_default="TARMAC_RUNS or ./runs",
+            help="Where runs are made.",
+        ),
+        click.option(
+            "--json", "as_json", is_flag=True, help="Print the result as JSON, and only that."
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
 
 
 @click.command("run", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Print the tasks, and start nothing.")
-@click.option("--jobs", type=int, show_default="as many as fit", help="At most N tasks at once.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change a value of the file, e.g. resources.cpus=2 or name=other; may be repeated.",
-)
-@click.option(
-    "--secret",
-    "secrets",
-    multiple=True,
-    metavar="NAME/KEY=env:VAR",
-    help="Where a named secret is to be found: env:VARIABLE or file:PATH; may be repeated.",
-)
 @click.option("--resume", metavar="RUN", help="Go on with a run: do what has not succeeded yet.")
-@click.option("--follow", is_flag=True, help="Print what tasks print when they end.")
-@click.option("--fake-gpus", type=int, default=0, help="Pretend GPUs, to try a file without any.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    show_default="TARMAC_RUNS or ./runs",
-    help="Where runs are made.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and only that.")
+@click.option("--follow", is_flag=True, help="Print what tasks print, as they print it.")
+@_job_options
 @click.pass_context
 def command(
     ctx: click.Context,
     /,
     files: Sequence[Path],
     dry_run: bool,
+    resume: str | None,
+    follow: bool,
     jobs: int | None,
     settings: Sequence[str],
     secrets: Sequence[str],
-    resume: str | None,
-    follow: bool,
+    on: str,  # noqa: ARG001 - there is one place so far, which click has checked
     fake_gpus: int,
     output: Path | None,
     as_json: bool,
 ) -> None:
     """Run job FILEs on this machine: each task when what it needs is done and there is room."""
-    from tarmac.jobs import create_run, find_run, plan_tasks, prepare
+    from tarmac.jobs import create_run, find_run, prepare
 
-    mapping = _mapping(secrets)
     if bool(files) == (resume is not None):
         raise RequestError("expected job files, or --resume RUN", hint="tarmac run job.yaml")
-    if jobs is not None and jobs < 1:
-        raise RequestError(f"jobs is {jobs}, expected at least 1")
-    if fake_gpus and not as_json:
-        click.secho(
-            f"{fake_gpus} GPUs are PRETENDED (--fake-gpus): programs will find none",
-            fg="yellow",
-            err=True,
-        )
+    mapping = _asked(jobs, secrets, fake_gpus, quiet=as_json)
     if resume is not None:
         runs = [find_run(resume, output)]
         prepare(runs[0].job, runs[0].base, mapping, fake_gpus=fake_gpus)
     else:
         read = [pair for path in files for pair in _read(path, settings, quiet=as_json)]
         if dry_run:
-            plans = [(job.name, tuple(plan_tasks(job, base))) for job, base in read]
-            _print_plans(plans, as_json=as_json)
+            _print_plans(read, fake_gpus=fake_gpus, as_json=as_json)
             return
         planned = [
             (job, base, prepare(job, base, mapping, fake_gpus=fake_gpus)) for job, base in read
@@ -105,6 +121,58 @@ def command(
     if as_json:
         click.echo(json.dumps(results, indent=2))
     ctx.exit(0 if all(result["ok"] for result in results) else 1)
+
+
+@click.command("submit", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@_job_options
+def submit(
+    files: Sequence[Path],
+    jobs: int | None,
+    settings: Sequence[str],
+    secrets: Sequence[str],
+    on: str,  # noqa: ARG001 - there is one place so far, which click has checked
+    fake_gpus: int,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Run job FILEs in the background; see tarmac ps, logs and cancel."""
+    from tarmac.jobs import create_run, prepare, start_runner
+
+    mapping = _asked(jobs, secrets, fake_gpus, quiet=as_json)
+    planned = [
+        (job, base, prepare(job, base, mapping, fake_gpus=fake_gpus))
+        for path in files
+        for job, base in _read(path, settings, quiet=as_json)
+    ]
+    paths = []
+    for job, base, tasks in planned:
+        run = create_run(job, base, tasks, output)
+        start_runner(run, concurrency=jobs, fake_gpus=fake_gpus, secrets=_mapping(secrets))
+        paths.append(str(run.path))
+        if not as_json:
+            click.echo(f"{job.name}: {len(tasks)} tasks  {run.path}")
+    if as_json:
+        click.echo(json.dumps([{"path": path} for path in paths], indent=2))
+    else:
+        click.echo("Watch: tarmac ps, tarmac logs latest --follow. End: tarmac cancel latest")
+
+
+def _asked(
+    jobs: int | None, secrets: Sequence[str], fake_gpus: int, *, quiet: bool
+) -> dict[str, Secret]:
+    """Check what `_job_options` give, and return what names of secrets stand for."""
+    from tarmac.jobs import read_secret_mapping
+
+    if jobs is not None and jobs < 1:
+        raise RequestError(f"jobs is {jobs}, expected at least 1")
+    if fake_gpus and not quiet:
+        click.secho(
+            f"{fake_gpus} GPUs are PRETENDED (--fake-gpus): programs will find none",
+            fg="yellow",
+            err=True,
+        )
+    return read_secret_mapping() | _mapping(secrets)
 
 
 def _read(path: Path, settings: Sequence[str], *, quiet: bool) -> list[tuple[Job, Path]]:
@@ -162,12 +230,12 @@ def _work(
     as_json: bool,
     mapping: Mapping[str, Secret],
 ) -> dict[str, Any]:
+    from tarmac.cli._job_progress import progress_of
     from tarmac.jobs import work_on
 
-    watcher = _Watcher(run, follow=follow, quiet=as_json)
     if not as_json:
         click.echo(f"{run.job.name}: {len(run.tasks)} tasks  {run.path}")
-    with _Signals() as stop:
+    with _Signals() as stop, progress_of(run, follow=follow, quiet=as_json) as watcher:
         counts = work_on(
             run,
             watcher,
@@ -210,66 +278,11 @@ class _Signals:
         self.__exit__()
 
 
-class _Watcher:
-    """A line when a task begins, and one when it ends."""
+def _print_plans(read: Sequence[tuple[Job, Path]], *, fake_gpus: int, as_json: bool) -> None:
+    from tarmac.jobs import plan_tasks, read_machine
 
-    def __init__(self, run: JobRun, *, follow: bool, quiet: bool) -> None:
-        self._run = run
-        self._follow = follow
-        self._quiet = quiet
-        self.rows: list[dict[str, Any]] = []
-
-    def started(self, task: Task, attempt: int, grant: Grant) -> None:
-        if not self._quiet:
-            again = f", attempt {attempt}" if attempt > 1 else ""
-            gpus = f", {', '.join(grant.gpus)}" if grant.gpus else ""
-            click.echo(f"  started    {task.name} ({grant.cpus:g} CPUs{gpus}{again})")
-
-    def waited(self) -> None:
-        """Nothing is shown of time."""
-
-    def retrying(self, task: Task, reason: str, delay_s: float) -> None:
-        if not self._quiet:
-            click.secho(f"  retrying   {task.name} in {delay_s:g} s: {reason}", fg="yellow")
-
-    def ended(self, ended: Ended) -> None:
-        from tarmac.jobs import task_directory
-
-        directory = task_directory(self._run.path, ended.task)
-        self.rows.append(
-            {
-                "name": ended.task.name,
-                "outcome": ended.outcome,
-                "reason": ended.reason,
-                "exit_code": ended.exit_code,
-                "seconds": ended.seconds,
-                "attempts": ended.attempts,
-                "problems": [*ended.problems],
-                "directory": str(directory),
-            }
-        )
-        if self._quiet:
-            return
-        word = click.style(f"{ended.outcome:<10}", fg=_COLOURS[ended.outcome])
-        reason = f": {ended.reason}" if ended.reason else ""
-        click.echo(f"  {word} {ended.task.name} ({ended.seconds:.1f} s){reason}")
-        for problem in ended.problems:
-            click.echo(f"             {problem}")
-        if self._follow:
-            self._print(directory / "stdout")
-        if self._follow or ended.outcome == "failed":
-            self._print(directory / "stderr")
-        if ended.outcome == "failed" and (directory / "stderr").exists():
-            click.echo(f"             logs: {directory}")
-
-    def _print(self, path: Path) -> None:
-        if path.exists():
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-            for line in lines[-10:]:
-                click.echo(f"             | {line}")
-
-
-def _print_plans(plans: Sequence[tuple[str, Sequence[Task]]], *, as_json: bool) -> None:
+    machine = read_machine(fake_gpus=fake_gpus)
+    plans = [(job.name, tuple(plan_tasks(job, base))) for job, base in read]
     if as_json:
         rows = [
             {
@@ -278,6 +291,7 @@ def _print_plans(plans: Sequence[tuple[str, Sequence[Task]]], *, as_json: bool) 
                 "command": [*task.command],
                 "needs": [*task.needs],
                 "resources": task.resources.model_dump(),
+                "gpus_from": [gpu.uuid for gpu in machine.candidates(task.resources)],
                 "environment": task.environment.model_dump(),
                 "env": dict(task.env) | {k: str(v) for k, v in task.secrets.items()},
                 "inputs": [part.model_dump(by_alias=True) for part in task.inputs],
@@ -291,18 +305,21 @@ def _print_plans(plans: Sequence[tuple[str, Sequence[Task]]], *, as_json: bool) 
     for name, tasks in plans:
         click.secho(f"{name}: {len(tasks)} tasks", bold=True)
         for task in tasks:
-            _print_task(task)
+            _print_task(task, machine)
 
 
-def _print_task(task: Task) -> None:
+def _print_task(task: Task, machine: Machine) -> None:
     needs = f" after {', '.join(task.needs)}" if task.needs else ""
     needs = " after all others" if task.is_last else needs
     click.echo(f"  {task.name}{needs}")
     click.echo(f"    $ {task.command_line()}")
     resources = task.resources
     memory = f", {resources.memory / 2**30:.2g} GiB" if resources.memory else ""
-    gpus = f", {resources.gpus:g} GPUs" if resources.gpus else ""
-    click.echo(f"    {task.environment.kind}, {resources.cpus:g} CPUs{memory}{gpus}")
+    click.echo(f"    {task.environment.kind}, {resources.cpus:g} CPUs{memory}")
+    if resources.gpus:
+        found = [f"{gpu.name} {gpu.uuid}" for gpu in machine.candidates(resources)]
+        of = f"of {', '.join(found)}" if found else "which this machine does not have"
+        click.echo(f"    {resources.gpus:g} GPUs, {of}")
     for key, text in task.env.items():
         click.echo(f"    {key}={text}")
     for key, secret in task.secrets.items():

@@ -7,31 +7,47 @@ Example:
 """
 
 from tarmac.jobs._environments import build_environment, list_venvs, remove_venv
+from tarmac.jobs._handle import Handle, JobFailed, attach, start_runner, submit
 from tarmac.jobs._job import Job, Secret
+from tarmac.jobs._machine import Machine, read_machine
 from tarmac.jobs._plan import Task, plan_tasks
 from tarmac.jobs._read import parse_job, read_job
 from tarmac.jobs._scheduler import Ended, Watcher, task_directory
+from tarmac.jobs._secrets import read_secret_mapping
+from tarmac.jobs._status import RunStatus, TaskStatus, list_statuses, read_status
 from tarmac.jobs._submit import JobRun, create_run, find_run, prepare, work_on
 from tarmac.jobs.executors import Grant, Outcome
 
 __all__ = [
     "Ended",
     "Grant",
+    "Handle",
     "Job",
+    "JobFailed",
     "JobRun",
+    "Machine",
     "Outcome",
+    "RunStatus",
     "Secret",
     "Task",
+    "TaskStatus",
     "Watcher",
+    "attach",
     "build_environment",
     "create_run",
     "find_run",
+    "list_statuses",
     "list_venvs",
     "parse_job",
     "plan_tasks",
     "prepare",
     "read_job",
+    "read_machine",
+    "read_secret_mapping",
+    "read_status",
     "remove_venv",
+    "start_runner",
+    "submit",
     "task_directory",
     "work_on",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -93,6 +94,12 @@ class Machine:
                     else "Ask for less.",
                 )
 
+    def candidates(self, needs: Resources) -> Sequence[GpuInfo]:
+        """Return the GPUs that a task's could come from; none where it needs none."""
+        if not needs.gpus:
+            return ()
+        return [gpu for gpu in self.gpus if gpu.memory_bytes >= (needs.gpu_memory or 0)]
+
     def has_room(self, needs: Resources) -> bool:
         """Whether CPUs and memory are free, whatever the GPUs are."""
         is_small = needs.cpus <= self._free_cpus + _SLACK
@@ -103,14 +110,12 @@ class Machine:
         memory = needs.memory or 0
         if not self.has_room(needs):
             return None
-        share = min(needs.gpus, 1.0)
-        count = int(needs.gpus) if needs.gpus >= 1 else 1 if needs.gpus else 0
-        gpus = self._take_gpus(count, share, needs.gpu_memory or 0)
+        gpus = self._take_gpus(needs)
         if gpus is None:
             return None
         self._free_cpus -= needs.cpus
         self._free_memory -= memory
-        return Grant(needs.cpus, memory, gpus, share)
+        return Grant(needs.cpus, memory, gpus, min(needs.gpus, 1.0))
 
     def give_back(self, grant: Grant) -> None:
         """Take back what a task had."""
@@ -127,18 +132,17 @@ class Machine:
         if (needs.memory or 0) > self.memory:
             has = f"{self.memory / _GIB:.1f} GiB"
             return f"{(needs.memory or 0) / _GIB:.1f} GiB of memory, this machine has {has}"
-        large = [gpu for gpu in self.gpus if gpu.memory_bytes >= (needs.gpu_memory or 0)]
+        large = self.candidates(needs)
         if needs.gpus > len(large):
             of = f" of {needs.gpu_memory / _GIB:.1f} GiB" if needs.gpu_memory else ""
             return f"{needs.gpus:g} GPUs{of}, this machine has {len(large)}"
         return None
 
-    def _take_gpus(self, count: int, share: float, memory: int) -> tuple[str, ...] | None:
+    def _take_gpus(self, needs: Resources) -> tuple[str, ...] | None:
+        share, count = min(needs.gpus, 1.0), math.ceil(needs.gpus)
         # Parts go to the fullest GPU that has room, so that whole ones stay whole.
-        fitting = sorted(
-            (gpu.uuid for gpu in self.gpus if gpu.memory_bytes >= memory),
-            key=lambda uuid: self._free[uuid],
-        )
+        uuids = (gpu.uuid for gpu in self.candidates(needs))
+        fitting = sorted(uuids, key=lambda uuid: self._free[uuid])
         taken: list[str] = []
         for uuid in fitting:
             if len(taken) == count:

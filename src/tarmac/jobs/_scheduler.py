@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tarmac.jobs._plan import Task
     from tarmac.jobs.executors import Executor, Finished, Grant, Outcome
 
-__all__ = ["Ended", "Watcher", "run_tasks", "task_directory"]
+__all__ = ["Ended", "Watcher", "directory_name", "run_tasks", "task_directory"]
 
 # How often `stop` is asked, and an executor without room is asked again.
 _PATIENCE_S = 0.5
@@ -67,8 +67,13 @@ class Watcher(Protocol):
 
 def task_directory(run: Path, task: Task) -> Path:
     """Return where a task's logs and its working directory are."""
-    plain = re.sub(r"[^A-Za-z0-9._=,-]+", "_", task.name)[:80]
-    return run / "tasks" / f"{task.index:06d}-{plain}"
+    return run / "tasks" / directory_name(task.index, task.name)
+
+
+def directory_name(index: int, name: str) -> str:
+    """Return what the directory of a task is called."""
+    plain = re.sub(r"[^A-Za-z0-9._=,-]+", "_", name)[:80]
+    return f"{index:06d}-{plain}"
 
 
 def run_tasks(

@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
+import os
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import platformdirs
+from pydantic import ValidationError
+
 from tarmac.errors import RequestError
-from tarmac.jobs._job import Container
+from tarmac.jobs._job import Container, Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tarmac.jobs._job import Secret
     from tarmac.jobs._plan import Task
 
-__all__ = ["missing_secrets", "resolve_secrets"]
+__all__ = ["missing_secrets", "read_secret_mapping", "resolve_secrets", "secret_mapping_path"]
+
+
+def secret_mapping_path() -> Path:
+    """Return the user's file of secrets: ``TARMAC_SECRETS``, else in the configuration's place."""
+    named = os.environ.get("TARMAC_SECRETS")
+    return Path(named) if named else platformdirs.user_config_path("tarmac") / "secrets.toml"
+
+
+def read_secret_mapping(path: Path | None = None) -> dict[str, Secret]:
+    """Read where named secrets are to be found on this machine.
+
+    Each line of the TOML file maps a name to a place: ``"s3-secret/awsKey" = { env = "AWS_KEY" }``
+    or ``{ file = "~/.keys/aws" }``. It holds references only, never a secret itself.
+
+    Args:
+        path: The file; by default `secret_mapping_path`, which need not exist.
+
+    Raises:
+        RequestError: It is not of this form. What it says is in no message.
+    """
+    given = path or secret_mapping_path()
+    try:
+        lines = tomllib.loads(given.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise RequestError(f"{given}: {reason}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise RequestError(f"{given}: {error}") from error
+    return {name: _place(given, name, place) for name, place in lines.items()}
+
+
+def _place(path: Path, name: str, place: object) -> Secret:
+    try:
+        secret = Secret.model_validate(place)
+    except ValidationError:
+        secret = None
+    if secret is None or (secret.env is None and secret.file is None):
+        # What stands there may be the secret itself.
+        raise RequestError(
+            f"{path}: {name!r} is not of the form {{ env = 'VARIABLE' }} or {{ file = 'PATH' }}"
+        )
+    return secret
 
 
 def resolve_secrets(
@@ -46,7 +94,7 @@ def missing_secrets(
         environment: Usually ``os.environ``.
         mapping: What names stand for here.
     """
-    problems: dict[str, None] = {}
+    problems: dict[str, str | None] = {}
     for task in tasks:
         wanted = dict(task.secrets)
         if isinstance(task.environment, Container) and task.environment.login is not None:
@@ -55,10 +103,11 @@ def missing_secrets(
             try:
                 _resolve(variable, secret, environment, mapping)
             except RequestError as error:
-                problems[error.message] = None
+                problems[error.message] = error.hint
     if problems:
         first, *rest = problems
-        raise RequestError(first, hint="\n".join(rest) or None)
+        hints = dict.fromkeys(hint for hint in problems.values() if hint)
+        raise RequestError(first, hint="\n".join((*rest, *hints)) or None)
 
 
 def _resolve(
@@ -76,5 +125,8 @@ def _resolve(
             raise RequestError(f"secret for {variable}: {secret.file}: {reason}") from error
     name = secret.vault_id or f"{secret.name}/{secret.key}"
     if name not in mapping:
-        raise RequestError(f"secret for {variable}: nothing says where {name} is to be found")
+        raise RequestError(
+            f"secret for {variable}: nothing says where {name} is to be found",
+            hint=f"Say it: --secret {name}=env:VARIABLE, or a line of {secret_mapping_path()}",
+        )
     return _resolve(variable, mapping[name], environment, {})

@@ -22,6 +22,7 @@ from tarmac.jobs._outputs import refuse_unknown_stores
 from tarmac.jobs._plan import plan_tasks
 from tarmac.jobs._scheduler import run_tasks
 from tarmac.jobs._secrets import missing_secrets
+from tarmac.jobs._status import forget_runner, note_runner
 from tarmac.jobs.executors import LocalExecutor
 from tarmac.runs import default_output
 from tarmac.storage import storage_errors, write_json
@@ -162,11 +163,15 @@ def work_on(
             LocalExecutor(machine, run.base, containers=containers, mapping=mapping)
         ) as executor,
     ):
-        return run_tasks(
-            run.tasks,
-            run.path,
-            executor,
-            watcher,
-            concurrency=concurrency or run.job.concurrency,
-            stop=stop,
-        )
+        note_runner(run.path, os.getpid())
+        try:
+            return run_tasks(
+                run.tasks,
+                run.path,
+                executor,
+                watcher,
+                concurrency=concurrency or run.job.concurrency,
+                stop=stop,
+            )
+        finally:
+            forget_runner(run.path)

@@ -1,0 +1,135 @@
+"""What becomes of jobs, from the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from tarmac.cli._job_logs import Tail
+from tarmac.cli._job_progress import _LiveProgress
+from tarmac.jobs import Grant, create_run, parse_job, prepare, task_directory
+
+
+@pytest.fixture
+def tarmac(tmp_path):
+    """Return a function that runs ``tarmac`` in a directory of its own."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "tarmac", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def test_a_submitted_job_is_listed_followed_and_ended(tarmac, tmp_path):
+    (tmp_path / "job.yaml").write_text(
+        "{name: x, tasks: [{name: a, command: 'echo hello; sleep 600'}]}"
+    )
+    done = tarmac("submit", "job.yaml", "--json")
+    assert done.returncode == 0, done.stderr
+    (made,) = json.loads(done.stdout)
+    while "hello" not in tarmac("logs", "latest").stdout:
+        pass
+    (row,) = json.loads(tarmac("ps", "--json").stdout)
+    assert (row["path"], row["state"], row["tasks"][0]["state"]) == (
+        made["path"],
+        "running",
+        "running",
+    )
+    assert "0/1" in tarmac("ps").stdout
+    ended = tarmac("cancel", "latest")
+    assert ended.stdout.startswith("ended x-"), ended.stderr
+    assert "no job is at work in runs" in tarmac("ps").stdout
+    assert "interrupted" in tarmac("ps", "--all").stdout
+    again = tarmac("cancel", "latest")
+    assert (again.returncode, "is not at work" in again.stderr) == (2, True)
+
+
+def test_following_a_job_prints_until_it_ends(tarmac, tmp_path):
+    (tmp_path / "job.yaml").write_text(
+        "{name: x, command: 'for i in 1 2 3; do echo {{ n }}-$i; done', sweep: {grid: {n: [a, b]}}}"
+    )
+    assert tarmac("submit", "job.yaml").returncode == 0
+    printed = tarmac("logs", "latest", "--follow").stdout.splitlines()
+    assert sorted(printed) == [f"x[n={n}] | {n}-{i}" for n in "ab" for i in (1, 2, 3)]
+    one = tarmac("logs", "latest", "x[n=b]").stdout
+    assert one == "b-1\nb-2\nb-3\n"
+    wrong = tarmac("logs", "latest", "x[n=c]")
+    assert wrong.returncode == 2
+    assert "unknown task 'x[n=c]', did you mean" in wrong.stderr
+
+
+def test_running_with_follow_prints_what_tasks_print(tarmac, tmp_path):
+    (tmp_path / "job.yaml").write_text("{name: x, command: 'echo one; printf two'}")
+    out = tarmac("run", "job.yaml", "--follow").stdout
+    assert "             | one\n             | two\n" in out
+
+
+def test_named_secrets_are_found_through_the_users_configuration(tarmac, tmp_path, monkeypatch):
+    (tmp_path / "key").write_text("pssst-31\n")
+    (tmp_path / "secrets.toml").write_text(
+        f'"s3/k" = {{ file = "{tmp_path}/key" }}\n"https://v/secrets/x" = {{ env = "HOME" }}\n'
+    )
+    monkeypatch.setenv("TARMAC_SECRETS", str(tmp_path / "secrets.toml"))
+    (tmp_path / "job.yaml").write_text(
+        "{name: x, command: 'test $A = pssst-31 -a $B = $HOME',"
+        " secrets: {A: {name: s3, key: k}, B: {vault_id: 'https://v/secrets/x'}}}"
+    )
+    done = tarmac("run", "job.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "secrets.toml").write_text('"s3/k" = "pssst-31"\n')
+    wrong = tarmac("run", "job.yaml")
+    assert wrong.returncode == 2
+    assert "secrets.toml: 's3/k' is not of the form" in wrong.stderr
+    assert "pssst" not in wrong.stderr
+    (tmp_path / "secrets.toml").write_text("")
+    missing = tarmac("run", "job.yaml")
+    assert "Say it: --secret s3/k=env:VARIABLE, or a line of" in missing.stderr
+
+
+def test_a_plan_says_where_each_gpu_would_come_from(tarmac, tmp_path):
+    (tmp_path / "job.yaml").write_text("{name: x, command: a, resources: {gpus: 1}}")
+    plan = tarmac("run", "job.yaml", "--dry-run", "--fake-gpus", "2")
+    assert "1 GPUs, of fake FAKE-0, fake FAKE-1" in plan.stdout
+    (row,) = json.loads(tarmac("run", "job.yaml", "--dry-run", "--fake-gpus", "2", "--json").stdout)
+    assert row["gpus_from"] == ["FAKE-0", "FAKE-1"]
+
+
+def test_the_table_on_a_terminal_shows_running_tasks_with_their_last_line(tmp_path):
+    job = parse_job("{name: x, command: a, sweep: {grid: {n: [1, 2]}}}")
+    run = create_run(job, tmp_path, prepare(job, tmp_path, {}), tmp_path / "runs")
+    progress = _LiveProgress(run, Console(), follow=False)
+    task = run.tasks[1]
+    progress.started(task, 1, Grant(1.0, 0, ("GPU-7",), 1.0))
+    directory = task_directory(run.path, task)
+    directory.mkdir()
+    (directory / "stdout").write_text("first\nloss 0.25\n")
+    console = Console(width=100)
+    with console.capture() as shown:
+        console.print(progress.render())
+    lines = shown.get().splitlines()
+    assert lines[1].split() == ["x[n=2]", "0", "s", "1", "GPU-7", "loss", "0.25"]
+    assert lines[2] == "0 of 2 tasks done"
+
+
+def test_a_tail_gives_whole_lines_and_the_rest_at_its_end(tmp_path):
+    lines: list[str] = []
+    tail = Tail(tmp_path / "log", lines.append)
+    tail.read()
+    (tmp_path / "log").write_bytes(b"one\ntw")
+    tail.read()
+    assert lines == ["one"]
+    with (tmp_path / "log").open("ab") as file:
+        file.write(b"o\nthree")
+    tail.read()
+    tail.close()
+    assert lines == ["one", "two", "three"]

@@ -1,0 +1,121 @@
+"""Jobs in the background, through the Python API."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import tarmac
+from tarmac.errors import RequestError
+from tarmac.jobs import Job, JobFailed, Secret, list_statuses, parse_job
+
+
+def job(text: str) -> Job:
+    return parse_job(text)
+
+
+def wait_until_begun(handle) -> None:
+    while not any(task.state == "running" for task in handle.status().tasks):
+        handle.status()
+
+
+def test_a_job_runs_in_the_background_and_returns_its_tasks(tmp_path):
+    handle = tarmac.submit(
+        job("{name: x, command: 'echo {{ n }}; echo bad >&2', sweep: {grid: {n: [1, 2]}}}"),
+        output=tmp_path,
+    )
+    tasks = handle.result(timeout=120)
+    assert [(task.name, task.state, task.exit_code) for task in tasks] == [
+        ("x[n=1]", "succeeded", 0),
+        ("x[n=2]", "succeeded", 0),
+    ]
+    assert handle.stdout("x[n=2]") == "2\n"
+    assert handle.stderr("x[n=2]") == "bad\n"
+    assert (handle.done(), handle.running(), handle.cancelled()) == (True, False, False)
+    assert handle.cancel() is False
+    with pytest.raises(RequestError, match="2 tasks that have begun, say which"):
+        handle.stdout()
+
+
+def test_a_failed_job_raises_what_failed_and_where_its_logs_are(tmp_path):
+    handle = tarmac.submit(job("{name: x, command: exit 3}"), output=tmp_path)
+    error = handle.exception(timeout=120)
+    assert isinstance(error, JobFailed)
+    assert str(error).startswith("1 of 1 tasks did not succeed: x: exit code 3\nLogs: ")
+    with pytest.raises(JobFailed):
+        handle.result()
+
+
+def test_a_job_can_be_cancelled_by_another_process_and_goes_on_when_resumed(tmp_path):
+    handle = tarmac.submit(
+        job("{name: x, command: 'test -e ../../../go || sleep 600'}"), output=tmp_path
+    )
+    wait_until_begun(handle)
+    assert handle.running()
+    with pytest.raises(TimeoutError):
+        handle.result(timeout=0.01)
+    other = tarmac.attach(handle.path.name[:8], tmp_path)
+    assert other.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):
+        other.result(timeout=120)
+    assert handle.cancelled()
+    (handle.path / "go").touch()
+    again = tarmac.jobs.start_runner(tarmac.jobs.find_run(str(handle.path)))
+    assert [task.state for task in again.result(timeout=120)] == ["succeeded"]
+
+
+def test_a_job_whose_runner_is_killed_is_interrupted(tmp_path):
+    handle = tarmac.submit(job("{name: x, command: sleep 600}"), output=tmp_path)
+    wait_until_begun(handle)
+    runner = handle.status().runner
+    assert runner is not None
+    runner.kill()
+    with pytest.raises(concurrent.futures.CancelledError):
+        handle.result(timeout=120)
+    (status,) = list_statuses(tmp_path)
+    assert (status.state, status.tasks[0].state) == ("interrupted", "interrupted")
+
+
+def test_a_file_is_read_and_its_paths_start_from_it(tmp_path):
+    (tmp_path / "in.txt").write_text("hello")
+    (tmp_path / "job.yaml").write_text("{name: x, inputs: [{from: in.txt}], command: cat in.txt}")
+    handle = tarmac.submit(tmp_path / "job.yaml", output=tmp_path / "runs")
+    handle.result(timeout=120)
+    assert handle.stdout() == "hello"
+
+
+def test_named_secrets_come_from_where_they_are_said_to_be(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "pssst-23")
+    handle = tarmac.submit(
+        job("{name: x, secrets: {KEY: {name: s3, key: k}}, command: 'echo ${#KEY}'}"),
+        output=tmp_path,
+        secrets={"s3/k": Secret(env="MY_KEY")},
+    )
+    handle.result(timeout=120)
+    assert handle.stdout() == "8\n"
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(b"pssst-23" in content for content in written)
+
+
+def test_what_cannot_be_done_is_refused_before_anything_starts(tmp_path):
+    with pytest.raises(RequestError, match="needs 99 GPUs"):
+        tarmac.submit(job("{name: x, command: a, resources: {gpus: 99}}"), output=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_job_goes_on_when_its_submitter_ends(tmp_path):
+    script = (
+        "import os, tarmac\n"
+        "from tarmac.jobs import Job\n"
+        f"tarmac.submit(Job(name='x', command=('echo', 'hello')), output={str(tmp_path)!r})\n"
+        "os._exit(0)\n"
+    )
+    assert os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-c", script) == 0
+    handle = tarmac.attach("latest", tmp_path)
+    handle.result(timeout=120)
+    assert Path(handle.path / "runner.log").exists()
+    assert handle.stdout() == "hello\n"
