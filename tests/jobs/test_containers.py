@@ -146,11 +146,7 @@ def test_gpus_are_given_by_their_ids(tmp_path):
 
 
 def test_an_engine_that_is_not_here_is_said(tmp_path, monkeypatch):
-    from tarmac.jobs._containers import find_engine
-
-    find_engine.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")
     job = parse_job("{name: x, command: [a], environment: {image: i}}")
-    with pytest.raises(RequestError, match="container: docker and podman are not here"):
+    with pytest.raises(RequestError, match="neither docker nor podman is here"):
         prepare(job, tmp_path, {})
-    find_engine.cache_clear()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 import tarmac
 from tarmac.errors import RequestError
 from tarmac.jobs import Job, JobFailed, Secret, list_statuses, parse_job
+from tarmac.jobs._identity import identify
 
 
 def job(text: str) -> Job:
@@ -73,11 +76,19 @@ def test_a_job_whose_runner_is_killed_is_interrupted(tmp_path):
     wait_until_begun(handle)
     runner = handle.status().runner
     assert runner is not None
-    runner.kill()
+    os.kill(runner.pid, signal.SIGKILL)
     with pytest.raises(concurrent.futures.CancelledError):
         handle.result(timeout=120)
     (status,) = list_statuses(tmp_path)
     assert (status.state, status.tasks[0].state) == ("interrupted", "interrupted")
+
+
+def test_a_process_that_has_another_ones_number_is_not_taken_for_it():
+    this = identify(os.getpid())
+    assert this.is_alive()
+    assert not dataclasses.replace(this, start_ticks=this.start_ticks - 1).is_alive()
+    assert not dataclasses.replace(this, boot_id="earlier").is_alive()
+    assert not dataclasses.replace(this, host="elsewhere").is_alive()
 
 
 def test_a_file_is_read_and_its_paths_start_from_it(tmp_path):

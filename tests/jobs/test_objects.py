@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import textwrap
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,6 +37,71 @@ def s3(monkeypatch):
     client.create_bucket(Bucket="bucket")
     yield client
     server.stop()
+
+
+class Line:
+    """A line to a server that can be slow, be cut, or be dead.
+
+    Attributes:
+        cuts: For each connection in turn, after how many bytes of each direction it is cut; those
+            that are left out stay.
+        pause_s: Between packets of 64 KiB.
+        connections: So many have come.
+    """
+
+    def __init__(self, port: int, *, cuts: tuple[int, ...] = (), pause_s: float = 0.0) -> None:
+        self._port = port
+        self.cuts = cuts
+        self.pause_s = pause_s
+        self.connections = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        # A blocked accept would keep the port open.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                ours, _ = self._listener.accept()
+                limit = self.cuts[self.connections] if self.connections < len(self.cuts) else None
+                self.connections += 1
+                theirs = socket.create_connection(("127.0.0.1", self._port))
+                for pair in ((ours, theirs), (theirs, ours)):
+                    threading.Thread(target=self._carry, args=(*pair, limit), daemon=True).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket, limit: int | None) -> None:
+        carried = 0
+        with contextlib.suppress(OSError):
+            while data := source.recv(2**16):
+                carried += len(data)
+                if limit is not None and carried > limit:
+                    break
+                target.sendall(data)
+                threading.Event().wait(self.pause_s)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def line(s3, monkeypatch):
+    """Return a function that puts a line between the job and the server."""
+    made: list[Line] = []
+
+    def put(**trouble) -> Line:
+        port = int(os.environ["S3_ENDPOINT"].rpartition(":")[2])
+        made.append(Line(port, **trouble))
+        monkeypatch.setenv("S3_ENDPOINT", made[-1].address)
+        return made[-1]
+
+    yield put
+    for one in made:
+        one.close()
 
 
 def run(text: str, tmp_path):
@@ -107,6 +175,49 @@ def test_a_server_that_fails_at_first_is_asked_again(monkeypatch, tmp_path):
         server.shutdown()
     assert ended.outcome == "succeeded", ended.problems
     assert asked == ["/bucket/x/a"] * 3
+
+
+_COPY = """
+name: x
+command: cp large copy
+inputs: [{from: "s3://bucket/large"}]
+outputs: [{path: copy, to: "s3://bucket/out"}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("trouble", "connections"),
+    [
+        ({"pause_s": 0.002}, 1),
+        ({"cuts": (2**20,)}, 2),
+        ({"cuts": (2**20, 100, 2**21)}, 4),
+    ],
+    ids=["slow", "cut once", "cut three times"],
+)
+def test_a_slow_or_broken_line_loses_nothing(s3, line, tmp_path, trouble, connections):
+    content = os.urandom(4 * 2**20)
+    s3.put_object(Bucket="bucket", Key="large", Body=content)
+    through = line(**trouble)
+    ended = run(_COPY, tmp_path)
+    assert ended.outcome == "succeeded", (ended.reason, ended.problems)
+    assert s3.get_object(Bucket="bucket", Key="out/copy")["Body"].read() == content
+    assert through.connections >= connections
+
+
+def test_a_server_that_is_gone_for_good_is_said_and_local_outputs_are_kept(s3, line, tmp_path):
+    line().close()
+    ended = run(
+        """
+        name: x
+        command: echo 1 > a
+        outputs: [{path: a, to: "s3://bucket/x"}, {path: a, to: kept}]
+        """,
+        tmp_path,
+    )
+    assert ended.outcome == "failed"
+    (problem,) = ended.problems
+    assert problem.startswith("output a: s3://bucket/x/a: ")
+    assert (tmp_path / "kept/a").read_text() == "1\n"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import platformdirs
 from filelock import FileLock
 
 from tarmac.errors import RequestError, unknown_name
-from tarmac.jobs import build_environment
+from tarmac.jobs import build_environment, find_engine
 
 __all__ = ["PINNED", "THIS_PYTHON", "Place", "container_place", "provisioned_place", "python_place"]
 
@@ -109,23 +109,7 @@ def container_place(image: str) -> Place:
     Raises:
         RequestError: No engine is here, or it does not answer.
     """
-    for engine in ("docker", "podman"):
-        program = shutil.which(engine)
-        if program is None:
-            continue
-        answer = subprocess.run(
-            [program, "version"], capture_output=True, text=True, timeout=60, check=False
-        )
-        if answer.returncode == 0:
-            return Place(image, (program,), image)
-        said = answer.stderr.strip().splitlines()
-        raise RequestError(
-            f"--image {image}: {engine} does not answer: {said[-1] if said else 'no word'}",
-            hint="Start it: sudo systemctl start docker",
-        )
-    raise RequestError(
-        f"--image {image}: neither docker nor podman is here", hint="sudo apt install docker.io"
-    )
+    return Place(image, (find_engine(None),), image)
 
 
 def provisioned_place(framework: str) -> Place:

@@ -1,4 +1,4 @@
-"""Looks at the devices before a training, and puts what was seen beside it."""
+"""Looks at the devices before a training or a job, and puts what was seen beside it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from tarmac.storage import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from tarmac.check import Report
     from tarmac.runs import Run
     from tarmac.train import Plan, Reporter
     from tarmac.train._replica import Score
 
-__all__ = ["checked"]
+__all__ = ["check_into", "checked"]
 
 
 def checked(reporter: Reporter, *, quiet: bool) -> Reporter:
@@ -27,13 +28,26 @@ def checked(reporter: Reporter, *, quiet: bool) -> Reporter:
         reporter: Is told the rest.
         quiet: Say nothing.
     """
+    return _Storing(reporter, _look(quiet=quiet))
+
+
+def check_into(run: Path, *, quiet: bool) -> None:
+    """Do the quick check, say what failed, and store it in a run's directory."""
+    _store(_look(quiet=quiet), run)
+
+
+def _look(*, quiet: bool) -> Report:
     report = quick_check()
     if not quiet:
         for finding in report.findings:
             if finding.level == "failure":
                 click.secho(f"check: {finding.title} ({finding.where}). ", fg="yellow", nl=False)
                 click.echo(f"What to do: tarmac check --explain {finding.code}")
-    return _Storing(reporter, report)
+    return report
+
+
+def _store(report: Report, run: Path) -> None:
+    write_text(run / "check.json", report.model_dump_json(indent=2) + "\n")
 
 
 class _Storing:
@@ -48,5 +62,5 @@ class _Storing:
         self.restarting = reporter.restarting
 
     def started(self, plan: Plan, run: Run, num_parameters: int) -> None:
-        write_text(run.path / "check.json", self._report.model_dump_json(indent=2) + "\n")
+        _store(self._report, run.path)
         self._started(plan, run, num_parameters)

@@ -235,6 +235,11 @@ def _work(
 
     if not as_json:
         click.echo(f"{run.job.name}: {len(run.tasks)} tasks  {run.path}")
+    # A job that wants no GPU need not wait for a look at them.
+    if not fake_gpus and any(task.resources.gpus for task in run.tasks):
+        from tarmac.cli._checked import check_into
+
+        check_into(run.path, quiet=as_json)
     with _Signals() as stop, progress_of(run, follow=follow, quiet=as_json) as watcher:
         counts = work_on(
             run,

@@ -6,6 +6,7 @@ Example:
     'hello'
 """
 
+from tarmac.jobs._containers import find_engine
 from tarmac.jobs._environments import build_environment, list_venvs, remove_venv
 from tarmac.jobs._handle import Handle, JobFailed, attach, start_runner, submit
 from tarmac.jobs._job import Job, Secret
@@ -35,6 +36,7 @@ __all__ = [
     "attach",
     "build_environment",
     "create_run",
+    "find_engine",
     "find_run",
     "list_statuses",
     "list_venvs",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -27,7 +26,6 @@ WORK = "/tarmac"
 _ANSWER_S = 60
 
 
-@functools.cache
 def find_engine(wanted: str | None) -> str:
     """Return the program of an engine that answers.
 
@@ -40,21 +38,17 @@ def find_engine(wanted: str | None) -> str:
     names = (wanted,) if wanted is not None else ("docker", "podman")
     found = next((path for name in names if (path := shutil.which(name)) is not None), None)
     if found is None:
-        raise RequestError(
-            f"container: {' and '.join(names)} {'is' if wanted else 'are'} not here",
-            hint="sudo apt install docker.io",
-        )
+        missing = f"{wanted} is not" if wanted else "neither docker nor podman is"
+        raise RequestError(f"{missing} here", hint="sudo apt install docker.io")
     try:
         done = subprocess.run(
             [found, "version"], capture_output=True, text=True, timeout=_ANSWER_S, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise RequestError(f"container: {found} does not answer within {_ANSWER_S} s") from error
+        raise RequestError(f"{found} does not answer within {_ANSWER_S} s") from error
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        raise RequestError(
-            f"container: {found} does not answer: {said}", hint="sudo systemctl start docker"
-        )
+        raise RequestError(f"{found} does not answer: {said}", hint="sudo systemctl start docker")
     return found
 
 

@@ -12,8 +12,6 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 from tarmac.errors import RequestError, TarmacError, unknown_name
 from tarmac.jobs._job import Job
 from tarmac.jobs._read import read_job
@@ -91,8 +89,8 @@ class Handle:
         if runner is None:
             return False
         try:
-            runner.send_signal(signal.SIGTERM)
-        except psutil.NoSuchProcess:
+            os.kill(runner.pid, signal.SIGTERM)
+        except ProcessLookupError:
             return False
         return True
 
@@ -157,14 +155,10 @@ class Handle:
             except subprocess.TimeoutExpired as error:
                 raise TimeoutError(f"{self.path.name} is still running") from error
             return
-        while (runner := self.status().runner) is not None:
-            left = _LOOK_EVERY_S if deadline is None else deadline - time.monotonic()
-            if left <= 0:
+        while self.status().runner is not None:
+            if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"{self.path.name} is still running")
-            try:
-                runner.wait(min(left, _LOOK_EVERY_S))
-            except psutil.TimeoutExpired:
-                continue
+            time.sleep(_LOOK_EVERY_S)
 
     def _log(self, name: str | None, stream: str) -> str:
         begun = {task.name: task for task in self.status().tasks}

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import socket
 from typing import TYPE_CHECKING, Any, Literal
 
-import psutil
-
 from tarmac.errors import RequestError
+from tarmac.jobs._identity import ProcessIdentity, identify
 from tarmac.jobs._journal import read_journal
 from tarmac.jobs._scheduler import directory_name
 from tarmac.runs import default_output
@@ -30,9 +28,6 @@ __all__ = [
 ]
 
 State = Literal["running", "succeeded", "failed", "skipped", "interrupted"]
-
-# Clocks of the boot time and of processes differ by rounding.
-_SAME_START_S = 1.0
 
 _RUNNER = "runner.json"
 
@@ -81,7 +76,7 @@ class RunStatus:
     created_at: str
     num_tasks: int
     tasks: Sequence[TaskStatus]
-    runner: psutil.Process | None
+    runner: ProcessIdentity | None
 
     @property
     def name(self) -> str:
@@ -101,10 +96,8 @@ def note_runner(run: Path, pid: int) -> None:
         pid: The process's number.
     """
     # One that has ended already is none.
-    with contextlib.suppress(psutil.Error):
-        started = psutil.Process(pid).create_time()
-        noted = {"pid": pid, "started": started, "host": socket.gethostname()}
-        write_json(run / _RUNNER, noted)
+    with contextlib.suppress(ProcessLookupError):
+        write_json(run / _RUNNER, dataclasses.asdict(identify(pid)))
 
 
 def forget_runner(run: Path) -> None:
@@ -169,20 +162,12 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _runner(run: Path) -> psutil.Process | None:
+def _runner(run: Path) -> ProcessIdentity | None:
     path = run / _RUNNER
     if not path.exists():
         return None
-    noted = _read(path)
-    if noted["host"] != socket.gethostname():
-        return None
-    try:
-        process = psutil.Process(noted["pid"])
-        is_same = abs(process.create_time() - noted["started"]) < _SAME_START_S
-        is_alive = process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return None
-    return process if is_same and is_alive else None
+    runner = ProcessIdentity(**_read(path))
+    return runner if runner.is_alive() else None
 
 
 def _task(run: Path, event: dict[str, Any], *, is_alive: bool) -> TaskStatus:

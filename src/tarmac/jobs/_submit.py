@@ -73,9 +73,10 @@ def prepare(
     """
     tasks = tuple(plan_tasks(job, base))
     missing_secrets(tasks, os.environ, mapping)
+    containers = (t.environment for t in tasks if isinstance(t.environment, Container))
+    for engine in dict.fromkeys(container.engine for container in containers):
+        find_engine(engine)
     for task in tasks:
-        if isinstance(task.environment, Container):
-            find_engine(task.environment.engine)
         refuse_unknown_stores(task.outputs)
         if not task.needs:
             refuse_missing_inputs(task.inputs, base)

@@ -87,8 +87,10 @@ class LocalExecutor:
         self._ended: list[Finished] = []
         self._stopping = False
         with contextlib.ExitStack() as opened:
-            engines = dict.fromkeys(find_engine(container.engine) for container in containers)
-            opened.enter_context(guarded(self._mark, tuple(engines)))
+            wanted = dict.fromkeys(container.engine for container in containers)
+            self._engines = {name: find_engine(name) for name in wanted}
+            engines = tuple(dict.fromkeys(self._engines.values()))
+            opened.enter_context(guarded(self._mark, engines))
             self._threads = opened.enter_context(ThreadPoolExecutor(_THREADS, "tarmac-task"))
             self._selector = opened.enter_context(selectors.DefaultSelector())
             self._wake_read, self._wake_write = os.pipe()
@@ -166,7 +168,7 @@ class LocalExecutor:
         if isinstance(task.environment, Container) and task.environment.login is not None:
             secret = {"login": task.environment.login}
             credentials = resolve_secrets(secret, os.environ, self._mapping)["login"]
-            log_in(find_engine(task.environment.engine), task.environment.image, credentials)
+            log_in(self._engines[task.environment.engine], task.environment.image, credentials)
         return {}
 
     def _wake(self, _: object) -> None:
@@ -217,7 +219,7 @@ class LocalExecutor:
         attempt = active.attempt
         task, container = attempt.task, attempt.task.environment
         assert isinstance(container, Container)
-        engine = find_engine(container.engine)
+        engine = self._engines[container.engine]
         name = f"tarmac-{self._mark}-{task.index}-{attempt.number}"
         command = container_command(
             task,

@@ -1,0 +1,56 @@
+"""Which process that was: a number alone comes again, and clocks can be set."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from pathlib import Path
+
+__all__ = ["ProcessIdentity", "identify"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessIdentity:
+    """A process, told from all others that ever had or will have its number.
+
+    Attributes:
+        pid: Its number.
+        start_ticks: When it began, in clock ticks since the machine's start, which setting the
+            clock does not change.
+        boot_id: Of that start of the machine.
+        host: The machine's name.
+    """
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+    host: str
+
+    def is_alive(self) -> bool:
+        """Whether it runs, and has not merely not been waited for; False on another machine."""
+        try:
+            return identify(self.pid) == self
+        except ProcessLookupError:
+            return False
+
+
+def identify(pid: int) -> ProcessIdentity:
+    """Return the identity of a running process of this machine.
+
+    Args:
+        pid: Its number.
+
+    Raises:
+        ProcessLookupError: There is none.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise ProcessLookupError(f"there is no process {pid}") from error
+    # The program's name, in parentheses, may hold anything; see proc_pid_stat(5) for the fields.
+    fields = stat.rpartition(")")[2].split()
+    state, start_ticks = fields[0], int(fields[19])
+    if state in "ZX":
+        raise ProcessLookupError(f"process {pid} has ended")
+    return ProcessIdentity(pid, start_ticks, boot_id, socket.gethostname())
