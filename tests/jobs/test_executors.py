@@ -19,12 +19,14 @@ from tarmac.jobs.executors import Attempt, Busy, LocalExecutor
 
 
 def local(base: Path) -> LocalExecutor:
-    return LocalExecutor(read_machine(), base)
+    return LocalExecutor(read_machine(), base, base / "shared")
 
 
 def accepting_all(base: Path) -> LocalExecutor:
     """As a cluster does, whose queue has room for everything."""
-    return LocalExecutor(Machine(cpus=1e6, memory=2**60, gpus=(), leases=None), base)
+    return LocalExecutor(
+        Machine(cpus=1e6, memory=2**60, gpus=(), leases=None), base, base / "shared"
+    )
 
 
 EXECUTORS = {"local": local, "accepting-all": accepting_all}
@@ -117,6 +119,22 @@ def test_inputs_are_brought_and_outputs_kept(executor, attempts, tmp_path):
     )["x"]
     assert (tmp_path / "kept/out.txt").read_text() == "HELLO"
     assert end.problems == ("output gone.txt: nothing matches",)
+
+
+def test_what_a_task_keeps_in_the_run_is_there_for_the_next(executor, attempts):
+    first, second = attempts(
+        """
+        name: x
+        tasks:
+          - {name: a, command: echo hello > out.txt, outputs: [{path: out.txt, to: "run:made"}]}
+          - name: b
+            command: cat out.txt more/out.txt
+            inputs: [{from: "run:made/out.txt"}, {from: "run:made", to: more}]
+        """
+    )
+    finish(executor, [first])
+    assert finish(executor, [second])["b"].outcome == "succeeded"
+    assert (second.directory / "stdout").read_text() == "hello\nhello\n"
 
 
 def test_outputs_of_an_attempt_that_is_followed_by_another_are_not_kept(

@@ -107,6 +107,10 @@ def test_a_workload_becomes_a_line_of_tarmac_train(tmp_path):
         ("name: x\ncommand: echo\nresources: {gpus: 1.5}", "expected a whole number of GPUs"),
         ("name: a/b\ncommand: echo", "job.yaml:1:1: name: 'a/b': a name has letters"),
         (
+            'name: x\ncommand: [a]\ninputs: [{from: "run:../x"}]\n',
+            "run:../x leads out of the run's directory",
+        ),
+        (
             "name: x\ncommand: echo\noutputs: [{path: ../x, to: /y}]",
             "path below the task's directory",
         ),

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import platformdirs
-from filelock import FileLock
-
 from tarmac.errors import RequestError, unknown_name
-from tarmac.jobs import build_environment, find_engine
+from tarmac.jobs import Venv, build_venv, find_engine
 
 __all__ = ["PINNED", "THIS_PYTHON", "Place", "container_place", "provisioned_place", "python_place"]
 
@@ -36,42 +32,26 @@ class Place:
 THIS_PYTHON = Place("this Python", (sys.executable,))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Pinned:
-    """How an environment is built.
+_PINS = Path(__file__).with_name("environments")
 
-    Attributes:
-        first: Packages that the build of others needs.
-        then: The rest, built with what is there already.
-        variables: For the build.
-    """
-
-    then: tuple[str, ...]
-    first: tuple[str, ...] = ()
-    variables: tuple[tuple[str, str], ...] = ()
-
-
-_OLD = ("setuptools<70", "wheel", "numpy<1.24")
-
-# MXNet and Chainer are retired: their last versions, with the newest NumPy that they run with.
+# MXNet and Chainer are retired: their last versions, with the newest NumPy that they run with. The
+# examples of `tarmac run` have the same environments, which are therefore built once for both.
 PINNED = {
-    "tensorflow": _Pinned(("tensorflow==2.21.0",)),
-    "jax": _Pinned(("jax==0.10.2",)),
-    "keras": _Pinned(("keras==3.15.1", "jax==0.10.2")),
-    "mxnet": _Pinned(("mxnet==1.9.1",), _OLD),
-    "chainer": _Pinned(
-        ("chainer==7.8.1",), (*_OLD, "six", "protobuf<3.21", "typing_extensions", "filelock")
-    ),
-    "horovod": _Pinned(
-        ("horovod==0.28.1",),
-        (*_OLD, "mxnet==1.9.1", "cmake<4", "cloudpickle", "psutil", "pyyaml", "packaging", "cffi"),
-        (
-            ("HOROVOD_WITH_MXNET", "1"),
-            ("HOROVOD_WITH_GLOO", "1"),
-            ("HOROVOD_WITHOUT_MPI", "1"),
-            ("HOROVOD_WITHOUT_PYTORCH", "1"),
-            ("HOROVOD_WITHOUT_TENSORFLOW", "1"),
-        ),
+    "tensorflow": Venv(requirements=("-r tensorflow.txt",)),
+    "jax": Venv(requirements=("-r jax.txt",)),
+    "keras": Venv(requirements=("-r keras.txt",)),
+    "mxnet": Venv(requirements=("-r mxnet.txt",)),
+    "chainer": Venv(requirements=("chainer==7.8.1",), before=("-r chainer.txt",)),
+    "horovod": Venv(
+        requirements=("horovod==0.28.1",),
+        before=("-r horovod.txt",),
+        build_env={
+            "HOROVOD_WITH_MXNET": "1",
+            "HOROVOD_WITH_GLOO": "1",
+            "HOROVOD_WITHOUT_MPI": "1",
+            "HOROVOD_WITHOUT_PYTORCH": "1",
+            "HOROVOD_WITHOUT_TENSORFLOW": "1",
+        },
     ),
 }
 
@@ -120,19 +100,6 @@ def provisioned_place(framework: str) -> Place:
         TarmacError: It could not be built; the installer's own words are in the message.
     """
     if framework not in PINNED:
-        names = {name: " ".join(pinned.then) for name, pinned in PINNED.items()}
-        raise unknown_name("environment", framework, names)
-    pinned = PINNED[framework]
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    digest = hashlib.blake2b(repr((pinned, version)).encode(), digest_size=4).hexdigest()
-    root = Path(platformdirs.user_cache_dir("tarmac")) / "environments"
-    path = root / f"{framework}-{digest}"
-    root.mkdir(parents=True, exist_ok=True)
-    with FileLock(root / f"{path.name}.lock"):
-        if not (path / "complete").exists():
-            shutil.rmtree(path, ignore_errors=True)
-            then = ("--no-build-isolation", *pinned.then) if pinned.first else pinned.then
-            steps = [step for step in (pinned.first, then) if step]
-            build_environment(path, sys.executable, steps, dict(pinned.variables))
-            (path / "complete").touch()
+        raise unknown_name("environment", framework, dict.fromkeys(PINNED, ""))
+    path = build_venv(PINNED[framework], _PINS)
     return Place(f"tarmac's {framework} environment", (str(path / "bin/python"),))

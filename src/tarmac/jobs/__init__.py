@@ -7,9 +7,9 @@ Example:
 """
 
 from tarmac.jobs._containers import find_engine
-from tarmac.jobs._environments import build_environment, list_venvs, remove_venv
+from tarmac.jobs._environments import build_venv, list_venvs, remove_venv
 from tarmac.jobs._handle import Handle, JobFailed, attach, start_runner, submit
-from tarmac.jobs._job import Job, Secret
+from tarmac.jobs._job import Job, Secret, Venv
 from tarmac.jobs._machine import Machine, read_machine
 from tarmac.jobs._plan import Task, plan_tasks
 from tarmac.jobs._read import parse_job, read_job
@@ -32,9 +32,10 @@ __all__ = [
     "Secret",
     "Task",
     "TaskStatus",
+    "Venv",
     "Watcher",
     "attach",
-    "build_environment",
+    "build_venv",
     "create_run",
     "find_engine",
     "find_run",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -17,7 +18,7 @@ from filelock import FileLock
 from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tarmac.jobs._job import Venv
 
@@ -56,22 +57,36 @@ def build_venv(venv: Venv, base: Path, root: Path | None = None) -> Path:
     """
     root = root or environments_directory()
     python = _interpreter(venv.python)
-    lines = [*_lines(venv.requirements, base)]
+    before, lines = [*_lines(venv.before, base)], [*_lines(venv.requirements, base)]
     version = subprocess.run(
         [python, "-c", "import sys; print(sys.version)"], capture_output=True, text=True, check=True
     ).stdout
-    content = "\n".join((version, *lines))
+    content = repr((version, before, lines, sorted(venv.build_env.items())))
     path = root / hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
     root.mkdir(parents=True, exist_ok=True)
     with FileLock(root / f"{path.name}.lock"):
         if not (path / "requirements.txt").exists():
             shutil.rmtree(path, ignore_errors=True)
-            with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-                file.write("\n".join(lines))
-                file.flush()
-                build_environment(path, python, [("-r", file.name)])
-            (path / "requirements.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            options = (
+                *(("--no-build-isolation",) if before else ()),
+                *(("--no-cache-dir",) if venv.build_env else ()),
+            )
+            with _listed(before) as first, _listed(lines) as then:
+                steps = [("-r", first)] if before else []
+                steps.append((*options, "-r", then))
+                build_environment(path, python, steps, venv.build_env)
+            text = "\n".join((*before, *lines)) + "\n"
+            (path / "requirements.txt").write_text(text, encoding="utf-8")
     return path
+
+
+@contextlib.contextmanager
+def _listed(lines: Sequence[str]) -> Iterator[str]:
+    """Give the name of a file of requirements."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(lines))
+        file.flush()
+        yield file.name
 
 
 def list_venvs(root: Path | None = None) -> list[tuple[Path, str]]:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.jobs._shared import is_shared
 from tarmac.storage import atomic_writer, get_object, is_object
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def refuse_missing_inputs(inputs: Sequence[Input], base: Path) -> None:
         base: What relative paths start from: the job file's directory.
     """
     for given in inputs:
-        is_remote = _is_url(given.source) or is_object(given.source)
-        if not is_remote and not (base / given.source).exists():
+        is_elsewhere = _is_url(given.source) or is_object(given.source) or is_shared(given.source)
+        if not is_elsewhere and not (base / given.source).exists():
             raise RequestError(f"input {given.source}: no such file or directory")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from tarmac.jobs._quantities import Bytes, Cpus, Seconds  # noqa: TC001 - pydantic reads them
+from tarmac.jobs._shared import within_run
 from tarmac.jobs._sweep import Sweep  # noqa: TC001 - pydantic reads it
 
 __all__ = [
@@ -90,11 +91,17 @@ class Venv(_Part):
     Attributes:
         python: A version, ``3.11``, or an interpreter's path; by default Tarmac's own.
         requirements: As pip takes them, or lines ``-r FILE``.
+        before: Packages that are installed first, which the requirements are then built with,
+            rather than each in isolation.
+        build_env: Variables for that build. What it makes is in no cache of wheels, whose keys know
+            nothing of them.
     """
 
     kind: Literal["venv"] = "venv"
     python: Text | None = None
     requirements: tuple[str, ...] = Field(min_length=1)
+    before: tuple[str, ...] = ()
+    build_env: dict[str, Text] = {}
 
 
 class Secret(_Part):
@@ -194,11 +201,20 @@ def _relative(value: Any) -> Any:
 Inside = Annotated[str, BeforeValidator(_relative)]
 
 
+def _place(value: Any) -> Any:
+    if isinstance(value, str):
+        within_run(value, Path())
+    return value
+
+
+Place = Annotated[str, BeforeValidator(_place)]
+
+
 class Input(_Part):
     """A file that a task finds in its directory.
 
     Attributes:
-        source: A URL or a path; ``from`` in files.
+        source: A URL, a path, or ``run:PATH``, what another task has kept there; ``from`` in files.
         to: Where, below the task's directory; by default under its own name.
         sha256: Of its content, which is then checked.
         mode: Its permissions, ``0755``.
@@ -207,7 +223,7 @@ class Input(_Part):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    source: str = Field(alias="from", min_length=1)
+    source: Place = Field(alias="from", min_length=1)
     to: Inside | None = None
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
     mode: str | None = Field(default=None, pattern=r"^0?[0-7]{3,4}$")
@@ -219,12 +235,12 @@ class Output(_Part):
 
     Attributes:
         path: Below the task's directory; ``*`` and ``**`` match.
-        to: A directory, as a path or URI.
+        to: A directory, as a path or URI, or ``run:PATH``, for other tasks of the same run.
         when: Kept on success, on failure, or always.
     """
 
     path: Inside
-    to: str = Field(min_length=1)
+    to: Place = Field(min_length=1)
     when: Literal["success", "failure", "always"] = "success"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.jobs._shared import is_shared
 from tarmac.storage import SCHEMES, atomic_writer, is_object, put_object
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def refuse_unknown_stores(outputs: Sequence[Output]) -> None:
     """Raise a RequestError for a URI of a store that is not known."""
     for output in outputs:
         scheme = urlsplit(output.to).scheme
-        if scheme not in ("", "file", *SCHEMES):
+        if scheme not in ("", "file", *SCHEMES) and not is_shared(output.to):
             known = ", ".join(f"{name}://" for name in SCHEMES)
             raise RequestError(
                 f"output {output.path}: {scheme}:// is not known",

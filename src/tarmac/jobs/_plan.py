@@ -184,7 +184,13 @@ def _task(
     *,
     is_last: bool,
 ) -> Task:
-    values = {**parameters, "job.name": job.name, "task.name": name, "task.index": index}
+    values = {
+        **parameters,
+        "job.name": job.name,
+        "task.name": name,
+        "task.index": index,
+        "tarmac.python": sys.executable,
+    }
     try:
         return Task(
             name=name,

@@ -22,6 +22,7 @@ from tarmac.jobs._outputs import refuse_unknown_stores
 from tarmac.jobs._plan import plan_tasks
 from tarmac.jobs._scheduler import run_tasks
 from tarmac.jobs._secrets import missing_secrets
+from tarmac.jobs._shared import SHARED
 from tarmac.jobs._status import forget_runner, note_runner
 from tarmac.jobs.executors import LocalExecutor
 from tarmac.runs import default_output
@@ -161,7 +162,9 @@ def work_on(
     with (
         lock,
         contextlib.closing(
-            LocalExecutor(machine, run.base, containers=containers, mapping=mapping)
+            LocalExecutor(
+                machine, run.base, run.path / SHARED, containers=containers, mapping=mapping
+            )
         ) as executor,
     ):
         note_runner(run.path, os.getpid())

@@ -21,6 +21,7 @@ from tarmac.jobs._job import Container, Venv
 from tarmac.jobs._outputs import keep_outputs
 from tarmac.jobs._process import MARK, Process, guarded, start
 from tarmac.jobs._secrets import resolve_secrets
+from tarmac.jobs._shared import within_run
 from tarmac.jobs.executors._base import Busy, Finished, is_retried
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class LocalExecutor:
     Args:
         machine: What tasks may take.
         base: What relative paths of inputs and outputs start from: the job file's directory.
+        shared: Where tasks keep what is for other tasks of the run.
         containers: The containers that tasks will ask for.
         mapping: What names of secrets stand for here.
 
@@ -75,12 +77,14 @@ class LocalExecutor:
         self,
         machine: Machine,
         base: Path,
+        shared: Path,
         *,
         containers: Sequence[Container] = (),
         mapping: Mapping[str, Secret] | None = None,
     ) -> None:
         self._machine = machine
         self._base = base
+        self._shared = shared
         self._mapping = mapping or {}
         self._mark = secrets.token_hex(8)
         self._active: dict[int, _Active] = {}
@@ -160,7 +164,11 @@ class LocalExecutor:
         work = attempt.directory / "work"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        fetch_inputs(task.inputs, self._base, work)
+        inputs = [
+            given.model_copy(update={"source": within_run(given.source, self._shared)})
+            for given in task.inputs
+        ]
+        fetch_inputs(inputs, self._base, work)
         if isinstance(task.environment, Venv):
             venv = build_venv(task.environment, self._base)
             path = os.environ.get("PATH", "")
@@ -295,9 +303,13 @@ class LocalExecutor:
         if not keeps or is_retried(attempt, outcome, exit_code):
             self._finish(active.finished)
             return
+        outputs = [
+            output.model_copy(update={"to": within_run(output.to, self._shared)})
+            for output in attempt.task.outputs
+        ]
         active.future = self._threads.submit(
             keep_outputs,
-            attempt.task.outputs,
+            outputs,
             attempt.directory / "work",
             self._base,
             succeeded=outcome == "succeeded",

@@ -1,0 +1,169 @@
+"""Every example is a job that can be read, and runs to the accuracy that its data support."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tarmac import check
+from tarmac.check._place import PINNED
+from tarmac.jobs import Venv, plan_tasks, read_job
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+JOBS = sorted(path.parent.name for path in EXAMPLES.glob("*/job.yaml"))
+GUESTS = ["chainer", "tensorflow", "jax", "mxnet", "horovod"]
+
+
+def tarmac(*arguments, cwd, **variables):
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        [sys.executable, "-m", "tarmac", *arguments],
+        cwd=cwd,
+        env=os.environ | {"PATH": path} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def examples(tmp_path):
+    """A copy, so that nothing of a run can land beside ours."""
+    return Path(shutil.copytree(EXAMPLES, tmp_path / "examples"))
+
+
+def printed(examples, name, dataset):
+    """Run an example, and return what its training printed."""
+    done = tarmac(
+        *("run", f"{name}/job.yaml", "--set", f"env.DATASET={dataset}", "--json"),
+        *("--output", str(examples / "runs")),
+        cwd=examples,
+    )
+    assert done.stdout, done.stderr
+    (result,) = json.loads(done.stdout)
+    directories = {task["name"]: Path(task["directory"]) for task in result["tasks"]}
+    if not result["ok"]:
+        said = [path.read_text() for d in directories.values() for path in d.glob("stderr")]
+        pytest.fail("\n".join([json.dumps(result["tasks"], indent=2), *said]))
+    return (directories["train"] / "stdout").read_text()
+
+
+def accuracy_in(text):
+    return float(re.findall(r"test accuracy (\d\.\d+)", text)[-1])
+
+
+def test_there_is_an_example_of_each_framework():
+    assert {name.removesuffix("-mnist") for name in JOBS} == {*GUESTS, "pytorch"}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_an_examples_files_are_there(name):
+    directory = EXAMPLES / name
+    job = read_job(directory / "job.yaml")
+    assert job.name == name
+    tasks = [*plan_tasks(job, directory)]
+    made = {f"{output.to}/{output.path}" for task in tasks for output in task.outputs}
+    for task in tasks:
+        for given in task.inputs:
+            assert given.source in made or (directory / given.source).is_file()
+
+
+def test_examples_can_be_planned_together(tmp_path):
+    files = [str(EXAMPLES / name / "job.yaml") for name in JOBS]
+    done = tarmac("run", *files, "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("train.py data.npz") == len(JOBS)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_examples_page_shows_each_with_its_command():
+    page = (EXAMPLES / "README.md").read_text()
+    assert all(f"({name}/job.yaml)" in page for name in JOBS)
+    named = set(re.findall(r"examples/(\S+)/job\.yaml", page))
+    assert named
+    assert named <= {*JOBS}
+
+
+@pytest.mark.parametrize("framework", GUESTS)
+def test_an_example_has_the_environment_that_the_check_of_its_framework_provisions(framework):
+    directory = EXAMPLES / f"{framework}-mnist"
+    environment = read_job(directory / "job.yaml").environment
+    assert isinstance(environment, Venv)
+    provisioned = PINNED[framework]
+    pins = Path(check.__file__).parent / "environments" / f"{framework}.txt"
+    assert (directory / "requirements.txt").read_text() == pins.read_text()
+    assert len(environment.before) == len(provisioned.before)
+    assert environment.build_env == provisioned.build_env
+    if provisioned.before:
+        assert environment.requirements == provisioned.requirements
+
+
+def test_the_pytorch_example_runs(examples):
+    text = printed(examples, "pytorch-mnist", "digits")
+    assert re.search(r"PyTorch \S+ on (cpu|cuda)", text)
+    assert text.splitlines()[-1] == f"test accuracy {accuracy_in(text):.4f}"
+    assert accuracy_in(text) >= 0.94
+
+
+@pytest.mark.parametrize("floor", [0.0, 1.1])
+def test_a_training_below_what_the_data_support_fails(tmp_path, floor):
+    images, labels = np.zeros((200, 8, 8), np.uint8), np.arange(200) % 10
+    np.savez(
+        tmp_path / "data.npz",
+        **{f"{part}_images": images for part in ("train", "test")},
+        **{f"{part}_labels": labels for part in ("train", "test")},
+        epochs=1,
+        floor=floor,
+    )
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "pytorch-mnist" / "train.py", "data.npz"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == (1 if floor else 0), done.stderr
+    assert ("expected at least 1.1" in done.stderr) == bool(floor)
+
+
+def test_data_that_are_not_known_are_refused(tmp_path):
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "data.py"],
+        cwd=tmp_path,
+        env=os.environ | {"DATASET": "cifar"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "DATASET is 'cifar', expected one of mnist, digits\n"
+
+
+@pytest.mark.frameworks
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("framework", GUESTS)
+def test_an_example_reaches_the_accuracy_that_its_data_support(examples, framework):
+    text = printed(examples, f"{framework}-mnist", "digits")
+    assert re.search(r"(?i) on (\S*cpu|@numpy|\S*gpu|@cupy|cuda)", text)
+    assert accuracy_in(text) >= 0.94
+    if framework == "horovod":
+        sums = dict(re.findall(r"rank (\d) of 2: .* weights add up to (\S+)", text))
+        assert sums.keys() == {"0", "1"}
+        assert sums["0"] == sums["1"]
+
+
+@pytest.mark.frameworks
+@pytest.mark.mnist
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("framework", [*GUESTS, "pytorch"])
+@pytest.mark.usefixtures("mnist")
+def test_an_example_trains_on_the_real_mnist(examples, framework):
+    assert accuracy_in(printed(examples, f"{framework}-mnist", "mnist")) >= 0.96
