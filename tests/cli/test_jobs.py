@@ -74,6 +74,16 @@ def test_running_with_follow_prints_what_tasks_print(tarmac, tmp_path):
     assert "             | one\n             | two\n" in out
 
 
+def test_a_resumed_run_does_not_print_again_what_was_printed_before(tarmac, tmp_path):
+    (tmp_path / "job.yaml").write_text("{name: x, command: 'echo attempt; test -e ../../../go'}")
+    first = tarmac("run", "job.yaml", "--follow")
+    assert first.stdout.count("| attempt") == 1
+    (run,) = (tmp_path / "runs").iterdir()
+    (run / "go").touch()
+    again = tarmac("run", "--resume", "latest", "--follow")
+    assert again.stdout.count("| attempt") == 1
+
+
 def test_named_secrets_are_found_through_the_users_configuration(tarmac, tmp_path, monkeypatch):
     (tmp_path / "key").write_text("pssst-31\n")
     (tmp_path / "secrets.toml").write_text(

@@ -14,7 +14,9 @@ import pytest
 from moto.server import ThreadedMotoServer
 from test_run import Watcher
 
-from tarmac.errors import RequestError
+import tarmac
+import tarmac.runs
+from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs import create_run, parse_job, prepare, work_on
 from tarmac.storage._objects import s3_config
 
@@ -234,6 +236,26 @@ def test_the_variables_of_tensorflows_file_system_are_obeyed(variables, endpoint
     config, options = s3_config(variables)
     assert config.get("endpoint") == endpoint
     assert set(options) - {"timeout"} == client
+
+
+def test_a_training_is_copied_to_a_bucket(s3, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = tarmac.train("digits-mlp", epochs=1, output="s3://bucket/runs")
+    assert made.path.parent.resolve() == (tmp_path / "runs").resolve()
+    listed = s3.list_objects_v2(Bucket="bucket", Prefix=f"runs/{made.name}/")["Contents"]
+    names = {entry["Key"].removeprefix(f"runs/{made.name}/") for entry in listed}
+    assert {"run.json", "metrics.jsonl", "model.safetensors"} <= names
+    record = s3.get_object(Bucket="bucket", Key=f"runs/{made.name}/run.json")["Body"].read()
+    assert b'"completed"' in record
+
+
+def test_a_training_whose_bucket_is_gone_is_whole_here(s3, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TarmacError, match="s3://none/") as caught:
+        tarmac.train("digits-mlp", epochs=1, output="s3://none/runs")
+    (path,) = (tmp_path / "runs").iterdir()
+    assert str(path.name) in str(caught.value.hint)
+    assert tarmac.runs.Run.open(path).record.status == "completed"
 
 
 def test_an_unknown_store_is_refused_before_anything_starts(tmp_path):

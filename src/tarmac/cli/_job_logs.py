@@ -17,11 +17,13 @@ class Tail:
     Args:
         path: The file.
         emit: Gets every whole line, without its end.
+        skip_bytes: What it does not show: what was there before.
     """
 
-    def __init__(self, path: Path, emit: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, emit: Callable[[str], None], *, skip_bytes: int = 0) -> None:
         self._path = path
         self._emit = emit
+        self._skip_bytes = skip_bytes
         self._file: IO[bytes] | None = None
         self._rest = b""
 
@@ -31,6 +33,7 @@ class Tail:
             if not self._path.exists():
                 return
             self._file = self._path.open("rb")
+            self._file.seek(self._skip_bytes)
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         for line in lines:
             self._emit(line.decode(errors="replace"))

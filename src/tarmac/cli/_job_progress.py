@@ -69,6 +69,9 @@ class JobProgress:
         self._follow = follow
         self._quiet = quiet
         self._tails: dict[int, list[Tail]] = {}
+        # What earlier sessions of the run have printed is not printed again.
+        logs = (run.path / "tasks").glob("*/std*") if follow else ()
+        self._printed_before = {path: path.stat().st_size for path in logs}
         self.rows: list[dict[str, Any]] = []
 
     def started(self, task: Task, attempt: int, grant: Grant) -> None:
@@ -84,7 +87,8 @@ class JobProgress:
                 self._say(f"             | {name}{line}")
 
             self._tails[task.index] = [
-                Tail(directory / stream, echo) for stream in ("stdout", "stderr")
+                Tail(path, echo, skip_bytes=self._printed_before.get(path, 0))
+                for path in (directory / "stdout", directory / "stderr")
             ]
 
     def waited(self) -> None:

@@ -110,7 +110,10 @@ __all__ = ["command"]
     help="Change a setting of the workload; may be repeated. --list shows them.",
 )
 @click.option(
-    "--output", type=click.Path(), show_default="TARMAC_RUNS or ./runs", help="Where runs are made."
+    "--output",
+    type=click.Path(),
+    show_default="TARMAC_RUNS or ./runs",
+    help="Where runs are made; a URI, s3://bucket/prefix, gets a copy.",
 )
 @click.option("--resume", "resumed", metavar="RUN", help="Go on with a run that was stopped.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and only that.")

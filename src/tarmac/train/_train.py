@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac import runs
 from tarmac.errors import RequestError
+from tarmac.storage import is_object
 from tarmac.train._environment import StopRequest, denormals_flushed
 from tarmac.train._epochs import train_epochs
 from tarmac.train._launched import train_in_workers
@@ -17,6 +18,7 @@ from tarmac.train._plan import Options, Plan, make_plan
 from tarmac.train._ranks import as_rank
 from tarmac.train._record import create_run, plan_of, recorded
 from tarmac.train._reporter import Reporter, Silent
+from tarmac.train._upload import uploaded
 from tarmac.train.strategies import WORKER, Alone, find_rendezvous
 from tarmac.workloads import Workload, find_workload, reference_of
 
@@ -45,7 +47,8 @@ def train(
     Args:
         workload: A name (``"mnist-mlp"``), ``"path/to/file.py:attribute"``, or a `Workload`. For
             ``ddp`` it must be one that its workers can import.
-        output: The directory in which the run's own is made; by default `runs.default_output`.
+        output: The directory in which the run's own is made; by default `runs.default_output`. A
+            URI, ``s3://bucket/prefix``, gets a copy once the training has ended or was stopped.
         reporter: Who is told how it goes; nobody by default.
         **options: The fields of `Options`, such as ``epochs``, ``batch_size``, ``devices``;
             ``device`` is another word for ``devices``.
@@ -72,11 +75,16 @@ def train(
             plan = dataclasses.replace(plan, reference=reference_of(workload))
         return found, plan
 
-    def make_run(found: Workload, plan: Plan) -> Run:
-        launch = rendezvous.launch if rendezvous is not None else ""
-        return create_run(plan, found, reference, output, launch=launch)
+    uri = str(output) if output is not None and is_object(str(output)) else None
+    directory = None if uri is not None else output
+    with uploaded(uri) as made:
 
-    return _work(prepare, make_run, rendezvous, output, reporter)
+        def make_run(found: Workload, plan: Plan) -> Run:
+            launch = rendezvous.launch if rendezvous is not None else ""
+            made.append(create_run(plan, found, reference, directory, launch=launch))
+            return made[0]
+
+        return _work(prepare, make_run, rendezvous, directory, reporter)
 
 
 @denormals_flushed()

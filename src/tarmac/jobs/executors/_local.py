@@ -43,6 +43,9 @@ _LOOK_EVERY_S = 0.5
 
 _THREADS = 4
 
+# A disk with less than this cannot take what a program says at its end.
+_FULL_BYTES = 2**16
+
 
 @dataclasses.dataclass
 class _Active:
@@ -286,6 +289,9 @@ class LocalExecutor:
             self._conclude(active, "succeeded", "", 0, seconds)
         else:
             words = f"exit code {code}" if code > 0 else f"signal {-code}"
+            # Its own words on this may not have found room either.
+            if shutil.disk_usage(active.attempt.directory).free < _FULL_BYTES:
+                words += ", and no space is left on its disk"
             self._conclude(active, "failed", words, code, seconds)
 
     def _conclude(
