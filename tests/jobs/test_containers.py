@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import io
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -16,11 +19,11 @@ import pytest
 from test_run import Watcher, wait_for
 
 from tarmac.errors import RequestError
-from tarmac.jobs import create_run, parse_job, prepare, task_directory, work_on
+from tarmac.jobs import Grant, create_run, parse_job, prepare, task_directory, work_on
 from tarmac.jobs._containers import container_command
-from tarmac.jobs._machine import Grant
 
-IMAGE = "tarmac-test-busybox"
+# One for each process of the tests, by which it knows its own containers.
+IMAGE = f"tarmac-test-busybox-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +65,7 @@ def run(tmp_path, image):
 
 
 def containers() -> list[str]:
-    listed = ["docker", "ps", "--all", "--quiet", "--filter", "label=tarmac.run"]
+    listed = ["docker", "ps", "--all", "--quiet", "--filter", f"ancestor={IMAGE}"]
     return subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
 
 
@@ -143,6 +146,84 @@ def test_gpus_are_given_by_their_ids(tmp_path):
     )
     assert '--gpus "device=GPU-a,GPU-b"' in " ".join(command)
     assert " ".join(command).endswith("--env A=1 --env S i a")
+
+
+@pytest.fixture
+def registry(tmp_path, image):
+    """Return the name of an image in a real registry that wants ``me`` with ``hunter2hunter2``."""
+    programs = [shutil.which("docker-registry"), shutil.which("htpasswd")]
+    if None in programs:
+        pytest.skip("no registry is here; provide one: sudo sh .ci/start-docker")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    made = subprocess.run(
+        ["htpasswd", "-Bbn", "me", "hunter2hunter2"], capture_output=True, text=True, check=True
+    )
+    (tmp_path / "htpasswd").write_text(made.stdout)
+    (tmp_path / "registry.yml").write_text(
+        json.dumps(
+            {
+                "version": 0.1,
+                "log": {"level": "error"},
+                "storage": {"filesystem": {"rootdirectory": str(tmp_path / "images")}},
+                "http": {"addr": f"127.0.0.1:{port}"},
+                "auth": {"htpasswd": {"realm": "x", "path": str(tmp_path / "htpasswd")}},
+            }
+        )
+    )
+    serving = subprocess.Popen(
+        ["docker-registry", "serve", str(tmp_path / "registry.yml")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    name = f"127.0.0.1:{port}/private:1"
+    config = ["--config", str(tmp_path / "docker-config")]
+    login = [*config, "login", "-u", "me", "-p", "hunter2hunter2", f"127.0.0.1:{port}"]
+    wait_for(
+        lambda: not subprocess.run(["docker", *login], capture_output=True, check=False).returncode
+    )
+    subprocess.run(["docker", "tag", image, name], check=True)
+    subprocess.run(["docker", *config, "push", "--quiet", name], check=True, capture_output=True)
+    subprocess.run(["docker", "rmi", name], check=True, capture_output=True)
+    yield name
+    serving.terminate()
+    serving.wait()
+    subprocess.run(["docker", "rmi", name], check=False, capture_output=True)
+
+
+def test_an_image_comes_from_a_registry_with_a_login_that_is_kept_nowhere(
+    tmp_path, registry, monkeypatch
+):
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("LOGIN", "me:hunter2hunter2")
+    (tmp_path / "job.yaml").write_text(
+        f"{{name: x, command: [echo, hello], "
+        f"environment: {{image: '{registry}', network: none, login: {{env: LOGIN}}}}}}"
+    )
+    line = [sys.executable, "-m", "tarmac", "run", "job.yaml", "--follow"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| hello" in done.stdout
+    assert "hunter2" not in done.stdout + done.stderr
+    encoded = base64.b64encode(b"me:hunter2hunter2")
+    kept = [home, tmp_path / "runs", Path("/dev/shm")]
+    files = [path for root in kept for path in root.rglob("*") if path.is_file()]
+    assert not [path for path in files if encoded in path.read_bytes()]
+
+
+def test_a_registry_that_refuses_a_login_is_said_in_the_engines_words(
+    tmp_path, registry, monkeypatch
+):
+    monkeypatch.setenv("LOGIN", "me:wrong-password-7")
+    job = parse_job(f"{{name: x, environment: {{image: '{registry}', login: {{env: LOGIN}}}}}}")
+    made = create_run(job, tmp_path, prepare(job, tmp_path, {}), tmp_path / "runs")
+    watcher = Watcher()
+    work_on(made, watcher)
+    reason = watcher.ends["x"].reason
+    assert reason.startswith(f"not started: container: login to {registry.partition('/')[0]}: ")
+    assert "wrong-password" not in reason
 
 
 def test_an_engine_that_is_not_here_is_said(tmp_path, monkeypatch):

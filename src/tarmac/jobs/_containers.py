@@ -1,22 +1,24 @@
-"""Command lines of Docker and Podman for tasks that run in containers."""
+"""Docker and Podman: which is here, what runs a task in a container, images behind a login."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from tarmac.jobs._job import Container
     from tarmac.jobs._plan import Task
     from tarmac.jobs.executors._base import Grant
 
-__all__ = ["LABEL", "WORK", "container_command", "find_engine", "log_in"]
+__all__ = ["LABEL", "WORK", "container_command", "find_engine", "pull_with_login"]
 
 LABEL = "tarmac.run"
 
@@ -24,6 +26,8 @@ LABEL = "tarmac.run"
 WORK = "/tarmac"
 
 _ANSWER_S = 60
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of its own is made there
 
 
 def find_engine(wanted: str | None) -> str:
@@ -79,7 +83,9 @@ def container_command(
             are in no list of processes.
     """
     options = ["--rm", "--name", name, "--label", f"{LABEL}={mark}", "--init"]
-    options += ["--pull", container.pull, "--workdir", WORK, "--volume", f"{work}:{WORK}"]
+    # Only `pull_with_login` can pull what asks for a login.
+    pull = container.pull if container.login is None else "never"
+    options += ["--pull", pull, "--workdir", WORK, "--volume", f"{work}:{WORK}"]
     options += ["--cpus", f"{grant.cpus:g}"]
     if grant.memory:
         options += ["--memory", str(grant.memory)]
@@ -107,32 +113,69 @@ def container_command(
     return (engine, "run", *options, container.image, *command)
 
 
-def log_in(engine: str, image: str, credentials: str) -> None:
-    """Log in to an image's registry.
+def pull_with_login(engine: str, container: Container, credentials: str) -> None:
+    """Pull an image from a registry that asks who one is.
+
+    The engine keeps credentials in a file. It gets a directory of its own for that, in memory where
+    there is one, which is gone when this returns; the user's own login stays as it is.
 
     Args:
         engine: The engine's program.
-        image: Its first part is the registry, where it looks like a host.
+        container: Whose image; nothing is pulled where its policy does not ask for it.
         credentials: ``USER:PASSWORD``.
 
     Raises:
-        TarmacError: The registry does not take them; the engine's own words are in the message.
+        TarmacError: The registry does not take them, or has no such image; the engine's own words
+            are in the message.
     """
     user, separator, password = credentials.partition(":")
     if not separator:
         raise TarmacError("container: the secret of login is not of the form USER:PASSWORD")
-    first = image.split("/", maxsplit=1)[0]
+    if container.pull == "never" or (container.pull == "missing" and _has(engine, container.image)):
+        return
+    first = container.image.split("/", maxsplit=1)[0]
     registry = [first] if "." in first or ":" in first or first == "localhost" else []
+    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as directory:
+        environment = _endpoint(engine) | {
+            "DOCKER_CONFIG": directory,
+            "REGISTRY_AUTH_FILE": str(Path(directory) / "auth.json"),
+        }
+        login = ("login", "--username", user, "--password-stdin", *registry)
+        place = registry[0] if registry else "Docker Hub"
+        _ask(engine, login, environment, f"login to {place}", password)
+        _ask(engine, ("pull", "--quiet", container.image), environment, f"pull {container.image}")
+
+
+def _has(engine: str, image: str) -> bool:
+    command = [engine, "image", "inspect", image]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _endpoint(engine: str) -> dict[str, str]:
+    """Return what names the engine in use, which another configuration directory would not know."""
+    if "DOCKER_HOST" in os.environ:
+        return {}
+    form = "{{.Endpoints.docker.Host}}"
+    command = [engine, "context", "inspect", "--format", form]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return {"DOCKER_HOST": done.stdout.strip()} if done.returncode == 0 else {}
+
+
+def _ask(
+    engine: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    what: str,
+    given: str | None = None,
+) -> None:
     done = subprocess.run(
-        [engine, "login", "--username", user, "--password-stdin", *registry],
-        input=password,
+        [engine, *arguments],
+        input=given,
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=_ANSWER_S,
         check=False,
     )
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        raise TarmacError(
-            f"container: login to {registry[0] if registry else 'Docker Hub'}: {said}"
-        )
+        raise TarmacError(f"container: {what}: {said}")

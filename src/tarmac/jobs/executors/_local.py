@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
 from tarmac.jobs._cgroup import make_memory_group
-from tarmac.jobs._containers import container_command, find_engine, log_in
+from tarmac.jobs._containers import container_command, find_engine, pull_with_login
 from tarmac.jobs._environments import build_venv
 from tarmac.jobs._inputs import fetch_inputs
 from tarmac.jobs._job import Container, Venv
@@ -179,7 +179,8 @@ class LocalExecutor:
         if isinstance(task.environment, Container) and task.environment.login is not None:
             secret = {"login": task.environment.login}
             credentials = resolve_secrets(secret, os.environ, self._mapping)["login"]
-            log_in(self._engines[task.environment.engine], task.environment.image, credentials)
+            engine = self._engines[task.environment.engine]
+            pull_with_login(engine, task.environment, credentials)
         return {}
 
     def _wake(self, _: object) -> None:
