@@ -3,19 +3,23 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-frameworks check format clean
+.PHONY: demo test test-frameworks test-nightly check format clean
 
 # Trains on data that comes with a dependency, so it needs no download of its own.
 demo: $(VENV)/.installed
 	$(BIN)/tarmac train digits-mlp --verify
 
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest -m "not frameworks"
+	$(BIN)/pytest -m "not frameworks and not nightly"
 
 # Builds environments of TensorFlow, JAX, Keras, MXNet, Chainer and Horovod in the user's cache: minutes
 # the first time, and a compiler, seconds later.
 test-frameworks: $(VENV)/.installed-dev
 	$(BIN)/pytest -m frameworks -n 1
+
+# What CI leaves out for time: the examples on the whole of MNIST.
+test-nightly: $(VENV)/.installed-dev
+	$(BIN)/pytest -m nightly -n 1
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -160,7 +160,7 @@ def test_an_example_reaches_the_accuracy_that_its_data_support(examples, framewo
         assert sums["0"] == sums["1"]
 
 
-@pytest.mark.frameworks
+@pytest.mark.nightly
 @pytest.mark.mnist
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("framework", [*GUESTS, "pytorch"])
