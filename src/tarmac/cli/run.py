@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from tarmac.errors import RequestError, TarmacError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tarmac.formats import Reading
     from tarmac.jobs import Ended, Grant, Job, JobRun, Secret, Task
 
 __all__ = ["command", "convert", "env"]
@@ -82,7 +84,7 @@ def command(
         runs = [find_run(resume, output)]
         prepare(runs[0].job, runs[0].base, mapping, fake_gpus=fake_gpus)
     else:
-        read = [pair for path in files for pair in _read(path, settings, quiet=as_json)]
+        read = _read(files, settings, quiet=as_json, is_run=not dry_run)
         if dry_run:
             plans = [(job.name, tuple(plan_tasks(job, base))) for job, base in read]
             _print_plans(plans, as_json=as_json)
@@ -107,21 +109,36 @@ def command(
     ctx.exit(0 if all(result["ok"] for result in results) else 1)
 
 
-def _read(path: Path, settings: Sequence[str], *, quiet: bool) -> list[tuple[Job, Path]]:
-    from tarmac.formats import read_any
-    from tarmac.jobs.documents import read_document
+def _read(
+    files: Sequence[Path], settings: Sequence[str], *, quiet: bool, is_run: bool
+) -> list[tuple[Job, Path]]:
+    from tarmac.formats import read_paths
 
-    document = read_document(path)
-    for text in settings:
-        key, separator, value = text.partition("=")
-        if not separator or not key:
-            raise RequestError(f"--set {text!r} is not of the form KEY=VALUE")
-        _set(document.value, key.split("."), value)
-    reading = read_any(document)
+    def change(value: Any) -> None:
+        for text in settings:
+            key, separator, new = text.partition("=")
+            if not separator or not key:
+                raise RequestError(f"--set {text!r} is not of the form KEY=VALUE")
+            _set(value, key.split("."), new)
+
+    readings = read_paths(files, change=change, environment=os.environ)
+    for reading, _ in readings:
+        _say(reading, quiet=quiet, is_used=is_run)
+    return [(job, base) for reading, base in readings for job in reading.jobs]
+
+
+def _say(reading: Reading, *, quiet: bool, is_used: bool) -> None:
+    """Print the notes on what was read; refuse to use what cannot be run."""
     if not quiet:
         for note in reading.notes:
             click.echo(f"note: {note}", err=True)
-    return [(job, path.resolve().parent) for job in reading.jobs]
+    if reading.refusals and is_used:
+        first, *rest = reading.refusals
+        more = "It can be shown all the same: --dry-run"
+        raise RequestError(f"cannot be run here: {first}", hint="\n".join([*rest, more]))
+    if not quiet:
+        for refusal in reading.refusals:
+            click.secho(f"cannot be run here: {refusal}", fg="yellow", err=True)
 
 
 def _mapping(texts: Sequence[str]) -> dict[str, Secret]:
@@ -299,7 +316,11 @@ def _print_task(task: Task) -> None:
     resources = task.resources
     memory = f", {resources.memory / 2**30:.2g} GiB" if resources.memory else ""
     gpus = f", {resources.gpus:g} GPUs" if resources.gpus else ""
-    click.echo(f"    {task.environment.kind}, {resources.cpus:g} CPUs{memory}{gpus}")
+    image = getattr(task.environment, "image", "")
+    kind = f"{task.environment.kind} {image}".rstrip()
+    click.echo(f"    {kind}, {resources.cpus:g} CPUs{memory}{gpus}")
+    for mount in getattr(task.environment, "mounts", ()):
+        click.echo(f"    {mount.source} -> {mount.target}{' (read only)' * mount.read_only}")
     for key, text in task.env.items():
         click.echo(f"    {key}={text}")
     for key, secret in task.secrets.items():
@@ -311,31 +332,43 @@ def _print_task(task: Task) -> None:
 
 
 @click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--to", "wanted", type=click.Choice(["tarmac", "hkube"]), default="tarmac", show_default=True
+    "--to",
+    "wanted",
+    type=click.Choice(["tarmac", "shipyard", "hkube"]),
+    default="tarmac",
+    show_default=True,
 )
-def convert(file: Path, wanted: str) -> None:
-    """Print FILE in another format; what has no meaning there is kept in the job."""
+def convert(files: Sequence[Path], wanted: str) -> None:
+    """Print FILES in another format; what has no meaning there is kept in the job.
+
+    A folder stands for the Batch Shipyard files in it.
+    """
     import yaml
 
-    from tarmac.formats import read_any, write_hkube
-    from tarmac.jobs.documents import read_document
+    from tarmac.formats import read_paths, write_hkube, write_shipyard
 
-    reading = read_any(read_document(file))
-    for note in reading.notes:
-        click.echo(f"note: {note}", err=True)
+    readings = read_paths(files, environment=os.environ)
+    for reading, _ in readings:
+        _say(reading, quiet=False, is_used=wanted != "shipyard")
+    jobs = [job for reading, _ in readings for job in reading.jobs]
     if wanted == "hkube":
-        definitions = [write_hkube(job) for job in reading.jobs]
+        definitions = [write_hkube(job) for job in jobs]
         click.echo(json.dumps(definitions if len(definitions) > 1 else definitions[0], indent=2))
         return
-    dumped = [
-        job.model_dump(mode="json", by_alias=True, exclude_unset=True) for job in reading.jobs
-    ]
+    if wanted == "shipyard":
+        value, notes = write_shipyard(jobs, readings[0][1])
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
+        click.echo(yaml.safe_dump(value, sort_keys=False, width=100), nl=False)
+        return
+    dumped = [job.model_dump(mode="json", by_alias=True, exclude_unset=True) for job in jobs]
     if len(dumped) > 1:
+        shown = " ".join(map(str, files))
         raise RequestError(
-            f"{file} holds {len(dumped)} jobs, and a file of Tarmac's holds one",
-            hint=f"tarmac run {file} runs them as they are",
+            f"{shown} holds {len(dumped)} jobs, and a file of Tarmac's holds one",
+            hint=f"tarmac run {shown} runs them as they are",
         )
     click.echo(yaml.safe_dump(dumped[0], sort_keys=False), nl=False)
 

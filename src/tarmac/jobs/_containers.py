@@ -85,7 +85,9 @@ def container_command(
             are in no list of processes.
     """
     options = ["--rm", "--name", name, "--label", f"{LABEL}={mark}", "--init"]
-    options += ["--pull", container.pull, "--workdir", WORK, "--volume", f"{work}:{WORK}"]
+    options += ["--pull", container.pull, "--volume", f"{work}:{WORK}"]
+    if container.workdir != "":
+        options += ["--workdir", container.workdir or WORK]
     options += ["--cpus", f"{grant.cpus:g}"]
     if grant.memory:
         options += ["--memory", str(grant.memory)]

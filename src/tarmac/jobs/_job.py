@@ -150,6 +150,7 @@ class Container(_Part):
         entrypoint: Instead of the image's own.
         mounts: Directories that it sees.
         network: ``none``, ``host``, or a network of the engine's; by default the engine's own.
+        workdir: Where it starts: by default in the task's directory; empty for the image's own.
         login: Where a registry's ``USER:PASSWORD`` is.
     """
 
@@ -161,6 +162,7 @@ class Container(_Part):
     entrypoint: tuple[str, ...] | None = None
     mounts: tuple[Mount, ...] = ()
     network: str | None = None
+    workdir: str | None = None
     login: Secret | None = None
 
 
@@ -191,27 +193,38 @@ def _relative(value: Any) -> Any:
     return value
 
 
+def _relative_or_whole(value: Any) -> Any:
+    return value if value == "." else _relative(value)
+
+
 Inside = Annotated[str, BeforeValidator(_relative)]
+InsideOrWhole = Annotated[str, BeforeValidator(_relative_or_whole)]
 
 
 class Input(_Part):
-    """A file that a task finds in its directory.
+    """A file or a directory that a task finds in its directory.
 
     Attributes:
-        source: A URL or a path; ``from`` in files.
-        to: Where, below the task's directory; by default under its own name.
+        source: A URL or a path; ``from`` in files. In an object store, what is not an object is the
+            directory of all objects below it.
+        to: Where, below the task's directory; by default under its own name. ``.`` is the task's
+            directory itself.
         sha256: Of its content, which is then checked.
         mode: Its permissions, ``0755``.
         unpack: Whether it is an archive to be unpacked at ``to``.
+        include: Patterns of which files of a directory; all by default. ``*`` matches ``/`` too.
+        exclude: Patterns of which not.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     source: str = Field(alias="from", min_length=1)
-    to: Inside | None = None
+    to: InsideOrWhole | None = None
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
     mode: str | None = Field(default=None, pattern=r"^0?[0-7]{3,4}$")
     unpack: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
 
 class Output(_Part):
@@ -221,11 +234,13 @@ class Output(_Part):
         path: Below the task's directory; ``*`` and ``**`` match.
         to: A directory, as a path or URI.
         when: Kept on success, on failure, or always.
+        exclude: Patterns of files that match and are not kept all the same.
     """
 
     path: Inside
     to: str = Field(min_length=1)
     when: Literal["success", "failure", "always"] = "success"
+    exclude: tuple[str, ...] = ()
 
 
 class Retries(_Part):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -51,7 +52,11 @@ def keep_outputs(
     for output in outputs:
         if output.when not in ("always", "success" if succeeded else "failure"):
             continue
-        found = [*_matching(directory, output.path)]
+        found = [
+            path
+            for path in _matching(directory, output.path)
+            if not any(fnmatchcase(str(path.relative_to(directory)), p) for p in output.exclude)
+        ]
         if not found and succeeded:
             problems.append(f"output {output.path}: nothing matches")
         for path in found:

@@ -1,0 +1,118 @@
+"""What is to be said of a configuration: what is wrong, what is otherwise, what cannot be run."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.jobs.documents import show_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.formats.shipyard._configuration import Configuration
+
+__all__ = ["Path", "Report"]
+
+Path = tuple[str | int, ...]
+
+_MOST_PROBLEMS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class _Problem:
+    order: tuple[int, int, int]
+    path: Path
+    line: str
+    hint: str
+
+
+class Report:
+    """Gathers what is to be said.
+
+    Args:
+        configuration: What it is said of.
+
+    Attributes:
+        notes: What a reader should know: read otherwise, or without effect here.
+        refusals: What keeps the jobs from being run here, though they can be shown and converted.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.notes: list[str] = []
+        self.refusals: list[str] = []
+        self._configuration = configuration
+        self._problems: list[_Problem] = []
+        self._idle: dict[tuple[str, str], dict[str, None]] = {}
+
+    def wrong(self, path: Path, message: str, hint: str = "") -> None:
+        """Say that something is a mistake.
+
+        Args:
+            path: Where. What rests on a part that is known to be wrong is not said.
+            message: The value, then the rule.
+            hint: The nearest valid name, or what to write instead.
+        """
+        if any(
+            problem.path[: len(path)] == path and len(problem.path) > len(path)
+            for problem in self._problems
+        ):
+            return
+        name, place = self._configuration.place_of(path)
+        shown = show_path(path)
+        line = f"{name}:{place.line}:{place.column}: {f'{shown}: ' if shown else ''}{message}"
+        order = (self._configuration.names.index(name), place.line, place.column)
+        if not any(problem.line == line for problem in self._problems):
+            self._problems.append(_Problem(order, path, line, hint))
+
+    def note(self, path: Path, message: str) -> None:
+        """Say what is otherwise than in Batch Shipyard, once."""
+        line = f"{self._where(path)}: {show_path(path)}: {message}"
+        if line not in self.notes:
+            self.notes.append(line)
+
+    def refuse(self, path: Path, message: str) -> None:
+        """Say what keeps the jobs from being run here."""
+        line = f"{self._where(path)}: {show_path(path)}: {message}"
+        if line not in self.refusals:
+            self.refusals.append(line)
+
+    def idle(self, path: Path, reason: str) -> None:
+        """Say that a property has no effect here."""
+        # Of many tasks, the same property is said once.
+        plain = re.sub(r"\[\d+\]", "[]", show_path(path))
+        top, _, rest = plain.partition(".")
+        top = top.removesuffix("[]")
+        self._idle.setdefault((top, reason), {})[rest] = None
+
+    def finish(self) -> None:
+        """Add the notes on what has no effect.
+
+        Raises:
+            RequestError: Something is wrong; all of it is said, in the order of the files.
+        """
+        if self._problems:
+            raise self._error()
+        for (top, reason), names in self._idle.items():
+            named = [name for name in names if name]
+            listed = f"{top}: {', '.join(named)}" if named else top
+            # What is secret is in no job.
+            kept = "not kept" if top == "credentials" else "kept"
+            self.notes.append(f"{listed}: without effect here, and {kept}: {reason}")
+
+    def _where(self, path: Sequence[str | int]) -> str:
+        name, place = self._configuration.place_of(path)
+        return f"{name}:{place.line}:{place.column}"
+
+    def _error(self) -> RequestError:
+        lines = []
+        ordered = sorted(self._problems, key=lambda problem: problem.order)
+        for problem in ordered[:_MOST_PROBLEMS]:
+            lines.append(problem.line)
+            if problem.hint:
+                lines.append(f"  {problem.hint}")
+        if len(ordered) > _MOST_PROBLEMS:
+            lines.append(f"and {len(ordered) - _MOST_PROBLEMS} more")
+        return RequestError(lines[0], hint="\n".join(lines[1:]) or None)
