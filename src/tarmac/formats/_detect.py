@@ -75,13 +75,15 @@ def read_paths(
     for file, document in read:
         if _is_part(document):
             continue
-        change(document.value)
         base = file.resolve().parent
         if not looks_like_shipyard(document.value):
+            change(document.value)
             found.append((read_any(document), base))
             continue
         known = [key for part in (*common, document) for key in part.value]
         documents = [*read_siblings(file, known), *common, document]
+        # What is changed may be of another file, which a jobs file's sections go over.
+        change(document.value)
         found.append((_read_shipyard(documents, environment or {}), base))
     return found
 

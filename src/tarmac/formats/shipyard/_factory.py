@@ -68,7 +68,9 @@ def values_of(
     """
     where = (*path, kind)
     if kind == "repeat":
-        rows: Iterable[tuple[Any, ...]] = itertools.repeat((), max(factory[kind], 0))
+        rows: Iterable[tuple[Any, ...]] = itertools.repeat(
+            (), min(max(factory[kind], 0), MOST_TASKS)
+        )
         return _taken(rows, factory[kind], where, report)
     if kind == "random":
         return _drawn(factory[kind], where, report)

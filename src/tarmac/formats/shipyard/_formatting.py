@@ -43,12 +43,12 @@ class Template:
             if name is None:
                 self._parts.append((literal, None, "", ""))
                 continue
-            if not _FORMAT.fullmatch(spec or "") or _LONG_WIDTH.search(spec or ""):
-                raise ValueError(f"{_field(name, spec)} is no format of a value; {_TWICE}")
             if conversion and conversion not in _CONVERSIONS:
                 raise ValueError(f"{{{name}!{conversion}}} is no form of a value; {_TWICE}")
             if name and not re.fullmatch(r"[0-9]{1,6}|[A-Za-z_][A-Za-z0-9_]*", name):
                 raise ValueError(f"{_field(name, spec)} names no value; {_TWICE}")
+            if not _FORMAT.fullmatch(spec or "") or _LONG_WIDTH.search(spec or ""):
+                raise ValueError(f"{_field(name, spec)} is no format of a value; {_TWICE}")
             key: str | int = name
             if not name or name.isdecimal():
                 numbered.add("{}" if not name else "{0}")

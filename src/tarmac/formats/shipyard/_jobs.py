@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from tarmac.errors import TarmacError
 from tarmac.formats.shipyard._command import as_command, with_entrypoint
 from tarmac.formats.shipyard._configuration import merge
-from tarmac.formats.shipyard._data import split_remote
+from tarmac.formats.shipyard._data import read_resource_files, split_remote
 from tarmac.formats.shipyard._factory import MOST_TASKS, kind_of, values_of
 from tarmac.formats.shipyard._formatting import Template as Format
 from tarmac.formats.shipyard._instances import command_of
@@ -100,8 +100,7 @@ def read_shipyard(
         maker = _Maker(value, specification, path, report, list_objects)
         job = maker.make({**common, "job_specifications": [own]})
         jobs += [job] if job is not None else []
-    report.finish()
-    return ShipyardReading(jobs, report.notes, report.refusals)
+    return ShipyardReading(jobs, *report.finish())
 
 
 @dataclasses.dataclass
@@ -192,11 +191,9 @@ class _Maker:
             template.command, needs_shell = command_of(task, path, self._pool, self._report)
             files = task["multi_instance"].get("resource_files")
             if files:
-                more = self._reader.read(
-                    {"resource_files": files, "docker_image": "x", "gpus": "disable"},
-                    (*path, "multi_instance"),
-                )
-                template.fields.setdefault("inputs", []).extend(more.fields.get("inputs", ()))
+                where = (*path, "multi_instance", "resource_files")
+                more = read_resource_files(files, where, self._report)
+                template.fields.setdefault("inputs", []).extend(more)
         factory = task.get("task_factory")
         if factory is None:
             task_id = self._names.take(task.get("id"), path)

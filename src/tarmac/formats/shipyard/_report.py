@@ -10,7 +10,7 @@ from tarmac.errors import RequestError
 from tarmac.jobs.documents import show_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tarmac.formats.shipyard._configuration import Configuration
 
@@ -34,15 +34,12 @@ class Report:
 
     Args:
         configuration: What it is said of.
-
-    Attributes:
-        notes: What a reader should know: read otherwise, or without effect here.
-        refusals: What keeps the jobs from being run here, though they can be shown and converted.
     """
 
     def __init__(self, configuration: Configuration) -> None:
-        self.notes: list[str] = []
-        self.refusals: list[str] = []
+        # By what is said, where first and how often.
+        self._notes: dict[str, list[str]] = {}
+        self._refusals: dict[str, list[str]] = {}
         self._configuration = configuration
         self._problems: list[_Problem] = []
         self._idle: dict[tuple[str, str], dict[str, None]] = {}
@@ -68,16 +65,12 @@ class Report:
             self._problems.append(_Problem(order, path, line, hint))
 
     def note(self, path: Path, message: str) -> None:
-        """Say what is otherwise than in Batch Shipyard, once."""
-        line = f"{self._where(path)}: {show_path(path)}: {message}"
-        if line not in self.notes:
-            self.notes.append(line)
+        """Say what is otherwise than in Batch Shipyard."""
+        self._add(self._notes, path, message)
 
     def refuse(self, path: Path, message: str) -> None:
         """Say what keeps the jobs from being run here."""
-        line = f"{self._where(path)}: {show_path(path)}: {message}"
-        if line not in self.refusals:
-            self.refusals.append(line)
+        self._add(self._refusals, path, message)
 
     def idle(self, path: Path, reason: str) -> None:
         """Say that a property has no effect here."""
@@ -87,20 +80,32 @@ class Report:
         top = top.removesuffix("[]")
         self._idle.setdefault((top, reason), {})[rest] = None
 
-    def finish(self) -> None:
-        """Add the notes on what has no effect.
+    def _add(self, said: dict[str, list[str]], path: Path, message: str) -> None:
+        place = f"{self._where(path)}: {show_path(path)}"
+        places = said.setdefault(message, [])
+        if place not in places:
+            places.append(place)
+
+    def finish(self) -> tuple[list[str], list[str]]:
+        """Return what there is to know, and what keeps the jobs from being run here.
+
+        Returns:
+            Notes on what is read otherwise and what has no effect, and refusals: jobs with any can
+            be shown and converted all the same.
 
         Raises:
             RequestError: Something is wrong; all of it is said, in the order of the files.
         """
         if self._problems:
             raise self._error()
+        notes = _lines(self._notes)
         for (top, reason), names in self._idle.items():
             named = [name for name in names if name]
             listed = f"{top}: {', '.join(named)}" if named else top
             # What is secret is in no job.
             kept = "not kept" if top == "credentials" else "kept"
-            self.notes.append(f"{listed}: without effect here, and {kept}: {reason}")
+            notes.append(f"{listed}: without effect here, and {kept}: {reason}")
+        return notes, _lines(self._refusals)
 
     def _where(self, path: Sequence[str | int]) -> str:
         name, place = self._configuration.place_of(path)
@@ -116,3 +121,12 @@ class Report:
         if len(ordered) > _MOST_PROBLEMS:
             lines.append(f"and {len(ordered) - _MOST_PROBLEMS} more")
         return RequestError(lines[0], hint="\n".join(lines[1:]) or None)
+
+
+def _lines(said: Mapping[str, Sequence[str]]) -> list[str]:
+    lines = []
+    for message, places in said.items():
+        rest = len(places) - 1
+        more = f" (and {rest} more place{'s' if rest > 1 else ''})" if rest else ""
+        lines.append(f"{places[0]}: {message}{more}")
+    return lines

@@ -182,6 +182,12 @@ class Reader:
         found: dict[str, Any] = {}
         if options.cpus is not None:
             found["cpus"] = options.cpus
+        else:
+            self.report.note(
+                path,
+                "it gets 1 CPU, where Batch Shipyard sets no limit: "
+                "additional_docker_run_options: [--cpus=4] says more",
+            )
         if options.memory is not None:
             found["memory"] = options.memory
         gpus = self.pool.gpus(self.job, self.path, task, path, options.gpus)
