@@ -277,6 +277,29 @@ def test_a_mistake_in_the_credentials_does_not_show_them(credentials):
     assert "hunter2" not in text
 
 
+@pytest.mark.parametrize("text", ["a: *hunter2", "a: !hunter2 x", "a: [hunter2", "a: 'hunter2"])
+def test_credentials_that_are_no_yaml_are_not_shown(tmp_path, text):
+    files(tmp_path, jobs=whole(""), credentials=text)
+    for paths in ([tmp_path], [tmp_path / "credentials.yaml", tmp_path / "jobs.yaml"]):
+        with pytest.raises(RequestError, match=r"credentials.yaml:1:\d+: cannot be read") as caught:
+            read_paths(paths)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_volumes_of_before_3_0_are_found():
+    volumes = "{data_volumes: {d: {host_path: /d, container_path: /e}}}"
+    config = f"global_resources: {{docker_volumes: {volumes}}}"
+    (mount,) = one("data_volumes: [d]", config).environment.mounts
+    assert (mount.source, mount.target) == ("/d", "/e")
+
+
+def test_thousands_of_mistakes_are_counted_and_the_first_are_shown():
+    lines = "\n".join(f"wrong{n}: 1" for n in range(3000))
+    text = refusal(whole(lines))
+    assert text.count("jobs.yaml:") == 20
+    assert text.endswith("and 480 more")
+
+
 def test_passwords_elsewhere_are_not_kept():
     pool = POOL + "  rdp: {username: me, password: hunter2hunter2}\n"
     (job,) = read(whole(""), pool).jobs
@@ -356,9 +379,8 @@ def test_a_merge_task_needs_all_others():
     text += "  - docker_image: y\n"
     found = tasks_of(text)
     assert [*found["merge-task-00000"].needs] == ["task-00000", "task-00001"]
-    assert "depends_on: unknown property" in refusal(
-        whole("", job="merge_task: {docker_image: y, depends_on: [a]}")
-    )
+    text = refusal(whole("", job="merge_task: {docker_image: y, depends_on: [a]}"))
+    assert "depends_on: unknown property\n  a merge task is one task, which needs all" in text
 
 
 def test_preparation_comes_before_all_tasks_and_release_after_them_on_the_machine_itself():

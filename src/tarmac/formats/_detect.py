@@ -10,10 +10,11 @@ from tarmac.formats._reading import Reading
 from tarmac.formats.shipyard import (
     find_jobs_files,
     looks_like_shipyard,
+    read_part,
     read_shipyard,
     read_siblings,
 )
-from tarmac.jobs.documents import job_of, read_document
+from tarmac.jobs.documents import job_of
 from tarmac.storage import list_objects
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def read_paths(
     files = [
         file for path in paths for file in (find_jobs_files(path) if path.is_dir() else [path])
     ]
-    read = [(file, read_document(file)) for file in files]
+    read = [(file, read_part(file)) for file in files]
     common = [document for _, document in read if _is_part(document)]
     if common and len(common) == len(read):
         return [(_read_shipyard(common, {}), files[-1].parent)]

@@ -3,6 +3,7 @@
 from tarmac.formats.shipyard._configuration import (
     find_jobs_files,
     looks_like_shipyard,
+    read_part,
     read_siblings,
 )
 from tarmac.formats.shipyard._jobs import ShipyardReading, read_shipyard
@@ -12,6 +13,7 @@ __all__ = [
     "ShipyardReading",
     "find_jobs_files",
     "looks_like_shipyard",
+    "read_part",
     "read_shipyard",
     "read_siblings",
     "write_shipyard",

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.documents import Document
 
-__all__ = ["Configuration", "find_jobs_files", "looks_like_shipyard", "merge", "read_siblings"]
+__all__ = [
+    "Configuration",
+    "find_jobs_files",
+    "looks_like_shipyard",
+    "merge",
+    "read_part",
+    "read_siblings",
+]
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _SIBLINGS = ("config", "credentials", "pool")
@@ -100,10 +107,27 @@ def read_siblings(jobs_file: Path, sections: Iterable[str]) -> list[Document]:
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
             continue
-        document = read_document(path)
+        document = read_part(path)
         if isinstance(document.value, dict) and not known & document.value.keys():
             documents.append(document)
     return documents
+
+
+def read_part(path: Path) -> Document:
+    """Read one of the files; of credentials, an error has no part.
+
+    Raises:
+        RequestError: It cannot be read.
+    """
+    if path.stem != "credentials":
+        return read_document(path)
+    try:
+        return read_document(path)
+    except RequestError as error:
+        # The words on a syntax error may hold what is on the line.
+        place = re.match(re.escape(str(path)) + r"(:\d+:\d+)?", error.message)
+        where = place[0] if place is not None else str(path)
+        raise RequestError(f"{where}: cannot be read as YAML or JSON") from None
 
 
 def merge(documents: Sequence[Document]) -> Configuration:

@@ -158,8 +158,9 @@ class _Maker:
                 groups.append((task, path, group))
                 made += group
         known = {one.id: one for one in made}
+        numbers = {int(one.id): one for one in made if re.fullmatch(r"0|[1-9]\d{0,18}", one.id)}
         for task, path, group in groups:
-            needs = [*self._named_needs(task, path, known), *self._range_needs(task, path, known)]
+            needs = [*self._named_needs(task, path, known), *self._range_needs(task, path, numbers)]
             if needs:
                 for one in group:
                     one.fields["needs"] = [*dict.fromkeys(needs)]
@@ -345,7 +346,7 @@ class _Maker:
         return needs
 
     def _range_needs(
-        self, task: Mapping[str, Any], path: Path, known: Mapping[str, _Made]
+        self, task: Mapping[str, Any], path: Path, numbers: Mapping[int, _Made]
     ) -> list[str]:
         bounds = task.get("depends_on_range")
         where = (*path, "depends_on_range")
@@ -354,17 +355,14 @@ class _Maker:
         if len(bounds) != 2 or None in bounds or not bounds[0] <= bounds[1]:
             self._report.wrong(where, f"{bounds}: expected two numbers, the first and the last")
             return []
-        first, last = bounds
-        numbers = {
-            int(name): one
-            for name, one in known.items()
-            if re.fullmatch(r"0|[1-9]\d{0,63}", name) and first <= int(name) <= last
-        }
-        if len(numbers) != last - first + 1:
-            missing = next(n for n in range(first, last + 1) if n not in numbers)
-            self._report.wrong(where, f"{bounds}: there is no task '{missing}'")
-            return []
-        return [numbers[number].fields["name"] for number in sorted(numbers)]
+        needs = []
+        # No longer than there are tasks, for the first that is missing ends it.
+        for number in range(bounds[0], bounds[1] + 1):
+            if number not in numbers:
+                self._report.wrong(where, f"{bounds}: there is no task '{number}'")
+                return []
+            needs.append(numbers[number].fields["name"])
+        return needs
 
     def _merge(self, task: Mapping[str, Any], made: Sequence[_Made]) -> list[_Made]:
         """Return the task that needs all others."""

@@ -32,6 +32,7 @@ _NAMES = {
     "bool": "true or false",
 }
 _HONOURED = "honoured"
+_NOT_MERGED = ("depends_on", "depends_on_range", "multi_instance", "task_factory")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +206,8 @@ class _Checker:
         valid = [name for name, child in wanted.children.items() if not child.is_old]
         near = difflib.get_close_matches(key, valid, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(sorted(valid))}"
+        if path[-1:] == ("merge_task",) and key in _NOT_MERGED:
+            hint = "a merge task is one task, which needs all others by itself"
         if self._is_old:
             guess = f"; {hint}" if near else ""
             self._report.note((*path, key), f"is no property, and is kept{guess}")

@@ -18,7 +18,7 @@ __all__ = ["Path", "Report"]
 
 Path = tuple[str | int, ...]
 
-_MOST_PROBLEMS = 20
+_MOST_SHOWN, _MOST_PROBLEMS = 20, 500
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Report:
 
     def __init__(self, configuration: Configuration) -> None:
         # By what is said, where first and how often.
-        self._notes: dict[str, list[str]] = {}
-        self._refusals: dict[str, list[str]] = {}
+        self._notes: dict[str, dict[str, None]] = {}
+        self._refusals: dict[str, dict[str, None]] = {}
         self._configuration = configuration
         self._problems: list[_Problem] = []
         self._idle: dict[tuple[str, str], dict[str, None]] = {}
@@ -52,7 +52,7 @@ class Report:
             message: The value, then the rule.
             hint: The nearest valid name, or what to write instead.
         """
-        if any(
+        if len(self._problems) >= _MOST_PROBLEMS or any(
             problem.path[: len(path)] == path and len(problem.path) > len(path)
             for problem in self._problems
         ):
@@ -80,11 +80,8 @@ class Report:
         top = top.removesuffix("[]")
         self._idle.setdefault((top, reason), {})[rest] = None
 
-    def _add(self, said: dict[str, list[str]], path: Path, message: str) -> None:
-        place = f"{self._where(path)}: {show_path(path)}"
-        places = said.setdefault(message, [])
-        if place not in places:
-            places.append(place)
+    def _add(self, said: dict[str, dict[str, None]], path: Path, message: str) -> None:
+        said.setdefault(message, {})[f"{self._where(path)}: {show_path(path)}"] = None
 
     def finish(self) -> tuple[list[str], list[str]]:
         """Return what there is to know, and what keeps the jobs from being run here.
@@ -114,19 +111,19 @@ class Report:
     def _error(self) -> RequestError:
         lines = []
         ordered = sorted(self._problems, key=lambda problem: problem.order)
-        for problem in ordered[:_MOST_PROBLEMS]:
+        for problem in ordered[:_MOST_SHOWN]:
             lines.append(problem.line)
             if problem.hint:
                 lines.append(f"  {problem.hint}")
-        if len(ordered) > _MOST_PROBLEMS:
-            lines.append(f"and {len(ordered) - _MOST_PROBLEMS} more")
+        if len(ordered) > _MOST_SHOWN:
+            lines.append(f"and {len(ordered) - _MOST_SHOWN} more")
         return RequestError(lines[0], hint="\n".join(lines[1:]) or None)
 
 
-def _lines(said: Mapping[str, Sequence[str]]) -> list[str]:
+def _lines(said: Mapping[str, Mapping[str, None]]) -> list[str]:
     lines = []
     for message, places in said.items():
         rest = len(places) - 1
         more = f" (and {rest} more place{'s' if rest > 1 else ''})" if rest else ""
-        lines.append(f"{places[0]}: {message}{more}")
+        lines.append(f"{next(iter(places))}: {message}{more}")
     return lines

@@ -24,11 +24,12 @@ class Volumes:
 
     def __init__(self, configuration: Mapping[str, Any], report: Report) -> None:
         resources = configuration.get("global_resources") or {}
-        volumes = resources.get("volumes") or {}
+        # Before 3.0, they were Docker's.
+        self._name = "volumes" if resources.get("volumes") else "docker_volumes"
+        volumes = resources.get(self._name) or {}
         self._known = {
             kind: volumes.get(kind) or {} for kind in ("data_volumes", "shared_data_volumes")
         }
-        self._has_config = "global_resources" in configuration
         self._report = report
 
     def mounts(
@@ -49,14 +50,14 @@ class Volumes:
         known = self._known[kind]
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            where = f"global_resources.volumes.{kind}"
+            where = f"global_resources.{self._name if known else 'volumes'}.{kind}"
             hint = f"did you mean {near[0]!r}?" if near else f"{where} has {', '.join(known)}"
             if not known:
                 hint = f"{where} of config.yaml says what it is"
             self._report.wrong(path, f"{name!r} is no volume", hint)
             return
         volume = known[name] or {}
-        place: Path = ("global_resources", "volumes", kind, name)
+        place: Path = ("global_resources", self._name, kind, name)
         target = volume.get("container_path")
         if not target or not target.startswith("/"):
             self._report.wrong(place, "container_path is missing, or no absolute path")
