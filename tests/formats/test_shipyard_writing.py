@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -379,6 +381,56 @@ def test_what_cannot_be_run_is_shown_and_given_back_and_refused_with_a_reason(tm
     assert tarmac(tmp_path, "convert", "jobs.yaml").returncode == 2
     back = tarmac(tmp_path, "convert", "jobs.yaml", "--to", "shipyard")
     assert yaml.safe_load(back.stdout) == yaml.safe_load((tmp_path / "jobs.yaml").read_text())
+
+
+@pytest.fixture
+def azure():
+    """Return the variables of an account whose one container has two blobs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            blob = (
+                "<Blob><Name>in/{}.fa</Name><Properties><Content-Length>1</Content-Length>"
+                "<Content-Type>text/plain</Content-Type><Etag>0x1</Etag>"
+                "<Last-Modified>Wed, 09 Sep 2009 09:20:02 GMT</Last-Modified></Properties></Blob>"
+            )
+            body = (
+                '<?xml version="1.0" encoding="utf-8"?><EnumerationResults ContainerName="box">'
+                f"<Blobs>{blob.format('a')}{blob.format('b')}</Blobs><NextMarker/>"
+                "</EnumerationResults>"
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/xml")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield {
+        "AZURE_STORAGE_ACCOUNT_NAME": "me",
+        "AZURE_STORAGE_ACCOUNT_KEY": "aHVudGVyMg==",
+        "AZURE_STORAGE_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "AZURE_ALLOW_HTTP": "true",
+    }
+    server.shutdown()
+
+
+def test_a_factory_over_files_makes_a_task_for_each_blob_of_the_account(tmp_path, azure):
+    (tmp_path / "jobs.yaml").write_text(
+        "job_specifications:\n- id: a\n  tasks:\n  - docker_image: x\n"
+        "    command: echo {file_name_no_extension}\n    task_factory:\n      file:\n"
+        "        azure_storage: {storage_account_settings: s, remote_path: box/in}\n"
+        "        task_filepath: file_name\n"
+    )
+    shown = tarmac(tmp_path, "run", "jobs.yaml", "--dry-run", **azure)
+    assert shown.returncode == 0, shown.stderr
+    assert "cannot be run" not in shown.stderr
+    for text in ("$ echo a", "$ echo b", "az://box/in/a.fa -> a.fa"):
+        assert text in shown.stdout
 
 
 def test_other_files_are_not_taken_for_batch_shipyards():
