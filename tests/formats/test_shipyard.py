@@ -114,9 +114,11 @@ def test_before_3_0_a_task_gets_gpus_only_where_it_asks_and_unknown_names_are_sa
             },
         }
     )
-    reading = read(text)
+    reading = read_shipyard([parse_document(text, "jobs.json")])
     (task,) = plan_tasks(reading.jobs[0], Path())
     assert task.resources.gpus == 0
+    # The first files of YAML still said image, and gave GPUs to every task.
+    assert tasks_of(whole("", image="image: x"), POOL)["task-00000"].resources.gpus == 2
     assert any(
         "comand: is no property, and is kept; did you mean 'command'" in note
         for note in reading.notes
@@ -510,6 +512,18 @@ def test_outputs_are_kept_by_their_condition(condition, when):
     assert output.exclude == ("tmp*",)
 
 
+@pytest.mark.parametrize("local", ["$AZ_BATCH_TASK_WORKING_DIR/sub", "wd/sub", "sub"])
+def test_names_of_what_is_kept_start_from_the_local_path(local, tmp_path):
+    if local == "wd/sub":
+        local = "$AZ_BATCH_TASK_DIR/wd/sub"
+    (output,) = one(
+        "output_data:\n"
+        "  azure_storage:\n"
+        f"  - {{storage_account_settings: s, remote_path: box/out, local_path: {local}}}\n"
+    ).outputs
+    assert (output.path, output.root) == ("sub", "sub")
+
+
 def test_two_storage_accounts_in_one_job_are_refused():
     text = whole(STORED.replace("EXTRA", "") + "  - other\n").replace(
         "  - other", "  - {storage_account_settings: t, remote_path: box}"
@@ -549,13 +563,29 @@ MULTI = (
 def test_a_multi_instance_task_of_one_instance_is_run_and_of_more_is_refused():
     command = one(MULTI.replace("INSTANCES", "1")).command
     assert command == (
-        *("sh", "-c"),
-        "(start) & . ./vars && /Opt/mpirun -np $(nproc) --allow-run-as-root python x.py",
+        *("/bin/bash", "-c"),
+        "(start) & . ./vars && /Opt/mpirun --allow-run-as-root -np $(nproc) python x.py",
     )
     text = MULTI.replace("INSTANCES", "pool_specification_vm_count_dedicated")
     (told,) = read(whole(text), POOL).refusals
     assert "pool_specification_vm_count_dedicated (2) machines are needed, and this is one" in told
     assert "num_instances is 'many'" in refusal(whole(MULTI.replace("INSTANCES", "many")))
+
+
+def test_a_programs_own_number_of_processes_is_left_to_it():
+    mpi = "{runtime: openmpi, executable_path: $mpirun, options: [-np $np, --hostfile $hosts]}"
+    text = f"command: x\nmulti_instance: {{num_instances: 1, mpi: {mpi}}}"
+    line = "$mpirun --allow-run-as-root -np $np --hostfile $hosts x"
+    assert one(text).command == ("/bin/bash", "-c", line)
+
+
+def test_variables_of_azure_batch_that_are_not_set_are_said():
+    text = (
+        "environment_variables: {A: $AZ_BATCH_NODE_STARTUP_DIR/x}\ncommand: echo $AZ_BATCH_TASK_ID"
+    )
+    notes = [note for note in read(whole(text)).notes if "is not set here" in note]
+    assert len(notes) == 1
+    assert "environment_variables.A: AZ_BATCH_NODE_STARTUP_DIR is not set here" in notes[0]
 
 
 def test_what_has_no_effect_is_said_once_with_its_reason():

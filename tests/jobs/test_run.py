@@ -261,6 +261,22 @@ def test_directories_come_in_and_go_out_without_what_is_excluded(run, tmp_path):
     assert kept == ["a.txt"]
 
 
+def test_names_of_outputs_start_from_their_root(run, tmp_path):
+    run(
+        """
+        name: x
+        command: mkdir -p sub/deep && touch sub/a sub/deep/b c
+        outputs:
+          - {path: "**/*", to: kept, root: sub}
+          - {path: sub/a, to: one, root: sub/a}
+        """
+    )
+    found = sorted(path.relative_to(tmp_path) for path in tmp_path.glob("[ko]*/**/*"))
+    assert [str(path) for path in found if (tmp_path / path).is_file()] == [
+        *("kept/a", "kept/c", "kept/deep/b", "one/a"),
+    ]
+
+
 def test_an_output_that_cannot_be_kept_fails_the_task_and_not_the_others(run, tmp_path):
     (tmp_path / "file").write_text("in the way")
     watcher, _, counts = run(

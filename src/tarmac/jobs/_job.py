@@ -235,12 +235,14 @@ class Output(_Part):
         to: A directory, as a path or URI.
         when: Kept on success, on failure, or always.
         exclude: Patterns of files that match and are not kept all the same.
+        root: A directory below the task's that the names of what is kept start from.
     """
 
     path: Inside
     to: str = Field(min_length=1)
     when: Literal["success", "failure", "always"] = "success"
     exclude: tuple[str, ...] = ()
+    root: Inside | None = None
 
 
 class Retries(_Part):

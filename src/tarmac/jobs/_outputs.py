@@ -61,11 +61,18 @@ def keep_outputs(
             problems.append(f"output {output.path}: nothing matches")
         for path in found:
             try:
-                _keep(path, output.to, path.relative_to(directory), base)
+                _keep(path, output.to, _name(path, directory, output.root), base)
             except (OSError, TarmacError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 problems.append(f"output {path.relative_to(directory)}: {reason}")
     return problems
+
+
+def _name(path: Path, directory: Path, root: str | None) -> Path:
+    above = directory / (root or "")
+    if path == above:
+        return Path(path.name)
+    return path.relative_to(above if path.is_relative_to(above) else directory)
 
 
 def _matching(directory: Path, pattern: str) -> Iterator[Path]:

@@ -219,8 +219,6 @@ def read_outputs(
             report.note(
                 where, "without local_path: what is below wd/ is kept, and the logs are in the run"
             )
-        elif base != "." and "." not in PurePosixPath(base).name:
-            report.note((*where, "local_path"), f"the names of what is kept begin with {base}/")
         _note_blobxfer(part, where, report)
         yield from _outputs(part, base, f"az://{container}/{prefix}".rstrip("/"), where, report)
 
@@ -239,6 +237,8 @@ def _outputs(
         deep = f"**/{pattern}" if pattern.startswith("*") and pattern.strip("*") else pattern
         whole = "*" if base == "." and not pattern else str(PurePosixPath(base) / deep)
         found: dict[str, Any] = {"path": escape(whole), "to": escape(to), "when": _WHEN[condition]}
+        if base != ".":
+            found["root"] = escape(base)
         if excludes:
             above = "" if base == "." else f"{base}/"
             found["exclude"] = [above + pattern for pattern in excludes]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def command_of(
         report: Takes what is wrong or otherwise, and what keeps it from being run.
 
     Returns:
-        The command, and whether it needs a shell.
+        The command, and whether it needs Bash, in which Batch Shipyard runs it.
     """
     settings = task["multi_instance"]
     where = (*path, "multi_instance")
@@ -58,32 +57,27 @@ def command_of(
     mpi = settings.get("mpi")
     if mpi is not None:
         command = f"{_mpi_line(mpi, (*where, 'mpi'), report)} {command}"
-    before = [
-        part
-        for part in (
-            f"({settings['coordination_command']}) &"
-            if settings.get("coordination_command")
-            else "",
-            f"{settings['pre_execution_command']} &&"
-            if settings.get("pre_execution_command")
-            else "",
-        )
-        if part
-    ]
-    return " ".join([*before, command]), bool(before)
+    before = settings.get("coordination_command"), settings.get("pre_execution_command")
+    line = "".join(
+        (f"({before[0]}) & " if before[0] else "", f"{before[1]} && " if before[1] else "")
+    )
+    return f"{line}{command}", bool(line or mpi)
 
 
 def _mpi_line(mpi: Mapping[str, Any], path: Path, report: Report) -> str:
     runtime = mpi.get("runtime")
-    # The path is taken as it is written: names of files have capitals.
+    # As it is written: it may be a variable, and names of files have capitals.
     program = mpi.get("executable_path") or "mpirun"
-    processes = mpi.get("processes_per_node")
-    number = "1" if processes is None else str(processes)
-    if not re.fullmatch(r"\d{1,6}", number):
-        number = f"$({number.strip('`').removeprefix('$(').removesuffix(')')})"
     options = [part for part in mpi.get("options") or () if part is not None]
+    processes = mpi.get("processes_per_node")
+    words = " ".join(options).split()
+    if processes is not None or not {"-np", "-n"} & set(words):
+        number = "1" if processes is None else str(processes)
+        if not re.fullmatch(r"\d{1,6}", number):
+            number = f"$({number.strip('`').removeprefix('$(').removesuffix(')')})"
+        options = [f"-np {number}", *options]
     if runtime == "openmpi":
         # Containers run as root, which Open MPI refuses without this.
         options = ["--allow-run-as-root", *options]
-    report.note(path, f"{runtime}: {number} processes on this machine")
-    return " ".join([shlex.quote(program), "-np", number, *options])
+    report.note(path, f"{runtime}'s processes are all on this machine")
+    return " ".join([program, *options])

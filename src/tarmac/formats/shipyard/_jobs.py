@@ -187,9 +187,9 @@ class _Maker:
     def _tasks(self, task: Mapping[str, Any], path: Path, before: int) -> list[_Made]:
         """Return the tasks that one stands for."""
         template = self._reader.read(task, path)
-        needs_shell = False
+        needs_bash = False
         if task.get("multi_instance") is not None:
-            template.command, needs_shell = command_of(task, path, self._pool, self._report)
+            template.command, needs_bash = command_of(task, path, self._pool, self._report)
             files = task["multi_instance"].get("resource_files")
             if files:
                 where = (*path, "multi_instance", "resource_files")
@@ -198,7 +198,7 @@ class _Maker:
         factory = task.get("task_factory")
         if factory is None:
             task_id = self._names.take(task.get("id"), path)
-            made = self._made(task_id, template, template.command, path, needs_shell=needs_shell)
+            made = self._made(task_id, template, template.command, path, needs_bash=needs_bash)
             return [made] if made is not None else []
         if task.get("id"):
             self._report.wrong((*path, "id"), "a task factory makes the ids of its tasks itself")
@@ -299,14 +299,14 @@ class _Maker:
         text: str | None,
         path: Path,
         *,
-        needs_shell: bool = False,
+        needs_bash: bool = False,
     ) -> _Made | None:
         if task_id is None:
             return None
         try:
             words = as_command(text) if text else None
-            if needs_shell and isinstance(text, str):
-                words = text
+            if needs_bash and text:
+                words = ["/bin/bash", "-c", text]
             command, entrypoint = with_entrypoint(words, template.entrypoint)
         except ValueError as error:
             self._report.wrong((*path, "command"), f"{text!r}: {error}")

@@ -80,8 +80,8 @@ class Pool:
                 return self._asked(option, (*where, "additional_docker_run_options"))
             if owner.get("gpu") is not None:
                 return self._asked("all" if owner["gpu"] else "disable", (*where, "gpu"))
-        if task.get("image") is not None:
-            # Before 3.0, a task that does not ask gets none.
+        if task.get("image") is not None and self._report.is_json(path):
+            # Before 3.0, whose files were all JSON, a task that does not ask gets none.
             return 0
         return self._all(path, is_asked=False)
 

@@ -80,6 +80,11 @@ class Report:
         top = top.removesuffix("[]")
         self._idle.setdefault((top, reason), {})[rest] = None
 
+    def is_json(self, path: Path) -> bool:
+        """Whether what is at a path is in a file of JSON."""
+        name, _ = self._configuration.place_of(path)
+        return name.endswith(".json")
+
     def _add(self, said: dict[str, dict[str, None]], path: Path, message: str) -> None:
         said.setdefault(message, {})[f"{self._where(path)}: {show_path(path)}"] = None
 

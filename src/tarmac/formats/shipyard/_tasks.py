@@ -287,11 +287,15 @@ class Reader:
             self.report.note(
                 where, "false is without effect here, and kept: containers are removed"
             )
-        for text in (task.get("command"), task.get("entrypoint")):
-            for name in _AZURE_VARIABLE.findall(text or ""):
-                known = (*_SET_HERE, "AZ_BATCH_JOB_ID", "AZ_BATCH_TASK_ID", "AZ_BATCH_POOL_ID")
+        texts = [((*path, name), task.get(name)) for name in ("command", "entrypoint")]
+        for owner, place in ((self.job, self.path), (task, path)):
+            values = owner.get("environment_variables") or {}
+            texts += [((*place, "environment_variables", name), values[name]) for name in values]
+        known = (*_SET_HERE, "AZ_BATCH_JOB_ID", "AZ_BATCH_TASK_ID", "AZ_BATCH_POOL_ID")
+        for place, text in texts:
+            for name in _AZURE_VARIABLE.findall(str(text or "")):
                 if name not in known:
-                    self.report.note((*path, "command"), f"{name} is not set here")
+                    self.report.note(place, f"{name} is not set here")
 
 
 def parse_timedelta(text: str) -> float | None:

@@ -282,10 +282,15 @@ class _Writer:
                 "local_path": "$AZ_BATCH_TASK_WORKING_DIR",
                 "condition": _CONDITIONS[output.when],
             }
-            if output.path != "*":
-                part["include"] = [output.path.removeprefix("**/")]
+            above = ""
+            if output.root is not None:
+                part["local_path"] += f"/{output.root}"
+                above = f"{output.root}/"
+            path = output.path.removeprefix(above)
+            if path not in ("*", output.root):
+                part["include"] = [path.removeprefix("**/")]
             if output.exclude:
-                part["exclude"] = [*output.exclude]
+                part["exclude"] = [pattern.removeprefix(above) for pattern in output.exclude]
             data = found.setdefault("output_data", {})
             data.setdefault("azure_storage", []).append(part)
 
