@@ -52,7 +52,7 @@ def command_of(
         report.note(where, "one instance is run, as a task like any other")
     command = task.get("command")
     if not command:
-        report.wrong(path, "a multi-instance task needs a command")
+        report.wrong(path, "a multi-instance task needs a command", rests_on=("command",))
         return command, False
     mpi = settings.get("mpi")
     if mpi is not None:

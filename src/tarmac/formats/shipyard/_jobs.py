@@ -88,6 +88,7 @@ def read_shipyard(
             ("job_specifications",) if "job_specifications" in value else (),
             "job_specifications is missing or empty",
             "give the jobs file too: tarmac run config.yaml pool.yaml jobs.yaml",
+            rests_on=("job_specifications",),
         )
     kept = without_secrets(configuration.value)
     common = {key: part for key, part in kept.items() if key != "job_specifications"}
@@ -148,7 +149,7 @@ class _Maker:
         """Return the job; None where something is wrong, which is reported."""
         tasks = self._job.get("tasks")
         if not tasks:
-            self._report.wrong(self._path, "tasks is missing or empty")
+            self._report.wrong(self._path, "tasks is missing or empty", rests_on=("tasks",))
         made: list[_Made] = []
         groups = []
         for number, task in enumerate(tasks or ()):

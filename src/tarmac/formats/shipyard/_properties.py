@@ -31,6 +31,13 @@ _NAMES = {
     "float": "a number",
     "bool": "true or false",
 }
+# What to write where another kind of value is there.
+_TIME = "write it as [d.]HH:mm:ss, such as 01:00:00"
+_HINTS = {
+    "gpus": "write all, disable, a number, or device=0,1",
+    "max_wall_time": _TIME,
+    "retention_time": _TIME,
+}
 _HONOURED = "honoured"
 _NOT_MERGED = ("depends_on", "depends_on_range", "multi_instance", "task_factory")
 
@@ -200,7 +207,8 @@ class _Checker:
         # Names of before 3.0 stand for these.
         old = {"remote_path": ("container", "file_share"), "vm_configuration": ("publisher",)}
         if not any(value.get(other) is not None for other in old.get(name, ())):
-            self._report.wrong((*path, name) if name in value else path, f"{name} is missing")
+            where = (*path, name) if name in value else path
+            self._report.wrong(where, f"{name} is missing", rests_on=())
 
     def _unknown(self, key: str, wanted: Property, path: Path) -> None:
         valid = [name for name, child in wanted.children.items() if not child.is_old]
@@ -248,11 +256,11 @@ class _Checker:
         shown = "" if kind == "secret" else _show(value, path)
         if not fits:
             is_plain = isinstance(value, (bool, int, float))
-            quoted = f"quote it: '{str(value).lower() if isinstance(value, bool) else value}'"
-            wants_text = kind in ("str", "text") and is_plain and shown and not wanted.choices
-            self._report.wrong(
-                path, f"{shown}expected {_NAMES[kind]}", quoted if wants_text else ""
-            )
+            hint = _HINTS.get(str(path[-1]), "")
+            if not hint and kind in ("str", "text") and is_plain and shown and not wanted.choices:
+                text = str(value).lower() if isinstance(value, bool) else value
+                hint = f"quote it: '{text}'"
+            self._report.wrong(path, f"{shown}expected {_NAMES[kind]}", hint)
             return None
         if wanted.choices and value not in wanted.choices:
             near = difflib.get_close_matches(value, wanted.choices, n=1)

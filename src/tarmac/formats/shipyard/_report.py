@@ -44,18 +44,19 @@ class Report:
         self._problems: list[_Problem] = []
         self._idle: dict[tuple[str, str], dict[str, None]] = {}
 
-    def wrong(self, path: Path, message: str, hint: str = "") -> None:
+    def wrong(
+        self, path: Path, message: str, hint: str = "", *, rests_on: Sequence[str] | None = None
+    ) -> None:
         """Say that something is a mistake.
 
         Args:
-            path: Where. What rests on a part that is known to be wrong is not said.
+            path: Where.
             message: The value, then the rule.
             hint: The nearest valid name, or what to write instead.
+            rests_on: Parts of what is there; where one is known to be wrong, this is not said. By
+                default any part.
         """
-        if len(self._problems) >= _MOST_PROBLEMS or any(
-            problem.path[: len(path)] == path and len(problem.path) > len(path)
-            for problem in self._problems
-        ):
+        if len(self._problems) >= _MOST_PROBLEMS or self._is_known(path, rests_on):
             return
         name, place = self._configuration.place_of(path)
         shown = show_path(path)
@@ -63,6 +64,14 @@ class Report:
         order = (self._configuration.names.index(name), place.line, place.column)
         if not any(problem.line == line for problem in self._problems):
             self._problems.append(_Problem(order, path, line, hint))
+
+    def _is_known(self, path: Path, parts: Sequence[str] | None) -> bool:
+        below = (
+            problem.path[len(path) :]
+            for problem in self._problems
+            if problem.path[: len(path)] == path
+        )
+        return any(rest and (parts is None or rest[0] in parts) for rest in below)
 
     def note(self, path: Path, message: str) -> None:
         """Say what is otherwise than in Batch Shipyard."""

@@ -141,7 +141,10 @@ class Reader:
             problem = "both are given" if given else "none is given"
             hint = "" if given else "docker_image: pytorch/pytorch"
             self.report.wrong(
-                path, f"expected one of docker_image and singularity_image, {problem}", hint
+                path,
+                f"expected one of docker_image and singularity_image, {problem}",
+                hint,
+                rests_on=("docker_image", "image", "singularity_image"),
             )
             return "none"
         if old and not docker:
