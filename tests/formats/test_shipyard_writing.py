@@ -72,8 +72,7 @@ def test_a_native_job_is_written_and_means_the_same_when_it_is_read():
     before, after = [*plan_tasks(job, Path())], [*plan_tasks(back, Path())]
     assert [task.name for task in after] == ["fetch", "fit-0", "fit-1", "end"]
     for old, new in zip(before, after, strict=True):
-        if old.command[0] != "sh":
-            assert new.command == old.command
+        assert new.command == old.command
         for name in ("image", "user", "mounts"):
             assert getattr(new.environment, name) == getattr(old.environment, name)
         assert (new.resources, new.timeout_s) == (old.resources, old.timeout_s)
@@ -87,6 +86,31 @@ def test_a_native_job_is_written_and_means_the_same_when_it_is_read():
     assert inputs["az://box/in/x"].to == "d"
     assert after[0].outputs == before[0].outputs
     assert any("after_all is a merge task" in note for note in notes)
+
+
+@pytest.mark.skipif(not SAMPLES.exists(), reason="the public samples are not beside the repository")
+def test_what_is_written_has_only_what_the_published_schemas_have():
+    value, _ = write_shipyard([parse_job(NATIVE)])
+    mapping: dict = {}
+    for name in ("config", "jobs"):
+        schema = yaml.safe_load((SAMPLES / "schemas" / f"{name}.yaml").read_text())
+        mapping |= schema["mapping"]
+    hold(value, {"type": "map", "mapping": mapping}, "")
+
+
+def hold(value, schema, path: str) -> None:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            other = next((v for k, v in schema["mapping"].items() if k.startswith("regex;")), None)
+            inner = schema["mapping"].get(key, other)
+            assert inner is not None, f"{path}.{key}"
+            hold(part, inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for part in value:
+            hold(part, schema["sequence"][0], f"{path}[]")
+    else:
+        kinds = {"str": str, "text": (str, int), "int": int, "bool": bool, "float": (int, float)}
+        assert isinstance(value, kinds[schema["type"]]), path
 
 
 def read_parts(text: str):

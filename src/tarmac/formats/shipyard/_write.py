@@ -111,9 +111,7 @@ class _Writer:
         found["tasks"] = [self._task(task, ids) for task in self._tasks if not task.is_last]
         last = next((task for task in self._tasks if task.is_last), None)
         if last is not None:
-            found["merge_task"] = self._task(last, ids)
-            if found["merge_task"].pop("depends_on", None):
-                self._notes.add(f"{job.name}: a merge task needs all others by itself")
+            found["merge_task"] = self._merge_task(last, ids)
             self._notes.add(
                 f"{job.name}: after_all is a merge task, which failures keep from running"
             )
@@ -168,6 +166,19 @@ class _Writer:
             found["depends_on"] = needs
         return found
 
+    def _merge_task(self, task: Task, ids: Mapping[int, str]) -> dict[str, Any]:
+        """Return a task without what the schema of a merge task has not."""
+        found = self._task(task, ids)
+        if found.pop("depends_on", None):
+            self._notes.add(f"{self._job.name}: a merge task needs all others by itself")
+        found["gpu"] = found.pop("gpus") != "disable"
+        if task.resources.gpus > 1:
+            self._notes.add(f"{self._job.name}: a merge task gets all GPUs of a machine, or none")
+        for part in found.get("output_data", {}).get("azure_storage", ()):
+            if part.pop("condition") != "taskcompletion":
+                self._notes.add(f"{self._job.name}: outputs of a merge task are always kept")
+        return found
+
     def _container(self, task: Task, found: dict[str, Any]) -> list[str]:
         container = task.environment
         if container.kind != "container":
@@ -218,9 +229,9 @@ class _Writer:
         resources = task.resources
         options.append(f"--cpus={resources.cpus:g}")
         if resources.memory is not None:
-            options.append(f"--memory={resources.memory}b")
+            options.append(f"--memory={_size(resources.memory)}")
         if resources.shm is not None:
-            found["shm_size"] = f"{resources.shm}b"
+            found["shm_size"] = _size(resources.shm)
         if resources.gpus != int(resources.gpus):
             self._notes.add(
                 f"{self._job.name}: {resources.gpus:g} of a GPU is a whole one: only Tarmac shares"
@@ -311,3 +322,11 @@ class _Writer:
                 self._notes.add(
                     f"{self._job.name}: Azure Batch tries again at once, and on any exit code"
                 )
+
+
+def _size(amount: int) -> str:
+    """Return bytes as Docker takes them, in the largest unit that is whole."""
+    for unit, letter in ((2**30, "g"), (2**20, "m"), (2**10, "k")):
+        if amount % unit == 0:
+            return f"{amount // unit}{letter}"
+    return f"{amount}b"
