@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tarmac.errors import RequestError
 from tarmac.formats import read_any, read_hkube, write_hkube
-from tarmac.jobs import plan_tasks
+from tarmac.jobs import parse_job, plan_tasks
 from tarmac.jobs.documents import parse_document
 
 # kube-HPC/gpu-algorithm at 5ef663a, README.md.
@@ -115,6 +115,15 @@ def test_several_problems_come_together():
 def test_memory_in_every_unit(memory, value):
     (job,), _ = read(json.dumps({"name": "a1", "algorithmImage": "x", "mem": memory}))
     assert job.resources.memory == int(value)
+
+
+def test_a_job_of_one_task_is_an_algorithm_and_one_of_several_is_not():
+    task = "{name: a, environment: {image: i}, resources: {gpus: 1}, env: {A: 1}}"
+    definition = write_hkube(parse_job(f"{{name: x1, tasks: [{task}]}}"))
+    assert definition["algorithmImage"] == "i"
+    assert (definition["gpu"], definition["algorithmEnv"]) == (1, {"A": "1"})
+    with pytest.raises(RequestError, match="x1 has several tasks, and an algorithm is one"):
+        write_hkube(parse_job(f"{{name: x1, tasks: [{task}, {task.replace('a,', 'b,')}]}}"))
 
 
 def test_unknown_keys_are_kept_and_reported():

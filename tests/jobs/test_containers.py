@@ -39,7 +39,19 @@ def image() -> str:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         tar.add(busybox, "bin/busybox")
-        for name in ("sh", "cat", "echo", "sleep", "test", "touch", "env", "df", "id"):
+        for name in (
+            "sh",
+            "cat",
+            "echo",
+            "sleep",
+            "test",
+            "touch",
+            "env",
+            "df",
+            "id",
+            "pwd",
+            "true",
+        ):
             link = tarfile.TarInfo(f"bin/{name}")
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"
             tar.addfile(link)
@@ -62,6 +74,53 @@ def run(tmp_path, image):
         return watcher.ends["x"], out.read_text() if out.exists() else ""
 
     return go
+
+
+def test_a_configuration_of_batch_shipyards_runs_from_its_folder(tmp_path, image):
+    option = "additional_docker_run_options: [--network=none]"
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/jobs.yaml").write_text(
+        textwrap.dedent(
+            f"""
+            job_specifications:
+            - id: ship
+              environment_variables: {{GREETING: hello}}
+              job_preparation: {{command: echo prepared}}
+              tasks:
+              - id: first
+                docker_image: {image}
+                {option}
+                command: echo $GREETING > made.txt
+              - id: second
+                docker_image: {image}
+                {option}
+                shm_size: 96m
+                max_wall_time: 00:05:00
+                input_data:
+                  azure_batch: [{{job_id: ship, task_id: first, include: ["*.txt"]}}]
+                command: sh -c "cat made.txt; df -k /dev/shm"
+              - docker_image: {image}
+                {option}
+                task_factory: {{repeat: 2}}
+                command: "true"
+              merge_task:
+                docker_image: {image}
+                {option}
+                command: echo merged by $AZ_BATCH_TASK_ID
+            """
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "tarmac", "run", ".", "--follow"],
+        cwd=tmp_path,
+        env=os.environ | {"TARMAC_RUNS": str(tmp_path / "runs")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for text in ("6 succeeded", ": hello\n", str(96 * 1024), ": merged by merge-task-00000\n"):
+        assert text in done.stdout
 
 
 def containers() -> list[str]:
@@ -100,6 +159,14 @@ def test_secrets_come_in_and_are_on_no_command_line(run, monkeypatch):
         """
     )
     assert (ended.outcome, out) == ("succeeded", "1\n")
+
+
+def test_a_container_starts_where_it_is_told_to(run, image):
+    for workdir, expected in (("/bin", "/bin"), ("", "/"), (None, "/tarmac")):
+        given = "" if workdir is None else f", workdir: '{workdir}'"
+        environment = f"{{image: {image}, network: none{given}}}"
+        ended, out = run(f"{{name: x, command: pwd, environment: {environment}}}")
+        assert (ended.outcome, out.strip()) == ("succeeded", expected), ended.reason
 
 
 def test_a_time_limit_ends_the_container_too(run):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tarmac.errors import RequestError
 from tarmac.jobs._document import parse_document
 from tarmac.jobs._job import Job
-from tarmac.jobs._placeholders import fill
+from tarmac.jobs._placeholders import escape, fill
 from tarmac.jobs._plan import plan_tasks
 from tarmac.jobs._quantities import parse_bytes, parse_cpus, parse_seconds
 from tarmac.jobs._read import parse_job, read_job
@@ -179,6 +179,21 @@ def test_placeholders_leave_other_braces_alone():
     with pytest.raises(RequestError, match=r"\{\{ lrr \}\} has no value") as caught:
         fill("{{ lrr }}", {"lr": 1})
     assert caught.value.hint == "Did you mean 'lr'?"
+
+
+@given(st.text(alphabet="{} 'ab.", max_size=24))
+def test_an_escaped_text_has_no_placeholders_and_is_filled_as_it_was(text):
+    assert fill(escape(text), {}) == text
+
+
+def test_braces_may_be_written_as_a_placeholder():
+    assert fill("{{ '{{' }} a }} {{ a }}", {"a": 1}) == "{{ a }} 1"
+
+
+def test_characters_beyond_16_bits_are_read_from_json():
+    assert parse_document(json.dumps({"a": "\U0001f6eb"}), "x").value == {"a": "\U0001f6eb"}
+    with pytest.raises(RequestError, match="x:1:7: half of a character is there"):
+        parse_document('{"a": "\\ud800"}', "x")
 
 
 def test_a_placeholder_cannot_lead_out_of_the_directory(tmp_path):

@@ -18,6 +18,7 @@ import tarmac
 import tarmac.runs
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs import create_run, parse_job, prepare, work_on
+from tarmac.storage import list_objects
 from tarmac.storage._objects import s3_config
 
 
@@ -128,6 +129,36 @@ def test_inputs_come_from_a_bucket_and_outputs_go_there(s3, tmp_path):
     assert ended.outcome == "succeeded", (ended.reason, ended.problems)
     found = s3.get_object(Bucket="bucket", Key="results/out/copy.txt")["Body"].read()
     assert found == b"data"
+
+
+def test_what_is_no_object_is_the_directory_of_what_lies_below(s3, tmp_path):
+    for key in ("in/a.txt", "in/deep/b.txt", "in/c.bin", "in/no.txt", "other/d.txt"):
+        s3.put_object(Bucket="bucket", Key=key, Body=key.encode())
+    ended = run(
+        """
+        name: x
+        command: cat a.txt deep/b.txt in/c.bin && test ! -e no.txt -a ! -e c.bin
+        inputs:
+          - {from: "s3://bucket/in", to: ., include: ["*.txt"], exclude: [no.txt]}
+          - {from: "s3://bucket/in/"}
+        """,
+        tmp_path,
+    )
+    assert ended.outcome == "succeeded", (ended.reason, ended.problems)
+
+
+def test_an_object_goes_into_the_tasks_directory_by_its_name(s3, tmp_path):
+    s3.put_object(Bucket="bucket", Key="in/a.txt", Body=b"a")
+    text = '{name: x, command: cat a.txt, inputs: [{from: "s3://bucket/in/a.txt", to: .}]}'
+    assert run(text, tmp_path).outcome == "succeeded"
+
+
+def test_objects_are_listed_by_their_uris(s3):
+    for key in ("list/b", "list/a", "listed"):
+        s3.put_object(Bucket="bucket", Key=key, Body=b"")
+    found = list_objects("s3://bucket/list", os.environ)
+    assert found == ["s3://bucket/list/a", "s3://bucket/list/b"]
+    assert set(found) < set(list_objects("s3://bucket", os.environ))
 
 
 def test_a_bucket_that_is_not_there_is_said_and_the_other_output_is_kept(s3, tmp_path):

@@ -256,6 +256,39 @@ def test_outputs_are_kept_as_it_was_asked_and_failures_keep_theirs(run, tmp_path
     assert kept == ["always", "always/log", "bad", "bad/log", "good", "good/d", "good/d/a"]
 
 
+def test_directories_come_in_and_go_out_without_what_is_excluded(run, tmp_path):
+    for name in ("a.txt", "deep/b.txt", "deep/c.bin"):
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_text(name)
+    watcher, _, _ = run(
+        """
+        name: x
+        command: cat a.txt deep/b.txt && test ! -e deep/c.bin
+        inputs: [{from: data, to: ., include: ["*"], exclude: ["*.bin"]}]
+        outputs: [{path: "*", to: kept, exclude: ["deep/*"]}]
+        """
+    )
+    assert watcher.ends["x"].outcome == "succeeded", watcher.ends["x"].reason
+    kept = [path.name for path in (tmp_path / "kept").rglob("*") if path.is_file()]
+    assert kept == ["a.txt"]
+
+
+def test_names_of_outputs_start_from_their_root(run, tmp_path):
+    run(
+        """
+        name: x
+        command: mkdir -p sub/deep && touch sub/a sub/deep/b c
+        outputs:
+          - {path: "**/*", to: kept, root: sub}
+          - {path: sub/a, to: one, root: sub/a}
+        """
+    )
+    found = sorted(path.relative_to(tmp_path) for path in tmp_path.glob("[ko]*/**/*"))
+    assert [str(path) for path in found if (tmp_path / path).is_file()] == [
+        *("kept/a", "kept/c", "kept/deep/b", "one/a"),
+    ]
+
+
 def test_an_output_that_cannot_be_kept_fails_the_task_and_not_the_others(run, tmp_path):
     (tmp_path / "file").write_text("in the way")
     watcher, _, counts = run(

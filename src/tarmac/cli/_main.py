@@ -30,8 +30,8 @@ _COMMANDS = {
     "ps": ("tarmac.cli.jobs", "List the jobs at work here."),
     "logs": ("tarmac.cli.jobs", "Print what a job's tasks have printed."),
     "cancel": ("tarmac.cli.jobs", "End a job."),
-    "convert": ("tarmac.cli.run", "Print a job file in another format."),
-    "env": ("tarmac.cli.run", "List and remove environments that were built for jobs."),
+    "convert": ("tarmac.cli.convert", "Print a job file in another format."),
+    "env": ("tarmac.cli.env", "List and remove environments that were built for jobs."),
     "data": ("tarmac.cli.data", "List, fetch, add and verify datasets."),
     "runs": ("tarmac.cli.runs", "List, show, compare and remove runs."),
 }

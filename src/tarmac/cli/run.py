@@ -1,4 +1,4 @@
-"""``tarmac run`` and ``tarmac env``: parse, call, render."""
+"""``tarmac run`` and ``tarmac submit``: parse, call, render."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tarmac.cli._job_files import read_jobs, secret_places
 from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tarmac.jobs import Job, JobRun, Machine, Secret, Task
+    from tarmac.jobs import JobRun, Secret
 
-__all__ = ["command", "convert", "env", "submit"]
+__all__ = ["command", "submit"]
 
 
 def _job_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -90,6 +91,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Run job FILEs on this machine: each task when what it needs is done and there is room."""
+    from tarmac.cli._job_plan import print_plans
     from tarmac.jobs import create_run, find_run, prepare
 
     if bool(files) == (resume is not None):
@@ -99,9 +101,9 @@ def command(
         runs = [find_run(resume, output)]
         prepare(runs[0].job, runs[0].base, mapping, fake_gpus=fake_gpus)
     else:
-        read = [pair for path in files for pair in _read(path, settings, quiet=as_json)]
+        read = read_jobs(files, settings, quiet=as_json, is_run=not dry_run)
         if dry_run:
-            _print_plans(read, fake_gpus=fake_gpus, as_json=as_json)
+            print_plans(read, fake_gpus=fake_gpus, as_json=as_json)
             return
         planned = [
             (job, base, prepare(job, base, mapping, fake_gpus=fake_gpus)) for job, base in read
@@ -142,13 +144,12 @@ def submit(
     mapping = _asked(jobs, secrets, fake_gpus, quiet=as_json)
     planned = [
         (job, base, prepare(job, base, mapping, fake_gpus=fake_gpus))
-        for path in files
-        for job, base in _read(path, settings, quiet=as_json)
+        for job, base in read_jobs(files, settings, quiet=as_json, is_run=True)
     ]
     paths = []
     for job, base, tasks in planned:
         run = create_run(job, base, tasks, output)
-        start_runner(run, concurrency=jobs, fake_gpus=fake_gpus, secrets=_mapping(secrets))
+        start_runner(run, concurrency=jobs, fake_gpus=fake_gpus, secrets=secret_places(secrets))
         paths.append(str(run.path))
         if not as_json:
             click.echo(f"{job.name}: {len(tasks)} tasks  {run.path}")
@@ -172,53 +173,7 @@ def _asked(
             fg="yellow",
             err=True,
         )
-    return read_secret_mapping() | _mapping(secrets)
-
-
-def _read(path: Path, settings: Sequence[str], *, quiet: bool) -> list[tuple[Job, Path]]:
-    from tarmac.formats import read_any
-    from tarmac.jobs.documents import read_document
-
-    document = read_document(path)
-    for text in settings:
-        key, separator, value = text.partition("=")
-        if not separator or not key:
-            raise RequestError(f"--set {text!r} is not of the form KEY=VALUE")
-        _set(document.value, key.split("."), value)
-    reading = read_any(document)
-    if not quiet:
-        for note in reading.notes:
-            click.echo(f"note: {note}", err=True)
-    return [(job, path.resolve().parent) for job in reading.jobs]
-
-
-def _mapping(texts: Sequence[str]) -> dict[str, Secret]:
-    from tarmac.jobs import Secret
-
-    found = {}
-    for text in texts:
-        name, separator, place = text.partition("=")
-        kind, _, value = place.partition(":")
-        if not separator or kind not in ("env", "file") or not value:
-            # What was given may be the secret itself.
-            raise RequestError(
-                f"--secret {name}=... is not of the form NAME/KEY=env:VARIABLE or =file:PATH"
-            )
-        found[name] = Secret(env=value) if kind == "env" else Secret(file=value)
-    return found
-
-
-def _set(value: Any, keys: Sequence[str], text: str) -> None:
-    from tarmac.jobs.documents import parse_document
-
-    *outer, last = keys
-    for key in outer:
-        if not isinstance(value, dict):
-            raise RequestError(f"--set {'.'.join(keys)}: {key} is in no mapping")
-        value = value.setdefault(key, {})
-    if not isinstance(value, dict):
-        raise RequestError(f"--set {'.'.join(keys)}: {last} is in no mapping")
-    value[last] = parse_document(text, "--set").value if text else ""
+    return read_secret_mapping() | secret_places(secrets)
 
 
 def _work(
@@ -281,114 +236,3 @@ class _Signals:
     def _note(self, *_: object) -> None:
         self.came = True
         self.__exit__()
-
-
-def _print_plans(read: Sequence[tuple[Job, Path]], *, fake_gpus: int, as_json: bool) -> None:
-    from tarmac.jobs import plan_tasks, read_machine
-
-    machine = read_machine(fake_gpus=fake_gpus)
-    plans = [(job.name, tuple(plan_tasks(job, base))) for job, base in read]
-    if as_json:
-        rows = [
-            {
-                "job": name,
-                "task": task.name,
-                "command": [*task.command],
-                "needs": [*task.needs],
-                "resources": task.resources.model_dump(),
-                "gpus_from": [gpu.uuid for gpu in machine.candidates(task.resources)],
-                "environment": task.environment.model_dump(),
-                "env": dict(task.env) | {k: str(v) for k, v in task.secrets.items()},
-                "inputs": [part.model_dump(by_alias=True) for part in task.inputs],
-                "outputs": [part.model_dump() for part in task.outputs],
-            }
-            for name, tasks in plans
-            for task in tasks
-        ]
-        click.echo(json.dumps(rows, indent=2))
-        return
-    for name, tasks in plans:
-        click.secho(f"{name}: {len(tasks)} tasks", bold=True)
-        for task in tasks:
-            _print_task(task, machine)
-
-
-def _print_task(task: Task, machine: Machine) -> None:
-    needs = f" after {', '.join(task.needs)}" if task.needs else ""
-    needs = " after all others" if task.is_last else needs
-    click.echo(f"  {task.name}{needs}")
-    click.echo(f"    $ {task.command_line()}")
-    resources = task.resources
-    memory = f", {resources.memory / 2**30:.2g} GiB" if resources.memory else ""
-    click.echo(f"    {task.environment.kind}, {resources.cpus:g} CPUs{memory}")
-    if resources.gpus:
-        found = [f"{gpu.name} {gpu.uuid}" for gpu in machine.candidates(resources)]
-        of = f"of {', '.join(found)}" if found else "which this machine does not have"
-        click.echo(f"    {resources.gpus:g} GPUs, {of}")
-    for key, text in task.env.items():
-        click.echo(f"    {key}={text}")
-    for key, secret in task.secrets.items():
-        click.echo(f"    {key}={secret}")
-    for given in task.inputs:
-        click.echo(f"    {given.source} -> {given.to or '.'}")
-    for output in task.outputs:
-        click.echo(f"    {output.path} -> {output.to} ({output.when})")
-
-
-@click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--to", "wanted", type=click.Choice(["tarmac", "hkube"]), default="tarmac", show_default=True
-)
-def convert(file: Path, wanted: str) -> None:
-    """Print FILE in another format; what has no meaning there is kept in the job."""
-    import yaml
-
-    from tarmac.formats import read_any, write_hkube
-    from tarmac.jobs.documents import read_document
-
-    reading = read_any(read_document(file))
-    for note in reading.notes:
-        click.echo(f"note: {note}", err=True)
-    if wanted == "hkube":
-        definitions = [write_hkube(job) for job in reading.jobs]
-        click.echo(json.dumps(definitions if len(definitions) > 1 else definitions[0], indent=2))
-        return
-    dumped = [
-        job.model_dump(mode="json", by_alias=True, exclude_unset=True) for job in reading.jobs
-    ]
-    if len(dumped) > 1:
-        raise RequestError(
-            f"{file} holds {len(dumped)} jobs, and a file of Tarmac's holds one",
-            hint=f"tarmac run {file} runs them as they are",
-        )
-    click.echo(yaml.safe_dump(dumped[0], sort_keys=False), nl=False)
-
-
-@click.group("env", context_settings={"help_option_names": ["-h", "--help"]})
-def env() -> None:
-    """List and remove the environments that were built for jobs."""
-
-
-@env.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def _list(as_json: bool) -> None:
-    """List built environments."""
-    from tarmac.jobs import list_venvs
-
-    found = list_venvs()
-    if as_json:
-        rows = [{"path": str(path), "requirements": text.splitlines()} for path, text in found]
-        click.echo(json.dumps(rows, indent=2))
-        return
-    for path, text in found:
-        click.echo(f"{path.name}  {', '.join(text.splitlines())}  {path}")
-
-
-@env.command("rm")
-@click.argument("name")
-def _remove(name: str) -> None:
-    """Remove the environment whose name begins with NAME."""
-    from tarmac.jobs import remove_venv
-
-    click.echo(f"removed {remove_venv(name)}")

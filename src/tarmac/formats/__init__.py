@@ -1,6 +1,16 @@
 """Other systems' job files, read into Tarmac's `Job` and written back."""
 
-from tarmac.formats._detect import Reading, read_any
+from tarmac.formats._detect import read_any, read_paths
 from tarmac.formats._hkube import read_hkube, write_hkube
+from tarmac.formats._reading import Reading
+from tarmac.formats.shipyard import read_shipyard, write_shipyard
 
-__all__ = ["Reading", "read_any", "read_hkube", "write_hkube"]
+__all__ = [
+    "Reading",
+    "read_any",
+    "read_hkube",
+    "read_paths",
+    "read_shipyard",
+    "write_hkube",
+    "write_shipyard",
+]

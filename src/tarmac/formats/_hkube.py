@@ -13,6 +13,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
+from tarmac.errors import RequestError
 from tarmac.jobs import Job, Secret
 from tarmac.jobs.documents import Document, Problem, refuse, show_path
 
@@ -109,22 +110,28 @@ def write_hkube(job: Job) -> dict[str, Any]:
 
     Args:
         job: Of one task, in a container.
+
+    Raises:
+        RequestError: It has several tasks.
     """
     kept = job.kept.get("hkube")
     if isinstance(kept, dict):
         return dict(kept)
+    if len(job.tasks) > 1 or job.after_all is not None:
+        raise RequestError(f"{job.name} has several tasks, and an algorithm is one")
     definition: dict[str, Any] = {"name": job.name}
-    image = getattr(job.environment, "image", None)
+    (task,) = job.tasks or (job,)
+    image = getattr(task.environment, "image", None)
     if image is not None:
         definition["algorithmImage"] = image
-    definition["cpu"] = job.resources.cpus
-    memory = job.resources.memory
+    definition["cpu"] = task.resources.cpus
+    memory = task.resources.memory
     if memory is not None:
         definition["mem"] = f"{-(-memory // 2**20)}Mi"
-    if job.resources.gpus:
-        definition["gpu"] = job.resources.gpus
-    env: dict[str, Any] = dict(job.env)
-    for name, secret in job.secrets.items():
+    if task.resources.gpus:
+        definition["gpu"] = task.resources.gpus
+    env: dict[str, Any] = dict(task.env)
+    for name, secret in task.secrets.items():
         if secret.name is not None:
             env[name] = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
     if env:

@@ -85,7 +85,9 @@ def container_command(
     options = ["--rm", "--name", name, "--label", f"{LABEL}={mark}", "--init"]
     # Only `pull_with_login` can pull what asks for a login.
     pull = container.pull if container.login is None else "never"
-    options += ["--pull", pull, "--workdir", WORK, "--volume", f"{work}:{WORK}"]
+    options += ["--pull", pull, "--volume", f"{work}:{WORK}"]
+    if container.workdir != "":
+        options += ["--workdir", container.workdir or WORK]
     options += ["--cpus", f"{grant.cpus:g}"]
     if grant.memory:
         options += ["--memory", str(grant.memory)]

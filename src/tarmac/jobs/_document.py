@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -31,6 +32,8 @@ __all__ = [
 # memory holds; real job files have thousands of values.
 _MAX_VALUES = 1_000_000
 _MAX_BYTES = 64 * 2**20
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 _NULL, _BOOL, _INT, _FLOAT = (
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float")
@@ -158,7 +161,7 @@ class _Builder:
         for key_node, value_node in self._pairs(node):
             if not isinstance(key_node, yaml.ScalarNode):
                 raise self._error(key_node, "a key is a list or a mapping, expected a text")
-            key = str(key_node.value)
+            key = self._text(key_node)
             if key in found:
                 raise self._error(key_node, f"{key!r} is there twice")
             found[key] = self.build(value_node, (*path, key))
@@ -184,7 +187,7 @@ class _Builder:
                         yield inner_key, inner
 
     def _scalar(self, node: yaml.ScalarNode, path: tuple[str | int, ...]) -> Any:
-        text = str(node.value)
+        text = self._text(node)
         if node.tag in (_BOOL, _INT, _FLOAT):
             self.texts[path] = text
         try:
@@ -204,6 +207,16 @@ class _Builder:
                     raise self._error(node, f"the tag {node.tag} is not taken")
         except ValueError as error:
             raise self._error(node, f"{text!r}: {error}") from error
+
+    def _text(self, node: yaml.ScalarNode) -> str:
+        """Return a scalar's text; JSON writes what is beyond 16 bits as two halves."""
+        text = str(node.value)
+        if not _HALF.search(text):
+            return text
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError as error:
+            raise self._error(node, "half of a character is there, \\ud800 to \\udfff") from error
 
     def _error(self, node: yaml.Node, message: str) -> RequestError:
         place = _place(node)

@@ -7,6 +7,7 @@ import os
 import shutil
 import tarfile
 import zipfile
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -15,7 +16,13 @@ import httpx
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs._shared import is_shared
-from tarmac.storage import atomic_writer, get_object, is_object
+from tarmac.storage import (
+    atomic_writer,
+    get_object,
+    is_object,
+    is_object_directory,
+    list_objects,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,9 +79,17 @@ def fetch_inputs(inputs: Sequence[Input], base: Path, directory: Path) -> None:
                 archive.unlink(missing_ok=True)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
+            if target.is_dir() and given.to == "." and not _is_directory(given, base):
+                target /= name
             _bring(given, base, target)
-            if given.mode is not None:
+            if given.mode is not None and target.is_file():
                 target.chmod(int(given.mode, 8))
+
+
+def _is_directory(given: Input, base: Path) -> bool:
+    if is_object(given.source):
+        return is_object_directory(given.source, os.environ)
+    return not _is_url(given.source) and (base / given.source).is_dir()
 
 
 def _is_url(source: str) -> bool:
@@ -84,6 +99,9 @@ def _is_url(source: str) -> bool:
 def _bring(given: Input, base: Path, target: Path) -> None:
     if _is_url(given.source):
         digest = _download(given.source, target)
+    elif is_object(given.source) and _is_directory(given, base):
+        _bring_objects(given, target)
+        return
     elif is_object(given.source):
         get_object(given.source, target, os.environ)
         digest = _digest(target)
@@ -91,7 +109,7 @@ def _bring(given: Input, base: Path, target: Path) -> None:
         source = base / given.source
         try:
             if source.is_dir():
-                shutil.copytree(source, target, dirs_exist_ok=True)
+                _copy_directory(given, source, target)
                 return
             shutil.copyfile(source, target)
             shutil.copymode(source, target)
@@ -103,6 +121,35 @@ def _bring(given: Input, base: Path, target: Path) -> None:
         raise TarmacError(
             f"input {given.source}: its SHA-256 is {digest}, expected {given.sha256.lower()}"
         )
+
+
+def _bring_objects(given: Input, target: Path) -> None:
+    root = given.source.rstrip("/") + "/"
+    for uri in list_objects(root, os.environ):
+        name = uri.removeprefix(root)
+        path = target / name
+        if not _is_wanted(given, name):
+            continue
+        if not path.resolve().is_relative_to(target.resolve()):
+            raise TarmacError(f"input {given.source}: {name} leads out of the task's directory")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        get_object(uri, path, os.environ)
+
+
+def _copy_directory(given: Input, source: Path, target: Path) -> None:
+    if not given.include and not given.exclude:
+        shutil.copytree(source, target, dirs_exist_ok=True)
+        return
+    for path in sorted(source.rglob("*")):
+        name = path.relative_to(source)
+        if path.is_file() and _is_wanted(given, name.as_posix()):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target / name)
+
+
+def _is_wanted(given: Input, name: str) -> bool:
+    is_in = not given.include or any(fnmatchcase(name, pattern) for pattern in given.include)
+    return is_in and not any(fnmatchcase(name, pattern) for pattern in given.exclude)
 
 
 def _digest(path: Path) -> str:

@@ -157,6 +157,7 @@ class Container(_Part):
         entrypoint: Instead of the image's own.
         mounts: Directories that it sees.
         network: ``none``, ``host``, or a network of the engine's; by default the engine's own.
+        workdir: Where it starts: by default in the task's directory; empty for the image's own.
         login: Where a registry's ``USER:PASSWORD`` is.
     """
 
@@ -168,6 +169,7 @@ class Container(_Part):
     entrypoint: tuple[str, ...] | None = None
     mounts: tuple[Mount, ...] = ()
     network: str | None = None
+    workdir: str | None = None
     login: Secret | None = None
 
 
@@ -198,7 +200,12 @@ def _relative(value: Any) -> Any:
     return value
 
 
+def _relative_or_whole(value: Any) -> Any:
+    return value if value == "." else _relative(value)
+
+
 Inside = Annotated[str, BeforeValidator(_relative)]
+InsideOrWhole = Annotated[str, BeforeValidator(_relative_or_whole)]
 
 
 def _place(value: Any) -> Any:
@@ -211,23 +218,29 @@ Place = Annotated[str, BeforeValidator(_place)]
 
 
 class Input(_Part):
-    """A file that a task finds in its directory.
+    """A file or a directory that a task finds in its directory.
 
     Attributes:
         source: A URL, a path, or ``run:PATH``, what another task has kept there; ``from`` in files.
-        to: Where, below the task's directory; by default under its own name.
+            In an object store, what is not an object is the directory of all objects below it.
+        to: Where, below the task's directory; by default under its own name. ``.`` is the task's
+            directory itself.
         sha256: Of its content, which is then checked.
         mode: Its permissions, ``0755``.
         unpack: Whether it is an archive to be unpacked at ``to``.
+        include: Patterns of which files of a directory; all by default. ``*`` matches ``/`` too.
+        exclude: Patterns of which not.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     source: Place = Field(alias="from", min_length=1)
-    to: Inside | None = None
+    to: InsideOrWhole | None = None
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
     mode: str | None = Field(default=None, pattern=r"^0?[0-7]{3,4}$")
     unpack: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
 
 class Output(_Part):
@@ -237,11 +250,15 @@ class Output(_Part):
         path: Below the task's directory; ``*`` and ``**`` match.
         to: A directory, as a path or URI, or ``run:PATH``, for other tasks of the same run.
         when: Kept on success, on failure, or always.
+        exclude: Patterns of files that match and are not kept all the same.
+        root: A directory below the task's that the names of what is kept start from.
     """
 
     path: Inside
     to: Place = Field(min_length=1)
     when: Literal["success", "failure", "always"] = "success"
+    exclude: tuple[str, ...] = ()
+    root: Inside | None = None
 
 
 class Retries(_Part):

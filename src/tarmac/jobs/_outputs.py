@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -52,16 +53,27 @@ def keep_outputs(
     for output in outputs:
         if output.when not in ("always", "success" if succeeded else "failure"):
             continue
-        found = [*_matching(directory, output.path)]
+        found = [
+            path
+            for path in _matching(directory, output.path)
+            if not any(fnmatchcase(str(path.relative_to(directory)), p) for p in output.exclude)
+        ]
         if not found and succeeded:
             problems.append(f"output {output.path}: nothing matches")
         for path in found:
             try:
-                _keep(path, output.to, path.relative_to(directory), base)
+                _keep(path, output.to, _name(path, directory, output.root), base)
             except (OSError, TarmacError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 problems.append(f"output {path.relative_to(directory)}: {reason}")
     return problems
+
+
+def _name(path: Path, directory: Path, root: str | None) -> Path:
+    above = directory / (root or "")
+    if path == above:
+        return Path(path.name)
+    return path.relative_to(above if path.is_relative_to(above) else directory)
 
 
 def _matching(directory: Path, pattern: str) -> Iterator[Path]:

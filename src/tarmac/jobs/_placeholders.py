@@ -11,16 +11,28 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["fill", "fill_all", "names_in"]
+__all__ = ["escape", "fill", "fill_all", "names_in"]
 
 # A name, perhaps with parts: ``{{ lr }}``, ``{{ task.name }}``. Shells, JSON, Helm and Jinja have
-# other things between double braces.
-_PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*\}\}")
+# other things between double braces. As in theirs, {{ '{{' }} stands for the braces themselves.
+_NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_PLACEHOLDER = re.compile(rf"\{{\{{\s*({_NAME}|'\{{\{{')\s*\}}\}}")
+_BRACES = "{{ '{{' }}"
 
 
 def names_in(text: str) -> list[str]:
     """Return the names of a text's placeholders."""
-    return _PLACEHOLDER.findall(text)
+    return [name for name in _PLACEHOLDER.findall(text) if name != "'{{'"]
+
+
+def escape(text: str) -> str:
+    """Write a text so that nothing in it is a placeholder.
+
+    Example:
+        >>> fill(escape("docker ps --format {{ Names }}"), {})
+        'docker ps --format {{ Names }}'
+    """
+    return _PLACEHOLDER.sub(lambda match: _BRACES + match[0][2:], text)
 
 
 def fill(text: str, values: Mapping[str, Any]) -> str:
@@ -36,6 +48,8 @@ def fill(text: str, values: Mapping[str, Any]) -> str:
 
     def value_of(match: re.Match[str]) -> str:
         name = match[1]
+        if name == "'{{'":
+            return "{{"
         if name not in values:
             near = difflib.get_close_matches(name, values, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(values)}"

@@ -1,5 +1,6 @@
 """For readers of other formats: documents that know where their values are."""
 
+from tarmac.jobs._containers import WORK
 from tarmac.jobs._document import (
     Document,
     Place,
@@ -10,12 +11,15 @@ from tarmac.jobs._document import (
     refuse,
     show_path,
 )
+from tarmac.jobs._placeholders import escape
 from tarmac.jobs._read import job_of
 
 __all__ = [
+    "WORK",
     "Document",
     "Place",
     "Problem",
+    "escape",
     "job_of",
     "parse_document",
     "problems_of",

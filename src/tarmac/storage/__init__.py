@@ -13,7 +13,14 @@ from tarmac.storage._atomic import (
     write_json,
     write_text,
 )
-from tarmac.storage._objects import SCHEMES, get_object, is_object, put_object
+from tarmac.storage._objects import (
+    SCHEMES,
+    get_object,
+    is_object,
+    is_object_directory,
+    list_objects,
+    put_object,
+)
 
 __all__ = [
     "SCHEMES",
@@ -21,6 +28,8 @@ __all__ = [
     "atomic_writer",
     "get_object",
     "is_object",
+    "is_object_directory",
+    "list_objects",
     "put_object",
     "storage_errors",
     "write_bytes",

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["SCHEMES", "get_object", "is_object", "put_object", "s3_config"]
+__all__ = [
+    "SCHEMES",
+    "get_object",
+    "is_object",
+    "is_object_directory",
+    "list_objects",
+    "put_object",
+    "s3_config",
+]
 
 SCHEMES = ("s3", "gs", "az")
 
@@ -78,6 +86,37 @@ def get_object(uri: str, path: Path, environment: Mapping[str, str]) -> None:
     with _store(uri, environment) as (obstore, store, key), path.open("wb") as file:
         for chunk in obstore.get(store, key).stream(min_chunk_size=_CHUNK_BYTES):
             file.write(chunk)
+
+
+def is_object_directory(uri: str, environment: Mapping[str, str]) -> bool:
+    """Whether a URI is not of an object, but of what lies above some.
+
+    Raises:
+        TarmacError: The store does not say.
+    """
+    with _store(uri, environment) as (obstore, store, key):
+        if key and not key.endswith("/"):
+            with contextlib.suppress(FileNotFoundError, obstore.exceptions.NotFoundError):
+                obstore.head(store, key)
+                return False
+        return any(batch for batch in obstore.list(store, key.rstrip("/") or None))
+
+
+def list_objects(uri: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the URIs of all objects below one, in order.
+
+    Args:
+        uri: Of a directory, ``s3://bucket/prefix``.
+        environment: Usually ``os.environ``.
+
+    Raises:
+        TarmacError: The store does not say.
+    """
+    root = "/".join(uri.split("/", maxsplit=3)[:3])
+    with _store(uri, environment) as (obstore, store, key):
+        batches = obstore.list(store, key.rstrip("/") or None)
+        paths = sorted(entry["path"] for batch in batches for entry in batch)
+    return [f"{root}/{path}" for path in paths]
 
 
 @contextlib.contextmanager

@@ -1,0 +1,20 @@
+"""Azure Batch Shipyard's configurations, of before 3.0 and since."""
+
+from tarmac.formats.shipyard._configuration import (
+    find_jobs_files,
+    looks_like_shipyard,
+    read_part,
+    read_siblings,
+)
+from tarmac.formats.shipyard._jobs import ShipyardReading, read_shipyard
+from tarmac.formats.shipyard._write import write_shipyard
+
+__all__ = [
+    "ShipyardReading",
+    "find_jobs_files",
+    "looks_like_shipyard",
+    "read_part",
+    "read_shipyard",
+    "read_siblings",
+    "write_shipyard",
+]

@@ -1,0 +1,65 @@
+"""Commands: words where they are plain, a line for ``sh`` where a shell has something to do."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+__all__ = ["as_command", "with_entrypoint"]
+
+# What a shell acts on outside of quotes, and what it still does between double ones.
+_ACTIVE = frozenset("<>|&;()*?[`\n")
+_VARIABLE = re.compile(r"\$[A-Za-z_{(0-9?#@*!$]")
+
+
+def as_command(text: str) -> list[str] | str:
+    """Return a command as words, or as it is where it needs a shell.
+
+    Batch Shipyard gives the line to a shell of the node, behind ``docker run IMAGE``.
+
+    Raises:
+        ValueError: A quotation has no end.
+    """
+    words = shlex.split(text)
+    return text if _needs_shell(text) or not words else words
+
+
+def _needs_shell(text: str) -> bool:
+    quote = ""
+    skip = False
+    for number, character in enumerate(text):
+        if skip:
+            skip = False
+        elif quote == "'":
+            quote = "" if character == "'" else quote
+        elif character == "\\":
+            skip = True
+        elif character == "`" or (character == "$" and _VARIABLE.match(text, number)):
+            return True
+        elif character == '"':
+            quote = "" if quote else '"'
+        elif not quote:
+            if character == "'":
+                quote = "'"
+            elif character in _ACTIVE or (
+                character in "~#" and text[number - 1 : number].strip() == ""
+            ):
+                return True
+    return False
+
+
+def with_entrypoint(
+    command: list[str] | str | None, entrypoint: str | None
+) -> tuple[list[str] | str | None, list[str] | None]:
+    """Return a command and an entrypoint that go together.
+
+    A line for a shell that follows an entrypoint is given to the shell whole.
+
+    Raises:
+        ValueError: A quotation has no end.
+    """
+    if not entrypoint:
+        return command, None
+    if isinstance(command, str):
+        return ["-c", f"exec {entrypoint} {command}"], ["sh"]
+    return command, shlex.split(entrypoint) or None

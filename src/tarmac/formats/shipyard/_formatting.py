@@ -1,0 +1,95 @@
+"""A task factory's command with its values put in, by the rules of ``str.format``.
+
+Only what they need: a value's number or name, with its conversion and format. Attributes and items
+of values are not reached.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["Template"]
+
+# Enough for any number; a width of nine digits would fill the memory.
+_FORMAT = re.compile(r"[^{}]{0,12}")
+_LONG_WIDTH = re.compile(r"\d{4,}")
+_CONVERSIONS: Mapping[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
+_TWICE = "a brace that is meant as such is written twice, {{ or }}"
+
+
+class Template:
+    """A command to be filled many times.
+
+    Args:
+        text: With ``{}``, ``{0}`` or ``{name}``; ``{{`` and ``}}`` are braces.
+
+    Raises:
+        ValueError: Its braces do not match, or hold what is no value's number or name.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._parts: list[tuple[str, str | int | None, str, str]] = []
+        numbered: set[str] = set()
+        try:
+            parsed = [*string.Formatter().parse(text)]
+        except ValueError as error:
+            raise ValueError(f"{error}; {_TWICE}") from error
+        for literal, name, spec, conversion in parsed:
+            if name is None:
+                self._parts.append((literal, None, "", ""))
+                continue
+            if conversion and conversion not in _CONVERSIONS:
+                raise ValueError(f"{{{name}!{conversion}}} is no form of a value; {_TWICE}")
+            if name and not re.fullmatch(r"[0-9]{1,6}|[A-Za-z_][A-Za-z0-9_]*", name):
+                raise ValueError(f"{_field(name, spec)} names no value; {_TWICE}")
+            if not _FORMAT.fullmatch(spec or "") or _LONG_WIDTH.search(spec or ""):
+                raise ValueError(f"{_field(name, spec)} is no format of a value; {_TWICE}")
+            key: str | int = name
+            if not name or name.isdecimal():
+                numbered.add("{}" if not name else "{0}")
+                key = int(name) if name else len([1 for part in self._parts if part[1] is not None])
+            self._parts.append((literal, key, spec or "", conversion or ""))
+        if len(numbered) > 1:
+            raise ValueError("{} and {0} cannot be mixed")
+
+    def fill(self, values: Sequence[Any], named: Mapping[str, Any]) -> str:
+        """Return the command with values.
+
+        Args:
+            values: By number.
+            named: By name.
+
+        Raises:
+            ValueError: It asks for one that is not there, or in a form that it does not have.
+        """
+        text = ""
+        for literal, key, spec, conversion in self._parts:
+            text += literal
+            if key is None:
+                continue
+            try:
+                value = values[key] if isinstance(key, int) else named[key]
+            except IndexError:
+                has = f"{len(values)} value{'' if len(values) == 1 else 's'}"
+                raise ValueError(
+                    f"it asks for value {key}, and the factory gives {has}, from 0"
+                ) from None
+            except KeyError:
+                has = f"gives {', '.join(named)}" if named else "gives numbered values only"
+                raise ValueError(f"{{{key}}} names no value, the factory {has}; {_TWICE}") from None
+            if conversion:
+                value = _CONVERSIONS[conversion](value)
+            try:
+                text += format(value, spec)
+            except (ValueError, TypeError, OverflowError) as error:
+                raise ValueError(f"{value!r} as {_field(str(key), spec)}: {error}") from error
+        return text
+
+
+def _field(name: str, spec: str | None) -> str:
+    return f"{{{name}{':' + spec if spec else ''}}}"
