@@ -11,12 +11,24 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch.optim.adadelta import adadelta
+from torch.optim.adagrad import adagrad
 from torch.optim.adam import adam
+from torch.optim.adamax import adamax
+from torch.optim.nadam import nadam
 from torch.optim.rmsprop import rmsprop
 from torch.optim.sgd import sgd
 
 from tarmac.errors import RequestError
-from tarmac.workloads import SGD, Adadelta, Adam, Optimizer, RMSprop
+from tarmac.workloads import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    Nadam,
+    Optimizer,
+    RMSprop,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +41,16 @@ __all__ = ["FlatOptimizer"]
 # up to the limit, so that it does nothing.
 _NO_BIAS_CORRECTION = 100_000.0
 _RHO_LIMIT = 0.999
+
+_STATE_NAMES: Mapping[type[Optimizer], tuple[str, ...]] = {
+    SGD: ("momentum_buffer",),
+    RMSprop: ("square_avg",),
+    Adam: ("exp_avg", "exp_avg_sq"),
+    Adagrad: ("sum",),
+    Adadelta: ("square_avg", "acc_delta"),
+    Adamax: ("exp_avg", "exp_inf"),
+    Nadam: ("exp_avg", "exp_avg_sq"),
+}
 
 
 class FlatOptimizer:
@@ -61,6 +83,14 @@ class FlatOptimizer:
             | {"step": torch.tensor(first_step, device=group.values.device)}
             for group in groups
         ]
+        if isinstance(spec, Nadam):
+            for group, state in zip(groups, self._state, strict=True):
+                state["mu_product"] = torch.ones((), device=group.values.device)
+
+        self._by_decay = {
+            decay: _members(decay, groups, self._state)
+            for decay in dict.fromkeys(group.weight_decay for group in groups)
+        }
 
     def set_learning_rate(self, rate: float) -> None:
         """Use another rate from the next step on."""
@@ -72,8 +102,8 @@ class FlatOptimizer:
     @torch.no_grad()
     def step(self) -> None:
         """Update every group's values."""
-        for group, state in zip(self._groups, self._state, strict=True):
-            self._step_group(group, state)
+        for decay, members in self._by_decay.items():
+            self._step_groups(decay, *members)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return the state by name, the tensors themselves."""
@@ -88,10 +118,16 @@ class FlatOptimizer:
         for name, value in self.state().items():
             value.copy_(saved[name])
 
-    def _step_group(self, group: Group, state: Mapping[str, torch.Tensor]) -> None:
-        spec, decay = self._spec, group.weight_decay
-        values, gradients = [group.values], [group.gradients]
-        slots = {name: [tensor] for name, tensor in state.items()}
+    def _step_groups(
+        self,
+        decay: float,
+        values: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        slots: Mapping[str, list[torch.Tensor]],
+    ) -> None:
+        spec = self._spec
+        # Of several tensors, one call for all costs less than one each.
+        foreach = self._on_cuda or len(values) > 1
         match spec:
             case SGD():
                 sgd(
@@ -113,12 +149,58 @@ class FlatOptimizer:
                     slots["square_avg"],
                     slots["acc_delta"],
                     slots["step"],
+                    foreach=foreach,
                     capturable=self._on_cuda,
                     lr=self._rate,  # type: ignore[arg-type]  # as above
                     rho=spec.rho,
                     eps=spec.eps,
                     weight_decay=decay,
                     maximize=False,
+                )
+            case Adagrad():
+                adagrad(
+                    values,
+                    gradients,
+                    slots["sum"],
+                    slots["step"],
+                    fused=True,
+                    lr=self._rate,  # type: ignore[arg-type]  # as above
+                    lr_decay=0.0,
+                    eps=spec.eps,
+                    weight_decay=decay,
+                    maximize=False,
+                )
+            case Adamax():
+                adamax(
+                    values,
+                    gradients,
+                    slots["exp_avg"],
+                    slots["exp_inf"],
+                    slots["step"],
+                    foreach=foreach,
+                    capturable=self._on_cuda,
+                    lr=self._rate,  # type: ignore[arg-type]  # as above
+                    beta1=spec.beta1,
+                    beta2=spec.beta2,
+                    eps=spec.eps,
+                    weight_decay=decay,
+                )
+            case Nadam():
+                nadam(
+                    values,
+                    gradients,
+                    slots["exp_avg"],
+                    slots["exp_avg_sq"],
+                    slots["mu_product"],
+                    slots["step"],
+                    foreach=foreach,
+                    capturable=self._on_cuda,
+                    lr=self._rate,  # type: ignore[arg-type]  # as above
+                    beta1=spec.beta1,
+                    beta2=spec.beta2,
+                    eps=spec.eps,
+                    momentum_decay=spec.momentum_decay,
+                    weight_decay=decay,
                 )
             case RMSprop() if not _is_adam_in_disguise(spec):
                 rmsprop(
@@ -128,6 +210,7 @@ class FlatOptimizer:
                     [],
                     [],
                     slots["step"],
+                    foreach=foreach,
                     capturable=self._on_cuda,
                     lr=self._rate,  # type: ignore[arg-type]  # as above
                     alpha=spec.rho,
@@ -157,23 +240,25 @@ class FlatOptimizer:
                 )
 
 
+def _members(
+    decay: float, groups: Sequence[Group], states: Sequence[Mapping[str, torch.Tensor]]
+) -> tuple[list[torch.Tensor], list[torch.Tensor], dict[str, list[torch.Tensor]]]:
+    """Return values, gradients and state of the groups of one weight decay."""
+    chosen = [i for i, group in enumerate(groups) if group.weight_decay == decay]
+    slots = {name: [states[i][name] for i in chosen] for name in states[0]}
+    return [groups[i].values for i in chosen], [groups[i].gradients for i in chosen], slots
+
+
 def _is_adam_in_disguise(spec: Optimizer) -> bool:
     return isinstance(spec, RMSprop) and spec.rho <= _RHO_LIMIT
 
 
 def _state_names(spec: Optimizer) -> tuple[str, ...]:
-    match spec:
-        case SGD():
-            return ("momentum_buffer",)
-        case Adadelta():
-            return ("square_avg", "acc_delta")
-        case RMSprop() if not _is_adam_in_disguise(spec):
-            return ("square_avg",)
-        case Adam():
-            return ("exp_avg", "exp_avg_sq")
-        case RMSprop():
-            return ("exp_avg_sq",)
-        case _:
-            raise RequestError(
-                f"optimizer is a {type(spec).__name__}, expected SGD, RMSprop, Adam or Adadelta"
-            )
+    if _is_adam_in_disguise(spec):
+        return ("exp_avg_sq",)
+    if type(spec) in _STATE_NAMES:
+        return _STATE_NAMES[type(spec)]
+    *others, last = (kind.__name__ for kind in _STATE_NAMES)
+    raise RequestError(
+        f"optimizer is a {type(spec).__name__}, expected {', '.join(others)} or {last}"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tarmac.train.strategies import Rendezvous
     from tarmac.workloads import Workload
 
-__all__ = ["Options", "Plan", "build_model", "check_memory", "make_plan"]
+__all__ = ["Options", "Plan", "bind_dataset", "build_model", "check_memory", "make_plan"]
 
 # A training step's backward pass does two products for each one of the forward pass.
 _STEP_OVER_FORWARD = 3
@@ -215,8 +216,11 @@ def make_plan(
         found = find_devices(str(options.devices))
     else:
         found = devices_of_machine(str(options.devices), rendezvous)
-    changed, model_arguments = apply_settings(_with_options(workload, options), options.settings)
+    chosen, model_arguments = apply_settings(workload, options.settings)
+    changed = _with_options(chosen, options)
     dataset = _load(changed, progress)
+    defaults = settings_of(changed)
+    changed = bind_dataset(changed, dataset)
     train_size = _train_size(options, dataset)
     sample_flops, num_parameters, has_batch_norm = _try_model(changed, model_arguments, dataset)
     asked = options.batch_size_per_device
@@ -232,7 +236,7 @@ def make_plan(
     strategy, why_strategy = choose_strategy(options.strategy, devices, rendezvous)
     world_size = len(devices) if rendezvous is None else rendezvous.world_size
     batch = choose_batch_size(
-        workload.recipe,
+        chosen.recipe,
         changed.recipe,
         world_size,
         per_device=asked,
@@ -263,7 +267,7 @@ def make_plan(
     return Plan(
         reference=reference,
         workload=changed,
-        settings=settings_of(changed) | dict(model_arguments),
+        settings=defaults | dict(model_arguments),
         model_arguments=model_arguments,
         dataset=dataset,
         devices=devices,
@@ -293,6 +297,19 @@ def make_plan(
         max_restarts=options.max_restarts,
         hang_timeout_s=options.hang_timeout_s,
     )
+
+
+def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
+    """Give a workload's model what it asks to know of its data: see `Workload.model`."""
+    known = {"sample_shape": dataset.sample_shape, "num_classes": dataset.num_classes}
+    asked = {
+        name: known[name]
+        for name, parameter in inspect.signature(workload.model).parameters.items()
+        if name in known and parameter.default is parameter.empty
+    }
+    if not asked:
+        return workload
+    return dataclasses.replace(workload, model=functools.partial(workload.model, **asked))
 
 
 def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed: int) -> nn.Module:
