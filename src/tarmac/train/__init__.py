@@ -9,6 +9,7 @@ from typing import Any
 from tarmac.train._environment import denormals_flushed
 from tarmac.train._optim import FlatOptimizer
 from tarmac.train._parameters import Group
+from tarmac.train._patience import Patience
 from tarmac.train._plan import Options, Plan, bind_dataset, build_model, make_plan
 from tarmac.train._precision import Precision, choose_precision
 from tarmac.train._reporter import Reporter, Silent
@@ -20,6 +21,7 @@ __all__ = [
     "FlatOptimizer",
     "Group",
     "Options",
+    "Patience",
     "Plan",
     "Precision",
     "Reporter",

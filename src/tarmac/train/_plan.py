@@ -56,6 +56,8 @@ class Options:
             ``sqrt`` (Krizhevsky, 2014), by global batch size over the workload's own.
         train_size: How many samples to train on, from the first; all that are there by default.
         validation_size: How many samples to hold out, from the last, and evaluate every epoch.
+        patience: Stop once the validation loss has not fallen for so many epochs; the weights are
+            those of the last one. None for never.
         seed: Sets the weights, the order of the data and the dropout.
         devices: See `tarmac.devices.find_devices`.
         strategy: ``auto``, ``single``, ``ddp`` or ``towers``.
@@ -79,6 +81,7 @@ class Options:
     scale_lr: str = "none"
     train_size: int | None = None
     validation_size: int = 0
+    patience: int | None = None
     seed: int = 0
     devices: str | int = "auto"
     strategy: str = "auto"
@@ -132,6 +135,7 @@ class Plan:
     num_parameters: int
     train_size: int
     validation_size: int
+    patience: int | None
     seed: int
     accumulate: int
     sync_batchnorm: bool
@@ -171,6 +175,7 @@ class Plan:
             "scale_lr": self.scale_lr,
             "train_size": self.train_size,
             "validation_size": self.validation_size,
+            "patience": self.patience,
             "seed": self.seed,
             "devices": name_devices(self.devices),
             "strategy": self.strategy,
@@ -288,6 +293,7 @@ def make_plan(
         num_parameters=num_parameters,
         train_size=train_size,
         validation_size=options.validation_size,
+        patience=options.patience,
         seed=options.seed,
         accumulate=options.accumulate,
         sync_batchnorm=options.sync_batchnorm,
@@ -356,6 +362,7 @@ def check_memory(
 def _check(options: Options) -> None:
     lowest = {
         "validation_size": 0,
+        "patience": 1,
         "seed": 0,
         "checkpoint_every": 1,
         "accumulate": 1,
@@ -366,6 +373,11 @@ def _check(options: Options) -> None:
         value = getattr(options, name)
         if value is not None and value < least:
             raise RequestError(f"{name} is {value}, expected at least {least}")
+    if options.patience is not None and not options.validation_size:
+        raise RequestError(
+            f"patience is {options.patience}, but there is no validation loss to watch",
+            hint="Hold samples out: --validation-size 5000",
+        )
     if not options.hang_timeout_s > 0:
         raise RequestError(f"hang_timeout is {options.hang_timeout_s}, expected above 0 seconds")
     if options.batch_size is not None and options.batch_size_per_device is not None:

@@ -65,6 +65,9 @@ class Masks:
         self._thresholds = thresholds.to(device=device, dtype=torch.int16)
         scales = torch.where(as_columns < _LEVELS, _LEVELS / (_LEVELS - as_columns), 0.0)
         self._scales = scales.to(device=device, dtype=dtype)
+        # In a type of the draws' size, a mask is a comparison times the bits of the scale: whole
+        # numbers of one size are several times as fast as what has to be converted.
+        self._bits = self._scales.view(torch.int16) if dtype.itemsize == 2 else None
         self.layers = [bool(column.any()) for column in dropped.T]
 
     def draw_epoch(self, num_steps: int) -> torch.Tensor:
@@ -91,12 +94,18 @@ class Masks:
         folded = self._folded[:, :num_words]
         factor, summand = coefficients[layer, :, :, None].unbind()
         torch.addcmul(summand, self._table[:, :num_words], factor, out=words)
-        # The low bits of a product depend on the low bits of its factors alone.
+        # The low bits of a product depend on the low bits of its factors alone, so the high half is
+        # added to the low one. What the sign adds to the high half is 1 in 2^32.
         torch.bitwise_right_shift(words, _WORD_BITS // 2, out=folded)
-        words.bitwise_xor_(folded)
+        words.add_(folded)
         draws = words.view(torch.int16)[:, :num_elements].view(mask.shape)
-        torch.ge(draws, self._thresholds[layer], out=mask)
-        mask.mul_(self._scales[layer])
+        if self._bits is None:
+            torch.ge(draws, self._thresholds[layer], out=mask)
+            mask.mul_(self._scales[layer])
+        else:
+            bits = mask.view(torch.int16)
+            torch.ge(draws, self._thresholds[layer], out=bits)
+            bits.mul_(self._bits[layer])
 
     def keep(self, kept: Sequence[int]) -> None:
         """Go on with some of the networks."""
@@ -107,6 +116,8 @@ class Masks:
         self._folded = torch.empty_like(self._table)
         self._thresholds = self._thresholds[:, there]
         self._scales = self._scales[:, there]
+        if self._bits is not None:
+            self._bits = self._bits[:, there]
 
 
 def _words(generator: torch.Generator, *shape: int) -> torch.Tensor:

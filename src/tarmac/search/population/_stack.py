@@ -14,7 +14,7 @@ from tarmac.search.population._arithmetic import Arithmetic, Workspace
 from tarmac.search.population._masks import Masks
 from tarmac.search.population._parameters import Layout, decays
 from tarmac.search.population._updates import State, Updates
-from tarmac.train import denormals_flushed
+from tarmac.train import Patience, denormals_flushed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,8 +79,7 @@ class _Member:
     def __init__(self, network: Network) -> None:
         self.network = network
         self.seconds = 0.0
-        self._lowest = math.inf
-        self._num_waited = 0
+        self._patience = Patience(network.candidate.patience)
 
     def judge(self, epoch: int, row: dict[str, float], watch: Watch) -> Result | None:
         """Return its result where it leaves after this epoch, else None."""
@@ -89,12 +88,9 @@ class _Member:
             if not math.isfinite(row[name]):
                 error = f"the {split} loss is {row[name]} in epoch {epoch}: the training diverged"
                 return Result(number=candidate.number, error=error)
-        is_lower = row["val_loss"] < self._lowest
-        self._lowest = min(self._lowest, row["val_loss"])
-        self._num_waited = 0 if is_lower else self._num_waited + 1
+        self._patience.see(row["val_loss"])
         is_beaten = watch(Progress(number=candidate.number, epoch=epoch, metrics=row))
-        is_patient = candidate.patience is None or self._num_waited < candidate.patience
-        if epoch < candidate.epochs and is_patient and not is_beaten:
+        if epoch < candidate.epochs and not self._patience.is_over and not is_beaten:
             return None
         metrics = row | {
             "epochs": float(epoch),
