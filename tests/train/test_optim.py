@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from tarmac import RequestError
 from tarmac.train._optim import FlatOptimizer
 from tarmac.train._parameters import Group
-from tarmac.workloads import SGD, Adadelta, Adam, RMSprop
+from tarmac.workloads import SGD, Adadelta, Adagrad, Adam, Adamax, Nadam, RMSprop
 
 SPECS = {
     "sgd": SGD(learning_rate=0.1, momentum=0.9, nesterov=True),
@@ -16,6 +18,9 @@ SPECS = {
     "slow-rmsprop": RMSprop(learning_rate=1e-3, rho=0.9999, eps=1e-8),
     "adam": Adam(learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8),
     "adadelta": Adadelta(learning_rate=1.0, rho=0.95, eps=1e-8),
+    "adagrad": Adagrad(learning_rate=1e-2, eps=1e-8),
+    "adamax": Adamax(learning_rate=2e-3, beta1=0.9, beta2=0.999, eps=1e-8),
+    "nadam": Nadam(learning_rate=2e-3, beta1=0.9, beta2=0.999, eps=1e-8, momentum_decay=0.004),
 }
 
 
@@ -44,6 +49,24 @@ def reference(spec, values, gradients, weight_decay):
                 delta = ((state[1] + spec.eps) / (state[0] + spec.eps)).sqrt() * g
                 state[1] = spec.rho * state[1] + (1 - spec.rho) * delta**2
                 w = w - spec.learning_rate * delta
+            case Adagrad():
+                state[0] = state[0] + g**2
+                w = w - spec.learning_rate * g / (state[0].sqrt() + spec.eps)
+            case Adamax():
+                state[0] = spec.beta1 * state[0] + (1 - spec.beta1) * g
+                state[1] = torch.maximum(spec.beta2 * state[1], g.abs() + spec.eps)
+                w = w - spec.learning_rate / (1 - spec.beta1**number) * state[0] / state[1]
+            case Nadam():
+                mus = [
+                    spec.beta1 * (1 - 0.5 * 0.96 ** (t * spec.momentum_decay))
+                    for t in range(1, number + 2)
+                ]
+                state[0] = spec.beta1 * state[0] + (1 - spec.beta1) * g
+                state[1] = spec.beta2 * state[1] + (1 - spec.beta2) * g**2
+                ahead = (1 - mus[-2]) / (1 - math.prod(mus[:-1])) * g
+                ahead = ahead + mus[-1] / (1 - math.prod(mus)) * state[0]
+                square = state[1] / (1 - spec.beta2**number)
+                w = w - spec.learning_rate * ahead / (square.sqrt() + spec.eps)
     return w
 
 

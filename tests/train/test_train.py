@@ -139,6 +139,60 @@ def test_held_out_samples_are_scored_every_epoch_and_not_trained_on(tmp_path):
     assert run.metrics["val_accuracy"] == run.history[-1]["val_accuracy"]
 
 
+# A rate at which digits' validation loss soon ceases to fall.
+JUMPY = {"learning_rate": 0.05, "validation_size": 238, "settings": {"schedule.start": 1.0}}
+
+
+def waited(losses: list[float]) -> int:
+    """Return for how many epochs a loss has not fallen."""
+    return len(losses) - 1 - losses.index(min(losses))
+
+
+@pytest.mark.parametrize("strategy", ["single", "ddp"])
+def test_a_training_stops_once_its_validation_loss_has_not_fallen_for_its_patience(
+    tmp_path, strategy
+):
+    devices = "cpu:2" if strategy == "ddp" else "cpu"
+    options = {"strategy": strategy, "devices": devices, "patience": 2, **JUMPY}
+    run = tarmac.train("digits-mlp", output=tmp_path, **options)
+    losses = [row["val_loss"] for row in run.history]
+    assert len(losses) < 40
+    assert waited(losses) == 2
+    assert all(waited(losses[:count]) < 2 for count in range(1, len(losses)))
+    assert run.record.status == "completed"
+    assert run.record.configuration["patience"] == 2
+    assert run.metrics["val_loss"] == losses[-1]
+
+
+def test_patience_survives_a_stop(tmp_path):
+    whole = tarmac.train("digits-mlp", patience=2, output=tmp_path / "whole", **JUMPY)
+    last = len(whole.history)
+
+    class Stop(tarmac.train.Silent):
+        def stepped(self, epoch, step, score):
+            if (epoch, step) == (last, 1):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    stopped = tarmac.train(
+        "digits-mlp", patience=2, output=tmp_path / "stopped", reporter=Stop(), **JUMPY
+    )
+    assert stopped.record.status == "interrupted"
+    resumed = tarmac.resume(stopped.path)
+    assert len(resumed.history) == last
+    assert_same_weights(resumed, whole)
+
+
+def test_the_command_line_says_that_a_training_stopped_early(tmp_path):
+    command = "train digits-mlp --lr 0.05 --validation-size 238 --patience 1 --no-check --output"
+    done = subprocess.run(
+        [sys.executable, "-m", "tarmac", *command.split(), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "of 40: val_loss has not fallen for 1 epoch" in done.stdout
+
+
 def test_any_train_size_up_to_the_datas_will_do(tmp_path):
     for size in (1, 33, 1438):
         run = tarmac.train("digits-mlp", epochs=1, train_size=size, output=tmp_path)
@@ -156,6 +210,8 @@ def test_any_train_size_up_to_the_datas_will_do(tmp_path):
         ({"batch_size": -1}, "batch_size is -1"),
         ({"learning_rate": 0}, "learning_rate is 0"),
         ({"seed": -1}, "seed is -1"),
+        ({"patience": 0}, "patience is 0, expected at least 1"),
+        ({"patience": 3}, "patience is 3, but there is no validation loss to watch"),
         ({"devices": "tpu"}, "devices is 'tpu', expected auto, all"),
         ({"precision": "fp8"}, "precision is 'fp8'"),
         ({"compile": "maybe"}, "compile is 'maybe'"),

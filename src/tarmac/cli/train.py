@@ -44,6 +44,11 @@ __all__ = ["command"]
     show_default=True,
     help="Hold out the last N training samples and score them every epoch.",
 )
+@click.option(
+    "--patience",
+    type=int,
+    help="Stop once the validation loss has not fallen for N epochs; needs --validation-size.",
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option(
     "--devices",
@@ -229,6 +234,13 @@ def _conclude(run: Run, *, as_json: bool, verify: bool) -> None:
         }
         click.echo(json.dumps(result, indent=2))
     elif record.status == "completed":
+        last, asked = run.history[-1]["epoch"], record.configuration["epochs"]
+        if last < asked:
+            waited = record.configuration["patience"]
+            click.echo(
+                f"stopped after epoch {last:g} of {asked}: val_loss has not fallen for {waited} "
+                f"epoch{'' if waited == 1 else 's'}"
+            )
         if record.expectation:
             met, text = record.expectation["met"], record.expectation["text"]
             click.secho(text, fg="green" if met else "yellow")

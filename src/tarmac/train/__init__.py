@@ -6,18 +6,34 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from tarmac.train._plan import Options, Plan, make_plan
+from tarmac.train._environment import denormals_flushed
+from tarmac.train._optim import FlatOptimizer
+from tarmac.train._parameters import Group
+from tarmac.train._patience import Patience
+from tarmac.train._plan import Options, Plan, bind_dataset, build_model, make_plan
+from tarmac.train._precision import Precision, choose_precision
 from tarmac.train._reporter import Reporter, Silent
-from tarmac.train._settings import Setting, settings_of
+from tarmac.train._settings import Setting, apply_settings, settings_of
+from tarmac.train._slices import order_of
 from tarmac.train._train import resume, train
 
 __all__ = [
+    "FlatOptimizer",
+    "Group",
     "Options",
+    "Patience",
     "Plan",
+    "Precision",
     "Reporter",
     "Setting",
     "Silent",
+    "apply_settings",
+    "bind_dataset",
+    "build_model",
+    "choose_precision",
+    "denormals_flushed",
     "make_plan",
+    "order_of",
     "resume",
     "settings_of",
     "train",

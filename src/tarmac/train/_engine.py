@@ -19,7 +19,7 @@ from tarmac.errors import TarmacError
 from tarmac.train._checkpoint import Checkpoint
 from tarmac.train._plan import build_model
 from tarmac.train._replica import Replica, Score
-from tarmac.train._slices import cut
+from tarmac.train._slices import cut, order_of
 from tarmac.train.strategies import AllReduce, StopVote, Strategy, Team, Towers, synchronise_norms
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from tarmac.train._plan import Plan
 
 __all__ = ["Engine", "Epoch", "check_finite"]
-
-# Mixes the epoch into the seed of its order; any odd number larger than plausible epochs serves.
-_EPOCH_STRIDE = 1_000_003
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +98,7 @@ class Engine:
         if first_step == 0:
             self._clear_totals()
         ranks = [replica.rank for replica in strategy.replicas]
-        order = self._order(epoch)
+        order = order_of(self._plan.seed, epoch, self._plan.train_size)
         batches = [
             replica.feed.batches(order, shares.micro_batches(first_step, replica.rank))
             for replica in strategy.replicas
@@ -218,14 +215,6 @@ class Engine:
                 value.zero_()
             self._team.add_up(value)
         parameters.publish()
-
-    def _order(self, epoch: int) -> torch.Tensor:
-        """Return this epoch's order of the samples, int64 ``[train_size]``.
-
-        It is drawn on the CPU, so that it is the same on every device and with every feed.
-        """
-        generator = torch.Generator().manual_seed(self._plan.seed * _EPOCH_STRIDE + epoch)
-        return torch.randperm(self._plan.train_size, generator=generator)
 
     def _evaluate(self, split: Split, start: int) -> Score:
         """Score the samples from ``start`` on, each rank its share of them."""

@@ -21,6 +21,7 @@ from tarmac.train._checkpoint import (
 )
 from tarmac.train._engine import Engine, Epoch, check_finite
 from tarmac.train._environment import training_environment
+from tarmac.train._patience import Patience
 from tarmac.train._record import Outcome
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ def train_epochs(
             events = None
             if team.is_main:
                 events = opened.enter_context(run.events(first_step=first_epoch + 1))
-            session = _Session(engine, plan, run, team, reporter, events)
+            patience = Patience(plan.patience)
+            for loss in team.gather(_validation_losses(run) if team.is_main else [])[0]:
+                patience.see(loss)
+            session = _Session(engine, plan, run, team, reporter, events, patience)
             is_whole = session.train(first_epoch, first_step, stop)
             metrics = session.finish() if is_whole else None
         return Outcome(metrics=metrics, replicas=engine.replicas())
@@ -80,12 +84,15 @@ class _Session:
     team: Team
     reporter: Reporter
     events: EventWriter | None
+    patience: Patience
 
     def train(self, first_epoch: int, first_step: int, stop: Callable[[], bool]) -> bool:
         """Do the epochs from a position on; return whether all are done."""
         plan, engine = self.plan, self.engine
         epochs = plan.workload.recipe.epochs
         for epoch in range(first_epoch, epochs):
+            if self.patience.is_over:
+                break
 
             def after_step(step: int, epoch: int = epoch) -> bool:
                 self.reporter.stepped(epoch + 1, step, engine.score_so_far)
@@ -99,15 +106,21 @@ class _Session:
             if self.team.is_main:
                 check_finite(done.score, epoch + 1)
             validation = engine.evaluate_validation() if plan.validation_size else None
-            if (epoch + 1) % plan.checkpoint_every == 0 or epoch + 1 == epochs or done.stop:
-                self._save(epoch + 1, 0)
+            if validation is not None:
+                self.patience.see(validation.loss)
+            is_last = epoch + 1 == epochs or self.patience.is_over
+            # The line comes first: one that no checkpoint follows is removed when resuming, but one
+            # that is missing would be so for good, and patience counts them.
             if self.events is not None:
                 row = _row(plan, epoch, done, validation)
                 self.run.append_metrics(row)
                 for key in row.keys() - {"epoch"}:
                     self.events.scalar(key, row[key], epoch + 1)
+            if (epoch + 1) % plan.checkpoint_every == 0 or is_last or done.stop:
+                self._save(epoch + 1, 0)
+            if self.events is not None:
                 self.reporter.epoch_done(row)
-            if done.stop and epoch + 1 < epochs:
+            if done.stop and not is_last:
                 return False
         return True
 
@@ -142,6 +155,10 @@ def _restore(engine: Engine, plan: Plan, run: Run, team: Team) -> tuple[int, int
     check_fits(checkpoint, engine.weights(), path)
     engine.restore(checkpoint)
     return checkpoint.epoch, checkpoint.step
+
+
+def _validation_losses(run: Run) -> list[float]:
+    return [row["val_loss"] for row in run.history if "val_loss" in row]
 
 
 def _row(plan: Plan, epoch: int, done: Epoch, validation: Score | None) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Optimizers over flat parameter groups, by PyTorch's own fused kernels.
+"""Optimizers over flat parameter groups, by PyTorch's own fused kernels where there are any.
 
 PyTorch's functional optimizers are called rather than its Optimizer classes: on a few flat tensors
 the classes' bookkeeping is most of a step's cost, and their first use imports torch._dynamo, which
@@ -10,13 +10,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch.optim.adadelta import adadelta
+from torch.optim.adagrad import adagrad
 from torch.optim.adam import adam
+from torch.optim.adamax import adamax
+from torch.optim.nadam import nadam
 from torch.optim.rmsprop import rmsprop
 from torch.optim.sgd import sgd
 
 from tarmac.errors import RequestError
-from tarmac.workloads import SGD, Adadelta, Adam, Optimizer, RMSprop
+from tarmac.train._formulas import adadelta_, nadam_on_cpu_
+from tarmac.workloads import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    Nadam,
+    Optimizer,
+    RMSprop,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,9 +42,19 @@ __all__ = ["FlatOptimizer"]
 _NO_BIAS_CORRECTION = 100_000.0
 _RHO_LIMIT = 0.999
 
+_STATE_NAMES: Mapping[type[Optimizer], tuple[str, ...]] = {
+    SGD: ("momentum_buffer",),
+    RMSprop: ("square_avg",),
+    Adam: ("exp_avg", "exp_avg_sq"),
+    Adagrad: ("sum",),
+    Adadelta: ("square_avg", "acc_delta"),
+    Adamax: ("exp_avg", "exp_inf"),
+    Nadam: ("exp_avg", "exp_avg_sq"),
+}
+
 
 class FlatOptimizer:
-    """Updates flat groups in place from their gradients.
+    """Updates flat groups in place from their gradients, which it may overwrite.
 
     RMSprop is computed by the fused kernel of Adam, which it equals with ``beta1 = 0`` and without
     bias correction: one pass over memory instead of four (200 us against 420 us for 669,706
@@ -61,6 +83,16 @@ class FlatOptimizer:
             | {"step": torch.tensor(first_step, device=group.values.device)}
             for group in groups
         ]
+        for group, state in zip(groups, self._state, strict=True):
+            if isinstance(spec, Nadam):
+                state["mu_product"] = torch.ones((), device=group.values.device)
+            if isinstance(spec, Adadelta):
+                state["square_avg"].fill_(spec.eps)
+                state["acc_delta"].fill_(spec.eps)
+        self._by_decay = {
+            decay: _members(decay, groups, self._state)
+            for decay in dict.fromkeys(group.weight_decay for group in groups)
+        }
 
     def set_learning_rate(self, rate: float) -> None:
         """Use another rate from the next step on."""
@@ -72,8 +104,8 @@ class FlatOptimizer:
     @torch.no_grad()
     def step(self) -> None:
         """Update every group's values."""
-        for group, state in zip(self._groups, self._state, strict=True):
-            self._step_group(group, state)
+        for decay, members in self._by_decay.items():
+            self._step_groups(decay, *members)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return the state by name, the tensors themselves."""
@@ -88,10 +120,16 @@ class FlatOptimizer:
         for name, value in self.state().items():
             value.copy_(saved[name])
 
-    def _step_group(self, group: Group, state: Mapping[str, torch.Tensor]) -> None:
-        spec, decay = self._spec, group.weight_decay
-        values, gradients = [group.values], [group.gradients]
-        slots = {name: [tensor] for name, tensor in state.items()}
+    def _step_groups(
+        self,
+        decay: float,
+        values: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        slots: Mapping[str, list[torch.Tensor]],
+    ) -> None:
+        spec = self._spec
+        # Of several tensors, one call for all costs less than one each.
+        foreach = self._on_cuda or len(values) > 1
         match spec:
             case SGD():
                 sgd(
@@ -107,18 +145,61 @@ class FlatOptimizer:
                     maximize=False,
                 )
             case Adadelta():
-                adadelta(
+                for index, (value, gradient) in enumerate(zip(values, gradients, strict=True)):
+                    if decay:
+                        gradient.add_(value, alpha=decay)
+                    own = {name: slots[name][index] for name in _STATE_NAMES[Adadelta]}
+                    adadelta_(spec, self._rate, value, gradient, **own)
+            case Adagrad():
+                adagrad(
                     values,
                     gradients,
-                    slots["square_avg"],
-                    slots["acc_delta"],
+                    slots["sum"],
                     slots["step"],
-                    capturable=self._on_cuda,
+                    fused=True,
                     lr=self._rate,  # type: ignore[arg-type]  # as above
-                    rho=spec.rho,
+                    lr_decay=0.0,
                     eps=spec.eps,
                     weight_decay=decay,
                     maximize=False,
+                )
+            case Adamax():
+                adamax(
+                    values,
+                    gradients,
+                    slots["exp_avg"],
+                    slots["exp_inf"],
+                    slots["step"],
+                    foreach=foreach,
+                    capturable=self._on_cuda,
+                    lr=self._rate,  # type: ignore[arg-type]  # as above
+                    beta1=spec.beta1,
+                    beta2=spec.beta2,
+                    eps=spec.eps,
+                    weight_decay=decay,
+                )
+            case Nadam() if isinstance(self._rate, float):
+                for index, (value, gradient) in enumerate(zip(values, gradients, strict=True)):
+                    if decay:
+                        gradient.add_(value, alpha=decay)
+                    own = {name: tensors[index] for name, tensors in slots.items()}
+                    nadam_on_cpu_(spec, self._rate, value, gradient, **own)
+            case Nadam():
+                nadam(
+                    values,
+                    gradients,
+                    slots["exp_avg"],
+                    slots["exp_avg_sq"],
+                    slots["mu_product"],
+                    slots["step"],
+                    foreach=foreach,
+                    capturable=self._on_cuda,
+                    lr=self._rate,  # type: ignore[arg-type]  # as above
+                    beta1=spec.beta1,
+                    beta2=spec.beta2,
+                    eps=spec.eps,
+                    momentum_decay=spec.momentum_decay,
+                    weight_decay=decay,
                 )
             case RMSprop() if not _is_adam_in_disguise(spec):
                 rmsprop(
@@ -128,6 +209,7 @@ class FlatOptimizer:
                     [],
                     [],
                     slots["step"],
+                    foreach=foreach,
                     capturable=self._on_cuda,
                     lr=self._rate,  # type: ignore[arg-type]  # as above
                     alpha=spec.rho,
@@ -157,23 +239,25 @@ class FlatOptimizer:
                 )
 
 
+def _members(
+    decay: float, groups: Sequence[Group], states: Sequence[Mapping[str, torch.Tensor]]
+) -> tuple[list[torch.Tensor], list[torch.Tensor], dict[str, list[torch.Tensor]]]:
+    """Return values, gradients and state of the groups of one weight decay."""
+    chosen = [i for i, group in enumerate(groups) if group.weight_decay == decay]
+    slots = {name: [states[i][name] for i in chosen] for name in states[0]}
+    return [groups[i].values for i in chosen], [groups[i].gradients for i in chosen], slots
+
+
 def _is_adam_in_disguise(spec: Optimizer) -> bool:
     return isinstance(spec, RMSprop) and spec.rho <= _RHO_LIMIT
 
 
 def _state_names(spec: Optimizer) -> tuple[str, ...]:
-    match spec:
-        case SGD():
-            return ("momentum_buffer",)
-        case Adadelta():
-            return ("square_avg", "acc_delta")
-        case RMSprop() if not _is_adam_in_disguise(spec):
-            return ("square_avg",)
-        case Adam():
-            return ("exp_avg", "exp_avg_sq")
-        case RMSprop():
-            return ("exp_avg_sq",)
-        case _:
-            raise RequestError(
-                f"optimizer is a {type(spec).__name__}, expected SGD, RMSprop, Adam or Adadelta"
-            )
+    if _is_adam_in_disguise(spec):
+        return ("exp_avg_sq",)
+    if type(spec) in _STATE_NAMES:
+        return _STATE_NAMES[type(spec)]
+    *others, last = (kind.__name__ for kind in _STATE_NAMES)
+    raise RequestError(
+        f"optimizer is a {type(spec).__name__}, expected {', '.join(others)} or {last}"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tarmac.train.strategies import Rendezvous
     from tarmac.workloads import Workload
 
-__all__ = ["Options", "Plan", "build_model", "check_memory", "make_plan"]
+__all__ = ["Options", "Plan", "bind_dataset", "build_model", "check_memory", "make_plan"]
 
 # A training step's backward pass does two products for each one of the forward pass.
 _STEP_OVER_FORWARD = 3
@@ -55,6 +56,8 @@ class Options:
             ``sqrt`` (Krizhevsky, 2014), by global batch size over the workload's own.
         train_size: How many samples to train on, from the first; all that are there by default.
         validation_size: How many samples to hold out, from the last, and evaluate every epoch.
+        patience: Stop once the validation loss has not fallen for so many epochs; the weights are
+            those of the last one. None for never.
         seed: Sets the weights, the order of the data and the dropout.
         devices: See `tarmac.devices.find_devices`.
         strategy: ``auto``, ``single``, ``ddp`` or ``towers``.
@@ -78,6 +81,7 @@ class Options:
     scale_lr: str = "none"
     train_size: int | None = None
     validation_size: int = 0
+    patience: int | None = None
     seed: int = 0
     devices: str | int = "auto"
     strategy: str = "auto"
@@ -131,6 +135,7 @@ class Plan:
     num_parameters: int
     train_size: int
     validation_size: int
+    patience: int | None
     seed: int
     accumulate: int
     sync_batchnorm: bool
@@ -170,6 +175,7 @@ class Plan:
             "scale_lr": self.scale_lr,
             "train_size": self.train_size,
             "validation_size": self.validation_size,
+            "patience": self.patience,
             "seed": self.seed,
             "devices": name_devices(self.devices),
             "strategy": self.strategy,
@@ -215,8 +221,11 @@ def make_plan(
         found = find_devices(str(options.devices))
     else:
         found = devices_of_machine(str(options.devices), rendezvous)
-    changed, model_arguments = apply_settings(_with_options(workload, options), options.settings)
+    chosen, model_arguments = apply_settings(workload, options.settings)
+    changed = _with_options(chosen, options)
     dataset = _load(changed, progress)
+    defaults = settings_of(changed)
+    changed = bind_dataset(changed, dataset)
     train_size = _train_size(options, dataset)
     sample_flops, num_parameters, has_batch_norm = _try_model(changed, model_arguments, dataset)
     asked = options.batch_size_per_device
@@ -232,7 +241,7 @@ def make_plan(
     strategy, why_strategy = choose_strategy(options.strategy, devices, rendezvous)
     world_size = len(devices) if rendezvous is None else rendezvous.world_size
     batch = choose_batch_size(
-        workload.recipe,
+        chosen.recipe,
         changed.recipe,
         world_size,
         per_device=asked,
@@ -263,7 +272,7 @@ def make_plan(
     return Plan(
         reference=reference,
         workload=changed,
-        settings=settings_of(changed) | dict(model_arguments),
+        settings=defaults | dict(model_arguments),
         model_arguments=model_arguments,
         dataset=dataset,
         devices=devices,
@@ -284,6 +293,7 @@ def make_plan(
         num_parameters=num_parameters,
         train_size=train_size,
         validation_size=options.validation_size,
+        patience=options.patience,
         seed=options.seed,
         accumulate=options.accumulate,
         sync_batchnorm=options.sync_batchnorm,
@@ -293,6 +303,19 @@ def make_plan(
         max_restarts=options.max_restarts,
         hang_timeout_s=options.hang_timeout_s,
     )
+
+
+def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
+    """Give a workload's model what it asks to know of its data: see `Workload.model`."""
+    known = {"sample_shape": dataset.sample_shape, "num_classes": dataset.num_classes}
+    asked = {
+        name: known[name]
+        for name, parameter in inspect.signature(workload.model).parameters.items()
+        if name in known and parameter.default is parameter.empty
+    }
+    if not asked:
+        return workload
+    return dataclasses.replace(workload, model=functools.partial(workload.model, **asked))
 
 
 def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed: int) -> nn.Module:
@@ -339,6 +362,7 @@ def check_memory(
 def _check(options: Options) -> None:
     lowest = {
         "validation_size": 0,
+        "patience": 1,
         "seed": 0,
         "checkpoint_every": 1,
         "accumulate": 1,
@@ -349,6 +373,11 @@ def _check(options: Options) -> None:
         value = getattr(options, name)
         if value is not None and value < least:
             raise RequestError(f"{name} is {value}, expected at least {least}")
+    if options.patience is not None and not options.validation_size:
+        raise RequestError(
+            f"patience is {options.patience}, but there is no validation loss to watch",
+            hint="Hold samples out: --validation-size 5000",
+        )
     if not options.hang_timeout_s > 0:
         raise RequestError(f"hang_timeout is {options.hang_timeout_s}, expected above 0 seconds")
     if options.batch_size is not None and options.batch_size_per_device is not None:

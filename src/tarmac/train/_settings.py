@@ -27,7 +27,7 @@ def settings_of(workload: Workload) -> dict[str, Setting]:
     """Return every setting of a workload with its default.
 
     They are the model's keyword parameters, the data's name, and the recipe's parts in dotted form,
-    such as ``optimizer.rho``.
+    such as ``optimizer.rho``: of the optimizer and the recipe it has, where it offers several.
     """
     found: dict[str, Setting] = {}
     for parameter in inspect.signature(workload.model).parameters.values():
@@ -35,6 +35,8 @@ def settings_of(workload: Workload) -> dict[str, Setting]:
             found[parameter.name] = parameter.default
     if isinstance(workload.dataset, str):
         found["dataset"] = workload.dataset
+    if workload.optimizers:
+        found["optimizer"] = _optimizer_name(workload)
     recipe = workload.recipe
     found["label_smoothing"] = recipe.label_smoothing
     for part in ("optimizer", "schedule", "preprocess"):
@@ -62,6 +64,7 @@ def apply_settings(
     Raises:
         RequestError: An unknown name or a value of another type than the default's.
     """
+    workload = _with_choices(workload, changes)
     defaults = settings_of(workload)
     values: dict[str, Setting] = {}
     for name, value in changes.items():
@@ -82,10 +85,28 @@ def apply_settings(
             part_value = dataclasses.replace(getattr(recipe, part), **inner)
             recipe = dataclasses.replace(recipe, **{part: part_value})
     changed = dataclasses.replace(workload, recipe=recipe)
-    if "dataset" in values:
-        changed = dataclasses.replace(changed, dataset=str(values["dataset"]))
     parameters = inspect.signature(workload.model).parameters
     return changed, {name: value for name, value in values.items() if name in parameters}
+
+
+def _with_choices(workload: Workload, changes: Mapping[str, Setting]) -> Workload:
+    """Take the dataset that is asked for, its recipe, and the optimizer."""
+    if "dataset" in changes and isinstance(workload.dataset, str):
+        name = str(changes["dataset"])
+        recipe = workload.recipes.get(name, workload.recipe)
+        workload = dataclasses.replace(workload, dataset=name, recipe=recipe)
+    if "optimizer" in changes and workload.optimizers:
+        name = str(changes["optimizer"])
+        if name not in workload.optimizers:
+            raise unknown_name("optimizer", name, dict.fromkeys(workload.optimizers, ""))
+        recipe = dataclasses.replace(workload.recipe, optimizer=workload.optimizers[name])
+        workload = dataclasses.replace(workload, recipe=recipe)
+    return workload
+
+
+def _optimizer_name(workload: Workload) -> str:
+    kind = type(workload.recipe.optimizer)
+    return next(name for name, value in workload.optimizers.items() if type(value) is kind)
 
 
 def _convert(name: str, value: Setting, default: Setting) -> Setting:

@@ -1,10 +1,29 @@
-"""Who computes which samples of a global batch."""
+"""In which order an epoch takes the samples, and who computes which of a global batch."""
 
 from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["Shares", "cut"]
+import torch
+
+__all__ = ["Shares", "cut", "order_of"]
+
+# Mixes the epoch into the seed of its order; any odd number larger than plausible epochs serves.
+_EPOCH_STRIDE = 1_000_003
+
+
+def order_of(seed: int, epoch: int, num_samples: int) -> torch.Tensor:
+    """Return an epoch's order of the samples, int64 ``[num_samples]``.
+
+    It is drawn on the CPU, so that it is the same on every device and with every feed.
+
+    Args:
+        seed: The training's.
+        epoch: From 0.
+        num_samples: That are trained on.
+    """
+    generator = torch.Generator().manual_seed(seed * _EPOCH_STRIDE + epoch)
+    return torch.randperm(num_samples, generator=generator)
 
 
 def cut(start: int, stop: int, num_parts: int) -> list[tuple[int, int]]:

@@ -5,16 +5,28 @@ Each reference workload is one file beside this one. A user's own is found by pa
 """
 
 from tarmac.workloads._base import Expectation, Preprocess, Recipe, Scale, Verdict, Workload
-from tarmac.workloads._optimizers import SGD, Adadelta, Adam, Optimizer, RMSprop
+from tarmac.workloads._optimizers import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    Nadam,
+    Optimizer,
+    RMSprop,
+)
 from tarmac.workloads._registry import find_workload, reference_of, workload_names
 from tarmac.workloads._schedules import Constant, OneCycle, Schedule
 
 __all__ = [
     "SGD",
     "Adadelta",
+    "Adagrad",
     "Adam",
+    "Adamax",
     "Constant",
     "Expectation",
+    "Nadam",
     "OneCycle",
     "Optimizer",
     "Preprocess",

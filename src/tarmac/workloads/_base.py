@@ -144,7 +144,11 @@ class Workload:
         model: Builds the network. Its keyword parameters with defaults are what ``--set`` may
             change, e.g. ``def model(hidden: int = 512)``. It is called with PyTorch's generator
             seeded, returns logits ``[batch, num_classes]`` for a preprocessed batch.
+            Keyword-only parameters ``sample_shape`` and ``num_classes`` without defaults get the
+            dataset's.
         recipe: How it is trained.
+        recipes: Instead of ``recipe``, by the names of other datasets.
+        optimizers: What ``--set optimizer=NAME`` may choose, each of another kind.
         expectation: The accuracy it reaches; None where none is known.
     """
 
@@ -153,4 +157,6 @@ class Workload:
     dataset: str | Callable[[], Dataset]
     model: Callable[..., nn.Module]
     recipe: Recipe
+    recipes: Mapping[str, Recipe] = dataclasses.field(default_factory=dict)
+    optimizers: Mapping[str, Optimizer] = dataclasses.field(default_factory=dict)
     expectation: Expectation | None = None

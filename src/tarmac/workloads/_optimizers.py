@@ -10,7 +10,7 @@ import dataclasses
 
 from tarmac.errors import RequestError
 
-__all__ = ["SGD", "Adadelta", "Adam", "Optimizer", "RMSprop"]
+__all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "Adamax", "Nadam", "Optimizer", "RMSprop"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Optimizer:
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:
             raise RequestError(f"learning_rate is {self.learning_rate}, expected above 0")
-        for name in ("momentum", "rho", "beta1", "beta2"):
+        for name in ("momentum", "rho", "beta1", "beta2", "momentum_decay"):
             value = getattr(self, name, 0.0)
             if not 0 <= value < 1:
                 raise RequestError(f"optimizer.{name} is {value}, expected at least 0 and below 1")
@@ -63,3 +63,41 @@ class Adadelta(Optimizer):
 
     rho: float
     eps: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Adagrad(Optimizer):
+    """Adagrad: ``s += g^2``; ``w -= lr g / (sqrt(s) + eps)`` (Duchi et al., JMLR 12, 2011)."""
+
+    eps: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Adamax(Optimizer):
+    """Adamax (Kingma and Ba, arXiv 1412.6980, section 7.1).
+
+    ``m = beta1 m + (1 - beta1) g``; ``u = max(beta2 u, |g| + eps)``;
+    ``w -= lr / (1 - beta1^t) m / u``.
+    """
+
+    beta1: float
+    beta2: float
+    eps: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Nadam(Optimizer):
+    """Adam with Nesterov momentum (Dozat, ICLR workshop 2016), as in Keras and PyTorch.
+
+    ``m`` and ``v`` are Adam's. With ``mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2)`` and ``p_t``
+    the product of ``mu_1`` to ``mu_t``, the gradient and ``m`` count
+    ``(1 - mu_t) / (1 - p_t)`` and ``mu_{t+1} / (1 - p_{t+1})`` in the numerator.
+
+    Attributes:
+        momentum_decay: How slowly ``mu_t`` rises to ``beta1``; Keras called it schedule_decay.
+    """
+
+    beta1: float
+    beta2: float
+    eps: float
+    momentum_decay: float

@@ -28,6 +28,7 @@ _REFERENCE = {
     "mnist-chainer-mlp": "tarmac.workloads.mnist_chainer_mlp",
     "mnist-fast": "tarmac.workloads.mnist_fast",
     "cifar10-convnet": "tarmac.workloads.cifar10_convnet",
+    "mlp": "tarmac.workloads.mlp",
 }
 
 

@@ -1,0 +1,86 @@
+"""The published genetic search by Keras, one network at a time, against `tarmac search`.
+
+    python bench/search_keras.py --keras PYTHON [--seeds 3] [--generations 10] [--population 20]
+        [--train-size 10000] [--epochs 10] [--write]
+
+PYTHON has requirements-keras.txt. Both search the same 672 networks on the first images of MNIST
+with at most so many epochs, with the published population, generations and patience, in fresh
+processes, alternating, each seed once. Keras's scores are of the test set that it also chose and
+stopped by, as published; Tarmac's is the test set's, which it touched once, for the winner.
+TARMAC_DATA must hold MNIST. A cut is a cut for both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from _harness import Child, Spread, run_child, table, write_results
+
+PEER = str(Path(__file__).parent / "peers" / "keras_evolve.py")
+TARMAC = str(Path(sys.executable).parent / "tarmac")
+
+
+def run_keras(python: str, seed: int, given: argparse.Namespace) -> Child:
+    """Search by the published procedure."""
+    numbers = (seed, given.generations, given.population, given.train_size, given.epochs)
+    return run_child([python, PEER, *map(str, numbers)])
+
+
+def run_tarmac(seed: int, given: argparse.Namespace) -> Child:
+    """Search by the command line."""
+    command = [TARMAC, "search", "mlp-evolve", "--set", "dataset=mnist", "--json"]
+    options = {
+        "--generations": given.generations,
+        "--population": given.population,
+        "--seed": seed,
+        "--train-size": given.train_size,
+        "--epochs": given.epochs,
+    }
+    return run_child([*command, *(str(word) for pair in options.items() for word in pair)])
+
+
+def main() -> None:
+    """Run the rounds, print the results, and write them where asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keras", required=True, help="the Python that has requirements-keras.txt")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--generations", type=int, default=10)
+    parser.add_argument("--population", type=int, default=20)
+    parser.add_argument("--train-size", type=int, default=10_000)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--only", choices=("keras", "tarmac"), help="leave the other out")
+    parser.add_argument("--write", action="store_true", help="write results/search-keras-*")
+    given = parser.parse_args()
+    found: dict[str, list[Child]] = {"Tarmac": [], "Keras 3 on TensorFlow": []}
+    for seed in range(given.seeds):
+        if given.only != "keras":
+            found["Tarmac"].append(run_tarmac(seed, given))
+        if given.only != "tarmac":
+            found["Keras 3 on TensorFlow"].append(run_keras(given.keras, seed, given))
+        print(f"seed {seed} is done", file=sys.stderr, flush=True)
+    rows = []
+    for name, children in found.items():
+        if children:
+            accuracies = [child.result["test_accuracy"] for child in children]
+            wall = Spread.of([child.seconds for child in children])
+            rows.append([name, wall.show(0), Spread.of(accuracies).show(4)])
+    text = (
+        f"Population {given.population}, {given.generations} generations, the first "
+        f"{given.train_size:,} images of MNIST, at most {given.epochs} epochs, patience 5, "
+        f"{given.seeds} seeds, alternating. Medians, with the lowest and highest in brackets.\n\n"
+        f"{table(['', 'wall time, s', 'best test accuracy'], rows)}"
+    )
+    if given.write:
+        data = {
+            name: [{"seconds": c.seconds, **c.result} for c in children]
+            for name, children in found.items()
+        }
+        write_results("search-keras", {"options": vars(given), "found": data}, text)
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""The evaluator that trains candidates of equal shape as stacks."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import torch
+
+from tarmac.devices import Device, find_devices
+from tarmac.errors import RequestError, TarmacError
+from tarmac.search._evaluator import Result
+from tarmac.search.population._architecture import CannotStackError
+from tarmac.search.population._grouping import Stack, group
+from tarmac.search.population._network import Network, resolve
+from tarmac.search.population._samples import Samples
+from tarmac.search.population._stack import train_stack
+from tarmac.train import choose_precision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tarmac.data import Dataset
+    from tarmac.search._evaluator import Candidate, Watch
+    from tarmac.train import Setting
+    from tarmac.workloads import Workload
+
+__all__ = ["StackedEvaluator"]
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+class StackedEvaluator:
+    """Trains candidates of equal shape as one stacked model; see `Evaluator`.
+
+    A network's result does not depend on the others of its stack: its initial weights and its order
+    of samples are those of `tarmac.train` with its seed, its dropout is drawn from its seed alone.
+
+    Args:
+        workload: What the candidates' settings change.
+        dataset: The data that it names.
+        validation_size: How many samples of the training set, from the last, are held out.
+        train_size: How many to train on, from the first; all that are not held out by default.
+        settings: Of all candidates, as ``tarmac train --set`` takes them.
+        device: As `find_devices` takes it; one.
+        precision: ``auto``, ``fp32`` or ``bf16``. ``auto`` takes bf16 wherever there are matrix
+            units for it, also for networks that alone would be too small for it to pay.
+
+    Attributes:
+        device: Where it trains.
+        precision: What it computes matrix products in, and why.
+
+    Raises:
+        RequestError: Too few samples, or an unknown device or precision.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        dataset: Dataset,
+        *,
+        validation_size: int,
+        train_size: int | None = None,
+        settings: Mapping[str, Setting] | None = None,
+        device: str | Device = "auto",
+        precision: str = "auto",
+    ) -> None:
+        available = len(dataset.train) - validation_size
+        size = available if train_size is None else train_size
+        if validation_size < 1:
+            raise RequestError(f"validation_size is {validation_size}, expected at least 1")
+        if not 1 <= size <= available:
+            raise RequestError(
+                f"train_size is {size}, but {dataset.name} has {max(available, 0)} samples "
+                f"({validation_size} more are held out)"
+            )
+        self._workload = workload
+        self._dataset = dataset
+        self._settings = dict(settings or {})
+        self._train_size = size
+        self._validation_size = validation_size
+        self.device = device if isinstance(device, Device) else find_devices(device)[0]
+        # Stacks have work enough for bf16 to pay, and a network must not differ by its stack.
+        name, reason = choose_precision(precision, self.device, step_flops=2**62)
+        if name not in _DTYPES:
+            raise RequestError(f"precision is {precision!r}, expected auto, fp32 or bf16")
+        self.precision = (name, reason)
+        self._dtype = _DTYPES[name]
+        self._samples: Samples | None = None
+
+    def plan(self, candidates: Sequence[Candidate]) -> list[Stack]:
+        """Return the stacks that candidates would train in, those aside that cannot be trained."""
+        networks, _ = self._resolve(candidates)
+        return group(networks, self.device, self._dtype)
+
+    def evaluate(self, candidates: Sequence[Candidate], watch: Watch) -> Iterator[Result]:
+        """Train all candidates; see `Evaluator.evaluate`."""
+        numbers = [candidate.number for candidate in candidates]
+        if len(set(numbers)) < len(numbers):
+            raise RequestError(f"candidates have equal numbers: {numbers}")
+        networks, failed = self._resolve(candidates)
+        return self._evaluate(networks, failed, watch)
+
+    def _evaluate(
+        self, networks: Sequence[Network], failed: Sequence[Result], watch: Watch
+    ) -> Iterator[Result]:
+        yield from failed
+        waiting = deque(stack.networks for stack in group(networks, self.device, self._dtype))
+        while waiting:
+            members = waiting.popleft()
+            done: set[int] = set()
+            try:
+                for result in self._train(members, watch):
+                    done.add(result.number)
+                    yield result
+            except (MemoryError, RuntimeError) as error:
+                left = [n for n in members if n.candidate.number not in done]
+                if not _is_out_of_memory(error):
+                    yield from (_failure(n.candidate, error) for n in left)
+                elif len(members) == 1:
+                    yield _failure(
+                        members[0].candidate,
+                        TarmacError(f"out of memory on {self.device.torch_name}, even alone"),
+                    )
+                else:
+                    half = -(-len(left) // 2)
+                    halves = (tuple(left[:half]), tuple(left[half:]))
+                    waiting.extendleft(part for part in reversed(halves) if part)
+
+    def _train(self, members: Sequence[Network], watch: Watch) -> Iterator[Result]:
+        device = torch.device(self.device.torch_name)
+        if self._samples is None:
+            self._samples = Samples(self._dataset, self._train_size, self._validation_size, device)
+        return train_stack(members, self._samples, watch, device, self._dtype)
+
+    def _resolve(self, candidates: Sequence[Candidate]) -> tuple[list[Network], list[Result]]:
+        networks, failed = [], []
+        for candidate in candidates:
+            try:
+                networks.append(resolve(candidate, self._workload, self._dataset, self._settings))
+            except CannotStackError as error:
+                failed.append(_failure(candidate, TarmacError(f"it cannot be stacked: {error}")))
+            except TarmacError as error:
+                failed.append(_failure(candidate, error))
+        return networks, failed
+
+
+def _failure(candidate: Candidate, error: Exception) -> Result:
+    text = str(error) if isinstance(error, TarmacError) else f"{type(error).__name__}: {error}"
+    return Result(number=candidate.number, error=text)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return "can't allocate memory" in str(error)
