@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarmac.errors import RequestError
-from tarmac.formats import read_any, read_hkube, write_hkube
+from tarmac.formats import left_out_for_hkube, read_any, read_hkube, write_hkube
 from tarmac.jobs import parse_job, plan_tasks
 from tarmac.jobs.documents import parse_document
 
@@ -122,6 +122,8 @@ def test_a_job_of_one_task_is_an_algorithm_and_one_of_several_is_not():
     definition = write_hkube(parse_job(f"{{name: x1, tasks: [{task}]}}"))
     assert definition["algorithmImage"] == "i"
     assert (definition["gpu"], definition["algorithmEnv"]) == (1, {"A": "1"})
+    job = parse_job("{name: x1, environment: {image: i}, command: [a], secrets: {B: {env: C}}}")
+    assert left_out_for_hkube(job) == ["command", "B"]
     with pytest.raises(RequestError, match="x1 has several tasks, and an algorithm is one"):
         write_hkube(parse_job(f"{{name: x1, tasks: [{task}, {task.replace('a,', 'b,')}]}}"))
 

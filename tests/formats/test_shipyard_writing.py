@@ -290,6 +290,8 @@ def shaped(found, name: str = ""):
         "int": st.integers(0, 5),
         "float": st.sampled_from([0.5, 2.0]),
         "bool": st.booleans(),
+        "secret": st.just("hunter2"),
+        "any": SCALARS,
     }
     return kinds[found.kind]
 
@@ -303,6 +305,30 @@ JOBS = st.lists(
 @given(JOBS)
 def test_any_jobs_of_the_right_form_are_read_or_refused_and_given_back(jobs):
     read_or_refused({"job_specifications": jobs})
+
+
+SECTIONS = {
+    key: part
+    for name in ("pool", "config", "credentials")
+    for key, part in all_properties()[name].children.items()
+}
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    st.fixed_dictionaries(
+        {"job_specifications": JOBS}, optional={k: shaped(part, k) for k, part in SECTIONS.items()}
+    )
+)
+def test_no_secret_of_any_configuration_is_said_or_kept(value):
+    said = ""
+    try:
+        reading = read_shipyard([parse_document(json.dumps(value), "all.yaml")])
+        said = "".join(job.model_dump_json() for job in reading.jobs)
+        said += "".join([*reading.notes, *reading.refusals])
+    except RequestError as error:
+        said = str(error)
+    assert "hunter2" not in said
 
 
 def read_or_refused(value: dict) -> None:
