@@ -321,7 +321,9 @@ def _print_task(task: Task) -> None:
     gpus = f", {resources.gpus:g} GPUs" if resources.gpus else ""
     image = getattr(task.environment, "image", "")
     kind = f"{task.environment.kind} {image}".rstrip()
-    click.echo(f"    {kind}, {resources.cpus:g} CPUs{memory}{gpus}")
+    limit = f", at most {task.timeout_s:g} s" if task.timeout_s is not None else ""
+    again = f", retried {task.retries.count} times" if task.retries.count else ""
+    click.echo(f"    {kind}, {resources.cpus:g} CPUs{memory}{gpus}{limit}{again}")
     for mount in getattr(task.environment, "mounts", ()):
         click.echo(f"    {mount.source} -> {mount.target}{' (read only)' * mount.read_only}")
     for key, text in task.env.items():
