@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarmac.errors import RequestError
-from tarmac.formats import read_any, read_hkube, write_hkube
+from tarmac.formats import left_out_for_hkube, read_any, read_hkube, write_hkube
 from tarmac.jobs import parse_job, plan_tasks
 from tarmac.jobs.documents import parse_document
 
@@ -122,6 +122,8 @@ def test_a_job_of_one_task_is_an_algorithm_and_one_of_several_is_not():
     definition = write_hkube(parse_job(f"{{name: x1, tasks: [{task}]}}"))
     assert definition["algorithmImage"] == "i"
     assert (definition["gpu"], definition["algorithmEnv"]) == (1, {"A": "1"})
+    job = parse_job("{name: x1, environment: {image: i}, command: [a], secrets: {B: {env: C}}}")
+    assert left_out_for_hkube(job) == ["command", "B"]
     with pytest.raises(RequestError, match="x1 has several tasks, and an algorithm is one"):
         write_hkube(parse_job(f"{{name: x1, tasks: [{task}, {task.replace('a,', 'b,')}]}}"))
 
@@ -203,3 +205,10 @@ def test_the_command_line_says_which_secret_is_missing_and_takes_its_place(tmp_p
     (tmp_path / "job.yaml").write_text(there.stdout)
     back = tarmac("convert", "job.yaml", "--to", "hkube")
     assert json.loads(back.stdout) == json.loads(GPU)
+
+
+def test_braces_in_a_value_are_no_placeholder(tmp_path):
+    text = '{"name": "alg", "algorithmImage": "i", "algorithmEnv": {"T": "{{ x }}"}}'
+    ((job,), _) = read_hkube(parse_document(text, "alg.json"))
+    (task,) = plan_tasks(job, tmp_path)
+    assert task.env["T"] == "{{ x }}"

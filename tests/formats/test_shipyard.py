@@ -690,3 +690,52 @@ def test_published_recipes_are_read(path, image, gpus):
     task = next(plan_tasks(reading.jobs[0], Path()))
     assert task.environment.image.startswith(image)
     assert task.resources.gpus == gpus
+
+
+def test_what_a_nodes_tasks_share_is_below_a_tasks_own_directory():
+    config = CONFIG.replace("container_path: /share", "container_path: $AZ_BATCH_NODE_SHARED_DIR/f")
+    local = STORED.replace("EXTRA", "local_path: $AZ_BATCH_NODE_SHARED_DIR/data")
+    task = one(local + "shared_data_volumes: [share]", config)
+    assert task.inputs[0].to == "node-shared/data/in/x"
+    assert task.environment.mounts[0].target == "/tarmac/node-shared/f"
+    assert task.env["AZ_BATCH_NODE_SHARED_DIR"] == "/tarmac/node-shared"
+    assert "AZ_BATCH_NODE_SHARED_DIR" not in one("command: x").env
+    notes = read(whole("command: ls $AZ_BATCH_NODE_SHARED_DIR")).notes
+    assert any("is a directory of each task's own" in note for note in notes)
+
+
+# Azure/batch-shipyard at 0ad7c3b, config_templates: names of before 3.0.
+OLD = """{
+  "global_resources": {"docker_volumes": {"shared_data_volumes": {
+    "gluster": {"volume_driver": "glusterfs", "container_path": "$AZ_BATCH_NODE_SHARED_DIR/gfs"}}}},
+  "pool_specification": {
+    "id": "p", "vm_size": "STANDARD_D2_V2", "vm_count": {"dedicated": 4},
+    "vm_configuration": {"custom_image": {"image_uris": ["https://x"], "node_agent": "a"}},
+    "input_data": {"azure_storage": [{"storage_account_settings": "s", "container": "box",
+      "destination": "$AZ_BATCH_NODE_SHARED_DIR/x"}]},
+    "additional_node_prep_commands": []},
+  "job_specifications": [{"id": "a", "tasks": [{
+    "image": "busybox", "gpu": false, "command": "x {0}{1}",
+    "shared_data_volumes": ["gluster"],
+    "resource_files": [{"file_path": "a", "blob_source": "https://x/y", "file_mode": ""}],
+    "input_data": {"azure_storage": [{"storage_account_settings": "s", "container": "box",
+      "destination": "$AZ_BATCH_NODE_SHARED_DIR/in"}]},
+    "output_data": {"azure_storage": [{"storage_account_settings": "s", "container": "out",
+      "source": "$AZ_BATCH_TASK_WORKING_DIR/made"}]},
+    "task_factory": {"parametric_sweep": {"permutations": {"iterable": "ABC", "length": 2}}}
+  }]}]
+}"""
+
+
+def test_names_of_before_3_0_are_read():
+    reading = read_shipyard([parse_document(OLD, "jobs.json")])
+    (job,) = reading.jobs
+    assert [task.command[1] for task in job.tasks] == ["AB", "AC", "BA", "BC", "CA", "CB"]
+    task = job.tasks[0]
+    assert task.environment.mounts[0].target == "/tarmac/node-shared/gfs"
+    assert [given.to for given in task.inputs] == ["node-shared/in", "a"]
+    assert (task.outputs[0].to, task.outputs[0].root) == ("az://out", "made")
+    whole_directory = OLD.replace("$AZ_BATCH_TASK_WORKING_DIR/made", "$AZ_BATCH_TASK_DIR")
+    (again,) = read_shipyard([parse_document(whole_directory, "jobs.json")]).jobs
+    assert again.tasks[0].outputs[0].exclude == ("node-shared/*",)
+    assert not reading.refusals

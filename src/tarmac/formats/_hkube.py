@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
 from tarmac.jobs import Job, Secret
-from tarmac.jobs.documents import Document, Problem, refuse, show_path
+from tarmac.jobs.documents import Document, Problem, escape, refuse, show_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tarmac.jobs.documents import Place
 
-__all__ = ["looks_like_hkube", "read_hkube", "write_hkube"]
+__all__ = ["left_out_for_hkube", "looks_like_hkube", "read_hkube", "write_hkube"]
 
 _NAME = re.compile(r"[a-z0-9][-a-z0-9\\.]*[a-z0-9]")
 _UNITS = {
@@ -137,6 +137,16 @@ def write_hkube(job: Job) -> dict[str, Any]:
     if env:
         definition["algorithmEnv"] = env
     return definition
+
+
+def left_out_for_hkube(job: Job) -> list[str]:
+    """Return what a job says and its definition cannot: a program, files, limits."""
+    if isinstance(job.kept.get("hkube"), dict):
+        return []
+    (task,) = job.tasks or (job,)
+    names = ("command", "workload", "inputs", "outputs", "timeout", "retries", "sweep")
+    found = [name for name in names if name in task.model_fields_set and getattr(task, name)]
+    return found + [name for name, secret in task.secrets.items() if secret.name is None]
 
 
 class _Reader:
@@ -285,7 +295,7 @@ class _Reader:
             elif isinstance(value, list):
                 self._refuse(path, "a list is no value of a variable")
             elif value is not None:
-                env[name] = str(value)
+                env[name] = escape(str(value))
         return env, secrets
 
     def _reference(self, value: Mapping[str, Any], path: tuple[str | int, ...]) -> Secret | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tarmac.formats.shipyard._report import Path, Report
 
 __all__ = [
+    "NODE_SHARED",
     "Transfer",
     "inside",
     "read_inputs",
@@ -25,11 +26,15 @@ __all__ = [
     "split_remote",
 ]
 
+# Where below its directory a task finds what a node's tasks share in Azure Batch.
+NODE_SHARED = "node-shared"
+
 _SCHEMES = ("http", "https", "az", "s3", "gs")
 _MODE = re.compile(r"0?[0-7]{3,4}")
 _TASK_DIRECTORY = re.compile(
     r"\$\{?AZ_BATCH_TASK_(WORKING_DIR\}?|DIR\}?/wd)(?P<rest>/.*)?|\$\{?AZ_BATCH_TASK_DIR\}?/?"
 )
+_NODE_DIRECTORY = re.compile(r"\$\{?AZ_BATCH_NODE_SHARED_DIR\}?(?P<rest>/.*)?")
 _STRIP = re.compile(r"--strip-components[= ]+(\d{1,4})")
 _WHEN = {"taskcompletion": "always", "taskfailure": "failure", "tasksuccess": "success"}
 
@@ -60,6 +65,9 @@ def inside(text: str) -> str | None:
     match = _TASK_DIRECTORY.fullmatch(text)
     if match is not None:
         text = (match["rest"] or ".").lstrip("/") or "."
+    shared = _NODE_DIRECTORY.fullmatch(text)
+    if shared is not None:
+        text = NODE_SHARED + (shared["rest"] or "")
     path = PurePosixPath(text)
     is_outside = path.is_absolute() or ".." in path.parts or "$" in text or not text.strip()
     return None if is_outside else str(path)
@@ -89,9 +97,9 @@ def read_resource_files(
             continue
         found = {"from": escape(source), "to": escape(target or "")}
         mode = file.get("file_mode")
-        if mode is not None and not _MODE.fullmatch(mode):
+        if mode and not _MODE.fullmatch(mode):
             report.wrong((*where, "file_mode"), f"{mode!r}: expected an octal mode such as '0755'")
-        elif mode is not None:
+        elif mode:
             found["mode"] = mode
         yield found
 

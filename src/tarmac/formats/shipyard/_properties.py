@@ -39,6 +39,13 @@ _HINTS = {
     "retention_time": _TIME,
 }
 _HONOURED = "honoured"
+# Names of before 3.0 that stand for ones that are required now.
+_STAND_INS = {
+    "remote_path": ("container", "file_share"),
+    "local_path": ("destination",),
+    "vm_configuration": ("publisher",),
+    "arm_image_id": ("image_uris",),
+}
 _NOT_MERGED = ("depends_on", "depends_on_range", "multi_instance", "task_factory")
 
 
@@ -204,9 +211,7 @@ class _Checker:
         return found
 
     def _missing(self, name: str, value: Mapping[str, Any], path: Path) -> None:
-        # Names of before 3.0 stand for these.
-        old = {"remote_path": ("container", "file_share"), "vm_configuration": ("publisher",)}
-        if not any(value.get(other) is not None for other in old.get(name, ())):
+        if not any(value.get(other) is not None for other in _STAND_INS.get(name, ())):
             where = (*path, name) if name in value else path
             self._report.wrong(where, f"{name} is missing", rests_on=())
 
@@ -223,6 +228,9 @@ class _Checker:
             self._report.wrong((*path, key), "unknown property", hint)
 
     def _list(self, value: Any, wanted: Property, path: Path, said: str) -> Any:
+        if self._is_old and isinstance(value, str):
+            # Before 3.1 nothing was checked, and Python goes through a text's characters.
+            value = [*value]
         if not isinstance(value, list):
             self._report.wrong(path, f"{_show(value, path)}expected a list")
             return None

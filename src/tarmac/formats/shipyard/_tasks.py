@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tarmac.formats.shipyard._data import (
+    NODE_SHARED,
     Transfer,
     read_inputs,
     read_outputs,
@@ -34,6 +35,13 @@ MOST_RETRIES = 1000
 
 # The directory of a task has no logs in it here, so both names stand for the same.
 _SET_HERE = ("AZ_BATCH_TASK_DIR", "AZ_BATCH_TASK_WORKING_DIR")
+_KNOWN_HERE = (
+    *_SET_HERE,
+    "AZ_BATCH_JOB_ID",
+    "AZ_BATCH_TASK_ID",
+    "AZ_BATCH_POOL_ID",
+    "AZ_BATCH_NODE_SHARED_DIR",
+)
 
 
 @dataclasses.dataclass
@@ -101,6 +109,11 @@ class Reader:
             fields["outputs"] = outputs
         self._limits(task, path, fields)
         self._notes(task, path)
+        if self._uses_node_directory(task, path, fields):
+            fields["env"]["AZ_BATCH_NODE_SHARED_DIR"] = f"{WORK}/{NODE_SHARED}"
+            for output in outputs:
+                if output["path"].startswith("*"):
+                    output["exclude"] = [*output.get("exclude", ()), f"{NODE_SHARED}/*"]
         entrypoint = task.get("entrypoint") or options.entrypoint
         return Template(fields, task.get("command"), entrypoint, transfers)
 
@@ -270,6 +283,22 @@ class Reader:
                 if where[: len(path)] != path:
                     self.report.note(where, "is for each task here, not for the job as a whole")
 
+    def _uses_node_directory(
+        self, task: Mapping[str, Any], path: Path, fields: Mapping[str, Any]
+    ) -> bool:
+        """Whether a task has to do with what a node's tasks share, which is its own here."""
+        texts = [str(task.get("command")), str(task.get("entrypoint")), *fields["env"].values()]
+        if any("AZ_BATCH_NODE_SHARED_DIR" in text for text in texts):
+            self.report.note(
+                path,
+                "AZ_BATCH_NODE_SHARED_DIR is a directory of each task's own: what one writes "
+                "there, others do not see",
+            )
+            return True
+        targets = [mount["target"] for mount in fields["environment"].get("mounts", ())]
+        places = [*targets, *(f"{WORK}/{given.get('to')}" for given in fields.get("inputs", ()))]
+        return any(place.startswith(f"{WORK}/{NODE_SHARED}") for place in places)
+
     def _notes(self, task: Mapping[str, Any], path: Path) -> None:
         exit_conditions, where = self._either(task, path, "exit_conditions")
         options = ((exit_conditions or {}).get("default") or {}).get("exit_options") or {}
@@ -294,10 +323,9 @@ class Reader:
         for owner, place in ((self.job, self.path), (task, path)):
             values = owner.get("environment_variables") or {}
             texts += [((*place, "environment_variables", name), values[name]) for name in values]
-        known = (*_SET_HERE, "AZ_BATCH_JOB_ID", "AZ_BATCH_TASK_ID", "AZ_BATCH_POOL_ID")
         for place, text in texts:
             for name in _AZURE_VARIABLE.findall(str(text or "")):
-                if name not in known:
+                if name not in _KNOWN_HERE:
                     self.report.note(place, f"{name} is not set here")
 
 

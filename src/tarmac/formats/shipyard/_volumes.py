@@ -6,6 +6,9 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
+from tarmac.formats.shipyard._data import inside
+from tarmac.jobs.documents import WORK
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -58,8 +61,10 @@ class Volumes:
             return
         volume = known[name] or {}
         place: Path = ("global_resources", self._name, kind, name)
-        target = volume.get("container_path")
-        if not target or not target.startswith("/"):
+        target = volume.get("container_path") or ""
+        if target.startswith(("$AZ_BATCH_", "${AZ_BATCH_")) and inside(target) not in (None, "."):
+            target = f"{WORK}/{inside(target)}"
+        if not target.startswith("/") or "$" in target:
             self._report.wrong(place, "container_path is missing, or no absolute path")
             return
         source = volume.get("host_path")

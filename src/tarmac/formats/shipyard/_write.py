@@ -52,7 +52,11 @@ def write_shipyard(
     for job in jobs:
         kept = job.kept.get("shipyard")
         if isinstance(kept, dict) and isinstance(kept.get("job_specifications"), list):
-            found |= {key: part for key, part in kept.items() if key != "job_specifications"}
+            for key, part in kept.items():
+                if key != "job_specifications" and found.setdefault(key, part) != part:
+                    notes.append(
+                        f"{job.name}: another job's {key} is written, and its own left out"
+                    )
             specifications += kept["job_specifications"]
             continue
         writer = _Writer(job, directory or Path())
