@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
 
 import pytest
 import torch
@@ -251,11 +252,11 @@ def test_a_stack_is_cut_to_what_the_memory_holds():
 def test_out_of_memory_halves_the_stack_until_a_network_alone_does_not_fit(monkeypatch):
     tried = []
 
-    def limited(networks, *rest):
+    def limited(networks, *rest, **options):
         tried.append([n.candidate.number for n in networks])
         if len(networks) > 2 or 3 in tried[-1]:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return _stack.train_stack(networks, *rest)
+        return _stack.train_stack(networks, *rest, **options)
 
     monkeypatch.setattr("tarmac.search.population._evaluator.train_stack", limited)
     _, results = histories(evaluator(), [candidate(n, epochs=1) for n in range(4)])
@@ -263,6 +264,33 @@ def test_out_of_memory_halves_the_stack_until_a_network_alone_does_not_fit(monke
     assert results[3].error == "out of memory on cpu, even alone"
     assert [results[n].error for n in range(3)] == [None] * 3
     assert [results[n].together for n in range(3)] == [1, 1, 0]
+
+
+def test_each_thread_gets_a_stack_and_networks_stay_the_same():
+    given = [candidate(n, optimizer=OPTIMIZERS[n], epochs=1 + n % 3) for n in range(5)]
+    alone, _ = histories(evaluator(), given)
+    torch.set_num_threads(2)
+    try:
+        mine = evaluator(device=dataclasses.replace(evaluator().device, num_threads=2))
+        stacks = mine.plan(given)
+        together, results = histories(mine, given)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert [len(stack.networks) for stack in stacks] == [3, 2]
+    assert "one of 2 stacks, so that 2 threads have work" in str(stacks[0])
+    assert sorted(result.together for result in results.values()) == [1, 1, 2, 2, 2]
+    for number, rows in alone.items():
+        assert_same(together[number], rows, "fp32")
+
+
+def test_an_error_of_the_watch_reaches_the_caller_and_ends_the_training():
+    def watch(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        [*evaluator().evaluate([candidate(0), candidate(1, layers=1)], watch)]
+    assert not [t for t in threading.enumerate() if t.name.startswith("tarmac-stack")]
 
 
 def test_closing_the_iterator_stops_the_training():
@@ -276,7 +304,8 @@ def test_closing_the_iterator_stops_the_training():
     going = evaluator().evaluate(given, watch)
     assert next(going).number == 0
     going.close()
-    assert seen == [0, 1]
+    assert 0 < seen.count(1) < 50
+    assert not [t for t in threading.enumerate() if t.name.startswith("tarmac-stack")]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+import contextlib
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,10 +11,11 @@ from tarmac.devices import Device, find_devices
 from tarmac.errors import RequestError, TarmacError
 from tarmac.search._evaluator import Result
 from tarmac.search.population._architecture import CannotStackError
+from tarmac.search.population._crew import Job, work_off
 from tarmac.search.population._grouping import Stack, group
 from tarmac.search.population._network import Network, resolve
 from tarmac.search.population._samples import Samples
-from tarmac.search.population._stack import train_stack
+from tarmac.search.population._stack import arranged, train_stack
 from tarmac.train import choose_precision
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from tarmac.workloads import Workload
 
 __all__ = ["StackedEvaluator"]
+
+# Python's lock is held for some microseconds of each operation, so more threads than this would
+# wait for it; on larger CPUs each thread's operations use several cores instead.
+_MOST_THREADS = 8
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -87,14 +92,22 @@ class StackedEvaluator:
         self.precision = (name, reason)
         self._dtype = _DTYPES[name]
         self._samples: Samples | None = None
+        self._num_cores = 0
+        if self.device.type == "cpu":
+            self._num_cores = min(torch.get_num_threads(), self.device.num_threads or 1)
+        self._num_threads = max(1, min(self._num_cores, _MOST_THREADS))
 
     def plan(self, candidates: Sequence[Candidate]) -> list[Stack]:
         """Return the stacks that candidates would train in, those aside that cannot be trained."""
         networks, _ = self._resolve(candidates)
-        return group(networks, self.device, self._dtype)
+        return self._group(networks)
 
     def evaluate(self, candidates: Sequence[Candidate], watch: Watch) -> Iterator[Result]:
-        """Train all candidates; see `Evaluator.evaluate`."""
+        """Train all candidates; see `Evaluator.evaluate`.
+
+        On a CPU several stacks train at once, one for each core; ``watch`` is called, and results
+        come, in the caller's thread alone, in an order that depends on timing.
+        """
         numbers = [candidate.number for candidate in candidates]
         if len(set(numbers)) < len(numbers):
             raise RequestError(f"candidates have equal numbers: {numbers}")
@@ -105,33 +118,48 @@ class StackedEvaluator:
         self, networks: Sequence[Network], failed: Sequence[Result], watch: Watch
     ) -> Iterator[Result]:
         yield from failed
-        waiting = deque(stack.networks for stack in group(networks, self.device, self._dtype))
-        while waiting:
-            members = waiting.popleft()
-            done: set[int] = set()
-            try:
-                for result in self._train(members, watch):
-                    done.add(result.number)
-                    yield result
-            except (MemoryError, RuntimeError) as error:
+        stacks = [stack.networks for stack in self._group(networks)]
+        num_threads = max(1, min(self._num_threads, len(stacks)))
+        operations = self._num_cores // num_threads or None
+        events = work_off(
+            stacks, self._prepare, watch, num_threads=num_threads, operations=operations
+        )
+        done: set[int] = set()
+        with contextlib.closing(events):
+            for event in events:
+                if isinstance(event, Result):
+                    done.add(event.number)
+                    yield event
+                    continue
+                members, error, instead = event
                 left = [n for n in members if n.candidate.number not in done]
                 if not _is_out_of_memory(error):
                     yield from (_failure(n.candidate, error) for n in left)
                 elif len(members) == 1:
-                    yield _failure(
-                        members[0].candidate,
-                        TarmacError(f"out of memory on {self.device.torch_name}, even alone"),
-                    )
+                    text = f"out of memory on {self.device.torch_name}, even alone"
+                    yield _failure(members[0].candidate, TarmacError(text))
                 else:
-                    half = -(-len(left) // 2)
-                    halves = (tuple(left[:half]), tuple(left[half:]))
-                    waiting.extendleft(part for part in reversed(halves) if part)
+                    for half in (left[len(left) // 2 :], left[: len(left) // 2]):
+                        if half:
+                            instead(tuple(half))
 
-    def _train(self, members: Sequence[Network], watch: Watch) -> Iterator[Result]:
+    def _prepare(self, members: tuple[Network, ...]) -> Job:
         device = torch.device(self.device.torch_name)
         if self._samples is None:
             self._samples = Samples(self._dataset, self._train_size, self._validation_size, device)
-        return train_stack(members, self._samples, watch, device, self._dtype)
+        ordered = arranged(members)
+        # Built here, in one thread: weights are drawn from PyTorch's one generator.
+        built = [network.build() for network in ordered]
+        samples = self._samples
+        return Job(
+            members,
+            lambda watch, stopped: train_stack(
+                ordered, built, samples, watch, stopped, device=device, dtype=self._dtype
+            ),
+        )
+
+    def _group(self, networks: Sequence[Network]) -> list[Stack]:
+        return group(networks, self.device, self._dtype, self._num_threads)
 
     def _resolve(self, candidates: Sequence[Candidate]) -> tuple[list[Network], list[Result]]:
         networks, failed = [], []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,7 +11,7 @@ import torch
 from tarmac.search.population._parameters import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from tarmac.devices import Device
     from tarmac.search.population._network import Network, Shape
@@ -38,38 +39,53 @@ class Stack:
         return f"{len(self.networks)} x {self.networks[0].shape}: {self.reason}"
 
 
-def group(networks: Iterable[Network], device: Device, dtype: torch.dtype) -> list[Stack]:
-    """Put networks of equal shape together, as many as fit.
+def group(
+    networks: Sequence[Network], device: Device, dtype: torch.dtype, num_threads: int
+) -> list[Stack]:
+    """Put networks of equal shape together: as many as fit, but something for every thread.
 
     Args:
         networks: Any.
         device: Where they train.
         dtype: Of the matrix products.
+        num_threads: How many stacks train at once.
 
     Returns:
-        Stacks, the largest amount of work first.
+        Stacks, the largest amount of work first, so that threads end at about the same time.
     """
     by_shape: dict[Shape, list[Network]] = {}
     for network in networks:
         by_shape.setdefault(network.shape, []).append(network)
+    all_work = sum(map(_work, networks))
     stacks: list[Stack] = []
     for shape, members in by_shape.items():
         each = _bytes_of_one(shape, dtype)
-        room = max(1, int(_MEMORY_SHARE * device.available_bytes / each))
-        parts = _cut(members, room)
-        reason = "alone, no other has its shape" if len(members) == 1 else "one stack"
-        if len(parts) > 1:
+        room = max(1, int(_MEMORY_SHARE * device.available_bytes / num_threads / each))
+        share = sum(map(_work, members)) / all_work
+        num_threaded = min(math.ceil(num_threads * share), len(members))
+        num_fitting = -(-len(members) // room)
+        num_parts = max(num_threaded, num_fitting)
+        if len(members) == 1:
+            reason = "alone, no other has its shape"
+        elif num_parts == 1:
+            reason = "one stack"
+        elif num_fitting > num_threaded:
             reason = (
-                f"one of {len(parts)} stacks: each network takes {each / 2**20:.0f} MiB, "
+                f"one of {num_parts} stacks: each network takes {each / 2**20:.1f} MiB, "
                 f"{device.torch_name} has {device.available_bytes / 2**30:.1f} GiB free"
             )
-        stacks += [Stack(tuple(part), reason) for part in parts]
-    return sorted(stacks, key=lambda s: -sum(n.num_parameters for n in s.networks))
+        else:
+            reason = f"one of {num_parts} stacks, so that {num_threads} threads have work"
+        stacks += [Stack(tuple(part), reason) for part in _cut(members, num_parts)]
+    return sorted(stacks, key=lambda stack: -sum(map(_work, stack.networks)))
 
 
-def _cut(members: Sequence[Network], room: int) -> list[Sequence[Network]]:
-    """Cut into as few parts as there is room for, of sizes as equal as can be."""
-    num_parts = -(-len(members) // room)
+def _work(network: Network) -> int:
+    return network.num_parameters * network.candidate.epochs
+
+
+def _cut(members: Sequence[Network], num_parts: int) -> list[Sequence[Network]]:
+    """Cut into parts of sizes as equal as can be."""
     size, larger = divmod(len(members), num_parts)
     parts, start = [], 0
     for part in range(num_parts):

@@ -11,15 +11,17 @@ import torch
 
 from tarmac.search._evaluator import Progress, Result
 from tarmac.search.population._arithmetic import Arithmetic, Workspace
+from tarmac.search.population._crew import StoppedError
 from tarmac.search.population._masks import Masks
 from tarmac.search.population._parameters import Layout, decays
 from tarmac.search.population._updates import State, Updates
-from tarmac.train import Patience, denormals_flushed
+from tarmac.train import Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tarmac.search._evaluator import Watch
+    from tarmac.search.population._architecture import Architecture
     from tarmac.search.population._network import Network
     from tarmac.search.population._samples import Samples
 
@@ -38,26 +40,33 @@ def arranged(networks: Sequence[Network]) -> list[Network]:
 
 def train_stack(
     networks: Sequence[Network],
+    built: Sequence[Architecture],
     samples: Samples,
     watch: Watch,
+    stopped: Callable[[], bool],
+    *,
     device: torch.device,
     dtype: torch.dtype,
 ) -> Iterator[Result]:
     """Train networks of one shape and yield each one's result when it leaves.
 
     Args:
-        networks: In any order.
+        networks: As `arranged`.
+        built: The same, with their initial weights.
         samples: On the device.
         watch: Asked after every epoch of each.
+        stopped: Asked at every step whether all is off.
         device: Where to.
         dtype: Of the matrix products: ``torch.float32`` or ``torch.bfloat16``.
+
+    Raises:
+        StoppedError: All is off.
     """
     together = len(networks) - 1
-    with denormals_flushed():
-        stack = _Stack(arranged(networks), samples, device, dtype)
+    stack = _Stack(networks, built, samples, device, dtype)
     for epoch in range(max(network.candidate.epochs for network in networks)):
-        with denormals_flushed(), torch.no_grad():
-            rows = stack.train_epoch(epoch)
+        with torch.no_grad():
+            rows = stack.train_epoch(epoch, stopped)
         leaving: list[Result] = []
         kept: list[int] = []
         for index, (member, row) in enumerate(zip(stack.members, rows, strict=True)):
@@ -106,6 +115,7 @@ class _Stack:
     def __init__(
         self,
         networks: Sequence[Network],
+        built: Sequence[Architecture],
         samples: Samples,
         device: torch.device,
         dtype: torch.dtype,
@@ -115,7 +125,6 @@ class _Stack:
         self._device = device
         self._dtype = dtype
         self._shape = networks[0].shape
-        built = [network.build() for network in networks]
         layout = Layout(self._shape.sizes, len(networks))
         self._masks = Masks(
             [network.candidate.seed for network in networks],
@@ -170,7 +179,7 @@ class _Stack:
         shape = self._shape
         return decays(shape.names, dict(shape.weight_decay), len(self._layout.segments))
 
-    def train_epoch(self, epoch: int) -> list[dict[str, float]]:
+    def train_epoch(self, epoch: int, stopped: Callable[[], bool]) -> list[dict[str, float]]:
         """Train for an epoch, from 0, and return each network's metrics."""
         started = time.perf_counter()
         count = len(self.members)
@@ -181,6 +190,8 @@ class _Stack:
         coefficients = self._masks.draw_epoch(num_steps)
         totals = torch.zeros(2, count, dtype=torch.float64, device=self._device)
         for step in range(num_steps):
+            if stopped():
+                raise StoppedError
             index = orders[:, step * size : (step + 1) * size]
             loss, right = self._step(index, coefficients[step])
             totals[0] += loss
