@@ -16,11 +16,17 @@ from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
     from tarmac.check import check
+    from tarmac.search import search
     from tarmac.train import resume, train
 
-__all__ = ["RequestError", "TarmacError", "check", "resume", "train"]
+__all__ = ["RequestError", "TarmacError", "check", "resume", "search", "train"]
 
-_ROOMS = {"check": "tarmac.check", "resume": "tarmac.train", "train": "tarmac.train"}
+_ROOMS = {
+    "check": "tarmac.check",
+    "resume": "tarmac.train",
+    "search": "tarmac.search",
+    "train": "tarmac.train",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -25,6 +25,7 @@ _COMMANDS = {
         "Prove that frameworks compute on each device; else say why not.",
     ),
     "train": ("tarmac.cli.train", "Train a workload and say whether the result is as expected."),
+    "search": ("tarmac.cli.search", "Search for a good network: evolve, try all, or sample."),
     "run": ("tarmac.cli.run", "Run job files on this machine."),
     "convert": ("tarmac.cli.run", "Print a job file in another format."),
     "env": ("tarmac.cli.run", "List and remove environments that were built for jobs."),
