@@ -65,7 +65,8 @@ def generation_table(study: Study) -> Table:
 def totals_line(study: Study) -> str:
     """Say in a line what there is so far."""
     totals = summarize(study)
-    expected = f" of about {totals.expected:,}" if totals.expected else ""
+    is_open = study.record.status == "running" and totals.expected
+    expected = f" of about {totals.expected:,}" if is_open else ""
     parts = [f"{totals.trained:,}{expected} networks trained, {totals.distinct:,} distinct"]
     if totals.saved:
         parts.append(f"{totals.saved:,} trainings saved")
@@ -148,7 +149,7 @@ class _Plain(Silent):
 
     def ended(self, study: Study) -> None:
         if study.record.why_ended:
-            self.say(f"{study.record.why_ended}: {totals_line(study)}")
+            self.say(f"ended, {study.record.why_ended}: {totals_line(study)}")
 
 
 class _Live(_Plain):

@@ -25,6 +25,7 @@ from optuna.trial import TrialState
 
 from tarmac.search._ledger import GENERATION, Ledger
 from tarmac.search._objectives import best_first
+from tarmac.search._request import num_survivors
 from tarmac.search._space import seeded
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class EvolutionSampler(BaseGASampler):
             for group in (complete, stopped)
             for index in best_first([trial.values for trial in group], maximize)
         ]
-        keep = int(self._retain * self._size + 1e-9)
+        keep = num_survivors(self._retain, self._size)
         survivors = ranked[:keep]
         survivors += [trial for trial in ranked[keep:] if rng.random() < self._random_select]
         return sorted(survivors[: self._size - 1], key=lambda trial: trial.number)

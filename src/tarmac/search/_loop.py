@@ -99,7 +99,7 @@ class Search:
             self._keep_time()
         if self._stop():
             return None
-        return f"its time is over: {self._study.request.budget:g} s"
+        return f"its time of {self._study.request.budget:g} s is over"
 
     def _claims(self) -> Iterator[Candidate]:
         while not self.halted():

@@ -154,7 +154,7 @@ class TrialQueue:
                 self._observer.planned(generation, num_children, survivors)
             while place < num_children:
                 if request.trials is not None and len(ledger.trials) >= request.trials:
-                    self.why_over = f"{request.trials} networks were trained"
+                    self.why_over = f"{request.trials} trainings were asked for"
                     break
                 child = evolution.breed(self._optuna, generation, place)
                 if child is None:
@@ -216,7 +216,7 @@ class TrialQueue:
             limit = (request.generations or DEFAULT_GENERATIONS) * request.population
         trained = sum("same_as" not in trial.user_attrs for trial in ledger.trials)
         if limit is not None and trained >= limit:
-            self.why_over = f"{limit} networks were trained"
+            self.why_over = f"{limit} trainings were asked for"
             return False
         return True
 

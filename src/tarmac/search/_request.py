@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CHANGEABLE",
     "Request",
+    "is_file",
+    "locate",
     "make_request",
+    "num_survivors",
     "read_request",
     "read_space",
     "request_fingerprint",
@@ -98,7 +101,7 @@ class Request(BaseModel):
     @property
     def survivors(self) -> int:
         """How many networks survive by their fitness."""
-        return int(self.retain * self.population + 1e-9)
+        return num_survivors(self.retain, self.population)
 
     def changed(self, other: Request) -> list[str]:
         """Return the fields that decide which networks are tried and differ from another's."""
@@ -107,6 +110,14 @@ class Request(BaseModel):
             for name in type(self).model_fields
             if name not in CHANGEABLE and getattr(self, name) != getattr(other, name)
         ]
+
+
+def num_survivors(retain: float, population: int) -> int:
+    """Return how many of a population survive by their fitness.
+
+    At least two, because a child has two parents, and never all.
+    """
+    return min(max(2, int(retain * population + 1e-9)), population - 1)
 
 
 def study_names() -> tuple[str, ...]:
@@ -125,12 +136,7 @@ def read_request(source: str | Path, changes: Mapping[str, Any]) -> Request:
     Raises:
         RequestError: The file cannot be read or is no study; with line, column and nearest name.
     """
-    if str(source) in study_names():
-        path = resources.files("tarmac.search").joinpath("studies", f"{source}.yaml")
-        with resources.as_file(path) as file:
-            document = read_document(file)
-    else:
-        document = read_document(Path(source))
+    document = _document(source)
     if not isinstance(document.value, dict):
         raise RequestError(f"{document.name}:1:1: is no study, expected keys and values")
     try:
@@ -187,8 +193,26 @@ def make_request(fields: Mapping[str, Any]) -> Request:
     return request
 
 
+def is_file(what: str | Path) -> bool:
+    """Whether a study is read from a file: the user's or one that comes with Tarmac."""
+    return str(what).endswith((".yaml", ".yml", ".json")) or str(what) in study_names()
+
+
+def locate(error: FieldError, source: str | Path) -> RequestError:
+    """Say where in a study's file a field is; the error itself where it is not in it."""
+    document = _document(source)
+    return _located(error, document) if error.path in document.places else error
+
+
+def _document(source: str | Path) -> Document:
+    if str(source) not in study_names():
+        return read_document(Path(source))
+    path = resources.files("tarmac.search").joinpath("studies", f"{source}.yaml")
+    with resources.as_file(path) as file:
+        return read_document(file)
+
+
 def _located(error: FieldError, document: Document) -> RequestError:
-    """Say where in a file a field is."""
     problem = Problem(document.place_of(error.path), ".".join(error.path), error.message)
     found = refuse(document, [problem])
     return RequestError(found.message, hint=error.hint)
@@ -242,13 +266,13 @@ def _check(request: Request) -> None:
 
 
 def _check_evolution(request: Request) -> None:
-    keeps = request.survivors
+    keeps = int(request.retain * request.population + 1e-9)
     hint = f"Such as --retain {max(0.4, 2 / request.population):g}, or a larger --population."
-    if keeps < 2:
+    if keeps < 1:
         raise FieldError(
             ("retain",),
-            f"retain is {request.retain:g}, which keeps {keeps} of a population of "
-            f"{request.population}, expected at least 2: a child has two parents",
+            f"retain is {request.retain:g}, which keeps none of a population of "
+            f"{request.population}",
             hint=hint,
         )
     if keeps >= request.population:

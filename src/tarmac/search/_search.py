@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac import data, runs
 from tarmac.devices import find_devices
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, TarmacError
 from tarmac.search._evaluators import Training, choose_evaluator, slots_of
 from tarmac.search._loop import Search
 from tarmac.search._observer import Observer, Silent
 from tarmac.search._parameters import FieldError, make_space
-from tarmac.search._request import Request, make_request, read_request, study_names
+from tarmac.search._request import Request, is_file, locate, make_request, read_request, study_names
 from tarmac.search._samplers import check_method
 from tarmac.search._study import Study, find_study
 from tarmac.search._winner import conclude
@@ -73,7 +74,10 @@ def search(
             f"studies that come with Tarmac: {', '.join(study_names())}",
         )
     else:
-        study = prepare(request_of(what, fields), root, name=_name(what))
+        try:
+            study = prepare(request_of(what, fields), root, name=_name(what))
+        except FieldError as error:
+            raise locate(error, what) if is_file(what) else error from error
     return work_on(study, observer or Silent())
 
 
@@ -83,8 +87,7 @@ def request_of(what: str | Path, fields: Mapping[str, Any]) -> Request:
     Raises:
         RequestError: It is none of them, or the request is wrong.
     """
-    is_file = str(what).endswith((".yaml", ".yml", ".json"))
-    if is_file or str(what) in study_names():
+    if is_file(what):
         return read_request(what, fields)
     return make_request({**fields, "workload": str(what)})
 
@@ -180,11 +183,13 @@ def work_on(study: Study, observer: Observer, *, stop: Callable[[], bool] | None
         try:
             _work(study, owner, observer, asked)
         except BaseException as error:
-            study.update(
-                status="interrupted" if isinstance(error, KeyboardInterrupt) else "failed",
-                error=str(error) or type(error).__name__,
-                ended_at=runs.now(),
-            )
+            # A disk may be full now: what ended the search is what the user must hear of.
+            with contextlib.suppress(TarmacError):
+                study.update(
+                    status="interrupted" if isinstance(error, KeyboardInterrupt) else "failed",
+                    error=str(error) or type(error).__name__,
+                    ended_at=runs.now(),
+                )
             raise
         finally:
             observer.ended(study)
@@ -231,7 +236,7 @@ def _name(what: str | Path) -> str:
     path, separator, attribute = text.rpartition(":")
     if separator:
         return f"{Path(path).stem}-{attribute}"
-    return Path(text).stem if text.endswith((".yaml", ".yml", ".json")) else text
+    return Path(text).stem if is_file(text) else text
 
 
 def _refuse_senseless(request: Request, workload: Workload) -> None:

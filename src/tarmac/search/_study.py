@@ -149,10 +149,10 @@ class Study:
 
     @property
     def status(self) -> str:
-        """How it stands; ``interrupted`` where it says running but no process works on it."""
-        if self.record.status == "running" and not self.leases.living():
-            return "interrupted"
-        return self.record.status
+        """How it stands; whether a process works on it is asked, not read."""
+        if self.leases.living():
+            return "running"
+        return "interrupted" if self.record.status == "running" else self.record.status
 
     @property
     def best(self) -> Winner | None:

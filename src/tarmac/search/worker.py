@@ -14,7 +14,6 @@ import queue
 import shutil
 import sys
 import threading
-import time
 from typing import IO, TYPE_CHECKING, Any
 
 import torch
@@ -62,6 +61,7 @@ class _Conversation(Silent):
         self.run: Run | None = None
         self.num_parameters = 0
         self.row: dict[str, float] = {}
+        self.seconds = 0.0
 
     def started(self, plan: Plan, run: Run, num_parameters: int) -> None:  # noqa: ARG002 - Reporter's
         self.run = run
@@ -69,6 +69,8 @@ class _Conversation(Silent):
 
     def epoch_done(self, row: Mapping[str, float]) -> None:
         self.row = dict(row)
+        # Of training alone: the first network of a process would be charged with its imports.
+        self.seconds += row["seconds"]
         epoch = int(row["epoch"])
         say(self._to_search, epoch=epoch, metrics=self.row)
         if self._is_whole:
@@ -117,7 +119,6 @@ def _work(job: dict[str, Any], to_search: IO[str], heard: queue.Queue[Any]) -> N
     options = {key: settings.pop(key) for key in ("learning_rate", "batch_size") if key in settings}
     given = ("epochs", "train_size", "validation_size", "seed", "devices", "output")
     options |= {key: job[key] for key in given if key in job}
-    started = time.perf_counter()
     try:
         if "validation_size" in job:
             # A search repeats a training that was cut short: nothing of it is of use.
@@ -129,7 +130,7 @@ def _work(job: dict[str, Any], to_search: IO[str], heard: queue.Queue[Any]) -> N
         metrics = conversation.row | {
             "epochs": conversation.row["epoch"],
             "num_parameters": conversation.num_parameters,
-            "seconds": time.perf_counter() - started,
+            "seconds": conversation.seconds,
         }
         _tidy(conversation.run, str(ended))
         say(to_search, done=metrics, stopped=ended.stopped)
