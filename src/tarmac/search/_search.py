@@ -100,8 +100,8 @@ def prepare(request: Request, output: Path, *, name: str) -> Study:
         TarmacError: Its data cannot be had, or its storage not be reached.
     """
     workload = find_workload(request.workload)
-    _refuse_senseless(request, workload)
     space, settings = make_space(request.space, workload, settings_of(workload))
+    _refuse_senseless(request, workload)
     check_method(request, space)
     slots_of(find_devices(str(request.devices)), request.workers)
     train_size, validation_size = _sizes(request, workload, settings)
@@ -212,6 +212,7 @@ def _work(study: Study, owner: str, observer: Observer, stop: Callable[[], bool]
         workers=request.workers,
         halted=search.halted,
     )
+    study.ledger.refresh()
     observer.began(study, chosen.summary)
     if (study.record.storage or "").startswith("sqlite"):
         observer.noted(
@@ -242,10 +243,10 @@ def _name(what: str | Path) -> str:
 def _refuse_senseless(request: Request, workload: Workload) -> None:
     for name in ("learning_rate", "batch_size"):
         text = request.space.get(name)
-        values = () if text is None else (*(text.choices or ()), text.low, text.high)
-        wrong = [one for one in values if isinstance(one, (int, float)) and one <= 0]
+        given = () if text is None else (*(text.choices or ()), text.low, text.high)
+        wrong = [value for value in given if value is not None and float(value) <= 0]
         if wrong:
-            raise FieldError(("space", name), f"{name} is {wrong[0]:g}, expected above 0")
+            raise FieldError(("space", name), f"{name} is {wrong[0]}, expected above 0")
     if "epochs" in request.objective and request.patience is None:
         raise FieldError(
             ("objective",),
