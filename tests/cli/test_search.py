@@ -248,7 +248,7 @@ def test_a_resumed_study_may_be_asked_for_in_the_same_words(tarmac, done):
     same += ["--population", "4", "--generations", "2"]
     code, out, err = tarmac("search", *same, "--resume", str(done.path))
     assert (code, err) == (0, "")
-    assert "so far   4 networks trained" in out
+    assert "so far   4 of about 4 networks trained" in out
 
 
 def test_a_file_is_a_study_and_its_errors_have_places(tarmac, tmp_path):
