@@ -30,6 +30,7 @@ from tarmac.search._request import make_request, read_request, read_space, study
             {"objective": "val_accuracy,params", "prune": "halving"},
             "prune is halving and there are 2 objectives",
         ),
+        ({"objective": "params", "prune": "median"}, "losers are known by their validation"),
         ({"generatoins": 3}, "generatoins: unknown key"),
         ({"workers": 0}, "workers is 0, expected at least 1"),
     ],

@@ -104,6 +104,14 @@ def test_a_lease_ends_with_its_block_and_is_held_until_then(tmp_path):
     assert not leases.is_alive(None)
 
 
+def test_a_space_that_was_edited_is_noticed(make_study):
+    study = make_study()
+    path = study.path / "study.json"
+    path.write_text(path.read_text().replace("1024", "2048"))
+    with pytest.raises(TarmacError, match="the space is not the one that the study began with"):
+        Study.open(study.path).trials  # noqa: B018
+
+
 def test_studies_are_found_by_path_name_and_beginning(make_study, tmp_path):
     study = make_study()
     root = tmp_path / "runs"

@@ -13,7 +13,7 @@ from tarmac.errors import RequestError, TarmacError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tarmac.search import Study, Winner
+    from tarmac.search import Study
 
 __all__ = ["command"]
 
@@ -155,11 +155,13 @@ def _space(file: Path | None, settings: Sequence[str]) -> dict[str, Any]:
 
 
 def _conclude(study: Study, *, as_json: bool) -> None:
+    from tarmac.cli._search_result import print_best, result_of
+
     record = study.record
     if as_json:
-        click.echo(json.dumps(_result(study), indent=2))
+        click.echo(json.dumps(result_of(study), indent=2))
     elif record.best is not None and record.status == "completed":
-        _print_best(study, record.best)
+        print_best(study, record.best)
     if record.status == "interrupted":
         raise TarmacError(
             "interrupted; finished networks are kept, those under way will be repeated",
@@ -167,68 +169,6 @@ def _conclude(study: Study, *, as_json: bool) -> None:
         )
     if record.status == "failed":
         raise TarmacError(record.error or "failed", hint=f"See: tarmac search show {study.path}")
-
-
-def _result(study: Study) -> dict[str, Any]:
-    import dataclasses
-
-    from tarmac.search._report import by_generation, summarize
-    from tarmac.search._winner import train_line
-
-    study.ledger.refresh()
-    record = study.record
-    return {
-        "path": str(study.path),
-        "name": record.name,
-        "status": study.status,
-        "why_ended": record.why_ended,
-        "elapsed_s": record.elapsed_s,
-        "request": record.request,
-        "settings": record.settings,
-        "space": record.space,
-        "size": study.space.size,
-        "totals": dataclasses.asdict(summarize(study)),
-        "generations": [dataclasses.asdict(group) for group in by_generation(study)],
-        "best": None
-        if record.best is None
-        else record.best.model_dump() | {"command": train_line(study, record.best)},
-        "front": [study.row(study.ledger.trials[number]) for number in record.front],
-        "error": record.error,
-    }
-
-
-def _print_best(study: Study, best: Winner) -> None:
-    from tarmac.search._winner import train_line
-
-    values = ", ".join(f"{name} {_number(value)}" for name, value in best.values.items())
-    click.secho(
-        f"best: network {best.number}, {values} after {best.epochs} epochs", fg="green", bold=True
-    )
-    for name, value in best.settings.items():
-        click.echo(f"  {name} = {value}")
-    if best.test_accuracy is not None:
-        click.echo(
-            f"trained anew on all training data: test accuracy {best.test_accuracy:.4f}  "
-            f"({study.path / (best.run or '')})"
-        )
-    if len(study.maximize) > 1:
-        click.echo(f"{len(study.record.front)} networks that none beats in everything:")
-        for number in study.record.front:
-            trial = study.ledger.trials[number]
-            shown = "  ".join(
-                f"{name} {_number(value)}"
-                for name, value in zip(study.request.objective, trial.values, strict=True)
-            )
-            made = ", ".join(f"{name}={value}" for name, value in trial.params.items())
-            click.echo(f"  {number:>4}  {shown}  {made}")
-    click.echo(f"again: {train_line(study, best)}")
-    click.echo(f"study {study.path}")
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if float(value).is_integer() and abs(value) > 1 else f"{value:.4f}"
 
 
 def _common(function: Callable[..., None]) -> Callable[..., None]:
@@ -262,6 +202,7 @@ def _list(output: Path | None, as_json: bool) -> None:
 
     from tarmac import runs
     from tarmac.cli._console import make_console
+    from tarmac.cli._search_result import number_text
     from tarmac.search import list_studies
 
     found, broken = list_studies(output)
@@ -288,7 +229,7 @@ def _list(output: Path | None, as_json: bool) -> None:
             study.name,
             study.status,
             study.request.method,
-            "" if best is None else _number(next(iter(best.values.values()))),
+            "" if best is None else number_text(next(iter(best.values.values()))),
             "" if best is None or best.test_accuracy is None else f"{best.test_accuracy:.4f}",
             f"{study.record.elapsed_s:.0f} s",
         )
@@ -306,13 +247,14 @@ def _list(output: Path | None, as_json: bool) -> None:
 def _show(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
     """Show how a study went: generations, trials, what failed."""
     from tarmac.cli._console import make_console
+    from tarmac.cli._search_result import print_best, result_of
     from tarmac.cli._search_view import generation_table, totals_line, trial_line
     from tarmac.search import find_study
 
     found = find_study(study, output, storage)
     found.ledger.refresh()
     if as_json:
-        click.echo(json.dumps(_result(found) | {"trials": found.trials}, indent=2))
+        click.echo(json.dumps(result_of(found) | {"trials": found.trials}, indent=2))
         return
     console = make_console()
     request = found.request
@@ -332,7 +274,7 @@ def _show(study: str, output: Path | None, storage: str | None, as_json: bool) -
     for trial in found.ledger.trials:
         console.print(trial_line(found, trial), markup=False)
     if found.best is not None:
-        _print_best(found, found.best)
+        print_best(found, found.best)
 
 
 @command.command("best")
@@ -341,6 +283,7 @@ def _show(study: str, output: Path | None, storage: str | None, as_json: bool) -
 @_json
 def _best(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
     """Print the network that a study found, and the line that trains it."""
+    from tarmac.cli._search_result import print_best, result_of
     from tarmac.search import find_study
     from tarmac.search._winner import choose_winner, front_of
 
@@ -358,10 +301,10 @@ def _best(study: str, output: Path | None, storage: str | None, as_json: bool) -
         front = numbers if len(found.maximize) > 1 else ()
         found.record = found.record.model_copy(update={"best": best, "front": front})
     if as_json:
-        result = _result(found)
+        result = result_of(found)
         click.echo(json.dumps({"best": result["best"], "front": result["front"]}, indent=2))
         return
-    _print_best(found, best)
+    print_best(found, best)
 
 
 @command.command("export")

@@ -36,13 +36,18 @@ class Leases:
     @contextlib.contextmanager
     def work(self) -> Iterator[str]:
         """Be one of the processes while the block lasts; gives the name to put on trials."""
-        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         with storage_errors(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
-        path = self._directory / name
-        lock = FileLock(path, is_singleton=False)
-        with storage_errors(path):
-            lock.acquire(timeout=0)
+        while True:
+            name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+            path = self._directory / name
+            lock = FileLock(path, is_singleton=False)
+            with storage_errors(path):
+                lock.acquire()
+            if path.exists():
+                break
+            # Another process asked between the file's making and its locking, and removed it.
+            lock.release()
         try:
             yield name
         finally:

@@ -56,7 +56,6 @@ class Search:
         self._pruner = make_pruner(study.request.prune, -1.0 if self._metric == "val_loss" else 1.0)
         self._losers: set[int] = set()
         self._curves: dict[int, dict[int, float]] = {}
-        self._sizes: dict[int, tuple[int, int]] = {}
 
     @property
     def elapsed_s(self) -> float:

@@ -124,7 +124,9 @@ def _fitness(study: Study, complete: list[FrozenTrial]) -> Any:
         means.append(sum(here) / len(here))
         best_so_far.append(better([better(here), *best_so_far[-1:]]))
     if evolves:
-        figure.add_scatter(x=ordered, y=means, mode="lines", name="mean", line={"color": _INK})
+        figure.add_scatter(
+            x=ordered, y=means, mode="lines", name="mean of the new", line={"color": _INK}
+        )
     figure.add_scatter(
         x=ordered, y=best_so_far, mode="lines", name="best so far", line={"color": _STRONG}
     )
@@ -148,7 +150,7 @@ def _cost(study: Study, complete: list[FrozenTrial]) -> Any:
         name="network",
         marker={
             "color": [float(trial.user_attrs.get("seconds", 0)) for trial in known],
-            "colorscale": "Blues_r",
+            "colorscale": "Blues",
             "showscale": True,
             "colorbar": {"title": "seconds"},
             "size": 8,
@@ -201,5 +203,8 @@ def _hover(trial: FrozenTrial) -> str:
 
 
 def _html(figure: Any) -> str:
-    figure.update_layout(template="plotly_white", margin={"t": 40, "r": 20})
+    # Optuna gives some figures a width of their own, which a narrow window would cut.
+    figure.update_layout(
+        template="plotly_white", margin={"t": 40, "r": 20}, width=None, autosize=True
+    )
     return str(figure.to_html(full_html=False, include_plotlyjs=False, default_height="460px"))

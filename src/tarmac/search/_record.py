@@ -47,7 +47,7 @@ class StudyRecord(BaseModel):
 
     Attributes:
         schema_version: Of this file's layout.
-        id: Unique, in hexadecimal; the study's name in its storage.
+        id: The study's name in its storage: that of its directory when it was made.
         name: Of what was searched.
         status: How it stands. A killed one still says ``running``; see `Study.status`.
         why_ended: In words.
@@ -58,7 +58,7 @@ class StudyRecord(BaseModel):
         request: What was asked, with every value.
         settings: Those of all its networks.
         space: What is searched over.
-        fingerprint: Of the space, and of all else that decides which networks are tried.
+        fingerprint: Of the space that the study began with.
         train_size: Samples that each network trains on.
         validation_size: Samples that judge it.
         storage: Where the trials are; without a password, None for the journal beside this file.

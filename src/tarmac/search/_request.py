@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -27,7 +25,6 @@ __all__ = [
     "num_survivors",
     "read_request",
     "read_space",
-    "request_fingerprint",
     "study_names",
 ]
 
@@ -218,12 +215,6 @@ def _located(error: FieldError, document: Document) -> RequestError:
     return RequestError(found.message, hint=error.hint)
 
 
-def request_fingerprint(request: Request) -> str:
-    """Return a text that differs where other networks are tried."""
-    text = request.model_dump_json(exclude=CHANGEABLE)
-    return hashlib.sha256(json.dumps(text).encode()).hexdigest()[:16]
-
-
 def _beside(source: str, workload: str) -> str:
     """Find a workload's file from the directory of the study's file."""
     path, separator, attribute = workload.rpartition(":")
@@ -262,6 +253,13 @@ def _check(request: Request) -> None:
             f"prune is {request.prune} and there are {len(request.objective)} objectives: "
             "losers are known by one",
             hint="Leave out --prune, or name one objective.",
+        )
+    if request.prune != "none" and not request.objective[0].startswith("val_"):
+        raise FieldError(
+            ("prune",),
+            f"prune is {request.prune} and the objective {request.objective[0]}: losers are known "
+            "by their validation",
+            hint="Leave out --prune, or use --objective val_accuracy or val_loss.",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import secrets
@@ -21,7 +22,7 @@ from tarmac.search._leases import Leases
 from tarmac.search._ledger import GENERATION, Ledger
 from tarmac.search._objectives import OBJECTIVES
 from tarmac.search._record import StudyRecord, Winner, read_study_record
-from tarmac.search._request import Request, request_fingerprint
+from tarmac.search._request import Request
 from tarmac.search._space import Space
 from tarmac.search._storage import has_password, masked, open_storage
 from tarmac.storage import write_json
@@ -81,16 +82,15 @@ class Study:
             TarmacError: The storage cannot be reached; nothing was made.
         """
         created_at = runs.now()
-        study_id = secrets.token_hex(8)
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".")
-        path = output / f"{safe or 'study'}-{created_at:%Y%m%d-%H%M%S}-{study_id[:4]}"
+        path = output / f"{safe or 'study'}-{created_at:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         url = request.storage
         if url is not None:
             # Seen to be there before anything is made.
             open_storage(url, path / "journal.log")
             request = request.model_copy(update={"storage": masked(url)})
         record = StudyRecord(
-            id=study_id,
+            id=path.name,
             name=name,
             status="running",
             created_at=created_at,
@@ -98,11 +98,11 @@ class Study:
             request=request.model_dump(mode="json"),
             settings=dict(settings),
             space=space.to_record(),
-            fingerprint=f"{space.fingerprint}-{request_fingerprint(request)}",
+            fingerprint=space.fingerprint,
             train_size=train_size,
             validation_size=validation_size,
             storage=None if url is None else masked(url),
-            versions={package: importlib.metadata.version(package) for package in _PACKAGES},
+            versions=_versions(),
         )
         try:
             path.mkdir(parents=True)
@@ -144,8 +144,18 @@ class Study:
 
     @functools.cached_property
     def space(self) -> Space:
-        """What is searched over."""
-        return Space.from_record(self.record.space)
+        """What is searched over.
+
+        Raises:
+            TarmacError: It is not what the study began with.
+        """
+        found = Space.from_record(self.record.space)
+        if found.fingerprint != self.record.fingerprint:
+            raise TarmacError(
+                f"{self.path / 'study.json'}: the space is not the one that the study began with",
+                hint="Put it back as it was, or begin a new study.",
+            )
+        return found
 
     @property
     def status(self) -> str:
@@ -262,6 +272,14 @@ class Study:
             created.set_user_attr(key, getattr(self.request, key))
         created.set_user_attr("settings", dict(self.record.settings))
         created.set_user_attr("directory", str(self.path.resolve()))
+
+
+def _versions() -> dict[str, str]:
+    versions = {}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
 
 
 def list_studies(output: Path | None = None) -> tuple[list[Study], list[tuple[Path, str]]]:
