@@ -17,15 +17,17 @@ from tarmac.errors import RequestError, TarmacError
 if TYPE_CHECKING:
     from tarmac.check import check
     from tarmac.jobs import attach, submit
+    from tarmac.search import search
     from tarmac.train import resume, train
 
-__all__ = ["RequestError", "TarmacError", "attach", "check", "resume", "submit", "train"]
+__all__ = ["RequestError", "TarmacError", "attach", "check", "resume", "search", "submit", "train"]
 
-# Where a name is at home. Two verbs are the names of their rooms, which are callable.
+# Where a name is at home. Three verbs are the names of their rooms, which are callable.
 _ROOMS = {
     "attach": "tarmac.jobs",
     "check": "tarmac.check",
     "resume": "tarmac.train",
+    "search": "tarmac.search",
     "submit": "tarmac.jobs",
     "train": "tarmac.train",
 }

@@ -25,6 +25,7 @@ _COMMANDS = {
         "Prove that frameworks compute on each device; else say why not.",
     ),
     "train": ("tarmac.cli.train", "Train a workload and say whether the result is as expected."),
+    "search": ("tarmac.cli.search", "Search for a good network: evolve, try all, or sample."),
     "run": ("tarmac.cli.run", "Run job files on this machine."),
     "submit": ("tarmac.cli.run", "Run job files in the background."),
     "ps": ("tarmac.cli.jobs", "List the jobs at work here."),

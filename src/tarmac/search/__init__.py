@@ -1,1 +1,82 @@
-"""Search: find good hyperparameters, many networks at once, without losing a trial."""
+"""Search: find good hyperparameters, many networks at once, without losing a trial.
+
+Example:
+    >>> import tarmac
+    >>> study = tarmac.search("digits-mlp", space={"hidden": [16, 32, 64]}, generations=3)
+    >>> study.best.settings, study.best.test_accuracy
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tarmac.search._evaluator import Candidate, Evaluator, Progress, Result, Watch
+
+if TYPE_CHECKING:
+    from tarmac.search._evolution import EvolutionSampler
+    from tarmac.search._observer import Observer, Silent
+    from tarmac.search._parameters import Range
+    from tarmac.search._record import Winner
+    from tarmac.search._request import Request
+    from tarmac.search._search import search
+    from tarmac.search._space import Choices, Numbers, Space
+    from tarmac.search._study import Study, find_study, list_studies
+
+__all__ = [
+    "Candidate",
+    "Choices",
+    "Evaluator",
+    "EvolutionSampler",
+    "Numbers",
+    "Observer",
+    "Progress",
+    "Range",
+    "Request",
+    "Result",
+    "Silent",
+    "Space",
+    "Study",
+    "Watch",
+    "Winner",
+    "find_study",
+    "list_studies",
+    "search",
+]
+
+# Imported when first used: Optuna and PyTorch take seconds.
+_PLACES = {
+    "Choices": "_space",
+    "EvolutionSampler": "_evolution",
+    "Numbers": "_space",
+    "Observer": "_observer",
+    "Range": "_parameters",
+    "Request": "_request",
+    "Silent": "_observer",
+    "Space": "_space",
+    "Study": "_study",
+    "Winner": "_record",
+    "find_study": "_study",
+    "list_studies": "_study",
+    "search": "_search",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'tarmac.search' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"tarmac.search.{_PLACES[name]}"), name)
+
+
+class _Verb(ModuleType):
+    """Lets ``tarmac.search(...)`` search although importing this package binds that name to it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> object:
+        from tarmac.search._search import search  # noqa: PLC0415 - loads Optuna and PyTorch
+
+        return search(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Verb

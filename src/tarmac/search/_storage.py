@@ -1,0 +1,186 @@
+"""Where a study's trials are kept: a journal in its directory, or a database that Optuna knows."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import optuna
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
+from optuna.trial import TrialState
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.storage import storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["has_password", "masked", "open_storage"]
+
+_CONNECT_S = 10
+_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+def open_storage(url: str | None, journal: Path) -> BaseStorage:
+    """Open what holds a study's trials.
+
+    Args:
+        url: Of a database, such as ``postgresql://user:word@host/name``; None for the journal.
+        journal: Its file; made if it is not there.
+
+    Raises:
+        RequestError: The URL is none that Optuna takes, or its driver is not installed.
+        TarmacError: The database cannot be reached, or the journal is damaged; it stays as it is.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    if url is None:
+        return _open_journal(journal)
+    if url.startswith(("redis://", "rediss://")):
+        with _database_errors(url):
+            return JournalStorage(JournalRedisBackend(url))
+    arguments = {}
+    if url.startswith(("postgresql", "mysql")):
+        arguments = {"connect_args": {"connect_timeout": _CONNECT_S}, "pool_pre_ping": True}
+    with _database_errors(url):
+        return RDBStorage(url, engine_kwargs=arguments)
+
+
+def masked(url: str) -> str:
+    """Return a URL without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    _, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
+
+
+def has_password(url: str) -> bool:
+    """Whether a URL holds a password."""
+    return urlsplit(url).password is not None
+
+
+class _FileLock:
+    """The kernel's lock on a file, which ends with its holder however that ends.
+
+    Optuna's own is a file that a killed process leaves behind, and others wait 30 s for it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+
+    def acquire(self) -> bool:
+        with storage_errors(self._path):
+            self._file = self._path.open("ab")
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        return True
+
+    def release(self) -> None:
+        assert self._file is not None
+        self._file.close()
+
+
+class _Journal(JournalFileBackend):
+    """Optuna's journal, which waits for the disk once per trial instead of once per line.
+
+    A line is in the kernel's hands when it is written, so a killed process loses nothing. A power
+    cut may lose lines at the end: those since the last trial that was finished, which a search that
+    goes on makes again.
+    """
+
+    def __init__(self, path: Path, lock: _FileLock) -> None:
+        super().__init__(str(path), lock_obj=lock)  # type: ignore[arg-type]
+        self._path = path
+        self._own_lock = lock
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Append entries to the file."""
+        lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
+        self._own_lock.acquire()
+        try:
+            with storage_errors(self._path), self._path.open("ab", buffering=0) as file:
+                file.write(lines.encode())
+                if any(log.get("state") in _FINISHED for log in logs):
+                    os.fsync(file.fileno())
+        finally:
+            self._own_lock.release()
+
+
+def _open_journal(path: Path) -> JournalStorage:
+    lock = _FileLock(path.with_name(path.name + ".lock"))
+    lock.acquire()
+    try:
+        with storage_errors(path):
+            _drop_torn_line(path)
+    finally:
+        lock.release()
+    try:
+        return JournalStorage(_Journal(path, lock))
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        raise _damaged(path, error) from error
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Take away a last line that its writer could not end, before others write behind it."""
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        if size and file.read() != b"\n":
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _damaged(path: Path, error: Exception) -> TarmacError:
+    lines = path.read_bytes().splitlines()
+    number, why = len(lines), str(error)
+    for index, line in enumerate(lines, start=1):
+        try:
+            if "op_code" in json.loads(line):
+                continue
+            number, why = index, "it is no entry of a journal"
+        except (ValueError, TypeError) as found:
+            number, why = index, str(found)
+        break
+    return TarmacError(
+        f"{path}:{number}: the journal is damaged: {why}",
+        hint="It was left as it is. To go on from what stands before that line:\n"
+        f"cp {path} {path}.damaged\n"
+        f"head -n {number - 1} {path}.damaged > {path}",
+    )
+
+
+@contextlib.contextmanager
+def _database_errors(url: str) -> Iterator[None]:
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError  # noqa: PLC0415 - slow to import
+
+    try:
+        yield
+    except (ArgumentError, ValueError) as error:
+        raise RequestError(
+            f"storage is {masked(url)!r}, which is no database's URL: {_first_line(error)}",
+            hint="Such as: --storage postgresql://user:password@host/name",
+        ) from error
+    except ImportError as error:
+        raise RequestError(
+            f"the driver of {masked(url)} is not installed: {error}",
+            hint="For PostgreSQL: pip install psycopg2-binary; for MySQL: pip install pymysql and "
+            "mysql+pymysql://...; for Redis: pip install redis",
+        ) from error
+    except (SQLAlchemyError, OSError) as error:
+        cause = getattr(error, "orig", None) or error
+        raise TarmacError(
+            f"the database {masked(url)} cannot be reached: {_first_line(cause)}",
+            hint="Is it up, and may this machine connect? Without --storage a study is a file.",
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,278 @@
+"""``tarmac search``: what it prints, and how it refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import threading
+import urllib.request
+
+import pytest
+
+from tarmac.cli import main
+from tarmac.search import Study
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TARMAC_RUNS", raising=False)
+
+
+@pytest.fixture
+def tarmac(capsys):
+    """Return a function that runs the command line and returns (exit code, out, err)."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        out, err = capsys.readouterr()
+        return int(caught.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A study that is completed, of four networks."""
+    from tarmac.search import search
+
+    return search(
+        "digits-mlp",
+        space={"hidden": [8, 64], "dropout": [0.0, 0.2]},
+        population=4,
+        generations=2,
+        epochs=2,
+        output=tmp_path_factory.mktemp("done"),
+    )
+
+
+SMALL = ["digits-mlp", "--set", "hidden=8,16", "--epochs", "1", "--method", "brute"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-h"],
+        ["--help"],
+        *([name, "--help"] for name in ("list", "show", "best", "export", "plot")),
+    ],
+    ids=" ".join,
+)
+def test_every_help_answers(tarmac, arguments):
+    code, out, err = tarmac("search", *arguments)
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: tarmac search")
+
+
+def test_a_search_prints_a_line_per_network_and_the_best(tarmac):
+    code, out, _ = tarmac("search", *SMALL)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].startswith("digits-mlp: brute over 2 networks of digits-mlp, judged by val_acc")
+    assert [line.split()[0] for line in lines[1:3]] == ["trains", "study"]
+    assert sum(" complete " in line for line in lines) == 2
+    assert "ended, all 2 networks of the space were tried: 2 networks trained, 2 distinct" in out
+    assert "trained anew on all training data: test accuracy 0." in out
+    assert "again: tarmac train digits-mlp --epochs 1 --seed 0 --set hidden=" in out
+    assert lines[-1].startswith("study runs/digits-mlp-")
+
+
+def test_json_is_all_that_is_printed_where_it_is_asked_for(tarmac):
+    code, out, err = tarmac("search", *SMALL, "--json")
+    result = json.loads(out)
+    assert (code, err) == (0, "")
+    assert result["status"] == "completed"
+    assert result["totals"]["trained"] == 2
+    assert result["best"]["command"].startswith("tarmac train digits-mlp")
+
+
+def test_a_study_is_listed_and_shown(tarmac, done):
+    output = ["--output", str(done.path.parent)]
+    code, out, _ = tarmac("search", "list", *output)
+    assert code == 0
+    assert done.name in out
+    assert json.loads(tarmac("search", "list", "--json", *output)[1])[0]["name"] == done.name
+    code, out, _ = tarmac("search", "show", "latest", *output)
+    assert code == 0
+    assert "digits-mlp by evolve over 4 networks, seed 0" in out
+    assert out.count(" complete ") == 4
+    shown = json.loads(tarmac("search", "show", str(done.path), "--json")[1])
+    assert len(shown["trials"]) == 4
+    assert tarmac("search", "list")[1].strip().endswith("there are none in runs")
+
+
+def test_the_best_network_comes_with_the_line_that_makes_it(tarmac, done):
+    code, out, _ = tarmac("search", "best", str(done.path))
+    assert code == 0
+    assert f"best: network {done.best.number}, val_accuracy" in out
+    assert "\n  hidden = 64\n" in out
+    best = json.loads(tarmac("search", "best", str(done.path), "--json")[1])["best"]
+    words = best["command"].split()
+    code, out, _ = tarmac(*words[1:], "--json")
+    assert code == 0
+    assert json.loads(out)["metrics"]["test_accuracy"] == best["test_accuracy"]
+
+
+def test_trials_are_exported_with_a_column_each(tarmac, done, tmp_path):
+    code, out, _ = tarmac("search", "export", str(done.path))
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 0
+    assert [row["number"] for row in rows] == ["0", "1", "2", "3"]
+    assert {"val_accuracy", "hidden", "dropout", "epochs", "num_parameters"} <= rows[0].keys()
+    tarmac("search", "export", str(done.path), "--to", "trials.json")
+    assert json.loads((tmp_path / "trials.json").read_text())[3]["number"] == 3
+
+
+def test_the_page_of_plots_needs_nothing_else(tarmac, done):
+    code, out, _ = tarmac("search", "plot", str(done.path))
+    assert code == 0
+    page = (done.path / "plot.html").read_text()
+    assert out == f"wrote {done.path / 'plot.html'}\n"
+    for title in (
+        "Fitness per generation",
+        "Cost against fitness",
+        "Parallel coordinates",
+        "Importance",
+        "Slices",
+    ):
+        assert f"<h2>{title}</h2>" in page
+    assert "does not draw it" not in page
+    assert page.count('class="plotly-graph-div"') == 5
+    assert "<script src=" not in page
+    assert "<link" not in page
+
+
+def test_the_dashboard_serves_the_study(done):
+    from tarmac.search import _dashboard
+
+    found = []
+    answered = threading.Event()
+
+    def ready(url):
+        found.append(url)
+        answered.set()
+
+    threading.Thread(
+        target=_dashboard.serve, args=(Study.open(done.path), "127.0.0.1", 0, ready), daemon=True
+    ).start()
+    assert answered.wait(60)
+    root, _, number = found[0].partition("/dashboard/studies/")
+    with urllib.request.urlopen(f"{root}/api/studies/{number}?after=0") as answer:
+        assert len(json.load(answer)["trials"]) == 4
+
+
+@pytest.mark.parametrize(("command", "package"), [("plot", "plotly"), ("dashboard", "optuna-")])
+def test_a_missing_extra_is_named(tarmac, done, monkeypatch, command, package):
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name.startswith(("plotly", "optuna_d")) else find(name, *rest),
+    )
+    code, _, err = tarmac("search", command, str(done.path))
+    assert code == 2
+    assert f"the package {package}" in err
+    assert "pip install 'tarmac[search]'" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no workload or study is named"),
+        (["digits-mpl", "--set", "hidden=1,2"], "unknown workload 'digits-mpl', did you mean"),
+        (["digits-mlp"], "there is nothing to search over: no setting of digits-mlp has several"),
+        (["digits-mlp", "--set", "hiden=1,2"], "unknown setting of digits-mlp 'hiden', did you"),
+        (["digits-mlp", "--set", "hidden="], "hidden has no values, expected at least one"),
+        (["digits-mlp", "--set", "hidden=8", "--set", "hidden=9"], "--set hidden is given twice"),
+        ([*SMALL[:3], "--population", "1"], "population is 1, expected at least 2"),
+        ([*SMALL[:3], "--retain", "0.01"], "retain is 0.01, which keeps none of a population of"),
+        ([*SMALL[:3], "--method", "evlove"], "method: 'evlove': Input should be 'evolve', "),
+        ([*SMALL[:3], "--budget", "soon"], "expected a length of time, such as 90s"),
+        ([*SMALL[:3], "--train-size", "1400"], "1400 samples to train on and 239 held out are"),
+        ([*SMALL[:3], "--devices", "tpu"], "devices is 'tpu', expected auto, all"),
+        ([*SMALL[:3], "--storage", "study.db"], "'study.db', which is no database's URL"),
+        (["missing.yaml"], "missing.yaml: cannot be read"),
+        (["--resume", "latest"], "there is no study 'latest' in runs"),
+        (["digits-mlp", "--set", "learning_rate=-1,1"], "learning_rate is -1, expected above 0"),
+        ([*SMALL[:3], "--epohcs", "1"], "unknown option '--epohcs', did you mean '--epochs'?"),
+        ([*SMALL[:3], "--objective", "epochs"], "every network of digits-mlp trains equally long"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_made(
+    tarmac, tmp_path, arguments, message
+):
+    code, out, err = tarmac("search", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_database_that_cannot_be_reached_leaves_nothing_behind(tarmac, tmp_path):
+    code, _, err = tarmac("search", *SMALL, "--storage", f"sqlite:///{tmp_path}/no/where.db")
+    assert code == 1
+    assert "cannot be reached" in err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "tpe"], "was begun with method evolve, not tpe"),
+        (["--set", "hidden=8,32"], "was begun over another space (hidden)"),
+        (["--set", "dropout=0.1"], "was begun over another space (dropout)"),
+        (["--population", "8"], "was begun with population 4, not 8"),
+        (["--seed", "1"], "was begun with seed 0, not 1"),
+        (["--epochs", "9"], "was begun with epochs 2, not 9"),
+        (
+            ["mnist-mlp", "--set", "hidden=8,64"],
+            "was begun with workload digits-mlp, not mnist-mlp",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_another_search_is_no_resumed_one(tarmac, done, arguments, message):
+    before = (done.path / "study.json").read_bytes()
+    code, _, err = tarmac("search", "--resume", str(done.path), *arguments)
+    assert code == 2
+    assert message in err
+    assert (done.path / "study.json").read_bytes() == before
+
+
+def test_a_resumed_study_may_be_asked_for_in_the_same_words(tarmac, done):
+    same = ["digits-mlp", "--set", "hidden=8,64", "--set", "dropout=0.0,0.2", "--epochs", "2"]
+    same += ["--population", "4", "--generations", "2"]
+    code, out, err = tarmac("search", *same, "--resume", str(done.path))
+    assert (code, err) == (0, "")
+    assert "so far   4 of about 4 networks trained" in out
+
+
+def test_a_file_is_a_study_and_its_errors_have_places(tarmac, tmp_path):
+    (tmp_path / "study.yaml").write_text(
+        "workload: digits-mlp\nmethod: brute\nepochs: 1\nspace:\n  hidden: [8, 16]\n  dropout: 0\n"
+    )
+    code, out, _ = tarmac("search", "study.yaml")
+    assert code == 0
+    assert "study runs/study-" in out
+    (tmp_path / "study.yaml").write_text("workload: digits-mlp\nspace:\n  hiden: [8, 16]\n")
+    code, _, err = tarmac("search", "study.yaml")
+    assert code == 2
+    assert "study.yaml:3:3: space.hiden: unknown setting of digits-mlp 'hiden', did you" in err
+
+
+def test_importing_search_loads_neither_optuna_nor_torch():
+    import subprocess
+    import sys
+
+    program = (
+        "import sys, tarmac.search, tarmac.cli.search\n"
+        "print([name for name in ('optuna', 'torch', 'plotly') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
