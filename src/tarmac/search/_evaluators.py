@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tarmac.data import Dataset
     from tarmac.devices import Device
     from tarmac.search._evaluator import Evaluator
-    from tarmac.search._space import Space
+    from tarmac.search._study import Study
     from tarmac.train import Setting
     from tarmac.workloads import Workload
 
@@ -40,10 +40,6 @@ class Training:
         validation_size: How many to hold out, from the last.
         runs: Where runs' directories are made.
         logs: Where processes write what they print.
-        space: What they differ in.
-        settings: What they have in common.
-        population: How many come at a time, where the method has no generations.
-        method: Of the search.
     """
 
     workload: str
@@ -51,10 +47,6 @@ class Training:
     validation_size: int
     runs: Path
     logs: Path
-    space: Space
-    settings: Mapping[str, Setting]
-    population: int
-    method: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,11 +68,7 @@ class Chosen:
 
 
 def choose_evaluator(
-    training: Training,
-    devices: tuple[Device, ...],
-    *,
-    workers: int | None,
-    halted: Callable[[], bool],
+    study: Study, devices: tuple[Device, ...], halted: Callable[[], bool]
 ) -> Chosen:
     """Choose how a study's networks are trained.
 
@@ -89,15 +77,21 @@ def choose_evaluator(
     processes.
 
     Args:
-        training: What they share.
+        study: Whose.
         devices: Where.
-        workers: How many processes at once; None for as many as suit the devices.
         halted: Whether to give up what is under way; asked several times a second.
     """
-    against = _against_stacks(training, devices, workers)
+    against = _against_stacks(study, devices)
     if against is None:
-        return _stacked(training, devices[0])
-    slots = slots_of(devices, workers)
+        return _stacked(study, devices[0])
+    training = Training(
+        workload=study.request.workload,
+        train_size=study.record.train_size,
+        validation_size=study.record.validation_size,
+        runs=study.path / "runs",
+        logs=study.path / "logs",
+    )
+    slots = slots_of(devices, study.request.workers)
     processes = ProcessEvaluator(training, slots, halted)
     where = ", ".join(dict.fromkeys(slot.show() for slot in slots))
     count = f"{len(slots)} at a time" if len(slots) > 1 else "one at a time"
@@ -109,41 +103,39 @@ def choose_evaluator(
     )
 
 
-def _against_stacks(
-    training: Training, devices: tuple[Device, ...], workers: int | None
-) -> str | None:
+def _against_stacks(study: Study, devices: tuple[Device, ...]) -> str | None:
     """Return why networks are not stacked, in words, or None where they are."""
-    if workers is not None:
+    settings = study.record.settings
+    if study.request.workers is not None:
         return "a number of workers was asked for"
     if len(devices) > 1:
         return "several devices were asked for"
-    if "dataset" in training.space.parameters:
-        return "they have different data"
-    workload = find_workload(training.workload)
-    dataset = load_dataset(workload, training.settings)
-    for settings in training.space.corners():
-        why = can_stack(workload, dataset, {**training.settings, **settings})
+    workload = find_workload(study.request.workload)
+    dataset = load_dataset(workload, settings)
+    for corner in study.space.corners():
+        why = can_stack(workload, dataset, {**settings, **corner})
         if why is not None:
             return f"they cannot be stacked, {why}"
     return None
 
 
-def _stacked(training: Training, device: Device) -> Chosen:
-    workload = find_workload(training.workload)
+def _stacked(study: Study, device: Device) -> Chosen:
+    request = study.request
+    workload = find_workload(request.workload)
     evaluator = StackedEvaluator(
         workload,
-        load_dataset(workload, training.settings),
-        validation_size=training.validation_size,
-        train_size=training.train_size,
+        load_dataset(workload, study.record.settings),
+        validation_size=study.record.validation_size,
+        train_size=study.record.train_size,
         device=device,
     )
     precision, _ = evaluator.precision
     # A generation at once. Where all networks are known from the start, as many as there are; a
     # method that learns from each result would learn nothing within a batch.
-    at_once = {"evolve": _ALL, "brute": _ALL}.get(training.method, training.population)
+    is_planned = request.method in ("evolve", "brute")
     return Chosen(
         evaluator=evaluator,
-        at_once=at_once,
+        at_once=_ALL if is_planned else request.population,
         close=lambda: None,
         summary=f"networks of equal shape as one, on {device.torch_name}, {precision}",
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac import runs
 from tarmac.devices import find_devices
 from tarmac.errors import RequestError, TarmacError
-from tarmac.search._evaluators import Training, choose_evaluator, load_dataset, slots_of
+from tarmac.search._evaluators import choose_evaluator, load_dataset, slots_of
 from tarmac.search._loop import Search
 from tarmac.search._observer import Observer, Silent
 from tarmac.search._parameters import FieldError, make_space
@@ -200,22 +200,7 @@ def _work(study: Study, owner: str, observer: Observer, stop: Callable[[], bool]
     request = study.request
     devices = find_devices(str(request.devices))
     search = Search(study, owner, observer, stop)
-    chosen = choose_evaluator(
-        Training(
-            workload=request.workload,
-            train_size=study.record.train_size,
-            validation_size=study.record.validation_size,
-            runs=study.path / "runs",
-            logs=study.path / "logs",
-            space=study.space,
-            settings=study.record.settings,
-            population=request.population,
-            method=request.method,
-        ),
-        devices,
-        workers=request.workers,
-        halted=search.halted,
-    )
+    chosen = choose_evaluator(study, devices, search.halted)
     study.ledger.refresh()
     observer.began(study, chosen.summary)
     if (study.record.storage or "").startswith("sqlite"):
