@@ -59,6 +59,13 @@ def test_one_bad_network_harms_no_other(tmp_path):
     assert "diverged" in found[4].error or "nan" in found[4].error
 
 
+def test_a_network_that_was_asked_to_end_by_a_scheduler_is_not_to_blame(tmp_path):
+    trains = evaluator(tmp_path)
+    (result,) = trains.evaluate([candidate(0, fault="terminate")], lambda progress: False)
+    trains.close()
+    assert (result.stopped, result.error, dict(result.metrics)) == (True, None, {})
+
+
 def test_a_network_stops_when_told_or_when_it_gets_no_better(tmp_path):
     trains = evaluator(tmp_path)
     seen = []

@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 from stand_in import StandIn, search
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.search import Choices, Numbers, Silent, Study
+from tarmac.search import Choices, Numbers, Result, Silent, Study
 from tarmac.search._queue import TrialQueue
 from tarmac.search._request import make_request
 from tarmac.search._samplers import check_method
@@ -154,6 +154,23 @@ def test_a_network_that_was_being_asked_for_when_its_process_died_is_none(make_s
     states = [trial.state for trial in study.optuna.get_trials()]
     assert states[0] == TrialState.FAIL
     assert study.optuna.get_trials()[0].user_attrs["error"].startswith("the search was ended while")
+
+
+def test_a_network_that_something_else_stopped_is_trained_again(make_study):
+    study = make_study(generations=1, population=6)
+    evaluator = StandIn()
+    train, given_up = evaluator.train, []
+
+    def once(candidate, watch):
+        if candidate.number == 2 and not given_up:
+            given_up.append(2)
+            return Result(number=2, stopped=True)
+        return train(candidate, watch)
+
+    evaluator.train = once
+    search(study, evaluator)
+    assert [one.number for one in evaluator.seen] == [0, 1, 2, 2, 3, 4, 5]
+    assert {trial.state for trial in study.optuna.get_trials()} == {TrialState.COMPLETE}
 
 
 def test_trials_and_budget_end_a_search(make_study):

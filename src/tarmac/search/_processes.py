@@ -234,7 +234,9 @@ class ProcessEvaluator:
                 worker.send(stop=watch(progress))
             elif "failed" in message:
                 return Result(number=candidate.number, error=message["failed"])
-            elif "done" in message:
+            elif "interrupted" in message:
+                return Result(number=candidate.number, stopped=True)
+            else:
                 return Result(
                     number=candidate.number, metrics=message["done"], stopped=message["stopped"]
                 )
@@ -275,6 +277,8 @@ def train_whole(
                     on_epoch(message["metrics"])
                 elif "failed" in message:
                     raise TarmacError(f"the winner could not be trained: {message['failed']}")
+                elif "interrupted" in message:
+                    return None
                 else:
                     return message["done"], message["run"]
     return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,12 +211,9 @@ def _work(study: Study, owner: str, observer: Observer, stop: Callable[[], bool]
         why = search.run(chosen)
     finally:
         chosen.close()
-    # The winner gets all that one process may have.
-    whole = slots_of(devices[:1], 1)[0]
-    if devices[0].type == "cpu":
-        threads = devices[0].num_threads * len(devices)
-        whole = dataclasses.replace(whole, num_threads=threads)
-    if why is None or not conclude(study, why, whole, observer, stop):
+    # Where its trial was trained, on as many threads: it takes about as long again.
+    slot = slots_of(devices, request.workers)[0]
+    if why is None or not conclude(study, why, slot, observer, stop):
         study.update(status="interrupted", ended_at=runs.now())
 
 

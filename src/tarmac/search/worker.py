@@ -12,6 +12,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import sys
 import threading
 from typing import IO, TYPE_CHECKING, Any
@@ -97,6 +98,10 @@ def main() -> None:
     # What a user's model prints must not get between the lines.
     to_search = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    # Schedulers send SIGTERM to all processes of a job. What it means for a network is the search's
+    # to say; `train` still takes it as a request to stop.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     num_threads = int(sys.argv[1])
     if num_threads:
         torch.set_num_threads(num_threads)
@@ -125,7 +130,10 @@ def _work(job: dict[str, Any], to_search: IO[str], heard: queue.Queue[Any]) -> N
             shutil.rmtree(job["output"], ignore_errors=True)
             options["checkpoint_every"] = job["epochs"] + 1
         run = train(job["workload"], settings=settings, reporter=conversation, **options)
-        say(to_search, done=dict(run.metrics), run=str(run.path))
+        if run.record.status == "completed":
+            say(to_search, done=dict(run.metrics), run=str(run.path))
+        else:
+            say(to_search, interrupted=True)
     except _Ended as ended:
         metrics = conversation.row | {
             "epochs": conversation.row["epoch"],
