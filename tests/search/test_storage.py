@@ -66,9 +66,15 @@ def test_a_missing_driver_is_named_and_no_password_is_shown(tmp_path):
     assert "pip install psycopg2-binary" in str(caught.value.hint)
 
 
-def test_a_password_is_masked_and_asked_for_again(make_study, tmp_path):
+def test_a_password_is_masked_and_asked_for_again(make_study):
     assert masked("postgresql://me:secret@host:5432/db") == "postgresql://me:***@host:5432/db"
     assert masked("sqlite:///x.db") == "sqlite:///x.db"
+    study = make_study()
+    study.update(storage=masked("postgresql://me:secret@host/db"))
+    with pytest.raises(
+        RequestError, match=r"the password of postgresql://me:\*\*\*@host/db is not"
+    ):
+        Study.open(study.path).storage  # noqa: B018
 
 
 def test_a_study_can_live_in_a_database(make_study, tmp_path):
