@@ -182,6 +182,21 @@ def test_patience_survives_a_stop(tmp_path):
     assert_same_weights(resumed, whole)
 
 
+def test_a_resumed_run_keeps_the_dataset_the_optimizer_and_the_network_that_were_chosen(tmp_path):
+    class Stop(tarmac.train.Silent):
+        def stepped(self, epoch, step, score):
+            if (epoch, step) == (2, 3):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    chosen = {"dataset": "digits", "optimizer": "nadam", "layers": 1, "neurons": "32"}
+    options = {"epochs": 3, "settings": chosen, "learning_rate": 0.004, "device": "cpu"}
+    stopped = tarmac.train("mlp", output=tmp_path / "stopped", reporter=Stop(), **options)
+    assert stopped.record.status == "interrupted"
+    resumed = tarmac.resume(stopped.path)
+    assert resumed.record.configuration["optimizer"] == "Nadam"
+    assert_same_weights(resumed, tarmac.train("mlp", output=tmp_path / "whole", **options))
+
+
 def test_the_command_line_says_that_a_training_stopped_early(tmp_path):
     command = "train digits-mlp --lr 0.05 --validation-size 238 --patience 1 --no-check --output"
     done = subprocess.run(
