@@ -46,6 +46,9 @@ def print_best(study: Study, best: Winner) -> None:
     click.secho(
         f"best: network {best.number}, {values} after {best.epochs} epochs", fg="green", bold=True
     )
+    if best.confirmed:
+        shown = ", ".join(map(number_text, best.confirmed))
+        click.echo(f"  from other seeds {shown}, of the best {study.request.confirm} the best mean")
     for name, value in best.settings.items():
         click.echo(f"  {name} = {value}")
     if best.test_accuracy is not None:

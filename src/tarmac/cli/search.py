@@ -86,6 +86,9 @@ def command() -> None:
     help="What counts, the first most: val_accuracy, val_loss, params, seconds, epochs.",
 )
 @click.option("--prune", show_default="none", help="Stop losers early: none, halving or median.")
+@click.option(
+    "--confirm", type=int, show_default="0", help="Train the best N from two more seeds at the end."
+)
 @click.option("--epochs", type=int, show_default="the workload's", help="Epochs of each, at most.")
 @click.option("--patience", type=int, help="Stop one after N epochs without a lower val_loss.")
 @click.option("--train-size", type=int, show_default="all", help="Train on the first N samples.")

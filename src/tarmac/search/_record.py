@@ -26,6 +26,7 @@ class Winner(BaseModel):
         settings: All that makes it, by the names that ``tarmac train --set`` takes.
         values: Its objectives, by name.
         epochs: How long its trial trained.
+        confirmed: Its first objective from other seeds; empty where none was asked for.
         test_accuracy: Of the network trained anew on all training data; None before that is done.
         test_loss: Likewise.
         run: That training's run directory, from the study's.
@@ -37,6 +38,7 @@ class Winner(BaseModel):
     settings: dict[str, bool | int | float | str]
     values: dict[str, float]
     epochs: int
+    confirmed: tuple[float, ...] = ()
     test_accuracy: float | None = None
     test_loss: float | None = None
     run: str | None = None
@@ -64,6 +66,7 @@ class StudyRecord(BaseModel):
         storage: Where the trials are; without a password, None for the journal beside this file.
         versions: Of the packages that matter.
         best: The winner; None before there is one.
+        confirmed: What the best trials reached from other seeds, by number.
         front: Numbers of the trials that none beats, where there are several objectives.
         error: Why it failed.
     """
@@ -88,6 +91,7 @@ class StudyRecord(BaseModel):
     storage: str | None = None
     versions: dict[str, str] = {}
     best: Winner | None = None
+    confirmed: dict[int, tuple[float, ...]] = {}
     front: tuple[int, ...] = ()
     error: str | None = None
 

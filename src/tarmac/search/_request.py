@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 # What a resumed study may be given anew; all else decides which networks it tries.
-CHANGEABLE = {"generations", "trials", "budget", "devices", "workers", "storage"}
+CHANGEABLE = {"confirm", "generations", "trials", "budget", "devices", "workers", "storage"}
 
 
 def _names(value: Any) -> Any:
@@ -61,6 +61,7 @@ class Request(BaseModel):
         datasets: For a dataset, what differs in ``space`` on it.
         objective: What counts; the first decides which network wins.
         prune: Whether losers stop early: ``none``, ``halving`` or ``median``.
+        confirm: How many of the best are trained from two more seeds before one is the winner.
         epochs: Each network trains at most so long; by default as long as its workload's recipe.
         patience: It stops once its validation loss has not fallen for so many epochs.
         train_size: How many samples to train on; all that are not held out by default.
@@ -86,6 +87,7 @@ class Request(BaseModel):
     datasets: dict[str, dict[str, ParameterText]] = {}
     objective: Annotated[tuple[str, ...], BeforeValidator(_names)] = ("val_accuracy",)
     prune: Literal["none", "halving", "median"] = "none"
+    confirm: int = 0
     epochs: int | None = None
     patience: int | None = None
     train_size: int | None = None
@@ -227,6 +229,7 @@ def _check(request: Request) -> None:
         "generations": 1,
         "population": 2,
         "trials": 1,
+        "confirm": 0,
         "epochs": 1,
         "patience": 1,
         "train_size": 1,

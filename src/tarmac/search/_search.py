@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac import runs
 from tarmac.devices import find_devices
 from tarmac.errors import RequestError, TarmacError
+from tarmac.search._confirm import NUM_SEEDS, confirm
 from tarmac.search._evaluators import choose_evaluator, load_dataset, slots_of
 from tarmac.search._loop import Search
 from tarmac.search._observer import Observer, Silent
@@ -16,7 +17,7 @@ from tarmac.search._parameters import FieldError, make_space
 from tarmac.search._request import Request, is_file, locate, make_request, read_request, study_names
 from tarmac.search._samplers import check_method
 from tarmac.search._study import Study, find_study
-from tarmac.search._winner import conclude
+from tarmac.search._winner import complete_trials, conclude
 from tarmac.train import settings_of
 from tarmac.train._environment import StopRequest
 from tarmac.workloads import find_workload, workload_names
@@ -209,6 +210,12 @@ def _work(study: Study, owner: str, observer: Observer, stop: Callable[[], bool]
         )
     try:
         why = search.run(chosen)
+        # Time that is over is not spent on this either.
+        if why is not None and request.confirm and not search.halted():
+            study.ledger.refresh()
+            observer.noted(f"the best {request.confirm} are trained from {NUM_SEEDS} more seeds")
+            if not confirm(study, complete_trials(study), chosen.evaluator, stop):
+                why = None
     finally:
         chosen.close()
     # Where its trial was trained, on as many threads: it takes about as long again.

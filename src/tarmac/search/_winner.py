@@ -10,6 +10,7 @@ from filelock import FileLock, Timeout
 from optuna.trial import TrialState
 
 from tarmac import runs
+from tarmac.search._confirm import confirmed_best
 from tarmac.search._objectives import best_first, front
 from tarmac.search._processes import Worker, train_whole
 from tarmac.search._record import Winner
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from tarmac.search._processes import Slot
     from tarmac.search._study import Study
 
-__all__ = ["choose_winner", "conclude", "front_of", "train_line"]
+__all__ = ["choose_winner", "complete_trials", "conclude", "front_of", "train_line"]
 
 
 def front_of(study: Study) -> list[FrozenTrial]:
     """Return the trials that none beats in every objective, best first by the first one."""
-    complete = _complete(study)
+    complete = complete_trials(study)
     if not complete:
         return []
     points = [trial.values for trial in complete]
@@ -38,17 +39,22 @@ def front_of(study: Study) -> list[FrozenTrial]:
 
 
 def choose_winner(study: Study) -> Winner | None:
-    """Return the best trial by the first objective; of equals the earliest. None where none is."""
-    complete = _complete(study)
+    """Return the best trial by the first objective; of equals the earliest. None where none is.
+
+    Where the best were trained from other seeds too, their means decide.
+    """
+    complete = complete_trials(study)
     if not complete:
         return None
     points = [[trial.values[0]] for trial in complete]
-    best = complete[best_first(points, study.maximize[:1])[0]]
+    best = confirmed_best(study, complete)
+    best = best or complete[best_first(points, study.maximize[:1])[0]]
     return Winner(
         number=best.number,
         settings=study.settings_of(best),
         values=dict(zip(study.request.objective, best.values, strict=True)),
         epochs=int(best.user_attrs["epochs"]),
+        confirmed=study.record.confirmed.get(best.number, ()),
     )
 
 
@@ -178,7 +184,8 @@ def _whole_size(study: Study) -> int:
     return study.record.train_size + study.record.validation_size
 
 
-def _complete(study: Study) -> list[FrozenTrial]:
+def complete_trials(study: Study) -> list[FrozenTrial]:
+    """Return the trials that have a value, each network once."""
     return [
         trial
         for trial in study.ledger.trials

@@ -1,0 +1,68 @@
+"""The best of many are trained again before one of them is the winner."""
+
+from __future__ import annotations
+
+import statistics
+
+import tarmac
+from tarmac.search import Result, find_study
+from tarmac.search._confirm import confirm
+from tarmac.search._winner import choose_winner, complete_trials
+
+SPACE = {"dataset": "digits", "neurons": [16, 32, 64], "layers": 1}
+
+
+class Scores:
+    """Gives each network a score by its size, and notes from which seeds it was asked for."""
+
+    def __init__(self, scores) -> None:
+        self.scores = scores
+        self.asked: list[tuple[int, int]] = []
+
+    def evaluate(self, candidates, watch):
+        for candidate in candidates:
+            neurons = candidate.settings["neurons"]
+            self.asked.append((neurons, candidate.seed))
+            score = self.scores[neurons]
+            if score is None:
+                yield Result(number=candidate.number, error="it diverged")
+            else:
+                yield Result(number=candidate.number, metrics={"val_accuracy": score})
+
+
+def brute(tmp_path, **fields):
+    return tarmac.search("mlp", output=tmp_path, space=SPACE, method="brute", epochs=2, **fields)
+
+
+def test_the_best_mean_over_seeds_wins(tmp_path):
+    study = brute(tmp_path, confirm=2)
+    assert {number: len(values) for number, values in study.record.confirmed.items()} == {
+        trial["number"]: 2
+        for trial in sorted(study.trials, key=lambda trial: -trial["val_accuracy"])[:2]
+    }
+    own = {trial["number"]: trial["val_accuracy"] for trial in study.trials}
+    means = {n: statistics.fmean((own[n], *v)) for n, v in study.record.confirmed.items()}
+    assert study.best.number == max(means, key=means.get)
+    assert study.best.confirmed == study.record.confirmed[study.best.number]
+
+
+def test_a_network_that_was_only_lucky_does_not_win(tmp_path):
+    study = brute(tmp_path)
+    order = sorted(study.trials, key=lambda trial: -trial["val_accuracy"])
+    sizes = [trial["params"]["neurons"] for trial in order]
+    study.update(request=study.request.model_copy(update={"confirm": 3}).model_dump(mode="json"))
+    del study.request
+    scores = Scores({sizes[0]: 0.0, sizes[1]: None, sizes[2]: 1.0})
+    assert confirm(study, complete_trials(study), scores, lambda: False)
+    assert sorted(scores.asked) == sorted((size, seed) for size in sizes for seed in (1, 2))
+    winner = choose_winner(study)
+    assert winner is not None
+    assert winner.settings["neurons"] == sizes[2]
+    assert winner.confirmed == (1.0, 1.0)
+
+
+def test_what_is_confirmed_is_not_confirmed_again(tmp_path):
+    study = find_study(str(brute(tmp_path, confirm=2).path), tmp_path)
+    scores = Scores({})
+    assert confirm(study, complete_trials(study), scores, lambda: False)
+    assert scores.asked == []
