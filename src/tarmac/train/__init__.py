@@ -7,10 +7,12 @@ from types import ModuleType
 from typing import Any
 
 from tarmac.train._environment import denormals_flushed
+from tarmac.train._model import bind_dataset, build_model
 from tarmac.train._optim import FlatOptimizer
+from tarmac.train._options import Options
 from tarmac.train._parameters import Group
 from tarmac.train._patience import Patience
-from tarmac.train._plan import Options, Plan, bind_dataset, build_model, make_plan
+from tarmac.train._plan import Plan, make_plan
 from tarmac.train._precision import Precision, choose_precision
 from tarmac.train._reporter import Reporter, Silent
 from tarmac.train._settings import Setting, apply_settings, settings_of

@@ -17,7 +17,7 @@ import torch
 from tarmac import runs
 from tarmac.errors import TarmacError
 from tarmac.train._checkpoint import Checkpoint
-from tarmac.train._plan import build_model
+from tarmac.train._model import build_model
 from tarmac.train._replica import Replica, Score
 from tarmac.train._slices import cut, order_of
 from tarmac.train.strategies import AllReduce, StopVote, Strategy, Team, Towers, synchronise_norms

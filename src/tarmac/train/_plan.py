@@ -4,97 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 from typing import TYPE_CHECKING, Any
-
-import torch
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from tarmac import data
 from tarmac.devices import Device, find_devices, name_devices
 from tarmac.errors import RequestError
 from tarmac.train._feeds import FeedName, choose_feed
 from tarmac.train._layout import (
-    BatchSize,
     StrategyName,
     choose_batch_size,
     choose_devices,
     choose_strategy,
     devices_of_machine,
 )
+from tarmac.train._model import bind_dataset, try_model, try_one_sample, try_replica
+from tarmac.train._options import (
+    Options,
+    check_options,
+    check_sync,
+    with_batch_size,
+    with_options,
+)
 from tarmac.train._precision import Precision, choose_compile, choose_precision
 from tarmac.train._settings import Setting, apply_settings, settings_of
 from tarmac.train._slices import Shares
-from tarmac.train._work import count_forward_flops
-from tarmac.train.strategies import replicate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from torch import nn
 
     from tarmac.data import Dataset
     from tarmac.train.strategies import Rendezvous
     from tarmac.workloads import Workload
 
-__all__ = ["Options", "Plan", "bind_dataset", "build_model", "check_memory", "make_plan"]
-
-# A training step's backward pass does two products for each one of the forward pass.
-_STEP_OVER_FORWARD = 3
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """What a user may ask of a training; None stands for the workload's own value.
-
-    Attributes:
-        epochs: Passes over the training set.
-        batch_size: Samples per step, of all devices together.
-        batch_size_per_device: Samples per step of each device, instead of ``batch_size``.
-        learning_rate: The rate that the workload's schedule scales.
-        scale_lr: How the rate follows the batch size: ``none``, ``linear`` (Goyal et al., 2017) or
-            ``sqrt`` (Krizhevsky, 2014), by global batch size over the workload's own.
-        train_size: How many samples to train on, from the first; all that are there by default.
-        validation_size: How many samples to hold out, from the last, and evaluate every epoch.
-        patience: Stop once the validation loss has not fallen for so many epochs; the weights are
-            those of the last one. None for never.
-        seed: Sets the weights, the order of the data and the dropout.
-        devices: See `tarmac.devices.find_devices`.
-        strategy: ``auto``, ``single``, ``ddp`` or ``towers``.
-        feed: ``auto``, ``resident``, ``prefetch`` or ``direct``.
-        accumulate: Into how many parts a device cuts its samples of a step, to save memory.
-        sync_batchnorm: Take batch normalisation's statistics over all devices.
-        precision: ``auto``, ``fp32`` or ``bf16``; ``fp64``, which is slow, is for proofs.
-        compile: ``auto``, ``on`` or ``off``.
-        deterministic: Use only operations whose result is the same bits every time.
-        checkpoint_every: Epochs from one checkpoint to the next.
-        max_restarts: How often ``ddp`` starts again from the newest checkpoint when it has lost a
-            worker.
-        hang_timeout_s: A rank that has done no step for so long is taken for hung.
-        settings: What ``--set`` changes; see `settings_of`.
-    """
-
-    epochs: int | None = None
-    batch_size: int | None = None
-    batch_size_per_device: int | None = None
-    learning_rate: float | None = None
-    scale_lr: str = "none"
-    train_size: int | None = None
-    validation_size: int = 0
-    patience: int | None = None
-    seed: int = 0
-    devices: str | int = "auto"
-    strategy: str = "auto"
-    feed: str = "auto"
-    accumulate: int = 1
-    sync_batchnorm: bool = False
-    precision: str = "auto"
-    compile: str = "auto"
-    deterministic: bool = False
-    checkpoint_every: int = 1
-    max_restarts: int = 3
-    hang_timeout_s: float = 300.0
-    settings: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
+__all__ = ["Plan", "check_memory", "make_plan"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -216,18 +158,18 @@ def make_plan(
         RequestError: A value that cannot be, a device that is not here, too little memory.
         TarmacError: The data cannot be had or are damaged.
     """
-    _check(options)
+    check_options(options)
     if rendezvous is None:
         found = find_devices(str(options.devices))
     else:
         found = devices_of_machine(str(options.devices), rendezvous)
     chosen, model_arguments = apply_settings(workload, options.settings)
-    changed = _with_options(chosen, options)
+    changed = with_options(chosen, options)
     dataset = _load(changed, progress)
     defaults = settings_of(changed)
     changed = bind_dataset(changed, dataset)
     train_size = _train_size(options, dataset)
-    sample_flops, num_parameters, has_batch_norm = _try_model(changed, model_arguments, dataset)
+    sample_flops, num_parameters, has_batch_norm = try_model(changed, model_arguments, dataset)
     asked = options.batch_size_per_device
     if rendezvous is None:
         devices, why_devices = choose_devices(
@@ -248,10 +190,10 @@ def make_plan(
         accumulate=options.accumulate,
         scale_lr=options.scale_lr,
     )
-    changed = _with_batch_size(changed, batch)
-    _check_sync(options, strategy)
+    changed = with_batch_size(changed, batch)
+    check_sync(options, strategy)
     if strategy == "towers":
-        _try_replica(changed, model_arguments)
+        try_replica(changed, model_arguments)
     feed, why_feed = choose_feed(options.feed, dataset.train, train_size, devices[0])
     check_memory(devices[0], dataset, num_parameters, strategy=strategy, feed=feed)
     weakest = min(devices, key=lambda device: device.bf16_matrix_units)
@@ -262,7 +204,7 @@ def make_plan(
         accumulate=options.accumulate,
     )
     if has_batch_norm and shares.smallest == 1 and not (options.sync_batchnorm and world_size > 1):
-        _try_one_sample(changed, model_arguments, dataset)
+        try_one_sample(changed, model_arguments, dataset)
     precision, why_precision = choose_precision(
         options.precision, weakest, sample_flops * shares.largest
     )
@@ -305,33 +247,6 @@ def make_plan(
     )
 
 
-def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
-    """Give a workload's model what it asks to know of its data: see `Workload.model`."""
-    known = {"sample_shape": dataset.sample_shape, "num_classes": dataset.num_classes}
-    asked = {
-        name: known[name]
-        for name, parameter in inspect.signature(workload.model).parameters.items()
-        if name in known and parameter.default is parameter.empty
-    }
-    if not asked:
-        return workload
-    return dataclasses.replace(workload, model=functools.partial(workload.model, **asked))
-
-
-def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed: int) -> nn.Module:
-    """Build a workload's model on the CPU, its weights drawn from ``seed``.
-
-    Raises:
-        RequestError: The model refuses a setting.
-    """
-    torch.manual_seed(seed)
-    try:
-        return plan_workload.model(**arguments)
-    except (ValueError, RuntimeError) as error:
-        chosen = ", ".join(f"{key}={value}" for key, value in arguments.items()) or "no settings"
-        raise RequestError(f"{plan_workload.name} with {chosen}: {error}") from error
-
-
 def check_memory(
     device: Device,
     dataset: Dataset,
@@ -359,60 +274,6 @@ def check_memory(
         )
 
 
-def _check(options: Options) -> None:
-    lowest = {
-        "validation_size": 0,
-        "patience": 1,
-        "seed": 0,
-        "checkpoint_every": 1,
-        "accumulate": 1,
-        "max_restarts": 0,
-        "batch_size_per_device": 1,
-    }
-    for name, least in lowest.items():
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise RequestError(f"{name} is {value}, expected at least {least}")
-    if options.patience is not None and not options.validation_size:
-        raise RequestError(
-            f"patience is {options.patience}, but there is no validation loss to watch",
-            hint="Hold samples out: --validation-size 5000",
-        )
-    if not options.hang_timeout_s > 0:
-        raise RequestError(f"hang_timeout is {options.hang_timeout_s}, expected above 0 seconds")
-    if options.batch_size is not None and options.batch_size_per_device is not None:
-        raise RequestError(
-            f"batch_size is {options.batch_size} and batch_size_per_device is "
-            f"{options.batch_size_per_device}, expected one of them"
-        )
-
-
-def _check_sync(options: Options, strategy: StrategyName) -> None:
-    if options.sync_batchnorm and strategy == "towers":
-        raise RequestError(
-            "towers cannot synchronise batch normalisation: its replicas compute one after another",
-            hint="Use --strategy ddp.",
-        )
-
-
-def _with_options(workload: Workload, options: Options) -> Workload:
-    recipe = workload.recipe
-    if options.learning_rate is not None:
-        optimizer = dataclasses.replace(recipe.optimizer, learning_rate=options.learning_rate)
-        recipe = dataclasses.replace(recipe, optimizer=optimizer)
-    if options.epochs is not None:
-        recipe = dataclasses.replace(recipe, epochs=options.epochs)
-    if options.batch_size is not None:
-        recipe = dataclasses.replace(recipe, batch_size=options.batch_size)
-    return dataclasses.replace(workload, recipe=recipe)
-
-
-def _with_batch_size(workload: Workload, batch: BatchSize) -> Workload:
-    optimizer = dataclasses.replace(workload.recipe.optimizer, learning_rate=batch.learning_rate)
-    recipe = dataclasses.replace(workload.recipe, batch_size=batch.batch_size, optimizer=optimizer)
-    return dataclasses.replace(workload, recipe=recipe)
-
-
 def _load(workload: Workload, progress: data.Progress | None) -> Dataset:
     if isinstance(workload.dataset, str):
         return data.load(workload.dataset, progress=progress)
@@ -431,46 +292,3 @@ def _train_size(options: Options, dataset: Dataset) -> int:
             f"to train on{held_out}"
         )
     return train_size
-
-
-def _try_model(
-    workload: Workload, arguments: Mapping[str, Setting], dataset: Dataset
-) -> tuple[int, int, bool]:
-    """See that model and data fit together.
-
-    Returns:
-        A training step's matrix work for one sample, in FLOP, the number of parameters, and whether
-        there are batch normalisations.
-    """
-    with torch.random.fork_rng(devices=[]):
-        model = build_model(workload, arguments, seed=0)
-        inputs = _samples(workload, dataset, 2)
-        forward = count_forward_flops(model, inputs, dataset.num_classes)
-    num_parameters = sum(p.numel() for p in model.parameters())
-    has_batch_norm = any(isinstance(layer, _BatchNorm) for layer in model.modules())
-    return _STEP_OVER_FORWARD * forward // len(inputs), num_parameters, has_batch_norm
-
-
-def _try_one_sample(workload: Workload, arguments: Mapping[str, Setting], dataset: Dataset) -> None:
-    """See whether a model with batch normalisations can train on a slice of one sample."""
-    with torch.random.fork_rng(devices=[]):
-        model = build_model(workload, arguments, seed=0).train()
-        try:
-            model(_samples(workload, dataset, 1))
-        except ValueError as error:
-            raise RequestError(
-                "some step leaves a device one sample, of which batch normalisation has no "
-                f"variance: {error}",
-                hint="Use another --batch-size or --train-size, fewer --devices, or "
-                "--sync-batchnorm.",
-            ) from error
-
-
-def _try_replica(workload: Workload, arguments: Mapping[str, Setting]) -> None:
-    with torch.random.fork_rng(devices=[]):
-        replicate(build_model(workload, arguments, seed=0), workload.name)
-
-
-def _samples(workload: Workload, dataset: Dataset, count: int) -> torch.Tensor:
-    raw = torch.tensor(dataset.train.inputs[:count])
-    return workload.recipe.preprocess(raw, training=False, dtype=torch.float32)

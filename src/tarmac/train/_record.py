@@ -16,7 +16,8 @@ import torch
 from tarmac import runs
 from tarmac.errors import RequestError, TarmacError
 from tarmac.runs import Parallel, Run
-from tarmac.train._plan import Options, Plan, make_plan
+from tarmac.train._options import Options
+from tarmac.train._plan import Plan, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -14,7 +14,8 @@ from tarmac.storage import is_object
 from tarmac.train._environment import StopRequest, denormals_flushed
 from tarmac.train._epochs import train_epochs
 from tarmac.train._launched import train_in_workers
-from tarmac.train._plan import Options, Plan, make_plan
+from tarmac.train._options import Options
+from tarmac.train._plan import Plan, make_plan
 from tarmac.train._ranks import as_rank
 from tarmac.train._record import create_run, plan_of, recorded
 from tarmac.train._reporter import Reporter, Silent
