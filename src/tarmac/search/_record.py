@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime  # noqa: TC003 - Pydantic reads it
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.storage import read_versioned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,22 +102,4 @@ def read_study_record(path: Path) -> StudyRecord:
         RequestError: There is none, or it was written by a newer Tarmac.
         TarmacError: It is damaged.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RequestError(f"{path.parent} is not a study: it has no {path.name}") from None
-    except ValueError as error:
-        raise TarmacError(f"{path} is damaged: {error}") from error
-    version = content.get("schema_version") if isinstance(content, dict) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise RequestError(
-            f"{path} was written by a newer Tarmac (schema {version}, this one reads up to "
-            f"{SCHEMA_VERSION})",
-            hint="Upgrade: pip install --upgrade tarmac",
-        )
-    try:
-        return StudyRecord.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise TarmacError(f"{path} is damaged: {place}: {first['msg']}") from error
+    return read_versioned(path, StudyRecord, SCHEMA_VERSION, "study")

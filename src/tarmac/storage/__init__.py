@@ -21,6 +21,7 @@ from tarmac.storage._objects import (
     list_objects,
     put_object,
 )
+from tarmac.storage._records import read_versioned
 
 __all__ = [
     "SCHEMES",
@@ -31,6 +32,7 @@ __all__ = [
     "is_object_directory",
     "list_objects",
     "put_object",
+    "read_versioned",
     "storage_errors",
     "write_bytes",
     "write_json",
