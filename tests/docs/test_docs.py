@@ -34,6 +34,8 @@ def test_every_example_runs_in_order(page, tmp_path):
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         # A page's examples need nothing but what is embedded.
         "TARMAC_DATA": str(tmp_path / "data"),
+        # Tests run on every core, where more threads would only wait for each other.
+        "OMP_NUM_THREADS": "1",
     }
     for kind, text in blocks(page):
         if kind == "python":
