@@ -85,8 +85,8 @@ def main() -> None:
         f"Population {given.population}, {given.generations} generations, {given.train_size:,} "
         f"images of MNIST, at most {given.epochs} epochs, patience 5, {given.seeds} seeds, "
         "alternating. Medians, with the lowest and highest in brackets. Keras trains on the first "
-        "images, and chooses by the test set that it reports. Tarmac trains on five sixths as many, "
-        "chooses by the last images of the training set, trains the best three from two more "
+        "images, and chooses by the test set that it reports. Tarmac trains on five sixths as "
+        "many, chooses by the last images of the training set, trains the best three from two more "
         "seeds and the winner on the first images, and then scores the test set once.\n\n"
         f"{table(['', 'wall time, s', 'best test accuracy'], rows)}"
     )
