@@ -9,6 +9,7 @@ import sys
 import pytest
 from rich.console import Console
 
+from tarmac.cli._checked import check_into
 from tarmac.cli._job_logs import Tail
 from tarmac.cli._job_progress import _LiveProgress
 from tarmac.jobs import Grant, create_run, parse_job, prepare, task_directory
@@ -112,6 +113,12 @@ def test_a_plan_says_where_each_gpu_would_come_from(tarmac, tmp_path):
     assert "1 GPUs, of fake FAKE-0, fake FAKE-1" in plan.stdout
     (row,) = json.loads(tarmac("run", "job.yaml", "--dry-run", "--fake-gpus", "2", "--json").stdout)
     assert row["gpus_from"] == ["FAKE-0", "FAKE-1"]
+
+
+def test_what_a_look_at_the_devices_found_is_stored_with_a_run(tmp_path):
+    check_into(tmp_path, quiet=True)
+    report = json.loads((tmp_path / "check.json").read_text())
+    assert [verdict["name"] for verdict in report["frameworks"]] == ["torch"]
 
 
 def test_the_table_on_a_terminal_shows_running_tasks_with_their_last_line(tmp_path):

@@ -15,7 +15,7 @@ from tarmac.errors import RequestError, TarmacError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tarmac.jobs import JobRun, Secret
+    from tarmac.jobs import Job, JobRun, Secret
 
 __all__ = ["command", "submit"]
 
@@ -95,7 +95,7 @@ def command(
     A folder stands for the Batch Shipyard files in it.
     """
     from tarmac.cli._job_plan import print_plans
-    from tarmac.jobs import create_run, find_run, prepare
+    from tarmac.jobs import find_run, prepare
 
     if bool(files) == (resume is not None):
         raise RequestError("expected job files, or --resume RUN", hint="tarmac run job.yaml")
@@ -108,10 +108,7 @@ def command(
         if dry_run:
             print_plans(read, fake_gpus=fake_gpus, as_json=as_json)
             return
-        planned = [
-            (job, base, prepare(job, base, mapping, fake_gpus=fake_gpus)) for job, base in read
-        ]
-        runs = [create_run(job, base, tasks, output) for job, base, tasks in planned]
+        runs = _make_runs(read, mapping, fake_gpus, output)
     results = [
         _work(
             run,
@@ -142,24 +139,33 @@ def submit(
     as_json: bool,
 ) -> None:
     """Run job FILEs in the background; see tarmac ps, logs and cancel."""
-    from tarmac.jobs import create_run, prepare, start_runner
+    from tarmac.jobs import start_runner
 
     mapping = _asked(jobs, secrets, fake_gpus, quiet=as_json)
-    planned = [
-        (job, base, prepare(job, base, mapping, fake_gpus=fake_gpus))
-        for job, base in read_jobs(files, settings, quiet=as_json, is_run=True)
-    ]
+    read = read_jobs(files, settings, quiet=as_json, is_run=True)
     paths = []
-    for job, base, tasks in planned:
-        run = create_run(job, base, tasks, output)
+    for run in _make_runs(read, mapping, fake_gpus, output):
         start_runner(run, concurrency=jobs, fake_gpus=fake_gpus, secrets=secret_places(secrets))
         paths.append(str(run.path))
         if not as_json:
-            click.echo(f"{job.name}: {len(tasks)} tasks  {run.path}")
+            click.echo(f"{run.job.name}: {len(run.tasks)} tasks  {run.path}")
     if as_json:
         click.echo(json.dumps([{"path": path} for path in paths], indent=2))
     else:
         click.echo("Watch: tarmac ps, tarmac logs latest --follow. End: tarmac cancel latest")
+
+
+def _make_runs(
+    read: Sequence[tuple[Job, Path]],
+    mapping: Mapping[str, Secret],
+    fake_gpus: int,
+    output: Path | None,
+) -> list[JobRun]:
+    """Make the runs of jobs, once none of them has to be refused."""
+    from tarmac.jobs import create_run, prepare
+
+    planned = [(job, base, prepare(job, base, mapping, fake_gpus=fake_gpus)) for job, base in read]
+    return [create_run(job, base, tasks, output) for job, base, tasks in planned]
 
 
 def _asked(

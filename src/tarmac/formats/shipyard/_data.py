@@ -142,29 +142,19 @@ def read_inputs(
     """
     inputs: list[dict[str, Any]] = []
     transfers: list[Transfer] = []
-    for number, part in enumerate((data or {}).get("azure_storage") or ()):
-        where = (*path, "azure_storage", number)
-        remote = split_remote(part or {}, where, report)
-        if remote is None:
-            continue
-        alias, container, prefix = remote
-        accounts[alias] = None
-        local = part.get("local_path") or part.get("destination")
-        base = inside(local) if local is not None else "."
-        if base is None:
-            report.refuse((*where, "local_path"), f"{local!r} is outside of the task's directory")
-            continue
+    for stored in _stored(data, "destination", path, report, accounts):
+        part, where, base = stored.part, stored.where, stored.base
         _note_blobxfer(part, where, report)
         match = _STRIP.search(part.get("blobxfer_extra_options") or "")
-        below = PurePosixPath(*PurePosixPath(prefix).parts[int(match[1]) if match else 0 :])
+        below = PurePosixPath(*PurePosixPath(stored.prefix).parts[int(match[1]) if match else 0 :])
         found: dict[str, Any] = {
-            "from": escape(f"az://{container}/{prefix}"),
+            "from": escape(stored.uri),
             "to": escape(str(PurePosixPath(base) / below)),
         }
         for name in ("include", "exclude"):
             patterns = [p for p in part.get(name) or () if p is not None]
             if patterns:
-                found[name] = [_below(pattern, prefix) for pattern in patterns]
+                found[name] = [_below(pattern, stored.prefix) for pattern in patterns]
         inputs.append(found)
     for number, part in enumerate((data or {}).get("azure_batch") or ()):
         transfer = _transfer(part or {}, (*path, "azure_batch", number), report)
@@ -207,10 +197,39 @@ def _is_inside_pattern(pattern: str) -> bool:
     return bool(parts) and not pattern.startswith("/") and ".." not in parts
 
 
-def read_outputs(
-    data: Mapping[str, Any] | None, path: Path, report: Report, accounts: dict[str, None]
-) -> Iterator[dict[str, Any]]:
-    """Yield the outputs that ``output_data`` is; see `read_inputs`."""
+@dataclasses.dataclass(frozen=True)
+class _Stored:
+    """A directory in a storage account, and where it is below a task's.
+
+    Attributes:
+        part: As in the file.
+        where: It is in the file.
+        has_local: Whether it says where below the task's directory.
+        base: Below the task's directory.
+        container: In the account.
+        prefix: In the container.
+    """
+
+    part: Mapping[str, Any]
+    where: Path
+    has_local: bool
+    base: str
+    container: str
+    prefix: str
+
+    @property
+    def uri(self) -> str:
+        return f"az://{self.container}/{self.prefix}"
+
+
+def _stored(
+    data: Mapping[str, Any] | None,
+    older_name: str,
+    path: Path,
+    report: Report,
+    accounts: dict[str, None],
+) -> Iterator[_Stored]:
+    """Yield what ``azure_storage`` names; ``older_name`` is what ``local_path`` was before 3.0."""
     for number, part in enumerate((data or {}).get("azure_storage") or ()):
         where = (*path, "azure_storage", number)
         remote = split_remote(part or {}, where, report)
@@ -218,17 +237,26 @@ def read_outputs(
             continue
         alias, container, prefix = remote
         accounts[alias] = None
-        local = part.get("local_path") or part.get("source")
+        local = part.get("local_path") or part.get(older_name)
         base = inside(local) if local is not None else "."
         if base is None:
             report.refuse((*where, "local_path"), f"{local!r} is outside of the task's directory")
             continue
-        if local is None:
+        yield _Stored(part, where, local is not None, base, container, prefix)
+
+
+def read_outputs(
+    data: Mapping[str, Any] | None, path: Path, report: Report, accounts: dict[str, None]
+) -> Iterator[dict[str, Any]]:
+    """Yield the outputs that ``output_data`` is; see `read_inputs`."""
+    for stored in _stored(data, "source", path, report, accounts):
+        part, where = stored.part, stored.where
+        if not stored.has_local:
             report.note(
                 where, "without local_path: what is below wd/ is kept, and the logs are in the run"
             )
         _note_blobxfer(part, where, report)
-        yield from _outputs(part, base, f"az://{container}/{prefix}".rstrip("/"), where, report)
+        yield from _outputs(part, stored.base, stored.uri.rstrip("/"), where, report)
 
 
 def _outputs(
