@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from pathlib import Path
 
 import psutil
 import pytest
@@ -68,6 +69,10 @@ def test_a_hang_ends_at_its_limit(probe):
         ("open(sys.argv[1], 'w').write('[1]')", "its result is no JSON object and ended"),
         ("sys.exit(7)", "it wrote no result and ended with exit code 7"),
         (
+            'json.dump({"devices": 3}, open(sys.argv[1], "w"))',
+            "its result is not of a probe's form and ended",
+        ),
+        (
             'json.dump({"stage": "devices"}, open(sys.argv[1], "w"))\nos._exit(3)',
             "it ended during devices",
         ),
@@ -89,6 +94,8 @@ def test_a_flood_of_output_is_read_and_dropped(probe):
     assert found.outcome == "done"
     assert found.printed.endswith("the end")
     assert len(found.printed) == 4000
+    assert found.printed_bytes == 100 * 2**20 + len("the end")
+    assert codes(found) == ["probe-flood"]
     assert psutil.Process().memory_info().rss - before < 50 * 2**20
 
 
@@ -106,7 +113,8 @@ def test_children_are_ended_also_those_that_left_the_session(probe):
         + DONE
     )
     assert found.outcome == "done"
-    assert found.left_behind >= 1
+    assert found.left_behind == 2
+    assert codes(found) == ["probe-left-processes"]
     assert not [
         process.pid
         for process in psutil.process_iter(["cmdline"])
@@ -155,12 +163,25 @@ def test_pytorch_computes_here():
     assert cpu["training"]["ok"]
     assert cpu["placement"] == "cpu"
     assert cpu["flops"]["fp32"] > 1e8
+    assert cpu["copies"]["memory"] > 1e8
     assert codes(found) == []
 
 
 def test_a_framework_that_is_not_there_is_not_a_failure():
     found = run_probe("mxnet", THIS_PYTHON, depth="quick", timeout_s=60)
     assert found.outcome == "not installed"
+
+
+def started_by(interpreter: Path, directory: Path) -> Place:
+    """Return a place whose probes start others by an interpreter of ours."""
+    starter = directory / "starter.py"
+    starter.write_text(
+        "import runpy, sys\n"
+        f"sys.executable = {str(interpreter)!r}\n"
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    return Place("odd", (sys.executable, str(starter)))
 
 
 def test_ranks_add_up_together():
@@ -171,6 +192,19 @@ def test_ranks_add_up_together():
     assert ranks["bus_bytes_per_s"] > 1e6
 
 
+def test_a_rank_that_dies_is_named_without_waiting_for_the_limit(tmp_path):
+    interpreter = tmp_path / "python"
+    interpreter.write_text(
+        f'#!/bin/sh\nif [ "$RANK" = 1 ]; then exit 7; fi\nexec {sys.executable} "$@"\n'
+    )
+    interpreter.chmod(0o755)
+    place = started_by(interpreter, tmp_path)
+    found = run_probe("together", place, depth="normal", devices=["2", "600"], timeout_s=100)
+    assert found.outcome == "failed"
+    assert found.detail.endswith("rank 1 ended with exit code 7 at: start")
+    assert codes(found) == ["probe-failed"]
+
+
 def test_a_rank_that_never_starts_is_named(tmp_path):
     interpreter = tmp_path / "python"
     # The last rank never comes to its program.
@@ -178,14 +212,7 @@ def test_a_rank_that_never_starts_is_named(tmp_path):
         f'#!/bin/sh\nif [ "$RANK" = 1 ]; then sleep 600; fi\nexec {sys.executable} "$@"\n'
     )
     interpreter.chmod(0o755)
-    starter = tmp_path / "starter.py"
-    starter.write_text(
-        "import runpy, sys\n"
-        f"sys.executable = {str(interpreter)!r}\n"
-        "sys.argv = sys.argv[1:]\n"
-        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
-    )
-    place = Place("odd", (sys.executable, str(starter)))
+    place = started_by(interpreter, tmp_path)
     found = run_probe("together", place, depth="normal", devices=["2", "8"], timeout_s=60)
     assert (found.outcome, found.detail) == ("hung", "rank 1 at: start, after 8 s")
     assert codes(found) == ["all-reduce-hung"]

@@ -34,6 +34,9 @@ _SHOWN_CHARACTERS = 4000
 _CHUNK_BYTES = 65536
 _LOOK_EVERY_S = 0.2
 
+# Exit codes above are a signal's number and this one.
+_BY_SIGNAL = 128
+
 _MARK = "TARMAC_PROBE"
 _TURN = "TARMAC_PROBE_TURN"
 
@@ -87,17 +90,21 @@ def run_probe(
             )
         started = time.perf_counter()
         with _process(command, variables) as process:
-            printed, reader = _drain(process.stdout)
+            printed = _Printed(process.stdout)
             seen: set[int] = set()
             outcome, detail = _wait(process, timeout_s, lambda pid: seen.update(gpus_of(pid)), stop)
             if place.image is not None and outcome == "hung":
                 _end_container(place, mark)
             left_behind = _end_all(process.pid, mark)
-            reader.join(timeout=5)
+            printed.thread.join(timeout=5)
         seconds = time.perf_counter() - started
         written, problem = _read(result)
+    text = printed.text
+    if outcome == "done" and place.image is not None and process.returncode > _BY_SIGNAL:
+        # How an engine passes on that its program was ended by a signal.
+        outcome, detail = "crashed", _signal(process.returncode - _BY_SIGNAL)
     if outcome == "done":
-        words = _last_words(printed) if problem else ""
+        words = _last_words(text) if problem else ""
         outcome, detail = _judge(written, problem, process.returncode, words)
     elif written.get("stage"):
         detail = f"{detail}, during {written['stage']}"
@@ -108,7 +115,8 @@ def run_probe(
         detail=detail,
         seconds=seconds,
         result=written,
-        printed=b"".join(printed).decode(errors="replace")[-_SHOWN_CHARACTERS:],
+        printed=text[-_SHOWN_CHARACTERS:],
+        printed_bytes=printed.num_bytes,
         left_behind=left_behind,
         seen_on_gpus=tuple(sorted(seen)),
     )
@@ -172,23 +180,36 @@ def _process(
         process.stdout.close()
 
 
-def _drain(stream: IO[bytes] | None) -> tuple[deque[bytes], threading.Thread]:
-    """Read all that comes, in a thread, and keep the last of it."""
-    assert stream is not None
-    kept: deque[bytes] = deque()
+class _Printed:
+    """Reads all that comes, in a thread, and keeps the last of it.
 
-    def read() -> None:
+    Attributes:
+        thread: Ends with the stream.
+        num_bytes: All that came.
+    """
+
+    def __init__(self, stream: IO[bytes] | None) -> None:
+        assert stream is not None
+        self._stream = stream
+        self._kept: deque[bytes] = deque()
+        self.num_bytes = 0
+        self.thread = threading.Thread(target=self._read, name="tarmac-probe-output", daemon=True)
+        self.thread.start()
+
+    @property
+    def text(self) -> str:
+        """The last that came."""
+        return b"".join(self._kept).decode(errors="replace")
+
+    def _read(self) -> None:
         size = 0
         with contextlib.suppress(OSError, ValueError):
-            while chunk := os.read(stream.fileno(), _CHUNK_BYTES):
-                kept.append(chunk)
+            while chunk := os.read(self._stream.fileno(), _CHUNK_BYTES):
+                self._kept.append(chunk)
+                self.num_bytes += len(chunk)
                 size += len(chunk)
-                while size - len(kept[0]) >= _KEPT_BYTES:
-                    size -= len(kept.popleft())
-
-    thread = threading.Thread(target=read, name="tarmac-probe-output", daemon=True)
-    thread.start()
-    return kept, thread
+                while size - len(self._kept[0]) >= _KEPT_BYTES:
+                    size -= len(self._kept.popleft())
 
 
 def _wait(
@@ -210,19 +231,28 @@ def _wait(
                 return "hung", f"its limit of {timeout_s:g} s"
             look(process.pid)
         else:
-            return ("crashed", signal.Signals(-code).name) if code < 0 else ("done", "")
+            return ("crashed", _signal(-code)) if code < 0 else ("done", "")
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _end_all(leader: int, mark: str) -> int:
     """Kill what is left of a probe: its process group, and others that carry its mark."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
     left = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid != leader and process.environ().get(_MARK) == mark:
-                process.kill()
                 left.append(process)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
     psutil.wait_procs(left, timeout=5)
     return len(left)
 
@@ -234,12 +264,29 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
         return {}, "it wrote no result"
     except ValueError:
         return {}, "its result is no JSON"
-    return (written, "") if isinstance(written, dict) else ({}, "its result is no JSON object")
+    if not isinstance(written, dict):
+        return {}, "its result is no JSON object"
+    return (written, "") if _is_result(written) else ({}, "its result is not of a probe's form")
 
 
-def _last_words(printed: Sequence[bytes]) -> str:
+def _is_result(written: dict[str, Any]) -> bool:
+    """Whether what is read further on has the types that a probe gives it."""
+    devices = written.get("devices", [])
+    return (
+        isinstance(devices, list)
+        and all(
+            isinstance(device, dict) and {"name", "kind"} <= device.keys() for device in devices
+        )
+        and isinstance(written.get("notes", []), list)
+        and all(
+            isinstance(written.get(key) or {}, dict) for key in ("error", "build", "all_reduce")
+        )
+    )
+
+
+def _last_words(printed: str) -> str:
     """Return the line that most likely says why there is no result."""
-    lines = [line.strip() for line in b"".join(printed).decode(errors="replace").splitlines()]
+    lines = [line.strip() for line in printed.splitlines()]
     errors = [line for line in lines if "rror" in line]
     said = (errors or [line for line in lines if line] or [""])[-1]
     return f": {said[:300]}" if said else ""

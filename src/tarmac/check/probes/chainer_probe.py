@@ -87,6 +87,9 @@ def probe(np, chainer, xp, name):
     result["devices"].append(found)
     if on_gpu:
         found["free_bytes"], found["memory_bytes"] = xp.cuda.runtime.memGetInfo()
+        properties = xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)
+        found["chip"] = properties["name"].decode()
+        found["capability"] = [properties["major"], properties["minor"]]
     rng = np.random.RandomState(0)
 
     def put(*shape):
@@ -125,11 +128,49 @@ def probe(np, chainer, xp, name):
     found["training"] = {"losses": losses, "ok": losses[0] > losses[1] > losses[2]}
     if SECONDS:
         with turn():
-            stage("fp32 rate on %s" % name)
-            size = SIZE["cuda" if on_gpu else "cpu"]
-            a, b = put(size, size)[1], put(size, size)[1]
-            # Reading one number waits for the product.
-            found["flops"] = {"fp32": rate(2.0 * size**3, lambda: float(xp.matmul(a, b)[0, 0]))}
+            measure(np, xp, found, put)
+
+
+def measure(np, xp, found, put):
+    on_gpu, name = found["kind"] == "gpu", found["name"]
+    size = SIZE["cuda" if on_gpu else "cpu"]
+    found["flops"] = {}
+    for kind, dtype in [("fp32", "float32")] + ([("fp16", "float16")] if on_gpu else []):
+        stage("%s rate on %s" % (kind, name))
+        a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
+        # Reading one number waits for the product.
+        found["flops"][kind] = rate(2.0 * size**3, lambda a=a, b=b: float(xp.matmul(a, b)[0, 0]))
+    stage("copies on %s" % name)
+    count = (1 << 28) if on_gpu else (1 << 25)
+    here, there = xp.zeros(count // 4, "float32"), xp.zeros(count // 4, "float32")
+
+    def copy():
+        there[...] = here
+        # Waits for the copy.
+        float(there[0])
+
+    found["copies"] = {"memory": rate(2.0 * count, copy)}
+    if on_gpu:
+        host = np.zeros(count // 4, "float32")
+        # Of ordinary memory, which is slower than pinned memory.
+        found["copies"]["pinned"] = False
+
+        def send():
+            here.set(host)
+            float(here[0])
+
+        found["copies"]["to_device"] = rate(count, send)
+        found["copies"]["from_device"] = rate(count, here.get)
+        stage("allocation on %s" % name)
+        del here, there
+        xp.get_default_memory_pool().free_all_blocks()
+        free = xp.cuda.runtime.memGetInfo()[0]
+        taken = int(free * 0.9) if DEPTH == "deep" else min(free // 2, 1 << 30)
+        block = xp.empty(taken, "uint8")
+        found["allocated_bytes"] = block.size
+        # Back to the driver, for the probes beside this one.
+        del block
+        xp.get_default_memory_pool().free_all_blocks()
 
 
 def main():
@@ -152,6 +193,8 @@ def main():
             import cupy
 
             result["build"]["cupy"] = cupy.__version__
+            built = cupy.cuda.runtime.runtimeGetVersion()
+            result["build"]["cuda"] = "%d.%d" % (built // 1000, built % 1000 // 10)
             count = cupy.cuda.runtime.getDeviceCount()
         except Exception as error:
             result["notes"].append("cupy: %s: %s" % (type(error).__name__, error))

@@ -1,10 +1,11 @@
-"""Adds numbers up over two processes by Horovod, with each framework that it is built for.
+"""Adds numbers up over several processes by Horovod, with each framework that it is built for.
 
     python horovod_probe.py RESULT quick|normal|deep [DEVICE ...]
 
 Stands alone: it runs under whatever interpreter holds the framework. RESULT is rewritten after
-every stage, so that a crash or a hang leaves the stage it came in. Started as ``--rank FRAMEWORK
-DIRECTORY`` it is one of the processes.
+every stage, so that a crash or a hang leaves the stage it came in. TARMAC_PROBE_RANKS is the
+number of processes, 2 by default. Started as ``--rank FRAMEWORK cpu|gpu DIRECTORY`` it is one of
+them, which says in a file of its own how far it came; so ranks that hang have names.
 """
 
 import faulthandler
@@ -19,7 +20,13 @@ import time
 import traceback
 import warnings
 
-NUM_RANKS = 2
+NUM_RANKS = int(os.environ.get("TARMAC_PROBE_RANKS", "2"))
+# Ranks that hang are named before the probe itself is ended.
+LIMIT_S = 0.8 * float(os.environ.get("TARMAC_PROBE_LIMIT_S", "600"))
+STEPS = ["start", "import", "meeting the others", "adding up", "timing", "done"]
+# Bytes of the message that is timed.
+NUM_BYTES = {"gpu": 1 << 28, "cpu": 1 << 24}
+REPEATS = 5
 FRAMEWORKS = ("torch", "tensorflow", "mxnet")
 COUNT = 1 << 18
 
@@ -36,72 +43,180 @@ def numbers(np, rank):
     return (np.arange(COUNT) * (2 * rank + 3) % 251).astype("float32")
 
 
-def as_rank(framework, directory):
-    """Add up, and leave the verdict in a file of this rank's own."""
-    import numpy as np
-
-    hvd = importlib.import_module("horovod." + framework)
-    hvd.init()
-    own, device = numbers(np, hvd.rank()), "cpu"
+def gpus_of(framework):
+    """Return how many GPUs a framework sees."""
     if framework == "torch":
         import torch
 
-        tensor = torch.from_numpy(own)
-        if torch.cuda.is_available():
-            device = "cuda:%d" % hvd.local_rank()
-            tensor = tensor.to(device)
-        total = hvd.allreduce(tensor, op=hvd.Sum).cpu().numpy()
-    elif framework == "tensorflow":
+        return torch.cuda.device_count()
+    if framework == "tensorflow":
         import tensorflow as tf
 
-        total = hvd.allreduce(tf.constant(own), op=hvd.Sum).numpy()
-    else:
-        import mxnet as mx
+        return len(tf.config.list_physical_devices("GPU"))
+    import mxnet as mx
 
-        total = hvd.allreduce(mx.nd.array(own), average=False).asnumpy()
+    return mx.context.num_gpus()
+
+
+def operations(framework, hvd, index):
+    """Return what puts an array on a rank's device, adds it up, and brings it back.
+
+    ``index`` is of its GPU, None on the CPU. Bringing it back waits for it.
+    """
+    if framework == "torch":
+        import torch
+
+        device = "cpu" if index is None else "cuda:%d" % index
+        return (
+            lambda array: torch.from_numpy(array).to(device),
+            lambda tensor: hvd.allreduce(tensor, op=hvd.Sum),
+            lambda tensor: tensor.cpu().numpy(),
+        )
+    if framework == "tensorflow":
+        import tensorflow as tf
+
+        device = "CPU:0" if index is None else "GPU:%d" % index
+
+        def on_device(function):
+            def run(value):
+                with tf.device(device):
+                    return function(value)
+
+            return run
+
+        return (
+            on_device(tf.constant),
+            on_device(lambda tensor: hvd.allreduce(tensor, op=hvd.Sum)),
+            lambda tensor: tensor.numpy(),
+        )
+    import mxnet as mx
+
+    context = mx.cpu() if index is None else mx.gpu(index)
+    return (
+        lambda array: mx.nd.array(array, ctx=context),
+        lambda tensor: hvd.allreduce(tensor, average=False),
+        lambda tensor: tensor.asnumpy(),
+    )
+
+
+def as_rank(framework, wanted, directory):
+    """Add up, and leave in a file of this rank's own how far it came."""
+    number = os.environ.get("HOROVOD_RANK", "0")
+
+    def say(**facts):
+        path = os.path.join(directory, "rank-%s.json" % number)
+        with open(path + ".part", "w") as file:
+            json.dump(facts, file)
+        os.replace(path + ".part", path)
+
+    say(step="import")
+    # Beside other probes, and other ranks, on one device.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    import numpy as np
+
+    hvd = importlib.import_module("horovod." + framework)
+    from horovod.common.util import nccl_built
+
+    say(step="meeting the others")
+    hvd.init()
+    on_gpu = wanted == "gpu" and nccl_built() and gpus_of(framework) >= hvd.local_size()
+    index = hvd.local_rank() if on_gpu else None
+    put, add, back = operations(framework, hvd, index)
+    say(step="adding up")
+    total = back(add(put(numbers(np, hvd.rank()))))
     expected = sum(numbers(np, rank) for rank in range(hvd.size()))
-    verdict = {
-        "rank": hvd.rank(),
-        "size": hvd.size(),
-        "device": device,
-        "ok": bool((total == expected).all()),
-    }
-    with open(os.path.join(directory, "rank-%d.json" % hvd.rank()), "w") as file:
-        json.dump(verdict, file)
+    say(step="timing")
+    size = NUM_BYTES["gpu" if on_gpu else "cpu"]
+    message, token = put(np.zeros(size // 4, "float32")), put(np.zeros(1, "float32"))
+    best = float("inf")
+    for _ in range(REPEATS + 1):
+        # All start together: the first time warms up.
+        back(add(token))
+        start = time.perf_counter()
+        back(add(message)[:1])
+        best = min(best, time.perf_counter() - start)
+    say(
+        step="done",
+        rank=hvd.rank(),
+        size=hvd.size(),
+        device="cpu" if index is None else "cuda:%d" % index,
+        ok=bool((total == expected).all()),
+        # What a link carries, whatever the number of ranks; NVIDIA's nccl-tests, PERFORMANCE.md.
+        bus_bytes_per_s=2.0 * (hvd.size() - 1) / hvd.size() * size / best,
+    )
     hvd.shutdown()
 
 
-def add_up(framework):
+def read_ranks(directory):
+    found = []
+    for rank in range(NUM_RANKS):
+        try:
+            with open(os.path.join(directory, "rank-%d.json" % rank)) as file:
+                found.append(json.load(file))
+        except OSError:
+            found.append({"step": "start"})
+    return found
+
+
+def add_up(framework, limit_s):
+    """Add up with a framework; return whether that came to an end."""
     stage("all-reduce with %s" % framework)
     with tempfile.TemporaryDirectory() as directory:
         launcher = [sys.executable, "-m", "horovod.runner.launch"]
         ranks = ["-np", str(NUM_RANKS), "-H", "localhost:%d" % NUM_RANKS, "--gloo"]
-        own = [sys.executable, os.path.abspath(__file__), "--rank", framework, directory]
-        done = subprocess.run(
-            launcher + ranks + own,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            check=False,
-        )
-        verdicts = []
-        for name in sorted(os.listdir(directory)):
-            with open(os.path.join(directory, name)) as file:
-                verdicts.append(json.load(file))
-    if done.returncode or len(verdicts) < NUM_RANKS:
+        kind = "cpu" if WANTED == ["cpu"] else "gpu"
+        own = [sys.executable, os.path.abspath(__file__), "--rank", framework, kind, directory]
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
+            process = subprocess.Popen(
+                launcher + ranks + own, stdout=output, stderr=subprocess.STDOUT
+            )
+            try:
+                process.wait(limit_s)
+                hangs = False
+            except subprocess.TimeoutExpired:
+                hangs = True
+            said = read_ranks(directory)
+            process.kill()
+            process.wait()
+            output.seek(0)
+            printed = output.read()[-3000:]
+    if hangs:
+        # Those that have come least far keep the others waiting.
+        first = min(STEPS.index(rank["step"]) for rank in said)
+        late = [n for n, rank in enumerate(said) if STEPS.index(rank["step"]) == first]
+        names = ", ".join("rank %d" % number for number in late)
+        result["all_reduce"] = {
+            "problem": "hung",
+            "detail": "%s with %s at: %s, after %.0f s" % (names, framework, STEPS[first], limit_s),
+        }
+        return False
+    came = [rank for rank in said if rank["step"] == "done"]
+    if process.returncode or len(came) < NUM_RANKS:
         raise RuntimeError(
-            "%d of %d ranks came back with %s:\n%s"
-            % (len(verdicts), NUM_RANKS, framework, done.stdout[-3000:])
+            "%d of %d ranks came back with %s:\n%s" % (len(came), NUM_RANKS, framework, printed)
         )
-    kind = "gpu" if all(v["device"] != "cpu" for v in verdicts) else "cpu"
-    name = "%d ranks by %s" % (NUM_RANKS, framework)
-    result["devices"].append({"name": name, "kind": kind, "ranks": verdicts})
-    if not all(verdict["ok"] for verdict in verdicts):
-        wrong = ", ".join(str(v["rank"]) for v in verdicts if not v["ok"])
+    on_gpu = all(rank["device"] != "cpu" for rank in said)
+    result["devices"].append(
+        {
+            "name": "%d ranks by %s" % (NUM_RANKS, framework),
+            "kind": "gpu" if on_gpu else "cpu",
+            "ranks": said,
+            "bus_bytes_per_s": min(rank["bus_bytes_per_s"] for rank in said),
+        }
+    )
+    if not on_gpu and WANTED != ["cpu"]:
+        result["cpu_because"] = (
+            "%d ranks need a GPU each" % NUM_RANKS
+            if result["build"]["nccl"]
+            else "this Horovod is built without NCCL"
+        )
+    if not all(rank["ok"] for rank in said):
+        wrong = ", ".join(str(rank["rank"]) for rank in said if not rank["ok"])
         result["all_reduce"] = {
             "problem": "wrong",
             "detail": "with %s, on rank %s" % (framework, wrong),
         }
+    return True
 
 
 def main():
@@ -129,9 +244,8 @@ def main():
         raise ImportError(
             "Extension horovod.torch has not been built, nor one of another framework"
         )
-    for framework in built:
-        add_up(framework)
-    stage("done")
+    if all(add_up(framework, LIMIT_S / len(built)) for framework in built):
+        stage("done")
 
 
 def libraries():
@@ -150,7 +264,7 @@ if "TARMAC_PROBE_LIMIT_S" in os.environ:
     faulthandler.dump_traceback_later(float(os.environ["TARMAC_PROBE_LIMIT_S"]) + 5, exit=True)
 
 if __name__ == "__main__" and sys.argv[1] == "--rank":
-    as_rank(sys.argv[2], sys.argv[3])
+    as_rank(sys.argv[2], sys.argv[3], sys.argv[4])
 elif __name__ == "__main__":
     RESULT, DEPTH, WANTED = sys.argv[1], sys.argv[2], sys.argv[3:]
     result = {"framework": "horovod", "stage": "import", "devices": [], "notes": [], "error": None}

@@ -86,6 +86,9 @@ def probe(np, jax, device, name):
     result["devices"].append(found)
     if on_gpu:
         found["chip"] = device.device_kind
+        # "9.0" on NVIDIA's.
+        capability = getattr(device, "compute_capability", None) or ""
+        found["capability"] = [int(part) for part in str(capability).split(".") if part.isdigit()]
         stats = device.memory_stats() or {}
         found["memory_bytes"] = stats.get("bytes_limit")
     rng = np.random.RandomState(0)
@@ -99,14 +102,14 @@ def probe(np, jax, device, name):
     product = a_there @ b_there
     found["placement"] = str(next(iter(product.devices())))
     expected = a.astype("float64") @ b.astype("float64")
-    found["matmul"] = judged(relative(np.asarray(product), expected), 5e-3)
+    found["matmul"] = judged(relative(np.asarray(product), expected), 1e-3)
     stage("convolution on %s" % name)
     (images, images_there), (kernels, kernels_there) = put(4, 16, 16, 8), put(3, 3, 8, 8)
     convolved = jax.lax.conv_general_dilated(
         images_there, kernels_there, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
     expected = conv_reference(np, images, kernels)
-    found["convolution"] = judged(relative(np.asarray(convolved), expected), 5e-3)
+    found["convolution"] = judged(relative(np.asarray(convolved), expected), 1e-3)
     stage("training on %s" % name)
     inputs = put(64, 32)[1]
     targets = jax.device_put(rng.randint(0, 4, 64), device)
@@ -124,19 +127,47 @@ def probe(np, jax, device, name):
     found["training"] = {"losses": losses, "ok": losses[0] > losses[1] > losses[2]}
     if SECONDS:
         with turn():
-            measure(jax, found, put)
+            measure(np, jax, device, found, put)
 
 
-def measure(jax, found, put):
-    size = SIZE["cpu" if found["kind"] == "cpu" else "cuda"]
+def measure(np, jax, device, found, put):
+    on_gpu = found["kind"] == "gpu"
+    size = SIZE["cuda" if on_gpu else "cpu"]
     found["flops"] = {}
     multiply = jax.jit(jax.numpy.matmul)
-    for kind, dtype in {"fp32": "float32", "bf16": "bfloat16"}.items():
+    types = {"fp32": "float32", "bf16": "bfloat16"}
+    if on_gpu:
+        types["fp16"] = "float16"
+        if found["capability"] and found["capability"] < [8, 0]:
+            # Emulated before Ampere: seconds for each product.
+            del types["bf16"]
+    for kind, dtype in types.items():
         stage("%s rate on %s" % (kind, found["name"]))
         a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
         found["flops"][kind] = rate(
             2.0 * size**3, lambda a=a, b=b: multiply(a, b).block_until_ready()
         )
+    stage("copies on %s" % found["name"])
+    count = (1 << 28) if on_gpu else (1 << 25)
+    there = np.zeros(count // 4, "float32")
+    here = jax.device_put(there, device)
+    # An addition reads and writes, as a copy does.
+    add = jax.jit(lambda array: array + 1)
+    found["copies"] = {"memory": rate(2.0 * count, lambda: add(here).block_until_ready())}
+    if on_gpu:
+        # Of ordinary memory, which is slower than pinned memory.
+        found["copies"]["pinned"] = False
+        found["copies"]["to_device"] = rate(
+            count, lambda: jax.device_put(there, device).block_until_ready()
+        )
+        # A fresh array each time: one that was copied to the host stays there.
+        found["copies"]["from_device"] = rate(count, lambda: np.asarray(add(here)))
+        stage("allocation on %s" % found["name"])
+        # No more, however deep: JAX does not give memory back to probes beside this one.
+        taken = 1 << 30
+        with jax.default_device(device):
+            jax.numpy.zeros(taken, "uint8").block_until_ready()
+        found["allocated_bytes"] = taken
 
 
 def main():
@@ -156,7 +187,9 @@ def main():
     stage("devices")
     import jaxlib
 
-    result["build"] = {"jaxlib": jaxlib.__version__, "plugins": plugins()}
+    result["build"] = {"jaxlib": jaxlib.__version__, **plugins()}
+    # In fp32, not in TF32 of ten bits, so that numbers and rates are fp32's.
+    jax.config.update("jax_default_matmul_precision", "highest")
     devices = [device for device in jax.devices() if device.platform != "cpu"]
     named = [("cuda:%d" % device.id, device) for device in devices]
     for name, device in named + [("cpu", jax.devices("cpu")[0])]:
@@ -166,13 +199,21 @@ def main():
 
 
 def plugins():
-    """Return the names and versions of the installed plugins for devices."""
+    """Return the versions of the installed plugins for devices, and of what they are built for."""
     try:
         from importlib.metadata import distributions
     except ImportError:
         return {}
-    names = ((d.metadata["Name"] or "", d.version) for d in distributions())
-    return {name: version for name, version in names if name.startswith(("jax-cuda", "jax_cuda"))}
+    installed = {(d.metadata["Name"] or "").replace("_", "-"): d.version for d in distributions()}
+    found = {n: version for n, version in installed.items() if n.startswith("jax-cuda")}
+    # jax-cuda13-plugin is for CUDA 13, whichever minor version.
+    majors = [name[len("jax-cuda") :].split("-")[0] for name in found]
+    cudnn = [version for name, version in installed.items() if name.startswith("nvidia-cudnn")]
+    return {
+        "plugins": found,
+        "cuda": majors[0] if majors else None,
+        "cudnn": cudnn[0] if majors and cudnn else None,
+    }
 
 
 def libraries():

@@ -42,16 +42,19 @@ def main():
     if any(importlib.util.find_spec(name) is None for name in ("keras", backend)):
         result["absent"] = True
         return
+    result["build"] = {"backend": backend}
     stage("import")
+    # What is probed may be in use: all or most of its memory would be too much.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     start = time.perf_counter()
     import keras
     import numpy as np
 
     result["import_s"] = time.perf_counter() - start
     result["version"] = keras.__version__
-    result["build"] = {"backend": keras.backend.backend()}
     stage("devices")
-    gpus = gpu_names(keras.backend.backend())
+    gpus = gpu_names(backend)
     for name in gpus + ["cpu"]:
         if not WANTED or name in WANTED or name.split(":")[0] in WANTED:
             with keras.device(name.replace("cuda", "gpu")):

@@ -122,10 +122,37 @@ def probe(np, mx, context, name):
     found["training"] = {"losses": losses, "ok": losses[0] > losses[1] > losses[2]}
     if SECONDS:
         with turn():
-            stage("fp32 rate on %s" % name)
-            size = SIZE["cuda" if on_gpu else "cpu"]
-            a, b = put(size, size)[1], put(size, size)[1]
-            found["flops"] = {"fp32": rate(2.0 * size**3, lambda: mx.nd.dot(a, b).wait_to_read())}
+            measure(mx, context, found, put)
+
+
+def measure(mx, context, found, put):
+    on_gpu, name = found["kind"] == "gpu", found["name"]
+    size = SIZE["cuda" if on_gpu else "cpu"]
+    found["flops"] = {}
+    for kind, dtype in [("fp32", "float32")] + ([("fp16", "float16")] if on_gpu else []):
+        stage("%s rate on %s" % (kind, name))
+        a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
+        found["flops"][kind] = rate(2.0 * size**3, lambda a=a, b=b: mx.nd.dot(a, b).wait_to_read())
+    stage("copies on %s" % name)
+    count = (1 << 28) if on_gpu else (1 << 25)
+    here = mx.nd.zeros(count // 4, ctx=context)
+
+    def add():
+        (here + 1).wait_to_read()
+
+    # An addition reads and writes, as a copy does.
+    found["copies"] = {"memory": rate(2.0 * count, add)}
+    if on_gpu:
+        there = mx.nd.zeros(count // 4, ctx=mx.cpu())
+        # Of ordinary memory, which is slower than pinned memory.
+        found["copies"]["pinned"] = False
+        found["copies"]["to_device"] = rate(count, lambda: there.copyto(context).wait_to_read())
+        found["copies"]["from_device"] = rate(count, lambda: here.copyto(mx.cpu()).wait_to_read())
+        stage("allocation on %s" % name)
+        # No more, however deep: MXNet does not give memory back to probes beside this one.
+        taken = 1 << 30
+        mx.nd.zeros(taken, ctx=context, dtype="uint8").wait_to_read()
+        found["allocated_bytes"] = taken
 
 
 def main():
@@ -143,8 +170,9 @@ def main():
     stage("devices")
     features = mx.runtime.Features()
     result["build"] = {
-        "cuda": features.is_enabled("CUDA"),
-        "cudnn": features.is_enabled("CUDNN"),
+        # It tells whether, not which.
+        "with_cuda": features.is_enabled("CUDA"),
+        "with_cudnn": features.is_enabled("CUDNN"),
         "onednn": features.is_enabled("MKLDNN"),
     }
     contexts = [("cuda:%d" % index, mx.gpu(index)) for index in range(mx.context.num_gpus())]

@@ -1,13 +1,12 @@
 """Adds numbers up over several processes by PyTorch, and copies between every pair of GPUs.
 
-    python together_probe.py RESULT quick|normal|deep NUM_RANKS LIMIT_S
+    python together_probe.py RESULT quick|normal|deep NUM_RANKS LIMIT_S [DEVICE ...]
 
 Stands alone: it runs under whatever interpreter holds PyTorch. Over NCCL where there is a GPU for
 each rank, else over Gloo. Started as ``--rank DIRECTORY`` it is one of the processes, which says in
 a file of its own how far it came; so ranks that hang have names.
 """
 
-import contextlib
 import faulthandler
 import importlib.util
 import json
@@ -46,8 +45,8 @@ def as_rank(directory):
     import torch
     import torch.distributed as dist
 
-    world_size = int(os.environ["WORLD_SIZE"])
-    on_gpu = torch.cuda.device_count() >= world_size
+    world_size, count = int(os.environ["WORLD_SIZE"]), torch.cuda.device_count()
+    on_gpu = count >= world_size
     device = torch.device("cuda", rank) if on_gpu else torch.device("cpu")
     if on_gpu:
         torch.cuda.set_device(device)
@@ -82,7 +81,14 @@ def as_rank(directory):
     bus = 2.0 * (world_size - 1) / world_size * size / best
     dist.barrier()
     dist.destroy_process_group()
-    say(step="done", ok=ok, device=str(device), bus_bytes_per_s=bus, version=torch.__version__)
+    say(
+        step="done",
+        ok=ok,
+        device=str(device),
+        num_gpus=count,
+        bus_bytes_per_s=bus,
+        version=torch.__version__,
+    )
 
 
 def read_ranks(directory, count):
@@ -104,6 +110,7 @@ def free_port():
 
 def main():
     num_ranks, limit_s = int(ARGUMENTS[0]), float(ARGUMENTS[1])
+    result["wanted"] = ARGUMENTS[2:]
     if importlib.util.find_spec("torch") is None:
         result["absent"] = True
         return
@@ -115,21 +122,33 @@ def main():
             MASTER_ADDR="127.0.0.1",
             MASTER_PORT=str(free_port()),
         )
+        if result["wanted"] == ["cpu"]:
+            common["CUDA_VISIBLE_DEVICES"] = ""
         program = [sys.executable, os.path.abspath(__file__), "--rank", directory]
         ranks = [
             subprocess.Popen(program, env=dict(common, RANK=str(rank), LOCAL_RANK=str(rank)))
             for rank in range(num_ranks)
         ]
         end = time.monotonic() + limit_s
-        for process in ranks:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, end - time.monotonic()))
+        while time.monotonic() < end:
+            codes = [process.poll() for process in ranks]
+            # One that has failed keeps the others waiting for ever.
+            if None not in codes or any(codes):
+                break
+            time.sleep(0.05)
+        codes = [process.poll() for process in ranks]
         said = read_ranks(directory, num_ranks)
-        hung = [rank for rank, process in enumerate(ranks) if process.poll() is None]
         for process in ranks:
             process.kill()
             process.wait()
     result["ranks"] = said
+    failed = [rank for rank, code in enumerate(codes) if code]
+    if failed:
+        rank = failed[0]
+        raise RuntimeError(
+            "rank %d ended with exit code %d at: %s" % (rank, codes[rank], said[rank]["step"])
+        )
+    hung = [rank for rank, code in enumerate(codes) if code is None]
     if hung:
         # Those that have come least far keep the others waiting.
         steps = ["start", "import", "meeting the others", "adding up", "timing", "done"]
@@ -141,15 +160,17 @@ def main():
             "detail": "%s at: %s, after %g s" % (names, steps[first], limit_s),
         }
         return
-    if any(rank["step"] != "done" for rank in said):
-        lost = [number for number, rank in enumerate(said) if rank["step"] != "done"]
-        raise RuntimeError("rank %d ended at: %s" % (lost[0], said[lost[0]]["step"]))
     result["version"] = said[0]["version"]
     on_gpu = said[0]["device"] != "cpu"
     name = "%d ranks by %s" % (num_ranks, "nccl" if on_gpu else "gloo")
     found = {"name": name, "kind": "gpu" if on_gpu else "cpu"}
     found["bus_bytes_per_s"] = min(rank["bus_bytes_per_s"] for rank in said)
     result["devices"].append(found)
+    if not on_gpu and said[0]["num_gpus"] and result["wanted"] != ["cpu"]:
+        result["cpu_because"] = "%d ranks need a GPU each, and %d can be seen" % (
+            num_ranks,
+            said[0]["num_gpus"],
+        )
     wrong = [str(number) for number, rank in enumerate(said) if not rank["ok"]]
     if wrong:
         result["all_reduce"] = {"problem": "wrong", "detail": "on rank %s" % ", ".join(wrong)}
@@ -172,8 +193,10 @@ def pairs(count):
             best = float("inf")
             for _ in range(REPEATS):
                 torch.cuda.synchronize(a)
+                torch.cuda.synchronize(b)
                 start = time.perf_counter()
                 there = sent.to("cuda:%d" % b)
+                torch.cuda.synchronize(a)
                 torch.cuda.synchronize(b)
                 best = min(best, time.perf_counter() - start)
             ok = bool(torch.equal(there.cpu(), sent.cpu()))

@@ -71,7 +71,7 @@ def rate(work, function, synchronize):
 
 def probe(torch, device):
     on_gpu = device.type != "cpu"
-    synchronize = torch.cuda.synchronize if on_gpu else (lambda: None)
+    synchronize = (lambda: torch.cuda.synchronize(device)) if on_gpu else (lambda: None)
     found = {"name": str(device), "kind": "gpu" if on_gpu else "cpu"}
     result["devices"].append(found)
     if on_gpu:
@@ -120,6 +120,9 @@ def measure(torch, device, found, synchronize):
     types = {"fp32": torch.float32, "bf16": torch.bfloat16}
     if on_gpu:
         types["fp16"] = torch.float16
+        if found["capability"] < [8, 0]:
+            # Emulated before Ampere: seconds for each product.
+            del types["bf16"]
     found["flops"] = {}
     for name, dtype in types.items():
         stage("%s rate on %s" % (name, device))
@@ -144,13 +147,17 @@ def measure(torch, device, found, synchronize):
         found["copies"]["from_device"] = rate(
             count, lambda: pinned.copy_(here, non_blocking=True), synchronize
         )
+        found["copies"]["pinned"] = True
         stage("allocation on %s" % device)
         del here, there, pinned
         torch.cuda.empty_cache()
         free = torch.cuda.mem_get_info(device)[0]
         taken = int(free * 0.9) if DEPTH == "deep" else min(free // 2, 1 << 30)
-        torch.empty(taken, dtype=torch.uint8, device=device)
-        found["allocated_bytes"] = taken
+        block = torch.empty(taken, dtype=torch.uint8, device=device)
+        found["allocated_bytes"] = block.numel()
+        # Back to the driver, for the probes beside this one.
+        del block
+        torch.cuda.empty_cache()
 
 
 def main():
