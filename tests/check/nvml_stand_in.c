@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, FUNCTION_NOT_FOUND = 13 };
 
 static char text[65536];
 static char *lines[2048];
@@ -144,8 +144,8 @@ int nvmlDeviceGetNvLinkState(void *g, unsigned link, unsigned *out) {
 }
 int nvmlDeviceGetEccMode(void *g, unsigned *a, unsigned *b) { return two(g, "ecc", a, b); }
 int nvmlDeviceGetTotalEccErrors(void *g, int type, int counter, unsigned long long *out) {
-    (void)type, (void)counter;
-    return wide(g, "uncorrected", out);
+    (void)counter;
+    return wide(g, type == 0 ? "corrected" : "uncorrected", out);
 }
 int nvmlDeviceGetRemappedRows(void *g, unsigned *c, unsigned *u, unsigned *pending, unsigned *bad) {
     const char *found = of(g, "remapped");
@@ -156,12 +156,10 @@ int nvmlDeviceGetRetiredPagesPendingStatus(void *g, unsigned *out) {
     return number(g, "retired_pending", out);
 }
 int nvmlDeviceGetClockInfo(void *g, int type, unsigned *out) {
-    (void)type;
-    return number(g, "clock", out);
+    return number(g, type == 2 ? "memory_clock" : "clock", out);
 }
 int nvmlDeviceGetMaxClockInfo(void *g, int type, unsigned *out) {
-    (void)type;
-    return number(g, "max_clock", out);
+    return number(g, type == 2 ? "max_memory_clock" : "max_clock", out);
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *g, unsigned long long *out) {
     return wide(g, "slowdowns", out);
@@ -180,9 +178,19 @@ int nvmlDeviceGetUtilizationRates(void *g, unsigned *out) {
 int nvmlDeviceGetPersistenceMode(void *g, unsigned *out) { return number(g, "persistence", out); }
 int nvmlDeviceGetComputeMode(void *g, unsigned *out) { return number(g, "compute_mode", out); }
 
+int nvmlDeviceGetRetiredPages(void *g, int cause, unsigned *count, unsigned long long *out) {
+    unsigned single = 0, twice = 0; /* by single-bit errors, by double-bit errors */
+    if (two(g, "retired", &single, &twice)) return NOT_SUPPORTED;
+    unsigned found = cause == 0 ? single : twice;
+    if (out && *count < found) return INSUFFICIENT_SIZE;
+    for (unsigned i = 0; out && i < found; i++) out[i] = i;
+    *count = found;
+    return SUCCESS;
+}
+
 struct process { unsigned pid; unsigned long long memory; unsigned instance, compute; };
-int nvmlDeviceGetComputeRunningProcesses_v3(void *g, unsigned *count, struct process *out) {
-    const char *found = of(g, "process"); /* its number and bytes */
+static int processes(void *g, const char *key, unsigned *count, struct process *out) {
+    const char *found = of(g, key); /* its number and bytes */
     if (!found) {
         *count = 0;
         return SUCCESS;
@@ -193,4 +201,17 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *g, unsigned *count, struct pro
     }
     *count = 1;
     return sscanf(found, "%u %llu", &out->pid, &out->memory) == 2 ? SUCCESS : 999;
+}
+/* "old" has the calls of drivers before 510. */
+int nvmlDeviceGetComputeRunningProcesses_v3(void *g, unsigned *count, struct process *out) {
+    return look("old") ? FUNCTION_NOT_FOUND : processes(g, "process", count, out);
+}
+int nvmlDeviceGetComputeRunningProcesses_v2(void *g, unsigned *count, struct process *out) {
+    return processes(g, "process", count, out);
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void *g, unsigned *count, struct process *out) {
+    return look("old") ? FUNCTION_NOT_FOUND : processes(g, "graphics", count, out);
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v2(void *g, unsigned *count, struct process *out) {
+    return processes(g, "graphics", count, out);
 }

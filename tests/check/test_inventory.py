@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tarmac.check._evidence import Evidence
 from tarmac.check._inventory import read_inventory
+from tarmac.check._libraries import find_libraries
 from tarmac.check._rules import find
 
 
@@ -30,6 +34,9 @@ def test_a_healthy_gpu_is_described(inventory_of):
     assert gpu.power_watts == {"now": 76.0, "limit": 700.0}
     assert (gpu.ecc, gpu.mig, gpu.persistence) == (True, False, True)
     assert gpu.slowdowns == ()
+    assert (gpu.corrected_errors, gpu.uncorrected_errors, gpu.retired_pages) == (0, 0, 0)
+    assert gpu.memory_clock_mhz == {"now": 3201, "max": 3201}
+    assert (gpu.compute_mode, gpu.processes) == ("default", ())
     assert codes(inventory) == set()
 
 
@@ -50,7 +57,7 @@ def test_a_healthy_gpu_is_described(inventory_of):
         ("driver-mismatch", {"driver-mismatch"}),
         ("unknown-error", {"nvml-unknown"}),
         ("eight", set()),
-        ("old-card", {"ecc"}),
+        ("old-card", {"ecc", "mem-held"}),
     ],
 )
 def test_what_nvml_says_of_a_machine_is_found(inventory_of, machine, found):
@@ -66,6 +73,37 @@ def test_a_lost_gpu_does_not_hide_the_others(inventory_of):
 def test_eight_gpus_have_eight_names(inventory_of):
     gpus = inventory_of("eight").gpus
     assert len({gpu.uuid for gpu in gpus}) == 8
+
+
+def test_an_old_driver_tells_of_processes_and_pages_too(inventory_of):
+    (gpu,) = inventory_of("old-card").gpus
+    assert gpu.retired_pages == 5
+    assert [(process.pid, process.memory_bytes) for process in gpu.processes] == [
+        (77, 20_000_000),
+        (4242, 9_000_000_000),
+    ]
+
+
+def test_our_own_probes_are_not_others_processes(on_machine, tmp_path):
+    # The inventory is read by a child of this process, and is told of its own child.
+    machine = tmp_path / "held.txt"
+    program = (
+        "import subprocess, sys\n"
+        "from tarmac.check._inventory import read_inventory\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        f"line = f'count 1\\n0.name x\\n0.process {{child.pid}} 9000000000\\n'\n"
+        f"open({str(machine)!r}, 'w').write(line)\n"
+        "print(len(read_inventory().gpus[0].processes))\n"
+        "child.kill()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=on_machine("healthy", NVML_STAND_IN=str(machine)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "0\n"
 
 
 def test_partitions_are_named(inventory_of):
@@ -126,22 +164,58 @@ def test_amds_cards_are_described_from_the_kernels_files(root):
     root(f"{device}/device", "0x74a1\n")
     root(f"{device}/class", "0x120000\n")
     root(f"{device}/mem_info_vram_total", "206141652992\n")
+    root(f"{device}/mem_info_vram_used", "301989888\n")
+    root(f"{device}/gpu_busy_percent", "3\n")
+    root(f"{device}/current_link_speed", "32.0 GT/s PCIe\n")
+    root(f"{device}/current_link_width", "16\n")
     root("proc/modules", "amdgpu 1 0 - Live 0x0\n")
     inventory = read_inventory(root.path, {})
     (card,) = inventory.cards
     assert (card.vendor, card.memory_bytes) == ("amd", 206141652992)
+    assert (card.used_bytes, card.busy) == (301989888, 3)
+    assert card.link == {"now": "32.0 GT/s PCIe x16"}
     assert codes(inventory) == set()
+
+
+def test_apples_gpu_is_known_by_its_chip(root):
+    # As Linux on a MacBook Air of 2020 has it.
+    root("proc/device-tree/compatible", "apple,j313\0apple,t8103\0apple,arm-platform\0")
+    (card,) = read_inventory(root.path, {}).cards
+    assert (card.vendor, card.device) == ("apple", "apple,t8103")
+
+
+def test_the_library_that_would_be_loaded_is_the_first_that_is_found(tmp_path):
+    packages, first = tmp_path / "site-packages", tmp_path / "cuda/lib64"
+    for path in (
+        packages / "nvidia/cudnn/lib/libcudnn.so.9",
+        packages / "nvidia/cudnn/lib/libcudnn_ops.so.9",
+        packages / "nvidia/cublas/lib/libcublasLt.so.13",
+        packages / "nvidia/nccl/lib/libnccl.so.2",
+        first / "libcudnn.so.9",
+        first / "libcurl.so.4",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found = find_libraries({"LD_LIBRARY_PATH": f"/nowhere:{first}"}, packages)
+    assert found["libcudnn.so.9"] == str(first / "libcudnn.so.9")
+    assert found["libcudnn_ops.so.9"] == str(packages / "nvidia/cudnn/lib/libcudnn_ops.so.9")
+    assert {"libcublasLt.so.13", "libnccl.so.2"} <= found.keys()
+    assert "libcurl.so.4" not in found
 
 
 def test_a_container_is_told_by_its_files_and_its_devices(root):
     root(".dockerenv")
     for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
         root(f"dev/{name}")
+    root("dev/nvidia-caps/nvidia-cap1")
     root("sys/fs/cgroup/cpu.max", "150000 100000\n")
+    root("sys/fs/cgroup/memory.max", "1073741824\n")
     inventory = read_inventory(root.path, {})
     assert inventory.container.kind == "docker"
     assert "nvidiactl" in inventory.container.device_nodes
+    assert "nvidia-caps/nvidia-cap1" in inventory.container.device_nodes
     assert inventory.limits.cpus == 1.5
+    assert inventory.limits.memory_bytes == 2**30
     assert codes(inventory) == {"driver-caps"}
 
 
@@ -149,6 +223,7 @@ def test_a_container_is_told_by_its_files_and_its_devices(root):
     ("path", "text", "kind"),
     [
         ("run/.containerenv", "", "podman"),
+        ("run/systemd/container", "lxc\n", "lxc"),
         ("proc/version", "Linux version 5.15.90.1-microsoft-standard-WSL2", "wsl"),
         ("proc/version", "Linux version 6.1.0", None),
     ],
@@ -156,6 +231,11 @@ def test_a_container_is_told_by_its_files_and_its_devices(root):
 def test_other_confinements_are_told_apart(root, path, text, kind):
     root(path, text)
     assert read_inventory(root.path, {}).container.kind == kind
+
+
+def test_a_cluster_user_has_apptainer(root):
+    found = read_inventory(root.path, {"APPTAINER_CONTAINER": "/home/me/torch.sif"})
+    assert found.container.kind == "apptainer"
 
 
 def test_secrets_in_variables_stay_there(root):

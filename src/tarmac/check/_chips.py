@@ -31,6 +31,9 @@ class Chip:
 
 _NVIDIA = "https://www.nvidia.com/en-us/data-center"
 
+# MIG slices "NVIDIA H200 MIG 1g.18gb", virtual GPUs "NVIDIA A10-24Q" and "GRID T4-16C", laptops'.
+_OTHERS = r"\bMIG\b|\bGRID\b|-\d+[A-Z]$|Laptop|Max-Q"
+
 # The first that matches counts. NVIDIA's datasheets give matrix rates with sparsity, which are
 # twice the dense ones that stand here.
 CHIPS = (
@@ -87,5 +90,10 @@ CHIPS = (
 
 
 def find_chip(name: str | None) -> Chip | None:
-    """Return the chip that the driver's name stands for; None for one that is not listed."""
+    """Return the chip that the driver's name stands for; None for one that is not listed.
+
+    A part of a chip has a part of its rates, and a laptop's chip has others: neither is listed.
+    """
+    if name and re.search(_OTHERS, name):
+        return None
     return next((chip for chip in CHIPS if name and re.search(chip.pattern, name)), None)

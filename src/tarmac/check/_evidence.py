@@ -48,9 +48,11 @@ class Gpu(_Facts):
         error: Why it could not be asked, e.g. ``GPU is lost``.
         pcie: Generation and width, now and at most.
         nvlinks: For each link, whether it is up.
-        sm_clock_mhz: Now and at most.
+        corrected_errors: Of ECC, since the driver was loaded; ``uncorrected_errors`` likewise.
+        sm_clock_mhz: Now and at most; ``memory_clock_mhz`` likewise.
         slowdowns: The driver's reasons for low clocks: ``sw_power_cap``, ``sw_thermal``,
             ``hw_slowdown``, ``hw_thermal``, ``hw_power_brake``.
+        retired_pages: Pages taken out of use in its life, since Ampere rows that were replaced.
         retired_pages_pending: Whether pages or rows wait for a reset to be replaced.
         mig: Whether it is partitioned.
         mig_devices: UUIDs of its partitions.
@@ -67,10 +69,13 @@ class Gpu(_Facts):
     pcie: Mapping[str, int] = {}
     nvlinks: tuple[bool, ...] = ()
     ecc: bool | None = None
+    corrected_errors: int | None = None
     uncorrected_errors: int | None = None
     remap_failed: bool | None = None
+    retired_pages: int | None = None
     retired_pages_pending: bool | None = None
     sm_clock_mhz: Mapping[str, int] = {}
+    memory_clock_mhz: Mapping[str, int] = {}
     slowdowns: tuple[str, ...] = ()
     power_watts: Mapping[str, float] = {}
     temperature_c: int | None = None
@@ -87,10 +92,12 @@ class PciCard(_Facts):
 
     Attributes:
         address: ``0000:01:00.0``.
-        vendor: ``nvidia``, ``amd`` or ``intel``.
-        device: The vendor's number of it, e.g. ``0x2330``.
+        vendor: ``nvidia``, ``amd``, ``intel`` or ``apple``.
+        device: The vendor's number of it, e.g. ``0x2330``; Apple's name of its chip.
         driver: The kernel's driver that holds it.
-        memory_bytes: Its own memory, as AMD's driver says.
+        memory_bytes: Its own memory, as AMD's driver says; ``used_bytes`` likewise.
+        busy: Share of time that it computes, in percent, as AMD's driver says.
+        link: Speed and width of its PCIe link, now and at most, in the kernel's words.
     """
 
     address: str
@@ -98,6 +105,9 @@ class PciCard(_Facts):
     device: str
     driver: str | None = None
     memory_bytes: int | None = None
+    used_bytes: int | None = None
+    busy: int | None = None
+    link: Mapping[str, str] = {}
 
 
 class Driver(_Facts):
@@ -109,7 +119,7 @@ class Driver(_Facts):
         nvml_error: Why NVML does not start; None where it does.
         module_version: Of the loaded kernel module.
         modules: Loaded kernel modules that matter: ``nvidia``, ``nvidia_uvm``, ``nouveau``.
-        library: Where libcuda.so.1 is found, or None.
+        library: The libcuda.so.1 that would be loaded, or None.
     """
 
     version: str | None = None
@@ -124,7 +134,8 @@ class Container(_Facts):
     """What confines this process.
 
     Attributes:
-        kind: ``docker``, ``podman``, ``kubernetes``, ``wsl``, or None.
+        kind: ``docker``, ``podman``, ``kubernetes``, ``apptainer``, ``lxc`` or another that the
+            system names, ``wsl``, or None.
         device_nodes: Names under /dev that belong to GPUs.
     """
 
@@ -137,12 +148,14 @@ class Limits(_Facts):
 
     Attributes:
         cpus: By affinity and cgroup.
+        memory_bytes: By cgroup.
         shm_bytes: Size of /dev/shm.
         memlock_bytes: Memory that may be locked.
         infiniband: Whether there are InfiniBand devices, which need it.
     """
 
     cpus: float | None = None
+    memory_bytes: int | None = None
     shm_bytes: int | None = None
     memlock_bytes: int | None = None
     open_files: int | None = None
@@ -167,7 +180,8 @@ class Inventory(_Facts):
     Attributes:
         environment: The variables that steer GPUs, of those that are set.
         kernel_log: Lines of NVIDIA's driver in the kernel's log, where it may be read.
-        libraries: CUDA's, cuDNN's and NCCL's libraries that the loader would find, name to path.
+        libraries: CUDA's, cuDNN's and NCCL's libraries that a program of this Python would load,
+            name to path.
     """
 
     host: Host
@@ -195,6 +209,7 @@ class Probe(_Facts):
         seconds: It took.
         result: What it wrote down; see any of the probes.
         printed: The last of what it printed, up to 4,000 characters.
+        printed_bytes: All that it printed.
         left_behind: Processes that it left, and that were ended.
         seen_on_gpus: Indices of the GPUs on which the driver saw its process.
     """
@@ -206,8 +221,16 @@ class Probe(_Facts):
     seconds: float = 0.0
     result: Mapping[str, Any] = {}
     printed: str = ""
+    printed_bytes: int = 0
     left_behind: int = 0
     seen_on_gpus: tuple[int, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What it is called in verdicts and findings: ``keras on jax (/opt/venv/bin/python)``."""
+        backend = (self.result.get("build") or {}).get("backend")
+        name = f"{self.framework} on {backend}" if backend else self.framework
+        return name if self.where == "this Python" else f"{name} ({self.where})"
 
     @property
     def text(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes.util
 import os
 import platform
 import re
@@ -16,13 +15,14 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tarmac.check._evidence import Container, Driver, Host, Inventory, Limits, PciCard
+from tarmac.check._libraries import find_libraries
 from tarmac.check._nvml import open_nvml, read_gpus
 from tarmac.devices import find_devices
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["identify_machine", "read_inventory"]
+__all__ = ["HIDDEN", "identify_machine", "read_inventory"]
 
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
 
@@ -32,13 +32,12 @@ _CARD_CLASSES = ("0x03", "0x1200")
 
 _VARIABLES = re.compile(
     "(CUDA|NVIDIA|NCCL|GLOO|XLA|TF|JAX|PYTORCH|TORCH|HIP|ROCR|KERAS|HOROVOD|MXNET|OMP)_.*"
-    "|LD_LIBRARY_PATH"
+    "|HSA_.*|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK|LD_LIBRARY_PATH|LD_PRELOAD"
 )
-# Values that may name persons or secrets are not ours to show.
-_HIDDEN = re.compile("TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL")
+# Values of variables with such names are not ours to show.
+HIDDEN = re.compile("TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 
 _MODULES = ("nvidia", "nvidia_uvm", "nvidia_peermem", "nouveau", "amdgpu")
-_LIBRARIES = ("libcuda", "libcudart", "libcublas", "libcudnn", "libnccl", "libnvidia-ml")
 
 
 def read_inventory(
@@ -56,6 +55,7 @@ def read_inventory(
         gpus = read_gpus() if started else ()
         version, cuda = (nvml.version, nvml.cuda) if not isinstance(nvml, str) else (None, None)
         nvml_error = nvml if isinstance(nvml, str) else None
+    libraries = find_libraries(variables)
     return Inventory(
         host=_read_host(root),
         driver=Driver(
@@ -64,19 +64,19 @@ def read_inventory(
             nvml_error=nvml_error,
             module_version=_module_version(root),
             modules=_modules(root),
-            library=ctypes.util.find_library("cuda"),
+            library=libraries.get("libcuda.so.1"),
         ),
         gpus=gpus,
         cards=_cards(root),
         container=_container(root, variables),
         limits=_limits(root),
         environment={
-            name: "(set)" if _HIDDEN.search(name) else value
+            name: "(set)" if HIDDEN.search(name) else value
             for name, value in sorted(variables.items())
             if _VARIABLES.fullmatch(name)
         },
         kernel_log=_kernel_log(),
-        libraries=_libraries(),
+        libraries=libraries,
     )
 
 
@@ -133,32 +133,63 @@ def _cards(root: Path) -> tuple[PciCard, ...]:
         driver = None
         with contextlib.suppress(OSError):
             driver = (device / "driver").readlink().name
-        memory = _text(device / "mem_info_vram_total")
+        links = {
+            "now": _link(device, "current"),
+            "max": _link(device, "max"),
+        }
         found.append(
             PciCard(
                 address=device.name,
                 vendor=vendor,
                 device=_text(device / "device") or "",
                 driver=driver,
-                memory_bytes=int(memory) if memory else None,
+                memory_bytes=_number(device / "mem_info_vram_total"),
+                used_bytes=_number(device / "mem_info_vram_used"),
+                busy=_number(device / "gpu_busy_percent"),
+                link={key: link for key, link in links.items() if link},
             )
         )
-    return tuple(found)
+    return (*found, *_apples(root))
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if text and text.isdecimal() else None
+
+
+def _link(device: Path, when: str) -> str | None:
+    speed, width = (_text(device / f"{when}_link_{what}") for what in ("speed", "width"))
+    return f"{speed} x{width}" if speed and width else None
+
+
+def _apples(root: Path) -> Iterator[PciCard]:
+    """Yield Apple's own GPU, which is on no bus: firmware names the chip that it is part of."""
+    names = (_text(root / "proc/device-tree/compatible") or "").split("\0")
+    chip = next((name for name in names if re.fullmatch(r"apple,t\d+", name)), None)
+    if chip is not None:
+        modules = (_text(root / "proc/modules") or "").splitlines()
+        driver = "asahi" if any(line.startswith("asahi ") for line in modules) else None
+        yield PciCard(address="built in", vendor="apple", device=chip, driver=driver)
 
 
 def _container(root: Path, environment: Mapping[str, str]) -> Container:
     kind = None
     if "KUBERNETES_SERVICE_HOST" in environment:
         kind = "kubernetes"
+    elif {"APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"} & environment.keys():
+        kind = "apptainer"
     elif (root / "run/.containerenv").exists():
         kind = "podman"
     elif (root / ".dockerenv").exists():
         kind = "docker"
+    elif named := _text(root / "run/systemd/container"):
+        # systemd writes down what it was started in (https://systemd.io/CONTAINER_INTERFACE).
+        kind = named
     elif "microsoft" in (_text(root / "proc/version") or "").lower():
         kind = "wsl"
     names = [
         str(path.relative_to(root / "dev"))
-        for pattern in ("nvidia*", "kfd", "dri/render*", "dxg")
+        for pattern in ("nvidia*", "nvidia-caps/*", "kfd", "dri/render*", "dxg")
         for path in sorted((root / "dev").glob(pattern))
     ]
     return Container(kind=kind, device_nodes=tuple(names))
@@ -174,6 +205,7 @@ def _limits(root: Path) -> Limits:
         shm = shutil.disk_usage(root / "dev/shm").total
     return Limits(
         cpus=_cpus(root),
+        memory_bytes=_number(root / "sys/fs/cgroup/memory.max"),
         shm_bytes=shm,
         memlock_bytes=limit(resource.RLIMIT_MEMLOCK),
         open_files=limit(resource.RLIMIT_NOFILE),
@@ -200,17 +232,3 @@ def _kernel_log() -> tuple[str, ...]:
         return ()
     lines = [line for line in done.stdout.splitlines() if "NVRM" in line]
     return tuple(lines[-50:])
-
-
-def _libraries() -> dict[str, str]:
-    """Return CUDA's libraries in the loader's cache, name to path."""
-    program = shutil.which("ldconfig") or "/sbin/ldconfig"
-    try:
-        done = subprocess.run(
-            [program, "-p"], capture_output=True, text=True, timeout=5, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    pairs = (line.strip().split(" => ") for line in done.stdout.splitlines() if " => " in line)
-    named = {name.split()[0]: path for name, path in pairs}
-    return {name: path for name, path in named.items() if name.split(".so")[0] in _LIBRARIES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -73,8 +74,8 @@ def gpus_of_process(pid: int) -> set[int]:
     found = set()
     for index in range(_ask(pynvml.nvmlDeviceGetCount) or 0):
         handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, index)
-        running = handle and _ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
-        if any(process.pid in pids for process in running or ()):
+        running = _running(handle, "Compute") if handle else ()
+        if any(process.pid in pids for process in running):
             found.add(index)
     return found
 
@@ -108,16 +109,26 @@ def _read_gpu(index: int) -> Gpu:
         ),
         nvlinks=_nvlinks(ask),
         ecc=_flag((ask(pynvml.nvmlDeviceGetEccMode) or (None,))[0]),
+        corrected_errors=ask(
+            pynvml.nvmlDeviceGetTotalEccErrors,
+            pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,
+            pynvml.NVML_VOLATILE_ECC,
+        ),
         uncorrected_errors=ask(
             pynvml.nvmlDeviceGetTotalEccErrors,
             pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
             pynvml.NVML_VOLATILE_ECC,
         ),
         remap_failed=_remapped(ask, failed=True),
+        retired_pages=_retired_pages(ask),
         retired_pages_pending=_remapped(ask, failed=False),
         sm_clock_mhz=_known(
             now=ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
             max=ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
+        ),
+        memory_clock_mhz=_known(
+            now=ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
+            max=ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_MEM),
         ),
         slowdowns=_slowdowns(ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons) or 0),
         power_watts=_known(
@@ -130,7 +141,7 @@ def _read_gpu(index: int) -> Gpu:
         compute_mode=_COMPUTE_MODES.get(ask(pynvml.nvmlDeviceGetComputeMode)),
         mig=None if mig is None else bool(mig[0]),
         mig_devices=_mig_devices(ask) if mig is not None and mig[0] else (),
-        processes=_processes(ask),
+        processes=_processes(handle),
     )
 
 
@@ -186,6 +197,20 @@ def _remapped(ask: Callable[..., Any], *, failed: bool) -> bool | None:
     return None if failed else _flag(ask(pynvml.nvmlDeviceGetRetiredPagesPendingStatus))
 
 
+def _retired_pages(ask: Callable[..., Any]) -> int | None:
+    rows = ask(pynvml.nvmlDeviceGetRemappedRows)
+    if rows is not None:
+        corrected, uncorrected, _, _ = rows
+        return int(corrected + uncorrected)
+    causes = (
+        pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
+        pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
+    )
+    pages = [ask(pynvml.nvmlDeviceGetRetiredPages, cause) for cause in causes]
+    known = [len(page) for page in pages if page is not None]
+    return sum(known) if known else None
+
+
 def _mig_devices(ask: Callable[..., Any]) -> tuple[str, ...]:
     found = []
     for number in range(ask(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
@@ -195,12 +220,24 @@ def _mig_devices(ask: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _processes(ask: Callable[..., Any]) -> tuple[GpuProcess, ...]:
-    found = []
-    for process in ask(pynvml.nvmlDeviceGetComputeRunningProcesses) or ():
-        name = None
+def _running(handle: Any, kind: str) -> list[Any]:
+    """Return the processes of a kind; drivers before 510 have the second version of this only."""
+    for version in (3, 2):
+        found = _ask(getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}"), handle)
+        if found is not None:
+            return list(found)
+    return []
+
+
+def _processes(handle: Any) -> tuple[GpuProcess, ...]:
+    """Return the processes on a GPU, but for those that this one has started."""
+    found = {}
+    for process in (*_running(handle, "Graphics"), *_running(handle, "Compute")):
+        name, parents = None, []
         with contextlib.suppress(psutil.Error):
-            name = psutil.Process(process.pid).name()
-        memory = process.usedGpuMemory
-        found.append(GpuProcess(pid=process.pid, name=name, memory_bytes=memory))
-    return tuple(found)
+            there = psutil.Process(process.pid)
+            name, parents = there.name(), [parent.pid for parent in there.parents()]
+        if os.getpid() not in parents:
+            memory = process.usedGpuMemory
+            found[process.pid] = GpuProcess(pid=process.pid, name=name, memory_bytes=memory)
+    return tuple(found.values())

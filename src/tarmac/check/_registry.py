@@ -55,4 +55,4 @@ def nvidia_cards(evidence: Evidence) -> list[str]:
 
 def is_confined(evidence: Evidence) -> bool:
     """Whether this is a container."""
-    return evidence.inventory.container.kind in ("docker", "podman", "kubernetes")
+    return evidence.inventory.container.kind not in (None, "wsl")
