@@ -19,12 +19,13 @@ def render_page() -> str:
         "`docs/render_failures.py`.\n`tarmac check --explain CODE` prints an entry.\n",
     ]
     for failure in read_catalogue().values():
-        cause = failure.cause.replace(": {evidence}", "").replace("{evidence}", "...")
         parts.append(f"## {failure.code}\n")
         parts.append(
             f"**{failure.title[0].upper()}{failure.title[1:]}** ({_LEVELS[failure.level]})"
         )
-        parts.append(f". {cause}\n\n```text\n" + "\n".join(failure.mend) + "\n```\n")
+        parts.append(
+            f". {failure.general_cause}\n\n```text\n" + "\n".join(failure.general_mend) + "\n```\n"
+        )
         if failure.text:
             seen = ", ".join(f"`{pattern}`" for pattern in failure.text)
             parts.append(f"Seen as: {seen}\n")

@@ -14,8 +14,11 @@ import pytest
 
 import tarmac
 from tarmac import RequestError
-from tarmac.check import quick_check
+from tarmac.check import find_failure, quick_check, read_catalogue
+from tarmac.check._evidence import Evidence, Probe
+from tarmac.check._inventory import read_inventory
 from tarmac.check._place import container_place
+from tarmac.check._report import make_report
 from tarmac.errors import TarmacError
 
 ROOT = Path(__file__).parents[2]
@@ -79,13 +82,51 @@ def test_json_has_the_published_form(on_machine):
 def test_a_report_does_not_name_its_user(on_machine, tmp_path):
     env = on_machine("healthy", HOME="/home/jane", LD_LIBRARY_PATH="/home/jane/cuda/lib64")
     env |= {"LOGNAME": "jane", "USER": "jane", "NVIDIA_API_KEY": "nvapi-secret"}
+    # A value that one variable keeps secret, another may show.
+    env |= {"TORCH_HUB": "/scratch/jane", "NCCL_CONF_FILE": "nvapi-secret", "OMP_X": "/home/janet"}
     page = tmp_path / "page.html"
     done = run("--quick", "--json", "--html", str(page), env=env)
     for text in (done.stdout, page.read_text()):
-        assert "jane" not in text
+        assert not re.search(r"jane\b", text)
         assert "nvapi-secret" not in text
     assert "~/cuda/lib64" in done.stdout
+    assert "/scratch/USER" in done.stdout
+    assert "/home/janet" in done.stdout
     assert "/home/jane/cuda" in run("--quick", "--json", "--names", env=env).stdout
+
+
+def test_a_user_without_a_name_gets_a_report(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can become a user that the system does not know")
+    env = {
+        key: value for key, value in os.environ.items() if key not in {"HOME", "USER", "LOGNAME"}
+    }
+    # As Kubernetes starts it with runAsUser.
+    become = (
+        "import os, sys; os.setgid(43210); os.setuid(43210); os.execvp(sys.argv[1], sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", become, sys.executable, "-m", "tarmac", "check", "--explain"]
+    readable = subprocess.run([*command, "oom"], env=env, capture_output=True, check=False)
+    if readable.returncode != 0:
+        pytest.skip("this environment cannot be read by others than root")
+    command[-1:] = ["jax", "--quick", "--json"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["frameworks"][0]["answer"] == "absent", done.stderr
+
+
+def test_a_number_that_is_none_is_null_in_json():
+    device = {"name": "cuda:0", "kind": "gpu"}
+    device["matmul"] = {"error": float("nan"), "tolerance": 1e-3, "ok": False}
+    probe = Probe(
+        framework="torch",
+        where="this Python",
+        outcome="done",
+        result={"stage": "done", "devices": [device]},
+    )
+    report = make_report(Evidence(inventory=read_inventory(), probes=(probe,)), seconds=1)
+    assert [finding.code for finding in report.findings] == ["wrong-result"]
+    facts = json.loads(report.model_dump_json())
+    assert facts["probes"][0]["result"]["devices"][0]["matmul"]["error"] is None
 
 
 def test_the_page_needs_nothing_else_and_escapes_what_it_shows(on_machine, tmp_path):
@@ -132,6 +173,7 @@ def test_what_is_required_decides(on_machine, machine, requirements, code):
         (["--provision", "torch"], "unknown environment 'torch'"),
         (["--timeout", "0"], "timeout is 0, expected above 0 seconds"),
         (["--ranks", "1"], "ranks is 1, expected at least 2"),
+        (["--device", "gpu0"], "device is 'gpu0', expected cpu, cuda or cuda:INDEX"),
         (["--quick", "--deep"], "--quick and --deep exclude each other"),
     ],
 )
@@ -147,6 +189,32 @@ def test_a_failure_is_explained():
     assert done.returncode == 0
     assert done.stdout.startswith("oom: out of GPU memory\n")
     assert "source: https://" in done.stdout
+
+
+def test_no_entry_is_explained_with_gaps():
+    for code in read_catalogue():
+        done = find_failure(code)
+        assert "{" not in done.general_cause
+        assert not [line for line in done.general_mend if re.search(r"\{[a-z_]+\}", line)]
+
+
+def test_a_device_that_is_not_there_is_a_failure():
+    done = run("torch", "--quick", "--device", "cuda:7")
+    assert done.returncode == 1
+    assert re.search(r"FAILED\s+torch .*the device that was asked for is not there", done.stdout)
+
+
+def test_a_requirement_holds_wherever_a_framework_was_looked_for(tmp_path):
+    broken = tmp_path / "bin/python"
+    broken.parent.mkdir()
+    broken.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} "$@"\nkill -SEGV $$\n')
+    broken.chmod(0o755)
+    report = tarmac.check(
+        ["torch"], pythons=[sys.executable, broken], depth="quick", require=["pytorch"]
+    )
+    assert [probe.outcome for probe in report.probes] == ["done", "crashed"]
+    assert not report.ok
+    assert [verdict.answer for verdict in report.frameworks] == ["cpu only", "failure"]
 
 
 def test_a_framework_that_was_named_and_is_missing_is_a_failure():
@@ -222,4 +290,9 @@ def test_a_provisioned_framework_computes(framework):
         for device in probe.result["devices"]:
             for kind in ("matmul", "convolution", "training"):
                 assert device.get(kind, {"ok": True})["ok"]
+            if framework == "horovod":
+                assert device["bus_bytes_per_s"] > 1e6
+            elif framework != "keras":
+                assert device["flops"]["fp32"] > 1e8
+                assert device["copies"]["memory"] > 1e8
     assert not [finding for finding in report.findings if finding.code == "wrong-result"]

@@ -23,6 +23,7 @@ from tarmac.check._evidence import (
     PciCard,
     Probe,
 )
+from tarmac.check._report import make_report
 from tarmac.check._rules import RULES, find
 
 HOST = Host(
@@ -146,7 +147,16 @@ RECORDED: dict[str, list[Evidence]] = {
             "environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start. "
             "Setting the available devices to be zero.",
         ),
-        Evidence(inventory=with_gpu(container=Container(device_nodes=("nvidia0", "nvidiactl")))),
+        Evidence(
+            inventory=with_gpu(
+                container=Container(kind="docker", device_nodes=("nvidia0", "nvidiactl"))
+            )
+        ),
+        done(
+            "torch",
+            with_gpu(container=Container(device_nodes=("nvidia0", "nvidiactl"))),
+            build={"cuda": "13.0", "architectures": ["sm_90"]},
+        ),
     ],
     "fabric-manager": [
         said(
@@ -345,7 +355,7 @@ RECORDED: dict[str, list[Evidence]] = {
             "'bool'.",
         )
     ],
-    "mxnet-cpu-build": [done("mxnet", build={"cuda": False})],
+    "mxnet-cpu-build": [done("mxnet", build={"with_cuda": False})],
     "chainer-cupy": [
         said("chainer", "Chainer: CuPy Not Available"),
         done("chainer", build={"cupy": None}),
@@ -359,7 +369,18 @@ RECORDED: dict[str, list[Evidence]] = {
         said("horovod", "Extension mxnet was NOT built with Gloo."),
         said("horovod", "ValueError: Horovod has not been initialized; use hvd.init()."),
     ],
-    "silent-cpu": [done("torch", build={"cuda": "13.0", "architectures": ["sm_90"]})],
+    "silent-cpu": [
+        done("torch", build={"cuda": "13.0", "architectures": ["sm_90"]}),
+        on_gpu("tensorflow", placement="/job:localhost/replica:0/task:0/device:CPU:0"),
+    ],
+    "device-absent": [
+        done("torch", machine(), wanted=["cuda"], devices=[]),
+        done(
+            "torch",
+            wanted=["cuda:0", "cuda:1"],
+            devices=[{"name": "cuda:0", "kind": "gpu", "placement": "cuda:0"}],
+        ),
+    ],
     "wrong-result": [
         on_gpu("torch", matmul={"error": 0.2, "tolerance": 1e-3, "ok": False}),
         on_gpu("torch", training={"losses": [1.0, 2.0, 3.0], "ok": False}),
@@ -371,6 +392,22 @@ RECORDED: dict[str, list[Evidence]] = {
     "probe-crashed": [ended("crashed", "SIGSEGV, during product on cuda:0")],
     "probe-hung": [ended("hung", "its limit of 120 s")],
     "probe-no-result": [ended("no result", "it wrote no result and ended with exit code 0")],
+    "probe-left-processes": [
+        Evidence(
+            inventory=machine(),
+            probes=(Probe(framework="odd", where="this Python", outcome="done", left_behind=2),),
+        )
+    ],
+    "probe-flood": [
+        Evidence(
+            inventory=machine(),
+            probes=(
+                Probe(
+                    framework="odd", where="this Python", outcome="done", printed_bytes=100 * 2**20
+                ),
+            ),
+        )
+    ],
     "import-failed": [
         ended("failed", "ImportError: libcupti.so.13: cannot open shared object file", "import")
     ],
@@ -534,6 +571,130 @@ def test_causes_come_before_their_consequences_and_hide_them():
         build={"cuda": "13.0", "architectures": ["sm_90"]},
     )
     assert [finding.code for finding in find(evidence)] == ["no-visible", "shm-small"]
+
+
+def test_one_cause_at_several_places_is_one_finding():
+    hot = [
+        H200.model_copy(update={"index": n, "slowdowns": ("sw_thermal",), "temperature_c": 88})
+        for n in range(8)
+    ]
+    (finding,) = find(Evidence(inventory=machine(tuple(hot), driver=DRIVER)))
+    assert finding.where == tuple(f"GPU {n}" for n in range(8))
+    assert finding.evidence == "sw_thermal at 88 °C"
+    words = "CUDA unknown error"
+    both = [said(name, words).probes[0] for name in ("torch", "chainer")]
+    (finding,) = find(Evidence(inventory=with_gpu(), probes=tuple(both)))
+    assert (finding.code, finding.where) == ("uvm-missing", ("torch", "chainer"))
+
+
+def test_a_fault_of_one_framework_does_not_hide_that_of_another():
+    torch = done("torch", build={"cuda": None, "hip": None}).probes[0]
+    jax = done("jax", build={"plugins": {"jax-cuda13-plugin": "0.10.2"}, "cuda": "13"}).probes[0]
+    found = find(Evidence(inventory=with_gpu(), probes=(torch, jax)))
+    assert [(f.code, f.where) for f in found] == [
+        ("torch-cpu-build", ("torch",)),
+        ("silent-cpu", ("jax",)),
+    ]
+
+
+def test_each_place_of_a_framework_has_its_own_finding():
+    bad = done("torch", build={"cuda": None, "hip": None}).probes[0]
+    other = {"where": "/opt/a/bin/python", "result": on_gpu("torch").probes[0].result}
+    evidence = Evidence(inventory=with_gpu(), probes=(bad, bad.model_copy(update=other)))
+    report = make_report(evidence, seconds=1)
+    assert [(v.name, v.answer) for v in report.frameworks] == [
+        ("torch", "failure"),
+        ("torch (/opt/a/bin/python)", "ok"),
+    ]
+
+
+def test_a_hint_does_not_stand_for_a_failure():
+    probe = Probe(
+        framework="tensorflow",
+        where="this Python",
+        outcome="failed",
+        detail="InternalError during training on cuda:0: something else",
+        result={"stage": "training on cuda:0", "devices": [{"name": "cuda:0", "kind": "gpu"}]},
+    )
+    found = find(Evidence(inventory=with_gpu(), probes=(probe,)))
+    assert {finding.code for finding in found} == {"probe-failed", "tf-memory-all"}
+
+
+def test_why_no_gpu_was_used_is_said_where_one_is_here():
+    evidence = done(
+        "torch",
+        with_gpu(environment={"CUDA_VISIBLE_DEVICES": ""}),
+        build={"cuda": "13.0", "architectures": ["sm_90"]},
+    )
+    (verdict,) = make_report(evidence, seconds=1).frameworks
+    assert verdict.answer == "cpu only"
+    assert "no GPU was used, because CUDA_VISIBLE_DEVICES hides the GPUs" in verdict.text
+
+
+def test_ranks_that_are_more_than_gpus_are_no_failure():
+    why = "2 ranks need a GPU each, and 1 can be seen"
+    evidence = done("together", cpu_because=why)
+    report = make_report(evidence, seconds=1)
+    assert report.findings == ()
+    assert why in report.frameworks[0].text
+
+
+def test_another_makers_driver_does_not_stand_for_nvidias():
+    driver = Driver(nvml_error="NVML: NVML Shared Library Not Found", modules=("amdgpu",))
+    found = find(Evidence(inventory=machine(cards=(CARD,), driver=driver)))
+    assert [finding.code for finding in found] == ["no-driver"]
+
+
+def test_a_node_that_cuda_makes_at_its_first_use_is_not_missed():
+    nodes = Container(device_nodes=("nvidia0", "nvidiactl"))
+    assert find(Evidence(inventory=with_gpu(container=nodes))) == ()
+
+
+@pytest.mark.parametrize(
+    ("built", "is_newer"),
+    [("13.0", False), ("14", True), (True, False), ("64_112", True), ("", False), (None, False)],
+)
+def test_a_builds_version_is_read_whatever_its_form(built, is_newer):
+    found = find(done("odd", build={"cuda": built}))
+    assert ("driver-old" in {finding.code for finding in found}) == is_newer
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NVIDIA H200 MIG 1g.18gb",
+        "NVIDIA A10-24Q",
+        "GRID T4-16C",
+        "NVIDIA GeForce RTX 4090 Laptop GPU",
+    ],
+)
+def test_parts_of_chips_are_not_measured_against_the_whole(name):
+    device = {"name": "cuda:0", "kind": "gpu", "chip": name, "flops": {"bf16": 1e12}}
+    assert find(done("torch", devices=[device])) == ()
+
+
+def test_copies_of_ordinary_memory_are_not_judged_as_pinned():
+    copies = {"to_device": 4e9, "from_device": 4e9, "pinned": False}
+    assert {f.code for f in find(on_gpu("jax", copies=copies))} == {"jax-preallocate"}
+
+
+@pytest.mark.parametrize(
+    ("value", "is_found"),
+    [
+        ("MIG-1000", False),
+        ("MIG-1001,MIG-1000", False),
+        # Drivers before 470 name a partition by its GPU.
+        ("MIG-GPU-7d3c132a/1/0", False),
+        ("MIG-GPU-ffffffff/1/0", True),
+        ("MIG-1002", True),
+        ("GPU-7d3c132a", False),
+        ("0", False),
+    ],
+)
+def test_partitions_are_known_by_their_names(value, is_found):
+    card = H200.model_copy(update={"mig": True, "mig_devices": ("MIG-1000", "MIG-1001")})
+    inventory = machine((card,), driver=DRIVER, environment={"CUDA_VISIBLE_DEVICES": value})
+    assert ("no-visible" in {f.code for f in find(Evidence(inventory=inventory))}) == is_found
 
 
 def test_a_frameworks_own_words_are_better_than_that_it_failed():

@@ -33,6 +33,7 @@ class Failure(BaseModel):
         text: Patterns of what drivers and frameworks print.
         rule: Whether facts that are no text are looked at too.
         hides: Codes of consequences.
+        own: Whether it is of one framework's installation, and hides only what that one suffers.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,6 +47,21 @@ class Failure(BaseModel):
     text: tuple[str, ...] = ()
     rule: bool = False
     hides: tuple[str, ...] = ()
+    own: bool = False
+
+    @property
+    def general_cause(self) -> str:
+        """The cause, without the place for what was seen."""
+        return self.cause.replace(": {evidence}", "").replace("{evidence}", "...")
+
+    @property
+    def general_mend(self) -> tuple[str, ...]:
+        """What to type on a machine of today, where a check names what suits its own."""
+        today = {"cuda_index": "cu130", "arch_index": "cu130", "jax_extra": "cuda13"}
+        return tuple(
+            re.sub(r"\{(\w+)\}", lambda match: today.get(match[1], match[1].upper()), line)
+            for line in self.mend
+        )
 
     def find_in(self, text: str) -> str | None:
         """Return the line of a text that a pattern matches."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -80,8 +81,9 @@ def check(
             compute and measures rates, ``deep`` measures longer, fills memory, and takes Keras
             through all its backends.
         devices: ``cuda:0``, ``cuda``, ``cpu``; all by default.
-        ranks: Processes that add numbers up together by PyTorch, over NCCL where there is a GPU
-            for each, else over Gloo; by default one for each of several GPUs.
+        ranks: Processes that add numbers up together, by PyTorch over NCCL where there is a GPU
+            for each, else over Gloo, and by Horovod; by default one for each of several GPUs that
+            PyTorch sees, and Horovod's are two.
         require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
             probed too.
         timeout_s: Of each probe.
@@ -119,10 +121,23 @@ def check(
         ]
     if ranks is not None and ranks < 2:
         raise RequestError(f"ranks is {ranks}, expected at least 2")
-    evidence = _collect([*_expanded(tasks, depth)], depth, devices, timeout_s)
-    ranks = len(evidence.inventory.gpus) if ranks is None and depth != "quick" else ranks
-    if ranks is not None and ranks > 1:
-        together = _add_up(tasks, ranks, depth, timeout_s)
+    for device in devices:
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+            raise RequestError(f"device is {device!r}, expected cpu, cuda or cuda:INDEX")
+    evidence = _collect([*_expanded(tasks, depth, ranks)], depth, devices, timeout_s)
+    if ranks is not None or depth != "quick":
+        # The probe itself must outlive ranks that hang, to name them.
+        limit = f"{0.8 * timeout_s:g}"
+        together = [
+            run_probe(
+                "together",
+                place,
+                depth=depth,
+                devices=[str(number), limit, *devices],
+                timeout_s=timeout_s,
+            )
+            for place, number in _teams(tasks, evidence, ranks)
+        ]
         evidence = evidence.model_copy(update={"probes": (*evidence.probes, *together)})
     return make_report(evidence, requirements=requirements, seconds=time.perf_counter() - started)
 
@@ -140,22 +155,34 @@ def _installed(depth: Depth) -> list[str]:
     return [name for name in names if importlib.util.find_spec(name) is not None]
 
 
-def _expanded(tasks: Sequence[_Task], depth: Depth) -> Iterator[_Task]:
+def _expanded(tasks: Sequence[_Task], depth: Depth, ranks: int | None) -> Iterator[_Task]:
     """Take Keras through its backends, where that was asked for or there is time."""
     for task in tasks:
         if task.framework == "keras" and (depth == "deep" or task.is_asked):
             for backend in _KERAS_BACKENDS:
                 yield dataclasses.replace(task, variables={"KERAS_BACKEND": backend})
+        elif task.framework == "horovod" and ranks is not None:
+            yield dataclasses.replace(task, variables={"TARMAC_PROBE_RANKS": str(ranks)})
         else:
             yield task
 
 
-def _add_up(tasks: Sequence[_Task], ranks: int, depth: Depth, timeout_s: float) -> Iterator[Probe]:
-    """Let several processes compute together wherever PyTorch is probed."""
+def _teams(
+    tasks: Sequence[_Task], evidence: Evidence, ranks: int | None
+) -> Iterator[tuple[Place, int]]:
+    """Yield where PyTorch is probed, and how many processes shall compute together there."""
     for place in dict.fromkeys(task.place for task in tasks if task.framework == "torch"):
-        # The probe itself must outlive ranks that hang, to name them.
-        limits = [str(ranks), f"{0.8 * timeout_s:g}"]
-        yield run_probe("together", place, depth=depth, devices=limits, timeout_s=timeout_s)
+        # Those that PyTorch sees: variables may hide some of those that the driver has.
+        seen = [
+            device
+            for probe in evidence.probes
+            if (probe.framework, probe.where) == ("torch", place.name)
+            for device in probe.result.get("devices", ())
+            if device["kind"] == "gpu"
+        ]
+        number = len(seen) if ranks is None else ranks
+        if number > 1:
+            yield place, number
 
 
 def _collect(

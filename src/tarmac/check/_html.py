@@ -46,7 +46,7 @@ def render_page(report: Report) -> str:
             *_findings(report.findings),
             "<h2>Evidence</h2>",
             _details("The machine", report.inventory),
-            *(_details(f"{probe.framework} ({probe.where})", probe) for probe in report.probes),
+            *(_details(probe.label, probe) for probe in report.probes),
         )
     )
     return (
@@ -89,10 +89,10 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
     if findings:
         yield "<h2>What to do</h2><ol>"
         for finding in findings:
-            mend = escape("\n".join(finding.mend))
+            mend, where = escape("\n".join(finding.mend)), escape(", ".join(finding.where))
             yield (
                 f'<li><b class="{finding.level}">{escape(finding.title)}</b> '
-                f"({escape(finding.where)}) <code>{finding.code}</code><br>{escape(finding.cause)}"
+                f"({where}) <code>{finding.code}</code><br>{escape(finding.cause)}"
                 f"<br>Seen: {escape(finding.evidence)}<pre>{mend}</pre>"
                 f'<a href="{escape(finding.source)}">source</a></li>'
             )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.check._catalogue import read_catalogue
 from tarmac.check._chips import find_chip
 from tarmac.check._evidence import Inventory, Probe  # noqa: TC001 - pydantic reads them
 from tarmac.check._registry import gpu_name
@@ -110,7 +111,7 @@ def make_report(
         seconds: The whole check took.
     """
     findings = find(evidence)
-    frameworks = tuple(_of_framework(probe, findings) for probe in evidence.probes)
+    frameworks = tuple(_of_framework(probe, evidence, findings) for probe in evidence.probes)
     return Report(
         devices=_of_devices(evidence, findings),
         frameworks=frameworks,
@@ -165,13 +166,18 @@ def _smallest_gib(evidence: Evidence) -> float | None:
     return min(sizes) / 2**30 if sizes else None
 
 
+def _memory(inventory: Inventory) -> int:
+    limit = inventory.limits.memory_bytes
+    return min(inventory.host.memory_bytes, limit or inventory.host.memory_bytes)
+
+
 _QUANTITIES: dict[str, Callable[[Evidence], float | None]] = {
     "gpus": lambda evidence: sum(gpu.error is None for gpu in evidence.inventory.gpus),
     "gpu_memory": _smallest_gib,
     "driver": lambda evidence: _version(evidence.inventory.driver.version),
     "cuda": lambda evidence: _version(evidence.inventory.driver.cuda),
     "cpus": lambda evidence: evidence.inventory.limits.cpus,
-    "memory": lambda evidence: evidence.inventory.host.memory_bytes / 2**30,
+    "memory": lambda evidence: _memory(evidence.inventory) / 2**30,
     "shm": lambda evidence: (evidence.inventory.limits.shm_bytes or 0) / 2**30,
 }
 
@@ -190,11 +196,12 @@ def _compare(text: str, found: float | None, operator: str, wanted: str) -> Requ
 
 
 def _works(text: str, name: str, frameworks: Sequence[Verdict]) -> Requirement:
-    verdict = next((v for v in frameworks if v.name.split()[0] == name), None)
-    if verdict is None:
+    verdicts = [verdict for verdict in frameworks if verdict.name.split()[0] == name]
+    if not verdicts:
         return Requirement(text=text, met=False, found="not checked")
-    met = verdict.answer in ("ok", "cpu only", "warning")
-    return Requirement(text=text, met=met, found=verdict.text)
+    # Wherever it was looked for.
+    bad = [v for v in verdicts if v.answer not in ("ok", "cpu only", "warning")]
+    return Requirement(text=text, met=not bad, found=(bad or verdicts)[0].text)
 
 
 def _of_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verdict, ...]:
@@ -203,8 +210,9 @@ def _of_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verdic
     shown = {gpu.address for gpu in inventory.gpus}
     verdicts += [_of_card(card) for card in inventory.cards if card.address not in shown]
     host = inventory.host
-    memory = f"{host.memory_bytes / 2**30:.0f} GiB"
-    text = f"{host.cpu}, {host.cores} cores, {memory}"
+    text = f"{host.cpu}, {host.cores} cores, {_memory(inventory) / 2**30:.0f} GiB"
+    if inventory.limits.cpus is not None and inventory.limits.cpus < host.cores:
+        text += f"; {inventory.limits.cpus:g} of its cores may be used"
     return (*verdicts, Verdict(name="CPU", answer="ok", text=text))
 
 
@@ -230,16 +238,13 @@ def _of_gpu(gpu: Gpu, findings: Sequence[Finding]) -> Verdict:
     return Verdict(name=gpu_name(gpu), answer=answer, text=", ".join(facts) + said)
 
 
-def _of_framework(probe: Probe, findings: Sequence[Finding]) -> Verdict:
-    name = probe.framework if probe.where == "this Python" else f"{probe.framework} ({probe.where})"
+def _of_framework(probe: Probe, evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
+    name = probe.label
     if probe.outcome == "not installed":
         return Verdict(name=name, answer="absent", text=f"not installed in {probe.where}")
-    answer, said = _worst(probe.framework, findings)
+    answer, said = _worst(probe.label, findings)
     version = probe.result.get("version")
     facts = [str(version)] if version else []
-    # Keras's numbers are those of the framework that it computes through.
-    backend = (probe.result.get("build") or {}).get("backend")
-    facts += [f"on {backend}"] if backend else []
     if probe.outcome != "done":
         text = ", ".join((*facts, f"{probe.outcome}: {probe.detail}".rstrip(": ")))
         return Verdict(name=name, answer="failure", text=text)
@@ -249,7 +254,7 @@ def _of_framework(probe: Probe, findings: Sequence[Finding]) -> Verdict:
     if probe.seen_on_gpus:
         facts.append(f"the driver saw it on GPU {', '.join(map(str, probe.seen_on_gpus))}")
     if not gpus and answer == "ok":
-        reason = _why_no_gpu(probe)
+        reason = _why_no_gpu(probe, evidence.inventory, findings)
         return Verdict(
             name=name,
             answer="cpu only",
@@ -258,9 +263,16 @@ def _of_framework(probe: Probe, findings: Sequence[Finding]) -> Verdict:
     return Verdict(name=name, answer=answer, text=", ".join(filter(None, facts)) + said)
 
 
-def _why_no_gpu(probe: Probe) -> str:
-    if any(probe.result.get("wanted", ())):
+def _why_no_gpu(probe: Probe, inventory: Inventory, findings: Sequence[Finding]) -> str:
+    if "cpu_because" in probe.result and inventory.gpus:
+        return str(probe.result["cpu_because"])
+    if set(probe.result.get("wanted", ())) == {"cpu"}:
         return "only the CPU was asked for"
+    # What hides that a GPU is not used is why it is not used.
+    for finding in findings:
+        failure = read_catalogue()[finding.code]
+        if "silent-cpu" in failure.hides and (not failure.own or probe.label in finding.where):
+            return finding.title
     return "none is here"
 
 
@@ -289,7 +301,11 @@ def _flops(rate: float) -> str:
 
 def _worst(where: str, findings: Sequence[Finding]) -> tuple[Answer, str]:
     """Return the worst that was found of a device or framework, and its titles."""
-    own = [f for f in findings if f.where == where or f.where.startswith(f"{where} on ")]
+    own = [
+        finding
+        for finding in findings
+        if any(place == where or place.startswith(f"{where} on ") for place in finding.where)
+    ]
     titles = [finding.title for finding in own if finding.level != "note"]
     said = f"; {', '.join(titles)}" if titles else ""
     levels = {finding.level for finding in own}

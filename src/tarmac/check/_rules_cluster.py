@@ -68,7 +68,7 @@ def _together(evidence: Evidence, kind: str) -> Hits:
     for probe in evidence.probes:
         judged = probe.result.get("all_reduce")
         if judged is not None and judged.get("problem") == kind:
-            yield probe.framework, judged["detail"]
+            yield probe.label, judged["detail"]
 
 
 @rule("all-reduce-wrong")

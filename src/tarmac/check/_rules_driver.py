@@ -20,7 +20,8 @@ _APPLICATION_XIDS = frozenset({13, 31, 43, 45})
 @rule("no-driver")
 def _no_driver(evidence: Evidence) -> Hits:
     driver, cards = evidence.inventory.driver, nvidia_cards(evidence)
-    if cards and not driver.modules and driver.nvml_error and not is_confined(evidence):
+    is_loaded = bool({"nvidia", "nouveau"} & set(driver.modules))
+    if cards and not is_loaded and driver.nvml_error and not is_confined(evidence):
         yield "machine", f"a card at {', '.join(cards)}, no module of the driver is loaded"
 
 
@@ -50,7 +51,13 @@ def _module_missing(evidence: Evidence) -> Hits:
 def _uvm_missing(evidence: Evidence) -> Hits:
     inventory = evidence.inventory
     nodes = inventory.container.device_nodes
-    if inventory.gpus and nodes and "nvidia-uvm" not in nodes:
+    devices = [device for probe in evidence.probes for device in probe.result.get("devices", ())]
+    # CUDA itself makes the node at its first use since the start, through nvidia-modprobe.
+    is_used = any(device["kind"] == "gpu" for device in devices)
+    is_tried = is_confined(evidence) or any(
+        (probe.result.get("build") or {}).get("cuda") for probe in evidence.probes
+    )
+    if inventory.gpus and nodes and "nvidia-uvm" not in nodes and is_tried and not is_used:
         yield "machine", "NVML works, and there is no /dev/nvidia-uvm"
 
 

@@ -41,7 +41,8 @@ def _look(*, quiet: bool) -> Report:
     if not quiet:
         for finding in report.findings:
             if finding.level == "failure":
-                click.secho(f"check: {finding.title} ({finding.where}). ", fg="yellow", nl=False)
+                where = ", ".join(finding.where)
+                click.secho(f"check: {finding.title} ({where}). ", fg="yellow", nl=False)
                 click.echo(f"What to do: tarmac check --explain {finding.code}")
     return report
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import json
+import os
 import sys
 import textwrap
 from pathlib import Path
@@ -63,7 +63,7 @@ _WORDS = {
     "--ranks",
     type=int,
     show_default="the number of GPUs",
-    help="Processes that add numbers up together by PyTorch; 2 or more.",
+    help="Processes that add numbers up together, by PyTorch and Horovod; 2 or more.",
 )
 @click.option(
     "--require",
@@ -110,6 +110,7 @@ def command(
     when not, with 2 when the request was wrong.
     """
     from tarmac.check import check, find_failure
+    from tarmac.check._anonymous import without_names
     from tarmac.check._html import render_page
     from tarmac.errors import RequestError
     from tarmac.storage import write_text
@@ -131,26 +132,18 @@ def command(
         timeout_s=timeout_s,
     )
     if not names:
-        report = _anonymous(report)
+        report = without_names(report, os.environ)
     if page is not None:
         write_text(page, render_page(report))
     if as_json:
-        click.echo(json.dumps({"ok": report.ok, **report.model_dump(mode="json")}, indent=2))
+        # By the model, which writes null for a number that is none: JSON has no NaN.
+        facts = json.loads(report.model_dump_json())
+        click.echo(json.dumps({"ok": report.ok, **facts}, indent=2))
     else:
         _print(report)
         if page is not None:
             click.echo(f"page {page}")
     ctx.exit(0 if report.ok else 1)
-
-
-def _anonymous(report: Report) -> Report:
-    """Take the user's name and home directory out of a report."""
-    text = report.model_dump_json()
-    home, user = str(Path.home()), getpass.getuser()
-    # A root user has nothing to hide, and "root" is part of many words.
-    if home not in ("/", "/root"):
-        text = text.replace(home, "~").replace(f"/{user}/", "/USER/")
-    return type(report).model_validate_json(text)
 
 
 def _print(report: Report) -> None:
@@ -173,7 +166,7 @@ def _print(report: Report) -> None:
             _print_finding(number, finding)
     for finding in report.findings:
         if finding.level == "note":
-            click.echo(f"Note: {finding.title} ({finding.where}): {finding.mend[0]}")
+            click.echo(f"Note: {finding.title} ({', '.join(finding.where)}): {finding.mend[0]}")
     click.echo(f"checked in {report.seconds:.1f} s")
 
 
@@ -186,7 +179,7 @@ def _print_verdicts(title: str, verdicts: Sequence[Verdict], width: int) -> None
 
 def _print_finding(number: int, finding: Finding) -> None:
     head = click.style(finding.title, fg=_COLOURS[finding.level], bold=True)
-    click.echo(f" {number:>2}. {head} ({finding.where})  [{finding.code}]")
+    click.echo(f" {number:>2}. {head} ({', '.join(finding.where)})  [{finding.code}]")
     for line in textwrap.wrap(f"{finding.cause} Seen: {finding.evidence}", 92):
         click.echo(f"     {line}")
     for line in finding.mend:
@@ -202,8 +195,8 @@ def _print_explanation(failure: object, *, as_json: bool) -> None:
         click.echo()
         return
     click.secho(f"{failure.code}: {failure.title}", bold=True)
-    click.echo("\n".join(textwrap.wrap(failure.cause, 92)))
-    for line in failure.mend:
+    click.echo("\n".join(textwrap.wrap(failure.general_cause, 92)))
+    for line in failure.general_mend:
         click.echo(f"  {line}")
     for pattern in failure.text:
         click.echo(f"seen as: {pattern}")
