@@ -61,6 +61,7 @@ def test_findings_come_with_what_to_type(on_machine):
     done = run("--quick", env=on_machine("throttled"))
     assert done.returncode == 1
     lines = done.stdout.splitlines()
+    assert lines[0] == "Devices  NVIDIA driver 580.126.20, for CUDA up to 13.0"
     assert re.match(r"  warning   GPU 0  NVIDIA H200, 140 GiB, 88 °C; slowed by heat", lines[1])
     todo = lines[lines.index("What to do") :]
     assert todo[1] == "  1. PyTorch is built without CUDA (torch)  [torch-cpu-build]"
@@ -136,6 +137,7 @@ def test_the_page_needs_nothing_else_and_escapes_what_it_shows(on_machine, tmp_p
     env = on_machine("healthy") | {"NVML_STAND_IN": str(machine)}
     run("--quick", "--device", "cpu", "--html", str(page), env=env)
     text = page.read_text()
+    assert "All is well" in text
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
     assert not re.search(r"(src|href)=\"(?!https://)", text)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import tarmac
+from tarmac.check._place import container_place
+from tarmac.check._run_probe import run_probe
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
 
@@ -76,6 +78,28 @@ def test_a_framework_that_an_image_lacks_is_said(image):
     report = tarmac.check(["jax"], images=[image])
     (verdict,) = report.frameworks
     assert (verdict.answer, verdict.text) == ("absent", f"not installed in {image}")
+
+
+def test_an_image_with_a_user_of_its_own_comes_back_with_a_result(image):
+    user = f"{image}-user"
+    subprocess.run(
+        ["docker", "build", "--quiet", "--tag", user, "-"],
+        input=f"FROM {image}\nUSER nobody\n",
+        text=True,
+        check=True,
+        capture_output=True,
+    )
+    report = tarmac.check(["torch"], images=[user], depth="quick", devices=["cpu"])
+    assert [probe.outcome for probe in report.probes] == ["done"], report.probes
+
+
+def test_a_container_that_crashes_is_told_with_its_signal(image, tmp_path):
+    program = tmp_path / "odd_probe.py"
+    program.write_text("import ctypes\nctypes.string_at(0)\n")
+    program.chmod(0o644)
+    tmp_path.chmod(0o755)
+    found = run_probe("odd", container_place(image), depth="quick", timeout_s=60, program=program)
+    assert (found.outcome, found.detail) == ("crashed", "SIGSEGV")
 
 
 def test_a_container_that_hangs_is_ended(image):

@@ -34,12 +34,17 @@ _CLASSES = {"ok": "ok", "cpu only": "ok", "warning": "warning", "failure": "fail
 
 def render_page(report: Report) -> str:
     """Return the page's HTML."""
-    verdict = "All is well" if report.ok else "Something is wrong"
+    verdict = "Something is wrong"
+    if report.ok:
+        count = sum(finding.level != "note" for finding in report.findings)
+        verdict = f"What is required holds; {count} to look at" if count else "All is well"
+    driver = report.driver or "no NVIDIA driver"
     body = "\n".join(
         (
             f"<h1>tarmac check: {verdict}</h1>",
             f"<p>{escape(report.inventory.host.system)}, kernel "
-            f"{escape(report.inventory.host.kernel)}; {report.seconds:.1f} s</p>",
+            f"{escape(report.inventory.host.kernel)}; {escape(driver)}; "
+            f"checked at {report.checked_at} in {report.seconds:.1f} s</p>",
             *_table("Devices", report.devices),
             *_table("Frameworks", report.frameworks),
             *_requirements(report),

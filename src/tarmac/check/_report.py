@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -68,6 +69,7 @@ class Report(_Part):
 
     Attributes:
         schema_version: Of this report's JSON form.
+        checked_at: When, in UTC: ``2026-11-21T14:03:00Z``.
         devices: A verdict for each.
         frameworks: A verdict for each that is installed or was asked for.
         findings: Failures first; what to do, in that order.
@@ -78,6 +80,7 @@ class Report(_Part):
     """
 
     schema_version: int = SCHEMA_VERSION
+    checked_at: str
     devices: tuple[Verdict, ...]
     frameworks: tuple[Verdict, ...]
     findings: tuple[Finding, ...]
@@ -85,6 +88,14 @@ class Report(_Part):
     inventory: Inventory
     probes: tuple[Probe, ...]
     seconds: float
+
+    @property
+    def driver(self) -> str:
+        """NVIDIA's driver in a line; empty where there is none."""
+        driver = self.inventory.driver
+        if driver.version is None:
+            return ""
+        return f"NVIDIA driver {driver.version}, for CUDA up to {driver.cuda or 'unknown'}"
 
     @property
     def ok(self) -> bool:
@@ -113,6 +124,7 @@ def make_report(
     findings = find(evidence)
     frameworks = tuple(_of_framework(probe, evidence, findings) for probe in evidence.probes)
     return Report(
+        checked_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         devices=_of_devices(evidence, findings),
         frameworks=frameworks,
         findings=findings,
@@ -233,6 +245,8 @@ def _of_gpu(gpu: Gpu, findings: Sequence[Finding]) -> Verdict:
     facts = [gpu.name or "unknown"]
     if gpu.memory_bytes is not None:
         facts.append(f"{gpu.memory_bytes / 2**30:.0f} GiB")
+    if gpu.mig_devices:
+        facts.append(f"{len(gpu.mig_devices)} MIG partitions")
     if gpu.temperature_c is not None:
         facts.append(f"{gpu.temperature_c} °C")
     return Verdict(name=gpu_name(gpu), answer=answer, text=", ".join(facts) + said)

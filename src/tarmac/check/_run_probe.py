@@ -80,6 +80,8 @@ def run_probe(
         if place.image is None:
             command = [*place.command, str(program), str(result), depth, *devices]
         else:
+            # The image's user may be another, and writes the result there.
+            Path(directory).chmod(0o777)
             command = _in_container(
                 place,
                 program,

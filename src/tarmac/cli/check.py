@@ -149,7 +149,7 @@ def command(
 def _print(report: Report) -> None:
     verdicts = [*report.devices, *report.frameworks]
     width = max(len(verdict.name) for verdict in verdicts)
-    _print_verdicts("Devices", report.devices, width)
+    _print_verdicts("Devices", report.devices, width, behind=report.driver)
     _print_verdicts("Frameworks", report.frameworks, width)
     if not report.frameworks:
         click.echo("  none is installed in this Python; name another: tarmac check --python PATH")
@@ -170,8 +170,10 @@ def _print(report: Report) -> None:
     click.echo(f"checked in {report.seconds:.1f} s")
 
 
-def _print_verdicts(title: str, verdicts: Sequence[Verdict], width: int) -> None:
-    click.secho(title, bold=True)
+def _print_verdicts(
+    title: str, verdicts: Sequence[Verdict], width: int, *, behind: str = ""
+) -> None:
+    click.echo(f"{click.style(title, bold=True)}  {behind}".rstrip())
     for verdict in verdicts:
         word = click.style(f"{_WORDS[verdict.answer]:<8}", fg=_COLOURS[verdict.answer])
         click.echo(f"  {word}  {verdict.name:<{width}}  {verdict.text}")
