@@ -151,7 +151,7 @@ def measure(np, xp, found, put):
 
     found["copies"] = {"memory": rate(2.0 * count, copy)}
     if on_gpu:
-        host = np.zeros(count // 4, "float32")
+        host = np.ones(count // 4, "float32")
         # Of ordinary memory, which is slower than pinned memory.
         found["copies"]["pinned"] = False
 

@@ -149,7 +149,7 @@ def measure(np, jax, device, found, put):
         )
     stage("copies on %s" % found["name"])
     count = (1 << 28) if on_gpu else (1 << 25)
-    there = np.zeros(count // 4, "float32")
+    there = np.ones(count // 4, "float32")
     here = jax.device_put(there, device)
     # An addition reads and writes, as a copy does.
     add = jax.jit(lambda array: array + 1)

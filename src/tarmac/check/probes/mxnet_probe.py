@@ -143,7 +143,7 @@ def measure(mx, context, found, put):
     # An addition reads and writes, as a copy does.
     found["copies"] = {"memory": rate(2.0 * count, add)}
     if on_gpu:
-        there = mx.nd.zeros(count // 4, ctx=mx.cpu())
+        there = mx.nd.ones(count // 4, ctx=mx.cpu())
         # Of ordinary memory, which is slower than pinned memory.
         found["copies"]["pinned"] = False
         found["copies"]["to_device"] = rate(count, lambda: there.copyto(context).wait_to_read())

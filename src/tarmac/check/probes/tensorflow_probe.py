@@ -147,7 +147,7 @@ def measure(np, tf, found, on_gpu):
     # An addition reads and writes, as a copy does.
     found["copies"] = {"memory": rate(2.0 * count, add)}
     if on_gpu:
-        there = np.zeros(count // 4, "float32")
+        there = np.ones(count // 4, "float32")
 
         def send():
             return tf.constant(there)[0].numpy()
