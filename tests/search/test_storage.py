@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 
 import pytest
@@ -56,19 +55,32 @@ def test_a_database_that_cannot_be_reached_is_said_to_be(tmp_path):
         open_storage("study.db", tmp_path / "journal.log")
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("psycopg2") is not None, reason="the driver is installed"
-)
 def test_a_missing_driver_is_named_and_no_password_is_shown(tmp_path):
-    with pytest.raises(RequestError, match="driver of postgresql://me:") as caught:
-        open_storage("postgresql://me:secret@127.0.0.1/db", tmp_path / "journal.log")
+    with pytest.raises(RequestError, match="driver of mysql://me:") as caught:
+        open_storage("mysql://me:secret@127.0.0.1/db", tmp_path / "journal.log")
     assert "secret" not in str(caught.value)
-    assert "pip install psycopg2-binary" in str(caught.value.hint)
+    assert "pip install pymysql" in str(caught.value.hint)
 
 
-def test_a_password_is_masked_and_asked_for_again(make_study):
-    assert masked("postgresql://me:secret@host:5432/db") == "postgresql://me:***@host:5432/db"
-    assert masked("sqlite:///x.db") == "sqlite:///x.db"
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("postgresql://me:secret@host:5432/db", "postgresql://me:***@host:5432/db"),
+        ("--storage=postgresql://me:s/cr:t@host/db", "--storage=postgresql://me:***@host/db"),
+        ("redis://:secret@host", "redis://:***@host"),
+        (
+            "postgresql://me@host/db?password=secret&sslpassword=other&port=1",
+            "postgresql://me@host/db?password=***&sslpassword=***&port=1",
+        ),
+        ("sqlite:///x.db", "sqlite:///x.db"),
+        ("postgresql://me@host:5432/db", "postgresql://me@host:5432/db"),
+    ],
+)
+def test_passwords_are_masked_wherever_a_url_may_hold_them(text, expected):
+    assert masked(text) == masked(expected) == expected
+
+
+def test_a_password_is_asked_for_again(make_study):
     study = make_study()
     study.update(storage=masked("postgresql://me:secret@host/db"))
     with pytest.raises(

@@ -94,7 +94,7 @@ class Study:
             name=name,
             status="running",
             created_at=created_at,
-            command=tuple(sys.argv if Path(sys.argv[0]).name in ("tarmac", "__main__.py") else ()),
+            command=_command(),
             request=request.model_dump(mode="json"),
             settings=dict(settings),
             space=space.to_record(),
@@ -272,6 +272,13 @@ class Study:
             created.set_user_attr(key, getattr(self.request, key))
         created.set_user_attr("settings", dict(self.record.settings))
         created.set_user_attr("directory", str(self.path.resolve()))
+
+
+def _command() -> tuple[str, ...]:
+    """Return the command line, if it is Tarmac's, without passwords."""
+    if Path(sys.argv[0]).name not in ("tarmac", "__main__.py"):
+        return ()
+    return tuple(masked(word) for word in sys.argv)
 
 
 def _versions() -> dict[str, str]:
