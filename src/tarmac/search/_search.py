@@ -256,7 +256,10 @@ def _sizes(
     """Return how many samples each network trains on, and how many judge it."""
     dataset = load_dataset(workload, settings)
     total = len(dataset.train)
-    held_out = request.validation_size or min(_MOST_HELD_OUT, max(1, total // 6))
+    default = total // 6
+    if request.train_size is not None:
+        default = min(request.train_size // 5, total - request.train_size)
+    held_out = request.validation_size or min(_MOST_HELD_OUT, max(1, default))
     train_size = request.train_size or total - held_out
     if held_out + train_size > total or train_size < 1:
         raise FieldError(
