@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 
 import pytest
@@ -22,6 +23,22 @@ def test_a_torn_last_line_is_dropped_and_the_study_goes_on(make_study):
     again = Study.open(study.path)
     assert len(again.trials) == 4
     assert journal.read_bytes() == whole
+
+
+def test_a_study_on_a_file_system_that_cannot_be_written_is_looked_at(make_study):
+    study = make_study(generations=1, population=4)
+    search(study)
+    path, expected = str(study.path), study.trials
+    mounted = subprocess.run(["mount", "--bind", path, path], capture_output=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip("a directory can be mounted by root only: sudo pytest")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", path], check=True)
+        again = find_study(path)
+        assert again.trials == expected
+        assert again.status == study.status
+    finally:
+        subprocess.run(["umount", path], check=True)
 
 
 @pytest.mark.parametrize("bad", [b'{"op_code": 5, "wor\n', b"[1, 2]\n", b"\xff\xfe\n"])

@@ -150,12 +150,14 @@ class _Journal(JournalFileBackend):
 
 def _open_journal(path: Path) -> JournalStorage:
     lock = _FileLock(path.with_name(path.name + ".lock"))
-    lock.acquire()
-    try:
-        with storage_errors(path):
-            _drop_torn_line(path)
-    finally:
-        lock.release()
+    # A study that only others may write can be looked at.
+    if os.access(path.parent, os.W_OK):
+        lock.acquire()
+        try:
+            with storage_errors(path):
+                _drop_torn_line(path)
+        finally:
+            lock.release()
     try:
         return JournalStorage(_Journal(path, lock))
     except (ValueError, KeyError, TypeError, AssertionError) as error:

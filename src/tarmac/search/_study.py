@@ -191,12 +191,13 @@ class Study:
         Raises:
             TarmacError: It is not in its storage.
         """
-        with self.lock:
-            if not self._is_in_storage():
-                if self._url is not None:
-                    raise TarmacError(f"study {self.record.id} is not in {masked(self._url)}")
-                # A process that was killed right after it made the directory.
-                self._create_in_storage()
+        if not self._is_in_storage():
+            with self.lock:
+                if not self._is_in_storage():
+                    if self._url is not None:
+                        raise TarmacError(f"study {self.record.id} is not in {masked(self._url)}")
+                    # A process that was killed right after it made the directory.
+                    self._create_in_storage()
         return optuna.load_study(study_name=self.record.id, storage=self.storage)
 
     @functools.cached_property
