@@ -9,6 +9,7 @@ import platform
 import re
 import statistics
 import subprocess
+import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,21 +60,18 @@ def run_child(command: Sequence[str], environment: Mapping[str, str] | None = No
     Raises:
         RuntimeError: It failed; its own words are in the message.
     """
-    started = time.perf_counter()
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **(environment or {})},
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    out = process.stdout.read()
-    errors = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
+    # Files, because a child that fills one pipe while the other is read would wait for ever.
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as complaints:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            command, stdout=output, stderr=complaints, env={**os.environ, **(environment or {})}
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        complaints.seek(0)
+        out, errors = output.read(), complaints.read()
     if process.returncode != 0:
         raise RuntimeError(
             f"{' '.join(command)} exited with {process.returncode}:\n{errors[-2000:]}"

@@ -172,7 +172,7 @@ def test_a_missing_extra_is_named(tarmac, done, monkeypatch, command, package):
         ([*SMALL[:3], "--retain", "0.01"], "retain is 0.01, which keeps none of a population of"),
         ([*SMALL[:3], "--method", "evlove"], "method: 'evlove': Input should be 'evolve', "),
         ([*SMALL[:3], "--budget", "soon"], "expected a length of time, such as 90s"),
-        ([*SMALL[:3], "--train-size", "1400"], "1400 samples to train on and 239 held out are"),
+        ([*SMALL[:3], "--train-size", "1500"], "1500 samples to train on and 1 held out are 1501"),
         ([*SMALL[:3], "--devices", "tpu"], "devices is 'tpu', expected auto, all"),
         ([*SMALL[:3], "--storage", "study.db"], "'study.db', which is no database's URL"),
         (["missing.yaml"], "missing.yaml: cannot be read"),

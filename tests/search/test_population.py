@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import signal
 import threading
 
 import pytest
@@ -16,6 +17,7 @@ from tarmac import RequestError, data
 from tarmac.search._evaluator import Candidate
 from tarmac.search.population import StackedEvaluator, _stack, can_stack
 from tarmac.search.population._arithmetic import Arithmetic, Workspace
+from tarmac.search.population._crew import Job, StoppedError, _Crew
 from tarmac.search.population._masks import Masks
 from tarmac.search.population._parameters import Layout
 from tarmac.workloads import Adam, OneCycle, Recipe, Scale, Workload, find_workload
@@ -442,3 +444,22 @@ def test_a_stack_on_a_gpu_is_as_on_the_cpu(precision):
     here, _ = histories(evaluator(precision=precision), given)
     for number, rows in here.items():
         assert_same(there[number], rows, precision)
+
+
+def test_ctrl_c_while_stacks_end_waits_until_they_have_ended():
+    going = threading.Event()
+
+    def train(watch, stopped):
+        going.set()
+        # Answered once the wait has begun.
+        watch(None)
+        signal.raise_signal(signal.SIGINT)
+        raise StoppedError
+        yield
+
+    crew = _Crew(1, None)
+    crew.give(Job((), train))
+    going.wait()
+    with pytest.raises(KeyboardInterrupt):
+        crew.end()
+    assert not any(thread.is_alive() for thread in crew._threads)

@@ -6,6 +6,7 @@ import pytest
 
 from tarmac.errors import RequestError
 from tarmac.search._request import make_request, read_request, read_space, study_names
+from tarmac.search._search import prepare
 
 
 @pytest.mark.parametrize(
@@ -104,3 +105,19 @@ def test_a_study_differs_by_dataset_unless_told_otherwise():
     assert on_cifar.space["batch_size"].fixed == 64
     told = read_request("mlp-evolve", {"space": {"dataset": ["cifar10"], "batch_size": ["100"]}})
     assert told.space["batch_size"].fixed == "100"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (1199, 239)),
+        ({"train_size": 600}, (600, 120)),
+        ({"train_size": 1400}, (1400, 38)),
+        ({"validation_size": 300}, (1138, 300)),
+        ({"train_size": 600, "validation_size": 300}, (600, 300)),
+    ],
+)
+def test_one_sample_judges_for_every_five_to_train_on(tmp_path, given, expected):
+    request = make_request({"workload": "digits-mlp", "space": {"hidden": [16, 32]}, **given})
+    study = prepare(request, tmp_path, name="sizes")
+    assert (study.record.train_size, study.record.validation_size) == expected

@@ -13,7 +13,7 @@ from tarmac.search._winner import train_line
 if TYPE_CHECKING:
     from tarmac.search import Study, Winner
 
-__all__ = ["number_text", "print_best", "result_of"]
+__all__ = ["epochs_text", "number_text", "print_best", "result_of"]
 
 
 def result_of(study: Study) -> dict[str, Any]:
@@ -44,7 +44,9 @@ def print_best(study: Study, best: Winner) -> None:
     """Print the winner, how it did, and the line that trains it."""
     values = ", ".join(f"{name} {number_text(value)}" for name, value in best.values.items())
     click.secho(
-        f"best: network {best.number}, {values} after {best.epochs} epochs", fg="green", bold=True
+        f"best: network {best.number}, {values} after {epochs_text(best.epochs)}",
+        fg="green",
+        bold=True,
     )
     if best.confirmed:
         shown = ", ".join(map(number_text, best.confirmed))
@@ -68,6 +70,11 @@ def print_best(study: Study, best: Winner) -> None:
             click.echo(f"  {number:>4}  {shown}  {made}")
     click.echo(f"again: {train_line(study, best)}")
     click.echo(f"study {study.path}")
+
+
+def epochs_text(count: int) -> str:
+    """Write ``1 epoch``, ``12 epochs``."""
+    return f"{count} epoch{'' if count == 1 else 's'}"
 
 
 def number_text(value: float | None) -> str:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tarmac.cli._console import make_console
+from tarmac.cli._search_result import epochs_text
 from tarmac.search._observer import Silent
 from tarmac.search._report import by_generation, summarize
 
@@ -84,7 +85,7 @@ def trial_line(study: Study, trial: FrozenTrial) -> str:
     values = "  ".join(
         f"{name} {_value(row[name])}" for name in study.request.objective if name in row
     )
-    took = f"{row['epochs']} epochs  {row['seconds']:.1f} s" if "seconds" in row else ""
+    took = f"{epochs_text(row['epochs'])}  {row['seconds']:.1f} s" if "seconds" in row else ""
     if "same_as" in row:
         took = f"known from {row['same_as']}"
     where = "" if row["generation"] is None else f"generation {row['generation']}  "

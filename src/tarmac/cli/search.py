@@ -95,7 +95,7 @@ def command() -> None:
 @click.option(
     "--validation-size",
     type=int,
-    show_default="a sixth, at most 10,000",
+    show_default="one for five to train on, at most 10,000",
     help="Samples held out of training, which judge.",
 )
 @click.option("--seed", type=int, show_default="0")

@@ -27,7 +27,8 @@ __all__ = ["Search"]
 _LOOK_EVERY_S = 0.3
 _KEEP_TIME_EVERY_S = 5.0
 # What of a result is kept as the trial's, where optuna-dashboard shows it.
-_KEPT = ("epochs", "seconds", "num_parameters", "loss", "accuracy", "val_loss", "val_accuracy")
+_COUNTS = ("epochs", "num_parameters")
+_KEPT = (*_COUNTS, "seconds", "loss", "accuracy", "val_loss", "val_accuracy")
 
 
 class Search:
@@ -152,7 +153,9 @@ class Search:
                 error = str(found)
         for name in _KEPT:
             if name in result.metrics:
-                storage.set_trial_user_attr(trial_id, name, _plain(result.metrics[name]))
+                value = result.metrics[name]
+                kept = int(value) if name in _COUNTS else value
+                storage.set_trial_user_attr(trial_id, name, kept)
         if result.together:
             storage.set_trial_user_attr(trial_id, "together", result.together)
         if error is not None:
@@ -184,8 +187,3 @@ class Search:
     def _keep_time(self) -> None:
         self._kept_time_at = time.monotonic()
         self._study.update(elapsed_s=max(self.elapsed_s, self._study.record.elapsed_s))
-
-
-def _plain(value: float) -> float | int:
-    """Return a whole number as one, so that epochs read 12, not 12.0."""
-    return int(value) if float(value).is_integer() and abs(value) < 2**53 and value > 1 else value

@@ -65,7 +65,8 @@ class Request(BaseModel):
         epochs: Each network trains at most so long; by default as long as its workload's recipe.
         patience: It stops once its validation loss has not fallen for so many epochs.
         train_size: How many samples to train on; all that are not held out by default.
-        validation_size: How many samples to hold out; by default a sixth, at most 10,000.
+        validation_size: How many samples to hold out; by default one for every five to train on,
+            at most 10,000.
         seed: Of the search and of every training in it.
         devices: See `tarmac.devices.find_devices`.
         workers: Processes that train at the same time; by default as many as suit the devices.

@@ -16,6 +16,7 @@ from tarmac.search._observer import Observer, Silent
 from tarmac.search._parameters import FieldError, make_space
 from tarmac.search._request import Request, is_file, locate, make_request, read_request, study_names
 from tarmac.search._samplers import check_method
+from tarmac.search._storage import loss_of_database
 from tarmac.search._study import Study, find_study
 from tarmac.search._winner import complete_trials, conclude
 from tarmac.train import settings_of
@@ -181,7 +182,9 @@ def work_on(study: Study, observer: Observer, *, stop: Callable[[], bool] | None
         asked = stop or (lambda: bool(signals))
         study.update(status="running", ended_at=None, error=None)
         try:
-            _work(study, owner, observer, asked)
+            go_on = f"tarmac search --resume {study.path}"
+            with loss_of_database(study.record.storage, go_on):
+                _work(study, owner, observer, asked)
         except BaseException as error:
             # A disk may be full now: what ended the search is what the user must hear of.
             with contextlib.suppress(TarmacError):
@@ -253,7 +256,10 @@ def _sizes(
     """Return how many samples each network trains on, and how many judge it."""
     dataset = load_dataset(workload, settings)
     total = len(dataset.train)
-    held_out = request.validation_size or min(_MOST_HELD_OUT, max(1, total // 6))
+    default = total // 6
+    if request.train_size is not None:
+        default = min(request.train_size // 5, total - request.train_size)
+    held_out = request.validation_size or min(_MOST_HELD_OUT, max(1, default))
     train_size = request.train_size or total - held_out
     if held_out + train_size > total or train_size < 1:
         raise FieldError(

@@ -6,10 +6,11 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
 
 import optuna
+from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
 from optuna.trial import TrialState
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["has_password", "masked", "open_storage"]
+__all__ = ["has_password", "loss_of_database", "masked", "open_storage"]
 
 _CONNECT_S = 10
+# Where SQLAlchemy takes a password from: up to the first @, slashes included.
+_IN_AUTHORITY = re.compile(r"(\w://[^:/@\s]*):[^@\s]*@")
+_IN_QUERY = re.compile(r"([?&]\w*password=)[^&\s]*")
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
@@ -48,21 +52,53 @@ def open_storage(url: str | None, journal: Path) -> BaseStorage:
     if url.startswith(("postgresql", "mysql")):
         arguments = {"connect_args": {"connect_timeout": _CONNECT_S}, "pool_pre_ping": True}
     with _database_errors(url):
-        return RDBStorage(url, engine_kwargs=arguments)
+        return RDBStorage(_with_driver(url), engine_kwargs=arguments)
 
 
-def masked(url: str) -> str:
-    """Return a URL without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    _, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
+def masked(text: str) -> str:
+    """Return a text, such as a URL or a word of a command line, without passwords of databases."""
+    return _IN_QUERY.sub(r"\1***", _IN_AUTHORITY.sub(r"\1:***@", text))
 
 
 def has_password(url: str) -> bool:
-    """Whether a URL holds a password."""
-    return urlsplit(url).password is not None
+    """Whether a URL holds a password, or `masked` has left a sign of one."""
+    return bool(_IN_AUTHORITY.search(url) or _IN_QUERY.search(url))
+
+
+@contextlib.contextmanager
+def loss_of_database(url: str | None, go_on: str) -> Iterator[None]:
+    """Say in words that a database went away in the middle of a search.
+
+    Args:
+        url: Its URL; None where there is none.
+        go_on: The command line that goes on with the search.
+
+    Raises:
+        TarmacError: It is gone.
+    """
+    if url is None:
+        yield
+        return
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - slow to import
+
+    try:
+        yield
+    except (StorageInternalError, SQLAlchemyError) as error:
+        cause = error if isinstance(error, SQLAlchemyError) else error.__cause__ or error
+        cause = getattr(cause, "orig", None) or cause
+        raise TarmacError(
+            f"the database {masked(url)} was lost: {_first_line(cause)}",
+            hint="Finished networks are kept there, those under way will be repeated. "
+            f"Go on once it is back: {go_on}",
+        ) from error
+
+
+def _with_driver(url: str) -> str:
+    """Name PostgreSQL's driver: SQLAlchemy 2.0 would take psycopg2, and 2.1 psycopg."""
+    scheme, separator, rest = url.partition("://")
+    if scheme in ("postgresql", "postgres"):
+        scheme = "postgresql+psycopg"
+    return f"{scheme}{separator}{rest}"
 
 
 class _FileLock:
@@ -114,12 +150,14 @@ class _Journal(JournalFileBackend):
 
 def _open_journal(path: Path) -> JournalStorage:
     lock = _FileLock(path.with_name(path.name + ".lock"))
-    lock.acquire()
-    try:
-        with storage_errors(path):
-            _drop_torn_line(path)
-    finally:
-        lock.release()
+    # A study that only others may write can be looked at.
+    if os.access(path.parent, os.W_OK):
+        lock.acquire()
+        try:
+            with storage_errors(path):
+                _drop_torn_line(path)
+        finally:
+            lock.release()
     try:
         return JournalStorage(_Journal(path, lock))
     except (ValueError, KeyError, TypeError, AssertionError) as error:
@@ -171,8 +209,8 @@ def _database_errors(url: str) -> Iterator[None]:
     except ImportError as error:
         raise RequestError(
             f"the driver of {masked(url)} is not installed: {error}",
-            hint="For PostgreSQL: pip install psycopg2-binary; for MySQL: pip install pymysql and "
-            "mysql+pymysql://...; for Redis: pip install redis",
+            hint="For PostgreSQL: pip install 'tarmac[postgresql]'; for MySQL: pip install pymysql "
+            "and mysql+pymysql://...; for Redis: pip install redis",
         ) from error
     except (SQLAlchemyError, OSError) as error:
         cause = getattr(error, "orig", None) or error

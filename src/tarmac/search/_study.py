@@ -94,7 +94,7 @@ class Study:
             name=name,
             status="running",
             created_at=created_at,
-            command=tuple(sys.argv if Path(sys.argv[0]).name in ("tarmac", "__main__.py") else ()),
+            command=_command(),
             request=request.model_dump(mode="json"),
             settings=dict(settings),
             space=space.to_record(),
@@ -191,12 +191,13 @@ class Study:
         Raises:
             TarmacError: It is not in its storage.
         """
-        with self.lock:
-            if not self._is_in_storage():
-                if self._url is not None:
-                    raise TarmacError(f"study {self.record.id} is not in {masked(self._url)}")
-                # A process that was killed right after it made the directory.
-                self._create_in_storage()
+        if not self._is_in_storage():
+            with self.lock:
+                if not self._is_in_storage():
+                    if self._url is not None:
+                        raise TarmacError(f"study {self.record.id} is not in {masked(self._url)}")
+                    # A process that was killed right after it made the directory.
+                    self._create_in_storage()
         return optuna.load_study(study_name=self.record.id, storage=self.storage)
 
     @functools.cached_property
@@ -272,6 +273,13 @@ class Study:
             created.set_user_attr(key, getattr(self.request, key))
         created.set_user_attr("settings", dict(self.record.settings))
         created.set_user_attr("directory", str(self.path.resolve()))
+
+
+def _command() -> tuple[str, ...]:
+    """Return the command line, if it is Tarmac's, without passwords."""
+    if Path(sys.argv[0]).name not in ("tarmac", "__main__.py"):
+        return ()
+    return tuple(masked(word) for word in sys.argv)
 
 
 def _versions() -> dict[str, str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import queue
+import signal
 import threading
 from collections import deque
 from typing import TYPE_CHECKING
@@ -79,16 +80,17 @@ class _Crew:
         self._jobs.put(job)
 
     def end(self) -> None:
-        """Stop what is being trained and wait for it."""
-        self._stop.set()
-        for _ in self._threads:
-            self._jobs.put(None)
-        # Whoever waits for an answer gets one.
-        while any(thread.is_alive() for thread in self._threads):
-            with contextlib.suppress(queue.Empty):
-                event = self.events.get(timeout=0.01)
-                if isinstance(event, _Asked):
-                    event.answers.put(True)
+        """Stop what is being trained and wait for it, which takes a step at most."""
+        with _interrupt_deferred():
+            self._stop.set()
+            for _ in self._threads:
+                self._jobs.put(None)
+            # Whoever waits for an answer gets one.
+            while any(thread.is_alive() for thread in self._threads):
+                with contextlib.suppress(queue.Empty):
+                    event = self.events.get(timeout=0.01)
+                    if isinstance(event, _Asked):
+                        event.answers.put(True)
 
     def _run(self) -> None:
         if self._operations is not None:
@@ -110,6 +112,22 @@ class _Crew:
         answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self.events.put(_Asked(progress, answers))
         return answers.get()
+
+
+@contextlib.contextmanager
+def _interrupt_deferred() -> Iterator[None]:
+    """Let Ctrl-C interrupt after the block: PyTorch aborts where Python ends under its threads."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed.is_set():
+        raise KeyboardInterrupt
 
 
 def work_off(
