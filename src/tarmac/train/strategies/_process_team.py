@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
 from tarmac.errors import PeerFailed, RequestError, TarmacError
-from tarmac.train.strategies._self_test import check_all_reduce
+from tarmac.train.strategies._self_test import check_all_reduce, stuck
 from tarmac.train.strategies._watch import OnHang, Watch
 
 if TYPE_CHECKING:
@@ -134,7 +134,9 @@ def join(
         with watch.running():
             team = ProcessTeam(rendezvous, "nccl" if on_cuda else "gloo", watch)
             if team.world_size > 1:
+                watch.stage = stuck(names)
                 check_all_reduce(names, team.rank, torch.device(device.torch_name))
+                watch.stage = ""
             yield team
     except dist.DistError as error:
         raise TarmacError(f"rank {rendezvous.rank} could not join the others: {error}") from error
