@@ -121,6 +121,7 @@ def join(
     watch = Watch(board.store, rendezvous.rank, rendezvous.world_size, hang_timeout_s, on_hang)
     # The watch must find a hung rank before the group gives up by itself.
     limit = timedelta(seconds=2 * hang_timeout_s + 60)
+    is_whole = False
     try:
         if not is_guest:
             dist.init_process_group(
@@ -138,10 +139,13 @@ def join(
                 check_all_reduce(names, team.rank, torch.device(device.torch_name))
                 watch.stage = ""
             yield team
+            is_whole = True
     except dist.DistError as error:
         raise TarmacError(f"rank {rendezvous.rank} could not join the others: {error}") from error
     finally:
-        if not is_guest and dist.is_initialized():
+        # NCCL's end waits for all ranks, which do not come where one of them has failed. Its words
+        # must get out, and its process ends.
+        if not is_guest and dist.is_initialized() and (is_whole or not on_cuda):
             dist.destroy_process_group()
 
 
