@@ -1,8 +1,8 @@
 """A workload whose ranks fail in mid-epoch, each in the way that the environment says.
 
-``FAULT`` is ``rank:step:what``, with ``what`` one of `FAULTS`; a fault happens once in the life of
-the directory ``FAULT_ONCE``, or every time where that is not set. Steps count from the start of the
-process.
+``FAULT`` is ``rank:step:what``, with ``what`` one of `FAULTS`, and ``all`` for every rank; a fault
+happens once in the life of the directory ``FAULT_ONCE``, or every time where that is not set. Steps
+count from the start of the process; step 0 is the loading of the data.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from tarmac import data
 from tarmac.workloads import SGD, Recipe, Scale, Workload
 
 
@@ -49,6 +50,29 @@ FAULTS = {
 }
 
 
+def fail_at(step: int) -> None:
+    """Do what is due at a step."""
+    rank, due, what = os.environ.get("FAULT", "none:0:fail").split(":")
+    is_due = rank in ("all", os.environ.get("RANK", "0")) and step == int(due)
+    if is_due and is_first_time():
+        FAULTS[what]()
+
+
+def is_first_time() -> bool:
+    if "FAULT_ONCE" not in os.environ:
+        return True
+    try:
+        Path(os.environ["FAULT_ONCE"]).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def digits() -> data.Dataset:
+    fail_at(0)
+    return data.load("digits")
+
+
 class Faulty:
     """Scales, and fails when it is time."""
 
@@ -57,22 +81,10 @@ class Faulty:
         self.scale = Scale(factor=1 / 16)
 
     def __call__(self, inputs: torch.Tensor, *, training: bool, dtype: torch.dtype) -> torch.Tensor:
-        if training and "FAULT" in os.environ:
+        if training:
             self.calls += 1
-            rank, step, what = os.environ["FAULT"].split(":")
-            is_due = os.environ.get("RANK", "0") == rank and self.calls == int(step)
-            if is_due and self.first_time():
-                FAULTS[what]()
+            fail_at(self.calls)
         return self.scale(inputs, training=training, dtype=dtype)
-
-    def first_time(self) -> bool:
-        if "FAULT_ONCE" not in os.environ:
-            return True
-        try:
-            Path(os.environ["FAULT_ONCE"]).touch(exist_ok=False)
-        except FileExistsError:
-            return False
-        return True
 
 
 def model() -> nn.Module:
@@ -84,7 +96,7 @@ def model() -> nn.Module:
 faulty = Workload(
     name="faulty",
     summary="",
-    dataset="digits",
+    dataset=digits,
     model=model,
     recipe=Recipe(
         optimizer=SGD(learning_rate=0.05, momentum=0.9, nesterov=False),

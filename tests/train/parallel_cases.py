@@ -104,7 +104,7 @@ WORKLOADS = {
     "norm": workload(norm, SGD(learning_rate=0.1, momentum=0.9, nesterov=False)),
 }
 
-mlp_workload = WORKLOADS["mlp"]
+mlp_workload, norm_workload = WORKLOADS["mlp"], WORKLOADS["norm"]
 
 # 50 samples in batches of 24 leave a last batch of 2, of which 3 and 4 replicas cannot all have a
 # part. Statistics of single samples are none, so batch normalisation gets a last batch of 14.

@@ -6,6 +6,7 @@ the last place, and more where batch normalisation divides by what two samples d
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -146,10 +147,42 @@ def test_every_feed_makes_the_same_bits(tmp_path, options):
 @pytest.mark.gpu
 @pytest.mark.parametrize("strategy", ["single", "towers", "ddp"])
 @pytest.mark.parametrize("feed", ["resident", "prefetch", "direct"])
-def test_a_gpu_makes_the_same_weights_as_the_cpu(tmp_path, strategy, feed):
-    workload = f"{Path(__file__).with_name('parallel_cases.py')}:mlp_workload"
-    options = {"precision": "fp64", "train_size": 50, "output": tmp_path}
+@pytest.mark.parametrize("model", ["mlp", "norm"])
+def test_a_gpu_makes_the_same_weights_as_the_cpu(tmp_path, strategy, feed, model):
+    workload = f"{Path(__file__).with_name('parallel_cases.py')}:{model}_workload"
+    options = {"precision": "fp64", "train_size": 62, "output": tmp_path}
     expected = weights(tarmac.train(workload, devices="cpu", **options))
     run = tarmac.train(workload, devices="cuda:0", strategy=strategy, feed=feed, **options)
     assert run.record.parallel.backend == ("nccl" if strategy == "ddp" else "none")
-    assert_close(weights(run), expected, 1e-12, f"{strategy} {feed}")
+    tolerance = 1e-12 if model == "mlp" else 1e-10
+    assert_close(weights(run), expected, tolerance, f"{strategy} {feed}")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU")
+def test_any_gpu_and_several_make_the_same_weights_as_the_first(tmp_path):
+    for precision, tolerance in (("fp32", 1e-5), ("fp64", 1e-12)):
+        case = Case("cnn", precision)
+        expected = weights(case.train(tmp_path, devices="cuda:0"))
+        for options in ({"devices": "cuda:1"}, {"devices": "2", "strategy": "towers"}):
+            ours = weights(case.train(tmp_path, **options))
+            assert_close(ours, expected, tolerance, f"{precision} {options}")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU")
+def test_replicas_on_gpus_draw_from_seeds_of_their_own(tmp_path):
+    seeds = {}
+
+    class Spy(torch.nn.Linear):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            seeds[inputs.device] = torch.cuda.default_generators[inputs.device.index].initial_seed()
+            return super().forward(inputs)
+
+    spied = dataclasses.replace(
+        WORKLOADS["mlp"],
+        model=lambda: torch.nn.Sequential(torch.nn.Flatten(), Spy(64, 4)),
+        name="spied",
+    )
+    tarmac.train(spied, epochs=1, output=tmp_path, devices="2", strategy="towers")
+    assert len(set(seeds.values())) == len(seeds) == 2

@@ -116,15 +116,21 @@ def test_a_worker_lost_too_often_ends_the_training(tmp_path):
         f"  What the workers printed is in {run.path / 'logs'}",
     ]
     assert run.record.status == "failed"
+    resumed = tarmac(tmp_path, "--resume", str(run.path), launcher=torchrun(3))
+    assert f"error: run {run.name} was begun by 2 processes, and cannot go on" in resumed.stderr
 
 
 @pytest.mark.parametrize(
     ("fault", "message"),
-    [("stop", "rank 1 has not answered for"), ("hang", "rank 1 has not finished a step for")],
+    [
+        ("1:30:stop", "rank 1 has not answered for"),
+        ("1:30:hang", "rank 1 has not finished a step for"),
+        ("1:0:hang", "rank 1 did not get ready within 4 s of the others"),
+    ],
 )
 def test_a_rank_that_hangs_is_named(tmp_path, fault, message):
     options = ("--devices", "cpu:2", "--max-restarts", "0", "--hang-timeout", "4")
-    done = tarmac(tmp_path, FAULTY, *options, FAULT=f"1:30:{fault}")
+    done = tarmac(tmp_path, FAULTY, *options, FAULT=fault)
     assert done.returncode == 1
     assert f"error: the training lost a worker: {message}" in done.stderr
     assert message in only_run(tmp_path).record.error
@@ -146,6 +152,16 @@ def test_an_error_on_rank_3_is_said_once_as_rank_3s(tmp_path, launcher):
         log = run.path / "logs" / "rank-3.err"
         assert str(log) in done.stderr
         assert "raise ValueError" in log.read_text()
+
+
+def test_an_error_on_all_ranks_is_said_once(tmp_path):
+    done = tarmac(tmp_path, FAULTY, launcher=torchrun(3), FAULT="all:30:fail")
+    assert done.returncode == 1
+    assert done.stderr.count("pigeons") == 1
+    (said,) = re.findall(
+        r"^error: rank \d: ValueError: the pigeons are$", done.stderr, re.MULTILINE
+    )
+    assert only_run(tmp_path).record.error.startswith(said.removeprefix("error: "))
 
 
 @pytest.mark.parametrize("fault", ["terminate_launcher", "interrupt_everyone"])
@@ -229,6 +245,30 @@ def test_a_wrong_sum_is_blamed_on_the_pair(tmp_path):
     ]
 
 
+def test_a_self_test_that_does_not_end_says_so(tmp_path):
+    script = tmp_path / "dead_link.py"
+    script.write_text(
+        "import os, time\n"
+        "import torch.distributed as dist\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    dist.all_reduce = lambda *_, **__: time.sleep(600)\n"
+        "from tarmac.cli import main\n"
+        "main(['train', 'digits-mlp', '--no-check', '--hang-timeout', '4'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, *torchrun(2), str(script)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=os.environ | {"TARMAC_RUNS": str(tmp_path / "runs")},
+    )
+    assert done.returncode == 1
+    (said,) = re.findall("^error: .*", done.stderr, re.MULTILINE)
+    assert "s, in the all-reduce self-test over " in said
+    assert said.endswith("; try NCCL_P2P_DISABLE=1, or --strategy towers")
+
+
 def test_a_sum_that_is_wrong_only_for_all_blames_no_pair():
     assert "though each pair of them adds up right" in blame(["a", "b", "c"], [])
 
@@ -290,6 +330,7 @@ def test_the_variables_of_a_launcher_are_obeyed():
         ({"WORLD_SIZE": ""}, "RANK=1, .* set, but not WORLD_SIZE"),
         ({"MASTER_ADDR": "", "MASTER_PORT": ""}, "set, but not MASTER_ADDR, MASTER_PORT"),
         ({"RANK": "first"}, "RANK is 'first', expected a number"),
+        ({"MASTER_PORT": "99999"}, "MASTER_PORT is 99999, expected 1 to 65535"),
         ({"RANK": "2"}, "contradict each other"),
         ({"LOCAL_WORLD_SIZE": "1"}, "contradict each other"),
         ({"LOCAL_WORLD_SIZE": "3"}, "contradict each other"),

@@ -90,11 +90,11 @@ def test_an_error_of_a_gathering_thread_reaches_the_caller():
 
 
 def test_the_feed_follows_from_size_and_memory():
-    (cpu,) = find_devices("cpu")
+    cpu = dataclasses.replace(find_devices("cpu")[0], available_bytes=3 * 2**30)
     split = split_of(23)
     assert choose_feed("auto", split, 23, cpu) == (
         "resident",
-        "the data are in memory already",
+        "the data are in memory already: 23 samples of 14 bytes are 0.0 MiB, cpu has 3.0 GiB free",
     )
     with pytest.raises(RequestError, match="feed is 'fast', expected auto, resident, prefetch"):
         choose_feed("fast", split, 23, cpu)
@@ -108,7 +108,7 @@ def test_a_mapped_file_stays_on_the_disk_unless_it_fits_twice(tmp_path):
     large = dataclasses.replace(cpu, available_bytes=200 * 1024)
     name, why = choose_feed("auto", split, 90, small)
     assert name == "prefetch"
-    assert "90 samples of 1,024 bytes are 0.00 GiB" in why
+    assert "90 samples of 1,024 bytes are 0.1 MiB" in why
     assert choose_feed("auto", split, 90, large)[0] == "resident"
 
 

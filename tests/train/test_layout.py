@@ -11,11 +11,12 @@ import torch
 
 import tarmac
 from tarmac import RequestError
-from tarmac.devices import Device
+from tarmac.devices import Device, name_devices
 from tarmac.train._layout import (
     choose_batch_size,
     choose_devices,
     choose_strategy,
+    devices_again,
     devices_of_machine,
 )
 from tarmac.train.strategies import Rendezvous
@@ -143,7 +144,27 @@ def test_processes_of_a_launcher_take_the_devices_of_their_machine(monkeypatch):
         devices_of_machine("0,1", rank(0, 1))
     # Slurm and Ray show each process the one GPU that is its own.
     visible[1:] = []
-    assert devices_of_machine("auto", rank(1, 2)) == (GPUS[0], GPUS[0])
+    shared = devices_of_machine("auto", rank(1, 2))
+    assert shared == (GPUS[0], GPUS[0])
+    # A run that is resumed finds them by what was recorded.
+    request = devices_again(name_devices(shared), rank(1, 2))
+    assert devices_of_machine(request, rank(1, 2)) == shared
+
+
+@pytest.mark.parametrize(
+    ("recorded", "rendezvous", "request_"),
+    [
+        ("cuda:0,2", None, "cuda:0,2"),
+        ("cuda:0,2", rank(0, 2), "cuda:0,2"),
+        ("cuda:0,1", rank(0, 2, local_world_size=1), "auto"),
+        ("cpu:2", None, "cpu:2"),
+        ("cpu:2", rank(0, 2, local_world_size=1), "cpu"),
+    ],
+)
+def test_a_run_goes_on_with_its_devices_or_where_its_processes_lie_now(
+    recorded, rendezvous, request_
+):
+    assert devices_again(recorded, rendezvous) == request_
 
 
 @pytest.mark.parametrize(

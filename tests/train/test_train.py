@@ -483,7 +483,12 @@ def test_a_model_that_cannot_be_recorded_trains_all_the_same(tmp_path):
             assert inputs.sum().item() >= 0
             return super().forward(inputs)
 
-    mine = custom(model=lambda: torch.nn.Sequential(torch.nn.Flatten(), Reads(64, 10)))
+    # Its draws must go on as well, which PyTorch leaves in the middle of recording.
+    mine = custom(
+        model=lambda: torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Dropout(0.1), Reads(64, 10), torch.nn.Dropout(0.1)
+        )
+    )
     assert tarmac.train(mine, device="cuda", output=tmp_path).record.status == "completed"
 
 

@@ -93,7 +93,8 @@ def name_devices(devices: Sequence[Device]) -> str:
     """Return the text that finds these devices again: ``cpu:2``, ``cuda:0``, ``cuda:0,2``."""
     if devices[0].type == "cpu":
         return "cpu" if len(devices) == 1 else f"cpu:{len(devices)}"
-    return "cuda:" + ",".join(str(device.index) for device in devices)
+    # One that stands for several processes, each of which sees it alone, has one name.
+    return "cuda:" + ",".join(dict.fromkeys(str(device.index) for device in devices))
 
 
 _FORMS = "expected auto, all, a number of GPUs, their indices (0,2), cuda:INDEX, cpu or cpu:NUMBER"
@@ -116,7 +117,10 @@ def _cuda_indices(request: str) -> tuple[int, ...] | None:
     numbers = tuple(int(word) for word in words)
     if not separator and len(numbers) == 1:
         if numbers[0] < 1:
-            raise RequestError(f"devices is {request!r}, expected at least 1")
+            raise RequestError(
+                f"devices is {request!r}, expected at least 1",
+                hint="A number says how many GPUs; the first one alone is cuda:0.",
+            )
         return tuple(range(numbers[0]))
     twice = next((number for number in numbers if numbers.count(number) > 1), None)
     if twice is not None:

@@ -48,7 +48,7 @@ def training_environment(plan: Plan, devices: Sequence[Device]) -> Iterator[None
     deterministic = torch.are_deterministic_algorithms_enabled()
     benchmark = torch.backends.cudnn.benchmark
     try:
-        with torch.random.fork_rng(devices=indices):
+        with torch.random.fork_rng(devices=indices), _current(indices):
             torch.backends.cudnn.benchmark = not plan.deterministic
             if plan.deterministic:
                 # cuBLAS reads this when it makes its handle; PyTorch's notes on reproducibility.
@@ -58,6 +58,11 @@ def training_environment(plan: Plan, devices: Sequence[Device]) -> Iterator[None
     finally:
         torch.use_deterministic_algorithms(deterministic)
         torch.backends.cudnn.benchmark = benchmark
+
+
+def _current(indices: Sequence[int]) -> contextlib.AbstractContextManager[object]:
+    """Make the first GPU the current one, on which streams, events and graphs are made."""
+    return torch.cuda.device(indices[0]) if indices else contextlib.nullcontext()
 
 
 class StopRequest:

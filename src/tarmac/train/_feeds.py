@@ -213,14 +213,14 @@ def choose_feed(
     sample_bytes = split.inputs[:1].nbytes + split.targets[:1].nbytes
     needed, free = num_samples * sample_bytes, device.available_bytes
     arithmetic = (
-        f"{num_samples:,} samples of {sample_bytes:,} bytes are {_gib(needed)}, "
-        f"{device.torch_name} has {_gib(free)} free"
+        f"{num_samples:,} samples of {sample_bytes:,} bytes are {_size(needed)}, "
+        f"{device.torch_name} has {_size(free)} free"
     )
     match request:
         case "resident" | "prefetch" | "direct":
             return request, "as asked"
         case "auto" if device.type == "cpu" and not _is_mapped(split.inputs):
-            return "resident", "the data are in memory already"
+            return "resident", f"the data are in memory already: {arithmetic}"
         case "auto" if needed <= _RESIDENT_SHARE * free:
             return "resident", f"the data fit: {arithmetic}"
         case "auto":
@@ -260,5 +260,7 @@ def _is_mapped(array: NDArray[np.uint8]) -> bool:
     return False
 
 
-def _gib(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.2f} GiB"
+def _size(num_bytes: int) -> str:
+    if num_bytes < 2**30:
+        return f"{num_bytes / 2**20:.1f} MiB"
+    return f"{num_bytes / 2**30:.1f} GiB"

@@ -32,6 +32,7 @@ class GraphedStep:
         self._step = step
         self._inputs: tuple[torch.Tensor, ...] = ()
         self._key: object = None
+        self._device = device
         self._side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # PyTorch has no type
         self._graph: torch.cuda.CUDAGraph | None = None
         self._num_warm = 0
@@ -48,22 +49,38 @@ class GraphedStep:
         elif key != self._key or self._num_warm < _NUM_WARMUP_STEPS:
             self._num_warm = self._num_warm + 1 if key == self._key else 1
             self._key = key
-            self._side.wait_stream(torch.cuda.current_stream())
+            current = torch.cuda.current_stream(self._device)
+            self._side.wait_stream(current)
             with torch.cuda.stream(self._side):
                 self._step(constant, *tensors)
-            torch.cuda.current_stream().wait_stream(self._side)
+            current.wait_stream(self._side)
         else:
             self._inputs = tuple(tensor.clone() for tensor in tensors)
-            graph = torch.cuda.CUDAGraph()
-            try:
-                with torch.cuda.graph(graph):
-                    self._step(constant, *self._inputs)
-            except RuntimeError:
-                self._can_record = False
-                self._step(constant, *tensors)
+            self._graph = self._record(constant)
+            if self._graph is not None:
+                self._graph.replay()
             else:
-                self._graph = graph
-                graph.replay()
+                self._can_record = False
+                self._inputs = ()
+                self._step(constant, *tensors)
+
+    def _record(self, constant: float) -> torch.cuda.CUDAGraph | None:
+        """Return a graph of the step, or None where it cannot be recorded."""
+        graph = torch.cuda.CUDAGraph()
+        current = torch.cuda.current_stream(self._device)
+        generator = torch.cuda.default_generators[self._device.index]
+        draws = generator.clone_state()
+        # Of this thread alone: those that gather the next batches wait for their copies meanwhile.
+        recording = torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local")
+        try:
+            with recording:
+                self._step(constant, *self._inputs)
+        except RuntimeError:
+            # PyTorch leaves both as they were for recording.
+            torch.cuda.set_stream(current)
+            generator.graphsafe_set_state(draws)
+            return None
+        return graph
 
     def _load(self, tensors: tuple[torch.Tensor, ...]) -> None:
         for static, tensor in zip(self._inputs, tensors, strict=True):

@@ -21,6 +21,7 @@ __all__ = [
     "choose_batch_size",
     "choose_devices",
     "choose_strategy",
+    "devices_again",
     "devices_of_machine",
 ]
 
@@ -80,6 +81,22 @@ def devices_of_machine(request: str, rendezvous: Rendezvous) -> tuple[Device, ..
             hint="Leave --devices out: each process takes the GPU of its LOCAL_RANK.",
         )
     return found
+
+
+def devices_again(recorded: str, rendezvous: Rendezvous | None) -> str:
+    """Return what to ask for to go on with a run.
+
+    Args:
+        recorded: What the run's record says of its first machine.
+        rendezvous: Which of several processes this one is, where a launcher has started them. They
+            may lie on the machines otherwise than before; then each takes what it would at first.
+    """
+    if rendezvous is None:
+        return recorded
+    if recorded.startswith("cpu"):
+        return "cpu"
+    num_recorded = recorded.count(",") + 1
+    return recorded if num_recorded == rendezvous.local_world_size else "auto"
 
 
 def choose_devices(

@@ -73,9 +73,10 @@ class FlatOptimizer:
         self._spec = spec
         self._groups = groups
         self._on_cuda = groups[0].values.is_cuda
-        # A CUDA graph reads the rate from where it was recorded, so there it is a tensor.
+        # A CUDA graph reads the rate from where it was recorded, so there it is a tensor: an fp32
+        # one, as the fused kernels want it, which would not do for fp64.
         self._rate: float | torch.Tensor = spec.learning_rate
-        if self._on_cuda:
+        if self._on_cuda and groups[0].values.dtype == torch.float32:
             self._rate = torch.tensor(spec.learning_rate, device=groups[0].values.device)
         first_step = _NO_BIAS_CORRECTION if _is_adam_in_disguise(spec) else 0.0
         self._state = [
@@ -178,7 +179,7 @@ class FlatOptimizer:
                     eps=spec.eps,
                     weight_decay=decay,
                 )
-            case Nadam() if isinstance(self._rate, float):
+            case Nadam() if isinstance(self._rate, float) and not self._on_cuda:
                 for index, (value, gradient) in enumerate(zip(values, gradients, strict=True)):
                     if decay:
                         gradient.add_(value, alpha=decay)

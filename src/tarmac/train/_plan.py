@@ -194,8 +194,9 @@ def make_plan(
     check_sync(options, strategy)
     if strategy == "towers":
         try_replica(changed, model_arguments)
-    feed, why_feed = choose_feed(options.feed, dataset.train, train_size, devices[0])
-    check_memory(devices[0], dataset, num_parameters, strategy=strategy, feed=feed)
+    tightest = min(devices, key=lambda device: device.available_bytes)
+    feed, why_feed = choose_feed(options.feed, dataset.train, train_size, tightest)
+    check_memory(tightest, dataset, num_parameters, strategy=strategy, feed=feed)
     weakest = min(devices, key=lambda device: device.bf16_matrix_units)
     shares = Shares(
         num_samples=train_size,

@@ -18,7 +18,7 @@ from tarmac.train._environment import StopRequest, denormals_flushed
 from tarmac.train._epochs import train_epochs
 from tarmac.train._record import Outcome, plan_of, recorded
 from tarmac.train._reporter import Reporter, Silent
-from tarmac.train.strategies import join, meet
+from tarmac.train.strategies import Absent, join, meet
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
@@ -59,10 +59,13 @@ def work_as_rank(
     workload = find_workload(str(run.record.configuration["workload"]))
     plan = plan_of(run, workload, rendezvous=rendezvous)
     _take_threads(plan, rendezvous)
-    board = meet(rendezvous, plan.hang_timeout_s)
+    limit_s = plan.hang_timeout_s
+    board = meet(rendezvous, limit_s, limit_s)
     device = plan.devices[rendezvous.local_rank]
-    limit = plan.hang_timeout_s
-    with join(board, device, hang_timeout_s=limit, on_hang=on_hang) as team:
+    with (
+        _absence_told(on_hang),
+        join(board, device, hang_timeout_s=limit_s, on_hang=on_hang) as team,
+    ):
         return train_epochs(plan, run, team, reporter, lambda: bool(stop))
 
 
@@ -91,11 +94,16 @@ def as_rank(
         The run, which all processes see where they share its directory.
     """
     board = meet(rendezvous)
-    with _together(board):
-        workload, made = prepare()
-    _take_threads(made, rendezvous)
-    device = made.devices[rendezvous.local_rank]
-    with join(board, device, hang_timeout_s=made.hang_timeout_s, on_hang=_report_hang) as team:
+    with contextlib.ExitStack() as joined:
+        joined.enter_context(_absence_told(_report_hang))
+        with _together(board):
+            workload, made = prepare()
+        _take_threads(made, rendezvous)
+        device = made.devices[rendezvous.local_rank]
+        limit_s = made.hang_timeout_s
+        team = joined.enter_context(
+            join(board, device, hang_timeout_s=limit_s, on_hang=_report_hang)
+        )
         with _together(board):
             run = _find_again(rendezvous, output) if rendezvous.num_restarts else None
             run = run or (make_run(workload, made) if team.is_main else None)
@@ -151,18 +159,33 @@ def _together(board: Board) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _absence_told(on_hang: OnHang) -> Iterator[None]:
+    """Treat a rank that does not come to an exchange as one that hangs."""
+    try:
+        yield
+    except Absent as absent:
+        on_hang(absent.message, absent.ranks, absent.speaks)
+        raise
+
+
+@contextlib.contextmanager
 def _one_voice(board: Board) -> Iterator[None]:
-    """Let an error say which rank it is from, and the first rank record it."""
+    """Let an error say which rank it is from, the first alone where several fail at once.
+
+    The first rank hears of it, and records it.
+    """
     try:
         yield
     except PeerFailed as error:
         raise PeerFailed(board.last_words() or error.message) from error
-    except TarmacError as error:
-        board.leave_words(f"rank {board.rank}: {error.message}")
-        raise
     except Exception as error:
-        message = f"rank {board.rank}: {type(error).__name__}: {error}"
-        board.leave_words(message)
+        ours = error.message if isinstance(error, TarmacError) else None
+        words = ours or f"{type(error).__name__}: {error}"
+        message = f"rank {board.rank}: {words}"
+        if not board.leave_words(message):
+            raise PeerFailed(board.last_words() or message) from error
+        if isinstance(error, TarmacError):
+            raise
         raise TarmacError(message, hint="Add --debug for the whole traceback.") from error
 
 

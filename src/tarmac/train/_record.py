@@ -16,6 +16,7 @@ import torch
 from tarmac import runs
 from tarmac.errors import RequestError, TarmacError
 from tarmac.runs import Parallel, Run
+from tarmac.train._layout import devices_again
 from tarmac.train._options import Options
 from tarmac.train._plan import Plan, make_plan
 
@@ -93,9 +94,11 @@ def plan_of(
     Raises:
         RequestError: The data have changed since, or there is another number of devices.
     """
+    if rendezvous is not None:
+        _check_world_size(run, rendezvous.world_size)
     asked = dict(run.record.configuration)
     # Records of schema 1 know one device.
-    asked.setdefault("devices", asked.get("device"))
+    asked["devices"] = devices_again(asked.get("devices") or asked["device"], rendezvous)
     known = {field.name for field in dataclasses.fields(Options)}
     # The rate that is recorded is scaled already.
     known.remove("scale_lr")
@@ -107,15 +110,18 @@ def plan_of(
             f"{plan.dataset.name} has changed since run {run.name} began "
             f"({plan.dataset.fingerprint}, was {fingerprint})"
         )
+    _check_world_size(run, plan.world_size)
+    return plan
+
+
+def _check_world_size(run: Run, found: int) -> None:
     world_size = run.record.parallel.world_size if run.record.parallel else 1
-    if plan.world_size != world_size:
+    if found != world_size:
         raise RequestError(
-            f"run {run.name} was begun by {world_size} processes, and cannot go on with "
-            f"{plan.world_size}",
+            f"run {run.name} was begun by {world_size} processes, and cannot go on with {found}",
             hint=f"Start as many: torchrun --nproc-per-node {world_size} -m tarmac train "
             f"--resume {run.path}",
         )
-    return plan
 
 
 @contextlib.contextmanager

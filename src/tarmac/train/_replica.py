@@ -150,8 +150,13 @@ class Replica:
 
     def seed(self, seed: int) -> None:
         """Start this replica's draws; those of replica 0 go on from the weights'."""
-        if self.rank:
-            torch.manual_seed(seed_of_replica(seed, self.rank))
+        if not self.rank:
+            return
+        own = seed_of_replica(seed, self.rank)
+        # `torch.manual_seed` would start the generators of all other GPUs with it too.
+        torch.default_generator.manual_seed(own)
+        if self.device.type == "cuda":
+            torch.cuda.default_generators[self.device.index].manual_seed(own)
 
     def random_state(self) -> dict[str, torch.Tensor]:
         """Return the state of the generators that this replica draws from, by device type."""

@@ -1,7 +1,7 @@
 """How one training uses several devices: alone, by all-reduce, or with parameters on the CPU."""
 
 from tarmac.train.strategies._all_reduce import AllReduce
-from tarmac.train.strategies._board import Board, meet
+from tarmac.train.strategies._board import Absent, Board, meet
 from tarmac.train.strategies._launch import WORKER, launch
 from tarmac.train.strategies._process_team import ProcessTeam, join
 from tarmac.train.strategies._rendezvous import Rendezvous, find_rendezvous
@@ -14,6 +14,7 @@ from tarmac.train.strategies._watch import OnHang
 
 __all__ = [
     "WORKER",
+    "Absent",
     "AllReduce",
     "Alone",
     "Board",

@@ -44,9 +44,10 @@ class AllReduce:
         self._compute: Callable[..., None] = replica.compute
         self._update: Callable[..., None] = self._update_now
         self._do_all: Callable[..., None] = self._do_all_now
-        # A compiled model brings CUDA graphs' savings by itself, with fewer kernels; and a graph
-        # holds no messages.
-        if replica.device.type == "cuda" and not plan.compile and self._skip_empty:
+        # A compiled model brings CUDA graphs' savings by itself, with fewer kernels; a graph holds
+        # no messages; and in fp64 the rate is no tensor.
+        can_record = self._skip_empty and not plan.compile and plan.precision != "fp64"
+        if replica.device.type == "cuda" and can_record:
             self._do_all = GraphedStep(self._do_all_now, replica.device)
             self._update = GraphedStep(self._update_now, replica.device)
             if plan.accumulate == 1:

@@ -16,7 +16,7 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.train.strategies._link import LOST_PEERS, Failure, listen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from torch.distributed.elastic.multiprocessing import LogsDest
 
@@ -26,6 +26,10 @@ WORKER = "tarmac.train.strategies.worker"
 
 # How long workers may take to save their state together after a signal.
 _SHUTDOWN_S = 60
+
+# How long workers go on after one is lost: the agent finds it within a tenth of a second, and those
+# that can notice it end by themselves.
+_AFTERLIFE_S = 5.0
 
 
 def launch(
@@ -53,8 +57,8 @@ def launch(
         TarmacError: A worker failed, or was lost once too often.
     """
     for attempt in range(max_restarts + 1):
-        inbox = _Inbox(receive)
-        lost = _attempt(run, num_workers, attempt, inbox.take)
+        with _Inbox(receive) as inbox:
+            lost = _attempt(run, num_workers, attempt, inbox.take)
         failures = inbox.failures
         own = [failure for failure in failures if failure.kind != "hang"]
         if own:
@@ -77,12 +81,26 @@ def launch(
 
 
 class _Inbox:
-    """Takes what workers send: their ends for itself, the rest for ``receive``."""
+    """Takes what workers send: their ends for itself, the rest for ``receive``.
+
+    Workers that must end are killed: one that hangs, and where one is lost the others, which may
+    wait for it on a GPU, where no signal reaches them. The agent would only ask them to end, and
+    wait half a minute.
+    """
 
     def __init__(self, receive: Callable[[str, dict[str, Any]], None]) -> None:
         self._receive = receive
         self._pids: dict[int, int] = {}
+        self._done = set[int]()
+        self._end_of_all: threading.Timer | None = None
         self.failures: list[Failure] = []
+
+    def __enter__(self) -> _Inbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._end_of_all is not None:
+            self._end_of_all.cancel()
 
     def take(self, event: dict[str, Any]) -> None:
         match event.pop("event"):
@@ -91,12 +109,24 @@ class _Inbox:
             case "failure":
                 failure = Failure(**event)
                 self.failures.append(failure)
-                # The agent would only ask them to end, and wait half a minute.
-                for rank in failure.hung:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(self._pids[rank], signal.SIGKILL)
+                self._kill(failure.hung)
+            case "done":
+                self._done.add(event["rank"])
+            case "closed":
+                del self._pids[event["rank"]]
+                if event["rank"] not in self._done and self._end_of_all is None:
+                    self._end_of_all = threading.Timer(_AFTERLIFE_S, self._kill, [self._pids])
+                    self._end_of_all.daemon = True
+                    self._end_of_all.start()
             case name:
                 self._receive(name, event)
+
+    def _kill(self, ranks: Iterable[int]) -> None:
+        for rank in tuple(ranks):
+            pid = self._pids.get(rank)
+            if pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def _attempt(

@@ -75,6 +75,10 @@ class Link:
         """Say why this worker fails; see `Failure`."""
         self.send("failure", kind=kind, message=message, hint=hint, hung=list(hung))
 
+    def done(self) -> None:
+        """Say that this worker ends because it has done its work."""
+        self.send("done")
+
     def _outlive_nobody(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.recv(1)
@@ -85,7 +89,8 @@ class Link:
 def listen(address: Path, receive: Callable[[dict[str, Any]], None]) -> Iterator[None]:
     """Receive what workers send, in threads of its own, one event at a time.
 
-    An error of ``receive`` ends the connection, and with it the worker, and is raised at the end.
+    The last of each worker is "closed": its process has ended. An error of ``receive`` ends the
+    connection, and with it the worker, and is raised at the end.
 
     Args:
         address: Of the socket, to be made.
@@ -96,19 +101,29 @@ def listen(address: Path, receive: Callable[[dict[str, Any]], None]) -> Iterator
     readers: list[threading.Thread] = []
     connections: list[socket.socket] = []
 
+    def tell(event: dict[str, Any]) -> bool:
+        with lock:
+            try:
+                receive(event)
+            except Exception as error:
+                errors.append(error)
+                return False
+        return True
+
     def read(connection: socket.socket) -> None:
+        rank = None
         with (
             connection,
             connection.makefile("r", encoding="utf-8") as lines,
             contextlib.suppress(OSError),
         ):
             for line in lines:
-                with lock:
-                    try:
-                        receive(json.loads(line))
-                    except Exception as error:
-                        errors.append(error)
-                        return
+                event = json.loads(line)
+                rank = event["rank"]
+                if not tell(event):
+                    return
+        if rank is not None:
+            tell({"event": "closed", "rank": rank})
 
     def accept() -> None:
         with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
 from tarmac.errors import PeerFailed, RequestError, TarmacError
-from tarmac.train.strategies._self_test import check_all_reduce
+from tarmac.train.strategies._self_test import check_all_reduce, stuck
 from tarmac.train.strategies._watch import OnHang, Watch
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def join(
     watch = Watch(board.store, rendezvous.rank, rendezvous.world_size, hang_timeout_s, on_hang)
     # The watch must find a hung rank before the group gives up by itself.
     limit = timedelta(seconds=2 * hang_timeout_s + 60)
+    is_whole = False
     try:
         if not is_guest:
             dist.init_process_group(
@@ -134,12 +135,17 @@ def join(
         with watch.running():
             team = ProcessTeam(rendezvous, "nccl" if on_cuda else "gloo", watch)
             if team.world_size > 1:
+                watch.stage = stuck(names)
                 check_all_reduce(names, team.rank, torch.device(device.torch_name))
+                watch.stage = ""
             yield team
+            is_whole = True
     except dist.DistError as error:
         raise TarmacError(f"rank {rendezvous.rank} could not join the others: {error}") from error
     finally:
-        if not is_guest and dist.is_initialized():
+        # NCCL's end waits for all ranks, which do not come where one of them has failed. Its words
+        # must get out, and its process ends.
+        if not is_guest and dist.is_initialized() and (is_whole or not on_cuda):
             dist.destroy_process_group()
 
 

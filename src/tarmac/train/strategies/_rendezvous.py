@@ -15,6 +15,8 @@ __all__ = ["Rendezvous", "find_rendezvous"]
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 _PLACE = ("MASTER_ADDR", "MASTER_PORT")
 
+_LAST_PORT = 65535
+
 _HINT = (
     "torchrun sets all of them; under Slurm:\n"
     "srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS "
@@ -71,6 +73,10 @@ def find_rendezvous(environment: Mapping[str, str], parent_pid: int) -> Rendezvo
         if not environment[name].isdecimal():
             raise RequestError(f"{name} is {environment[name]!r}, expected a number", hint=_HINT)
         numbers[name] = int(environment[name])
+    if not 0 < numbers["MASTER_PORT"] <= _LAST_PORT:
+        raise RequestError(
+            f"MASTER_PORT is {numbers['MASTER_PORT']}, expected 1 to {_LAST_PORT}", hint=_HINT
+        )
     rank, world_size, local_rank = (numbers[name] for name in _RANKS)
     local_text = environment.get("LOCAL_WORLD_SIZE", "")
     local_world_size = int(local_text) if local_text.isdecimal() else world_size

@@ -13,7 +13,7 @@ from tarmac.errors import PeerFailed, TarmacError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["blame", "check_all_reduce"]
+__all__ = ["blame", "check_all_reduce", "stuck"]
 
 # Large enough for every algorithm of NCCL and Gloo to use all its chunks, small enough for well
 # under a second on the slowest links.
@@ -75,6 +75,18 @@ def blame(names: Sequence[str], wrong: Sequence[tuple[int, int]]) -> str:
         )
     pairs = ", ".join(f"{names[a]} (rank {a}) and {names[b]} (rank {b})" for a, b in wrong)
     return f"the all-reduce self-test gave a wrong sum between {pairs}"
+
+
+def stuck(names: Sequence[str]) -> str:
+    """Word what to say behind a rank that hangs in the self-test.
+
+    Args:
+        names: Of all ranks' devices.
+    """
+    return (
+        f", in the all-reduce self-test over {', '.join(names)}; "
+        "try NCCL_P2P_DISABLE=1, or --strategy towers"
+    )
 
 
 def _is_right(

@@ -47,9 +47,9 @@ def replicate(model: nn.Module, name: str) -> nn.Module:
 class Towers:
     """Keeps the parameters on the CPU, and a replica on every device.
 
-    On GPUs, gradients leave each device on a stream of its own as soon as they are computed, while
-    other devices still compute, and fresh parameters go out the same way. On the CPU the replicas
-    show the parameters where they lie.
+    On GPUs, gradients leave each device on its stream as soon as they are computed, while other
+    devices still compute, and fresh parameters go out to all of them at once. On the CPU the
+    replicas show the parameters where they lie.
 
     Args:
         plan: What to do.
@@ -80,8 +80,10 @@ class Towers:
                 num_extra=SharedState.size_of(model),
             )
             self._shared = SharedState(model, self.parameters.extra)
+            _show_counts(model, of=replicas[0].model)
             self._arriving = [_pinned(self.parameters.reduced) for _ in replicas]
             self._leaving = _pinned(self.parameters.values)
+            self._leaving_extra = _pinned(self.parameters.extra)
         self.optimizer = FlatOptimizer(recipe.optimizer, self.parameters.groups)
         self._draws = [torch.get_rng_state() for _ in replicas]
 
@@ -96,6 +98,9 @@ class Towers:
             with self._drawing(replica):
                 _compute(replica, scale, handed, spans)
             replica.shared.pack(replica.rank, len(self.replicas))
+            if self._on_cuda:
+                arriving = self._arriving[replica.rank]
+                arriving.copy_(replica.parameters.reduced, non_blocking=True)
         self._add_up()
         self._shared.unpack()
         self.optimizer.step()
@@ -134,8 +139,6 @@ class Towers:
             for replica in self.replicas[1:]:
                 total.add_(replica.parameters.reduced)
             return
-        for replica, arriving in zip(self.replicas, self._arriving, strict=True):
-            arriving.copy_(replica.parameters.reduced, non_blocking=True)
         total.zero_()
         for replica, arriving in zip(self.replicas, self._arriving, strict=True):
             torch.cuda.current_stream(replica.device).synchronize()
@@ -144,18 +147,21 @@ class Towers:
     def _publish(self) -> None:
         """Send parameters and buffers to all replicas.
 
-        Nothing waits here: `_add_up` waits for each device before the next update.
+        Nothing waits here: `_add_up` waits for each device before the next update. From memory that
+        is not pinned, a copy to a GPU would wait.
         """
         self.parameters.publish()
+        extra = self.parameters.extra
         if self._on_cuda:
             self._leaving.copy_(self.parameters.values)
+            extra = self._leaving_extra.copy_(extra)
         for replica in self.replicas:
             own = replica.parameters
             if self._on_cuda:
                 own.values.copy_(self._leaving, non_blocking=True)
                 own.publish()
             if own is not self.parameters:
-                own.extra.copy_(self.parameters.extra)
+                own.extra.copy_(extra, non_blocking=True)
                 replica.shared.unpack()
 
     @contextlib.contextmanager
@@ -183,6 +189,16 @@ def _compute(
             computed += 1
     if not computed:
         replica.parameters.clear_gradients()
+
+
+def _show_counts(model: nn.Module, *, of: nn.Module) -> None:
+    """Let a model that never computes show another's buffers that are no floats, such as counts."""
+    for shown, computed in zip(model.modules(), of.modules(), strict=True):
+        for name, buffer in computed.named_buffers(recurse=False):
+            if not buffer.is_floating_point():
+                shown.register_buffer(
+                    name, buffer, persistent=name not in computed._non_persistent_buffers_set
+                )
 
 
 def _pinned(like: torch.Tensor) -> torch.Tensor:

@@ -96,6 +96,7 @@ class Watch:
 
     Attributes:
         waits: Whether this rank waits for others now.
+        stage: What else there is to say of a rank that hangs now, behind the message.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class Watch:
         self._looks = 0
         self._done = threading.Event()
         self.waits = False
+        self.stage = ""
         self._tell()
 
     def beat(self) -> None:
@@ -165,7 +167,8 @@ class Watch:
             if hung is not None:
                 message, ranks = hung
                 others = [rank for rank in range(self._world_size) if rank not in ranks]
-                self._on_hang(message, ranks, not others or self._rank == others[0])
+                speaks = self._rank == (others or ranks)[0]
+                self._on_hang(message + self.stage, ranks, speaks)
                 return
 
 

@@ -76,6 +76,7 @@ def main() -> NoReturn:
             if rendezvous.rank == 0:
                 replicas = [replica.model_dump(mode="json") for replica in outcome.replicas]
                 link.send("ended", metrics=outcome.metrics, replicas=replicas)
+            link.done()
             exit_code = 0
         except PeerFailed:
             traceback.print_exc()
