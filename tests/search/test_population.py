@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import signal
-import threading
 
 import pytest
 import torch
@@ -17,7 +15,6 @@ from tarmac import RequestError, data
 from tarmac.search._evaluator import Candidate
 from tarmac.search.population import StackedEvaluator, _stack, can_stack
 from tarmac.search.population._arithmetic import Arithmetic, Workspace
-from tarmac.search.population._crew import Job, StoppedError, _Crew
 from tarmac.search.population._masks import Masks
 from tarmac.search.population._parameters import Layout
 from tarmac.workloads import Adam, OneCycle, Recipe, Scale, Workload, find_workload
@@ -143,7 +140,7 @@ def test_a_users_own_workload_with_every_part_of_a_recipe_stacks(tmp_path, preci
     workload = own()
     given = [candidate(n, learning_rate=0.004 * (n + 1), epochs=4 - n) for n in range(3)]
     mine = evaluator(workload=workload, settings={}, precision=precision)
-    assert [len(stack.networks) for stack in mine.plan(given)] == [3]
+    assert [len(stack.networks) for stack in mine.plan(given)[0]] == [3]
     rows, _ = histories(mine, given)
     for each in given:
         run = tarmac.train(
@@ -230,7 +227,7 @@ def test_shapes_and_batch_sizes_make_the_stacks():
         candidate(3, batch_size=64),
         candidate(4, optimizer="sgd"),
     ]
-    stacks = evaluator().plan(given)
+    stacks, _ = evaluator().plan(given)
     members = [{n.candidate.number for n in stack.networks} for stack in stacks]
     assert sorted(members, key=min) == [{0, 1, 4}, {2}, {3}]
     described = {str(stack) for stack in stacks}
@@ -243,7 +240,7 @@ def test_shapes_and_batch_sizes_make_the_stacks():
 def test_a_stack_is_cut_to_what_the_memory_holds():
     mine = evaluator()
     small = evaluator(device=dataclasses.replace(mine.device, available_bytes=700_000))
-    stacks = small.plan([candidate(n) for n in range(5)])
+    stacks, _ = small.plan([candidate(n) for n in range(5)])
     sizes = [len(stack.networks) for stack in stacks]
     assert sum(sizes) == 5
     assert len(sizes) > 1
@@ -268,31 +265,12 @@ def test_out_of_memory_halves_the_stack_until_a_network_alone_does_not_fit(monke
     assert [results[n].together for n in range(3)] == [1, 1, 0]
 
 
-def test_each_thread_gets_a_stack_and_networks_stay_the_same():
-    given = [candidate(n, optimizer=OPTIMIZERS[n], epochs=1 + n % 3) for n in range(5)]
-    alone, _ = histories(evaluator(), given)
-    torch.set_num_threads(2)
-    try:
-        mine = evaluator(device=dataclasses.replace(evaluator().device, num_threads=2))
-        stacks = mine.plan(given)
-        together, results = histories(mine, given)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(1)
-    assert [len(stack.networks) for stack in stacks] == [3, 2]
-    assert "one of 2 stacks, so that 2 threads have work" in str(stacks[0])
-    assert sorted(result.together for result in results.values()) == [1, 1, 2, 2, 2]
-    for number, rows in alone.items():
-        assert_same(together[number], rows, "fp32")
-
-
 def test_an_error_of_the_watch_reaches_the_caller_and_ends_the_training():
     def watch(progress):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         [*evaluator().evaluate([candidate(0), candidate(1, layers=1)], watch)]
-    assert not [t for t in threading.enumerate() if t.name.startswith("tarmac-stack")]
 
 
 def test_closing_the_iterator_stops_the_training():
@@ -307,7 +285,6 @@ def test_closing_the_iterator_stops_the_training():
     assert next(going).number == 0
     going.close()
     assert 0 < seen.count(1) < 50
-    assert not [t for t in threading.enumerate() if t.name.startswith("tarmac-stack")]
 
 
 @pytest.mark.parametrize(
@@ -444,22 +421,3 @@ def test_a_stack_on_a_gpu_is_as_on_the_cpu(precision):
     here, _ = histories(evaluator(precision=precision), given)
     for number, rows in here.items():
         assert_same(there[number], rows, precision)
-
-
-def test_ctrl_c_while_stacks_end_waits_until_they_have_ended():
-    going = threading.Event()
-
-    def train(watch, stopped):
-        going.set()
-        # Answered once the wait has begun.
-        watch(None)
-        signal.raise_signal(signal.SIGINT)
-        raise StoppedError
-        yield
-
-    crew = _Crew(1, None)
-    crew.give(Job((), train))
-    going.wait()
-    with pytest.raises(KeyboardInterrupt):
-        crew.end()
-    assert not any(thread.is_alive() for thread in crew._threads)

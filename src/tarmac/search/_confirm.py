@@ -70,12 +70,17 @@ def confirm(
     def watch(progress: Progress) -> bool:  # noqa: ARG001 - the interface's
         return stop()
 
+    num_done = 0
     for result in evaluator.evaluate(candidates, watch) if candidates else ():
         if result.stopped:
             return False
+        num_done += 1
         if result.error is None:
             values = values_of(request.objective, result.metrics)
             reached[asked[result.number]] += (values[0],)
+    # An evaluator that is halted leaves the rest out.
+    if num_done < len(candidates):
+        return False
     study.update(confirmed={**known, **reached})
     return True
 

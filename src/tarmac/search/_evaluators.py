@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tarmac import data
 from tarmac.search._processes import ProcessEvaluator, Slot
-from tarmac.search.population import StackedEvaluator, can_stack
+from tarmac.search.population import PooledEvaluator, StackedEvaluator, can_stack
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def choose_evaluator(
     """
     against = _against_stacks(study, devices)
     if against is None:
-        return _stacked(study, devices[0])
+        return _stacked(study, devices[0], halted)
     training = Training(
         workload=study.request.workload,
         train_size=study.record.train_size,
@@ -119,25 +119,40 @@ def _against_stacks(study: Study, devices: tuple[Device, ...]) -> str | None:
     return None
 
 
-def _stacked(study: Study, device: Device) -> Chosen:
-    request = study.request
+def _stacked(study: Study, device: Device, halted: Callable[[], bool]) -> Chosen:
+    request, record = study.request, study.record
     workload = find_workload(request.workload)
-    evaluator = StackedEvaluator(
+    stacks = StackedEvaluator(
         workload,
-        load_dataset(workload, study.record.settings),
-        validation_size=study.record.validation_size,
-        train_size=study.record.train_size,
+        load_dataset(workload, record.settings),
+        validation_size=record.validation_size,
+        train_size=record.train_size,
         device=device,
     )
-    precision, _ = evaluator.precision
+    precision, _ = stacks.precision
+    where = f"on {device.torch_name}, {precision}"
+    evaluator: Evaluator = stacks
+    close: Callable[[], None] = lambda: None  # noqa: E731 - a name would say no more
+    slots = slots_of((device,), None)
+    if len(slots) > 1:
+        setup = {
+            "workload": request.workload,
+            "settings": dict(record.settings),
+            "validation_size": record.validation_size,
+            "train_size": record.train_size,
+            "precision": precision,
+        }
+        pool = PooledEvaluator(stacks, setup, slots, study.path / "logs", halted)
+        evaluator, close = pool, pool.close
+        where += f", in {len(slots)} processes"
     # A generation at once. Where all networks are known from the start, as many as there are; a
     # method that learns from each result would learn nothing within a batch.
     is_planned = request.method in ("evolve", "brute")
     return Chosen(
         evaluator=evaluator,
         at_once=_ALL if is_planned else request.population,
-        close=lambda: None,
-        summary=f"networks of equal shape as one, on {device.torch_name}, {precision}",
+        close=close,
+        summary=f"networks of equal shape as one, {where}",
     )
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from tarmac.search._evaluator import Watch
     from tarmac.search._evaluators import Training
 
-__all__ = ["ProcessEvaluator", "Slot", "Worker", "train_whole"]
+__all__ = ["LOOK_EVERY_S", "ProcessEvaluator", "Slot", "Worker", "train_whole"]
 
-_LOOK_EVERY_S = 0.2
+LOOK_EVERY_S = 0.2
 _LOG_TAIL_BYTES = 4096
 # A process of a search is no rank of a training, whatever started the search.
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -56,9 +56,10 @@ class Worker:
     Args:
         slot: Where it trains.
         log: What it prints goes there.
+        program: The module that it runs.
     """
 
-    def __init__(self, slot: Slot, log: Path) -> None:
+    def __init__(self, slot: Slot, log: Path, program: str = "tarmac.search.worker") -> None:
         self.slot = slot
         self._log = log
         environment = {
@@ -71,7 +72,7 @@ class Worker:
             with log.open("ab") as errors:
                 self._log_start = errors.tell()
                 self.process = subprocess.Popen(
-                    [sys.executable, "-m", "tarmac.search.worker", str(slot.num_threads)],
+                    [sys.executable, "-m", program, str(slot.num_threads)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,
@@ -183,7 +184,7 @@ class ProcessEvaluator:
                     selector.register(worker.output, selectors.EVENT_READ, index)
                 if not busy:
                     return
-                for key, _ in selector.select(_LOOK_EVERY_S):
+                for key, _ in selector.select(LOOK_EVERY_S):
                     result = self._hear(key.data, busy[key.data], watch)
                     if result is not None:
                         selector.unregister(key.fileobj)
@@ -267,7 +268,7 @@ def train_whole(
     with selectors.DefaultSelector() as selector:
         selector.register(worker.output, selectors.EVENT_READ)
         while not halted():
-            if not selector.select(_LOOK_EVERY_S):
+            if not selector.select(LOOK_EVERY_S):
                 continue
             messages = worker.receive()
             if messages is None:

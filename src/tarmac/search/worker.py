@@ -1,31 +1,26 @@
 """A process that trains networks for a search: jobs on standard input, epochs on standard output.
 
 Started as ``python -m tarmac.search.worker NUM_THREADS``. Each line in is a job, or the answer to
-an epoch; each line out is an epoch or a job's end. When the input ends, so does the process, in the
-middle of a training too: a search that was killed leaves nothing behind.
+an epoch; each line out is an epoch or a job's end.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import queue
 import shutil
-import signal
-import sys
-import threading
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tarmac.errors import TarmacError
+from tarmac.search._serving import serve
 from tarmac.train import Silent, train
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tarmac.runs import Run
+    from tarmac.search._serving import Conversation
     from tarmac.train import Plan
 
 __all__ = ["main"]
@@ -39,21 +34,19 @@ class _Ended(Exception):  # noqa: N818 - how every network of a search ends
         self.stopped = stopped
 
 
-class _Conversation(Silent):
+class _Reporter(Silent):
     """Reports each epoch, and ends the training where that is due.
 
     The last epoch ends it too: what `tarmac.train` does after it is to score the test set, which
     only the winner's own training may.
 
     Args:
-        to_search: Takes lines.
-        answers: What the search says.
+        search: Is told.
         job: What it asked for.
     """
 
-    def __init__(self, to_search: IO[str], answers: queue.Queue[Any], job: dict[str, Any]) -> None:
-        self._to_search = to_search
-        self._answers = answers
+    def __init__(self, search: Conversation, job: dict[str, Any]) -> None:
+        self._search = search
         self._epochs: int = job["epochs"]
         self._patience: int | None = job.get("patience")
         self._is_whole = "validation_size" not in job
@@ -73,10 +66,10 @@ class _Conversation(Silent):
         # Of training alone: the first network of a process would be charged with its imports.
         self.seconds += row["seconds"]
         epoch = int(row["epoch"])
-        say(self._to_search, epoch=epoch, metrics=self.row)
+        self._search.say(epoch=epoch, metrics=self.row)
         if self._is_whole:
             return
-        is_loser = self._answers.get()["stop"]
+        is_loser = self._search.hear()["stop"]
         if row["val_loss"] < self._least:
             self._least, self._least_at = row["val_loss"], epoch
         if epoch == self._epochs:
@@ -87,39 +80,14 @@ class _Conversation(Silent):
             raise _Ended(f"stopped by the search after epoch {epoch}", stopped=True)
 
 
-def say(to_search: IO[str], **message: Any) -> None:
-    """Send a line."""
-    to_search.write(json.dumps(message) + "\n")
-    to_search.flush()
-
-
 def main() -> None:
     """Train what comes in, until the input ends."""
-    # What a user's model prints must not get between the lines.
-    to_search = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    # Schedulers send SIGTERM to all processes of a job. What it means for a network is the search's
-    # to say; `train` still takes it as a request to stop.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    num_threads = int(sys.argv[1])
-    if num_threads:
-        torch.set_num_threads(num_threads)
-    heard: queue.Queue[Any] = queue.Queue()
-    threading.Thread(target=_listen, args=(heard,), daemon=True).start()
-    while True:
-        _work(heard.get(), to_search, heard)
+    serve(_work)
 
 
-def _listen(heard: queue.Queue[Any]) -> None:
-    for line in sys.stdin:
-        heard.put(json.loads(line))
-    os._exit(0)
-
-
-def _work(job: dict[str, Any], to_search: IO[str], heard: queue.Queue[Any]) -> None:
+def _work(job: dict[str, Any], search: Conversation) -> None:
     """Train one network and say how it went."""
-    conversation = _Conversation(to_search, heard, job)
+    reporter = _Reporter(search, job)
     settings = dict(job["settings"])
     options = {key: settings.pop(key) for key in ("learning_rate", "batch_size") if key in settings}
     given = ("epochs", "train_size", "validation_size", "seed", "devices", "output")
@@ -129,26 +97,26 @@ def _work(job: dict[str, Any], to_search: IO[str], heard: queue.Queue[Any]) -> N
             # A search repeats a training that was cut short: nothing of it is of use.
             shutil.rmtree(job["output"], ignore_errors=True)
             options["checkpoint_every"] = job["epochs"] + 1
-        run = train(job["workload"], settings=settings, reporter=conversation, **options)
+        run = train(job["workload"], settings=settings, reporter=reporter, **options)
         if run.record.status == "completed":
-            say(to_search, done=dict(run.metrics), run=str(run.path))
+            search.say(done=dict(run.metrics), run=str(run.path))
         else:
-            say(to_search, interrupted=True)
+            search.say(interrupted=True)
     except _Ended as ended:
-        metrics = conversation.row | {
-            "epochs": conversation.row["epoch"],
-            "num_parameters": conversation.num_parameters,
-            "seconds": conversation.seconds,
+        metrics = reporter.row | {
+            "epochs": reporter.row["epoch"],
+            "num_parameters": reporter.num_parameters,
+            "seconds": reporter.seconds,
         }
-        _tidy(conversation.run, str(ended))
-        say(to_search, done=metrics, stopped=ended.stopped)
+        _tidy(reporter.run, str(ended))
+        search.say(done=metrics, stopped=ended.stopped)
     except TarmacError as error:
-        say(to_search, failed=error.message)
+        search.say(failed=error.message)
     except (MemoryError, torch.OutOfMemoryError) as error:
-        say(to_search, failed=f"out of memory: {str(error).partition(chr(10))[0]}")
+        search.say(failed=f"out of memory: {str(error).partition(chr(10))[0]}")
     except Exception as error:
         # Whatever a user's model raises is its network's end, not the search's.
-        say(to_search, failed=f"{type(error).__name__}: {error}")
+        search.say(failed=f"{type(error).__name__}: {error}")
 
 
 def _tidy(run: Run | None, why: str) -> None:

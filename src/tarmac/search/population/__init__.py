@@ -3,7 +3,9 @@
 `StackedEvaluator` trains a study's candidates. `can_stack` tells beforehand whether a workload's
 networks can be stacked; others need a process each.
 
-The rule is to stack whatever has one shape, cut into as many stacks as there are threads (on a
+On a CPU of several cores `PooledEvaluator` has a process for each.
+
+The rule is to stack whatever has one shape, cut into as many stacks as there are processes (on a
 CPU) and as the memory asks for. It was measured on a 2-core Xeon with AMX, PyTorch 2.13, bf16,
 batches of 128, all seven optimizers and four activations mixed, ten networks (six from 768 neurons
 on), on 2026-11-21: processor time of one thread for a step and network, lowest of 3, alone over
@@ -21,5 +23,6 @@ stacking never costs more than what the measurement wavers by. bench/population.
 from tarmac.search.population._evaluator import StackedEvaluator
 from tarmac.search.population._grouping import Stack
 from tarmac.search.population._network import can_stack
+from tarmac.search.population._pool import PooledEvaluator
 
-__all__ = ["Stack", "StackedEvaluator", "can_stack"]
+__all__ = ["PooledEvaluator", "Stack", "StackedEvaluator", "can_stack"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -11,28 +11,33 @@ from tarmac.devices import Device, find_devices
 from tarmac.errors import RequestError, TarmacError
 from tarmac.search._evaluator import Result
 from tarmac.search.population._architecture import CannotStackError
-from tarmac.search.population._crew import Job, work_off
 from tarmac.search.population._grouping import Stack, group
 from tarmac.search.population._network import Network, resolve
 from tarmac.search.population._samples import Samples
 from tarmac.search.population._stack import arranged, train_stack
-from tarmac.train import choose_precision
+from tarmac.train import choose_precision, denormals_flushed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tarmac.data import Dataset
-    from tarmac.search._evaluator import Candidate, Watch
+    from tarmac.search._evaluator import Candidate, Progress, Watch
     from tarmac.train import Setting
     from tarmac.workloads import Workload
 
-__all__ = ["StackedEvaluator"]
+__all__ = ["StackedEvaluator", "halves"]
 
-# Python's lock is held for some microseconds of each operation, so more threads than this would
-# wait for it; on larger CPUs each thread's operations use several cores instead.
-_MOST_THREADS = 8
+Member = TypeVar("Member")
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+class _WatchFailed(Exception):  # noqa: N818 - no error of the stack's, which are its networks' ends
+    """What watches the training raised an error."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class StackedEvaluator:
@@ -92,46 +97,44 @@ class StackedEvaluator:
         self.precision = (name, reason)
         self._dtype = _DTYPES[name]
         self._samples: Samples | None = None
-        self._num_cores = 0
-        if self.device.type == "cpu":
-            self._num_cores = min(torch.get_num_threads(), self.device.num_threads or 1)
-        self._num_threads = max(1, min(self._num_cores, _MOST_THREADS))
 
-    def plan(self, candidates: Sequence[Candidate]) -> list[Stack]:
-        """Return the stacks that candidates would train in, those aside that cannot be trained."""
-        networks, _ = self._resolve(candidates)
-        return self._group(networks)
+    def plan(
+        self, candidates: Sequence[Candidate], at_once: int = 1
+    ) -> tuple[list[Stack], list[Result]]:
+        """Return the stacks that candidates train in, and results of those that cannot be trained.
 
-    def evaluate(self, candidates: Sequence[Candidate], watch: Watch) -> Iterator[Result]:
-        """Train all candidates; see `Evaluator.evaluate`.
+        Args:
+            candidates: With different numbers.
+            at_once: How many stacks train at the same time.
 
-        On a CPU several stacks train at once, one for each core; ``watch`` is called, and results
-        come, in the caller's thread alone, in an order that depends on timing.
+        Raises:
+            RequestError: Two have one number.
         """
         numbers = [candidate.number for candidate in candidates]
         if len(set(numbers)) < len(numbers):
             raise RequestError(f"candidates have equal numbers: {numbers}")
         networks, failed = self._resolve(candidates)
-        return self._evaluate(networks, failed, watch)
+        return group(networks, self.device, self._dtype, at_once), failed
+
+    def evaluate(self, candidates: Sequence[Candidate], watch: Watch) -> Iterator[Result]:
+        """Train all candidates, a stack after another; see `Evaluator.evaluate`."""
+        stacks, failed = self.plan(candidates)
+        return self._evaluate(deque(stack.networks for stack in stacks), failed, watch)
 
     def _evaluate(
-        self, networks: Sequence[Network], failed: Sequence[Result], watch: Watch
+        self, waiting: deque[tuple[Network, ...]], failed: Sequence[Result], watch: Watch
     ) -> Iterator[Result]:
         yield from failed
-        stacks = [stack.networks for stack in self._group(networks)]
-        num_threads = max(1, min(self._num_threads, len(stacks)))
-        operations = self._num_cores // num_threads or None
-        events = work_off(
-            stacks, self._prepare, watch, num_threads=num_threads, operations=operations
-        )
-        done: set[int] = set()
-        with contextlib.closing(events):
-            for event in events:
-                if isinstance(event, Result):
-                    done.add(event.number)
-                    yield event
-                    continue
-                members, error, instead = event
+        while waiting:
+            members = waiting.popleft()
+            done: set[int] = set()
+            try:
+                for result in self._train(members, watch):
+                    done.add(result.number)
+                    yield result
+            except _WatchFailed as failure:
+                raise failure.error from None
+            except Exception as error:
                 left = [n for n in members if n.candidate.number not in done]
                 if not _is_out_of_memory(error):
                     yield from (_failure(n.candidate, error) for n in left)
@@ -139,27 +142,25 @@ class StackedEvaluator:
                     text = f"out of memory on {self.device.torch_name}, even alone"
                     yield _failure(members[0].candidate, TarmacError(text))
                 else:
-                    for half in (left[len(left) // 2 :], left[: len(left) // 2]):
-                        if half:
-                            instead(tuple(half))
+                    waiting.extendleft(filter(None, halves(left)))
 
-    def _prepare(self, members: tuple[Network, ...]) -> Job:
+    def _train(self, members: tuple[Network, ...], watch: Watch) -> Iterator[Result]:
         device = torch.device(self.device.torch_name)
         if self._samples is None:
             self._samples = Samples(self._dataset, self._train_size, self._validation_size, device)
         ordered = arranged(members)
-        # Built here, in one thread: weights are drawn from PyTorch's one generator.
         built = [network.build() for network in ordered]
-        samples = self._samples
-        return Job(
-            members,
-            lambda watch, stopped: train_stack(
-                ordered, built, samples, watch, stopped, device=device, dtype=self._dtype
-            ),
-        )
 
-    def _group(self, networks: Sequence[Network]) -> list[Stack]:
-        return group(networks, self.device, self._dtype, self._num_threads)
+        def asked(progress: Progress) -> bool:
+            try:
+                return watch(progress)
+            except Exception as error:
+                raise _WatchFailed(error) from error
+
+        with denormals_flushed():
+            yield from train_stack(
+                ordered, built, self._samples, asked, device=device, dtype=self._dtype
+            )
 
     def _resolve(self, candidates: Sequence[Candidate]) -> tuple[list[Network], list[Result]]:
         networks, failed = [], []
@@ -171,6 +172,12 @@ class StackedEvaluator:
             except TarmacError as error:
                 failed.append(_failure(candidate, error))
         return networks, failed
+
+
+def halves(members: Sequence[Member]) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
+    """Cut what could not be trained together in two; the second half first, as for a stack."""
+    middle = len(members) // 2
+    return tuple(members[middle:]), tuple(members[:middle])
 
 
 def _failure(candidate: Candidate, error: Exception) -> Result:

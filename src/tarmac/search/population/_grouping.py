@@ -40,18 +40,18 @@ class Stack:
 
 
 def group(
-    networks: Sequence[Network], device: Device, dtype: torch.dtype, num_threads: int
+    networks: Sequence[Network], device: Device, dtype: torch.dtype, at_once: int
 ) -> list[Stack]:
-    """Put networks of equal shape together: as many as fit, but something for every thread.
+    """Put networks of equal shape together: as many as fit, but something for every process.
 
     Args:
         networks: Any.
         device: Where they train.
         dtype: Of the matrix products.
-        num_threads: How many stacks train at once.
+        at_once: How many stacks train at the same time.
 
     Returns:
-        Stacks, the largest amount of work first, so that threads end at about the same time.
+        Stacks, the largest amount of work first, so that processes end at about the same time.
     """
     by_shape: dict[Shape, list[Network]] = {}
     for network in networks:
@@ -60,22 +60,22 @@ def group(
     stacks: list[Stack] = []
     for shape, members in by_shape.items():
         each = _bytes_of_one(shape, dtype)
-        room = max(1, int(_MEMORY_SHARE * device.available_bytes / num_threads / each))
+        room = max(1, int(_MEMORY_SHARE * device.available_bytes / at_once / each))
         share = sum(map(_work, members)) / all_work
-        num_threaded = min(math.ceil(num_threads * share), len(members))
+        num_wanted = min(math.ceil(at_once * share), len(members))
         num_fitting = -(-len(members) // room)
-        num_parts = max(num_threaded, num_fitting)
+        num_parts = max(num_wanted, num_fitting)
         if len(members) == 1:
             reason = "alone, no other has its shape"
         elif num_parts == 1:
             reason = "one stack"
-        elif num_fitting > num_threaded:
+        elif num_fitting > num_wanted:
             reason = (
                 f"one of {num_parts} stacks: each network takes {each / 2**20:.1f} MiB, "
                 f"{device.torch_name} has {device.available_bytes / 2**30:.1f} GiB free"
             )
         else:
-            reason = f"one of {num_parts} stacks, so that {num_threads} threads have work"
+            reason = f"one of {num_parts} stacks, so that {at_once} processes have work"
         stacks += [Stack(tuple(part), reason) for part in _cut(members, num_parts)]
     return sorted(stacks, key=lambda stack: -sum(map(_work, stack.networks)))
 

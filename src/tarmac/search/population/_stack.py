@@ -11,14 +11,13 @@ import torch
 
 from tarmac.search._evaluator import Progress, Result
 from tarmac.search.population._arithmetic import Arithmetic, Workspace
-from tarmac.search.population._crew import StoppedError
 from tarmac.search.population._masks import Masks
 from tarmac.search.population._parameters import Layout, decays
 from tarmac.search.population._updates import State, Updates
 from tarmac.train import Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tarmac.search._evaluator import Watch
     from tarmac.search.population._architecture import Architecture
@@ -43,7 +42,6 @@ def train_stack(
     built: Sequence[Architecture],
     samples: Samples,
     watch: Watch,
-    stopped: Callable[[], bool],
     *,
     device: torch.device,
     dtype: torch.dtype,
@@ -55,18 +53,14 @@ def train_stack(
         built: The same, with their initial weights.
         samples: On the device.
         watch: Asked after every epoch of each.
-        stopped: Asked at every step whether all is off.
         device: Where to.
         dtype: Of the matrix products: ``torch.float32`` or ``torch.bfloat16``.
-
-    Raises:
-        StoppedError: All is off.
     """
     together = len(networks) - 1
     stack = _Stack(networks, built, samples, device, dtype)
     for epoch in range(max(network.candidate.epochs for network in networks)):
         with torch.no_grad():
-            rows = stack.train_epoch(epoch, stopped)
+            rows = stack.train_epoch(epoch)
         leaving: list[Result] = []
         kept: list[int] = []
         for index, (member, row) in enumerate(zip(stack.members, rows, strict=True)):
@@ -179,7 +173,7 @@ class _Stack:
         shape = self._shape
         return decays(shape.names, dict(shape.weight_decay), len(self._layout.segments))
 
-    def train_epoch(self, epoch: int, stopped: Callable[[], bool]) -> list[dict[str, float]]:
+    def train_epoch(self, epoch: int) -> list[dict[str, float]]:
         """Train for an epoch, from 0, and return each network's metrics."""
         started = time.perf_counter()
         count = len(self.members)
@@ -190,8 +184,6 @@ class _Stack:
         coefficients = self._masks.draw_epoch(num_steps)
         totals = torch.zeros(2, count, dtype=torch.float64, device=self._device)
         for step in range(num_steps):
-            if stopped():
-                raise StoppedError
             index = orders[:, step * size : (step + 1) * size]
             loss, right = self._step(index, coefficients[step])
             totals[0] += loss
