@@ -4,7 +4,8 @@
         [--steps 20] [--epochs 2] [--write]
 
 Every measurement is a fresh process that trains networks of one shape, with all optimizers and
-activations, on MNIST, and scores 1,000 samples after every epoch; starting the process is left out.
+activations, on MNIST, with one thread, and scores 1,000 samples after every epoch; starting the
+process is left out.
 ``stacked`` and ``alone`` are `tarmac.search.population`, ``train`` is `tarmac.train` with its run
 directories. TARMAC_DATA must hold MNIST.
 """
@@ -61,8 +62,9 @@ def main() -> None:
     header += [*(f"{how}, trials/min" for how in HOWS), "alone / stacked", "train / stacked"]
     text = (
         f"{given.networks} networks, {given.epochs} epochs of {given.steps} steps of 128, "
-        f"{given.rounds} rounds, alternating: microseconds a step and network, medians with the "
-        "lowest and highest in brackets; trials per minute of 10 epochs of 10,000 samples.\n\n"
+        f"{given.rounds} rounds, alternating, one thread: microseconds a step and network, "
+        "medians with the lowest and highest in brackets; trials per minute of 10 epochs of "
+        "10,000 samples.\n\n"
         f"{table(header, rows)}"
     )
     if given.write:

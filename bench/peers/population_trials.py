@@ -27,6 +27,8 @@ VALIDATION = 1000
 
 how, *numbers = sys.argv[1:]
 neurons, layers, num_networks, steps, epochs = map(int, numbers)
+# What one core does: a search gives each core a process.
+torch.set_num_threads(1)
 torch.set_flush_denormal(True)
 workload, dataset = find_workload("mlp"), data.load("mnist")
 sizes = {"train_size": steps * 128, "validation_size": VALIDATION}
