@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 
+import psutil
 import pytest
 
 import tarmac
@@ -99,8 +100,11 @@ def test_a_search_in_stacks_that_was_killed_ends_as_if_it_had_not_been(tmp_path)
     for printed in killed.stdout:
         if "complete" in printed:
             break
+    workers = psutil.Process(killed.pid).children()
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
+    _, left = psutil.wait_procs(workers, timeout=60)
+    assert left == []
     again = subprocess.run(
         [
             *(sys.executable, "-m", "tarmac", "search", "--resume", "latest", "--json"),
