@@ -6,7 +6,7 @@ Example:
     ['cpu', 'cpu']
 """
 
-from tarmac.devices._device import Device, find_devices, name_devices
+from tarmac.devices._device import Device, find_devices, name_devices, read_cpuinfo
 from tarmac.devices._gpus import GpuInfo, list_gpus
 
-__all__ = ["Device", "GpuInfo", "find_devices", "list_gpus", "name_devices"]
+__all__ = ["Device", "GpuInfo", "find_devices", "list_gpus", "name_devices", "read_cpuinfo"]

@@ -14,7 +14,7 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Device", "find_devices", "name_devices"]
+__all__ = ["Device", "find_devices", "name_devices", "read_cpuinfo"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _cuda(index: int) -> Device:
 
 
 def _cpu() -> Device:
-    cpuinfo = _read_cpuinfo()
+    cpuinfo = read_cpuinfo()
     memory = psutil.virtual_memory()
     return Device(
         type="cpu",
@@ -184,7 +184,7 @@ def _cpu() -> Device:
     )
 
 
-def _read_cpuinfo() -> Mapping[str, str]:
+def read_cpuinfo() -> Mapping[str, str]:
     """Read the first processor's entry of /proc/cpuinfo; empty where there is none."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")

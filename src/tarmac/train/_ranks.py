@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import time
@@ -107,6 +108,10 @@ def as_rank(
         team = joined.enter_context(
             join(board, device, hang_timeout_s=limit_s, on_hang=_report_hang)
         )
+        # Each has measured for itself, and all must compute alike.
+        precision, why = team.gather((made.precision, made.reasons["precision"]))[0]
+        reasons = {**made.reasons, "precision": why}
+        made = dataclasses.replace(made, precision=precision, reasons=reasons)
         with _together(board):
             run = _find_again(rendezvous, output) if rendezvous.num_restarts else None
             run = run or (make_run(workload, made) if team.is_main else None)
