@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,48 @@ def test_a_directory_that_is_no_run_is_refused(tmp_path):
     (tmp_path / "run.json").write_text('{"schema_ver')
     with pytest.raises(TarmacError, match=r"run\.json is damaged"):
         runs.Run.open(tmp_path)
+
+
+def test_looking_at_a_run_never_keeps_another_from_working_on_it(tmp_path):
+    run = create(tmp_path)
+    is_over = threading.Event()
+    seen = set()
+
+    def look() -> None:
+        while not is_over.is_set():
+            seen.add(run.status)
+
+    looker = threading.Thread(target=look)
+    looker.start()
+    try:
+        for _ in range(20):
+            with runs.Run.open(run.path).working():
+                pass
+    finally:
+        is_over.set()
+        looker.join()
+    assert seen <= {"interrupted", "running"}
+
+
+def test_two_who_look_at_an_interrupted_run_see_that_it_is(tmp_path):
+    run = create(tmp_path)
+    with run.working():
+        assert run.status == "running"
+    with (run.path / ".lock").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert run.status == "interrupted"
+
+
+def test_a_run_that_is_held_is_neither_removed_nor_worked_on(tmp_path):
+    run = create(tmp_path)
+    with run.working():
+        for refused in (lambda: runs.remove(runs.Run.open(run.path)), run.held().__enter__):
+            with pytest.raises(RequestError, match="is being worked on"):
+                refused()
+    runs.remove(run)
+    assert not run.path.exists()
+    with pytest.raises(RequestError, match="has been removed"), run.working():
+        pass
 
 
 def test_a_hostile_workload_name_stays_in_its_directory(tmp_path):

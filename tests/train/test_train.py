@@ -297,6 +297,11 @@ def test_a_resumed_run_still_leaves_its_test_set_alone_and_the_command_says_so(t
     assert "test_accuracy" not in runs.Run.open(stopped.path).metrics
 
 
+def test_the_largest_seed_trains(tmp_path):
+    run = tarmac.train("digits-mlp", epochs=2, seed=2**44, output=tmp_path)
+    assert run.record.status == "completed"
+
+
 def test_any_train_size_up_to_the_datas_will_do(tmp_path):
     for size in (1, 33, 1438):
         run = tarmac.train("digits-mlp", epochs=1, train_size=size, output=tmp_path)
@@ -314,6 +319,7 @@ def test_any_train_size_up_to_the_datas_will_do(tmp_path):
         ({"batch_size": -1}, "batch_size is -1"),
         ({"learning_rate": 0}, "learning_rate is 0"),
         ({"seed": -1}, "seed is -1"),
+        ({"seed": 2**44 + 1}, "seed is 17592186044417, expected at most 17592186044416"),
         ({"patience": 0}, "patience is 0, expected at least 1"),
         ({"patience": 3}, "patience is 3, but there is no validation loss to watch"),
         ({"devices": "tpu"}, "devices is 'tpu', expected auto, all"),

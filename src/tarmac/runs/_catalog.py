@@ -80,10 +80,10 @@ def remove(run: Run) -> None:
         RequestError: A process is working on it.
         StorageError: It cannot be deleted.
     """
-    if run.status == "running":
-        raise RequestError(
-            f"run {run.name} is being worked on",
-            hint=f"Stop it first: kill {run.record.sessions[-1].pid}",
-        )
-    with storage_errors(run.path):
-        shutil.rmtree(run.path)
+    try:
+        with run.held(), storage_errors(run.path):
+            shutil.rmtree(run.path)
+    except RequestError as error:
+        sessions = run.record.sessions
+        hint = f"Stop it first: kill {sessions[-1].pid}" if sessions else None
+        raise RequestError(error.message, hint=hint) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["Run"]
+
+# How long to try for a run's lock before asking whether it is held or only looked at.
+_LOOK_S = 0.05
 
 
 class Run:
@@ -126,7 +130,7 @@ class Run:
     @property
     def status(self) -> str:
         """How the run stands; ``interrupted`` where it says running but no process works on it."""
-        if self.record.status == "running" and not self._is_worked_on():
+        if self.record.status == "running" and not self._is_held():
             return "interrupted"
         return self.record.status
 
@@ -205,39 +209,62 @@ class Run:
             writer.close()
 
     @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep all other processes from working on the run or removing it.
+
+        Raises:
+            RequestError: Another process does, or has removed it.
+        """
+        lock = FileLock(self._lock, is_singleton=False)
+        try:
+            # Where the directory is gone its lock cannot be made.
+            with contextlib.suppress(FileNotFoundError):
+                self._acquire(lock)
+            if not (self.path / "run.json").exists():
+                raise RequestError(f"run {self.name} has been removed")
+            yield
+        finally:
+            lock.release()
+
+    def _acquire(self, lock: FileLock) -> None:
+        while not lock.is_locked:
+            try:
+                lock.acquire(timeout=_LOOK_S, poll_interval=_LOOK_S / 50)
+            except Timeout:
+                # One that only looks has the lock for a moment, and shares it.
+                if self._is_held():
+                    raise RequestError(
+                        f"run {self.name} is being worked on by another process"
+                    ) from None
+
+    @contextlib.contextmanager
     def working(self) -> Iterator[None]:
         """Hold the run while working on it; the hold ends with the process, however it ends.
 
         Raises:
             RequestError: Another process works on it.
         """
-        lock = self._lock()
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise RequestError(f"run {self.name} is being worked on by another process") from None
-        try:
+        with self.held():
             session = Session(started_at=now(), pid=os.getpid())
             sessions = [s.model_dump() for s in (*self.record.sessions, session)]
             self.update(status="running", ended_at=None, error=None, sessions=sessions)
             yield
-        finally:
-            lock.release()
 
-    def _is_worked_on(self) -> bool:
-        lock = self._lock()
+    def _is_held(self) -> bool:
+        """Look whether a process holds the run, without getting into the way of one that will."""
         try:
-            lock.acquire(timeout=0)
-        except Timeout:
+            with self._lock.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
             return True
         except OSError:
-            # A copy on a read-only file system cannot be worked on either.
+            # Nobody has ever held it, or its file system knows no locks.
             return False
-        lock.release()
         return False
 
-    def _lock(self) -> FileLock:
-        return FileLock(self.path / ".lock", is_singleton=False)
+    @property
+    def _lock(self) -> Path:
+        return self.path / ".lock"
 
     def _write(self) -> None:
         write_json(self.path / "run.json", self.record.model_dump(mode="json"))
