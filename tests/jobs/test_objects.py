@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import signal
 import socket
 import textwrap
 import threading
@@ -278,6 +280,35 @@ def test_a_training_is_copied_to_a_bucket(s3, tmp_path, monkeypatch):
     assert {"run.json", "metrics.jsonl", "model.safetensors"} <= names
     record = s3.get_object(Bucket="bucket", Key=f"runs/{made.name}/run.json")["Body"].read()
     assert b'"completed"' in record
+
+
+class Stop(tarmac.train.Silent):
+    def stepped(self, epoch, step, score):
+        if (epoch, step) == (2, 3):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def status_in_bucket(s3, run: tarmac.runs.Run, prefix: str = "runs") -> str:
+    stored = s3.get_object(Bucket="bucket", Key=f"{prefix}/{run.name}/run.json")["Body"].read()
+    return json.loads(stored)["status"]
+
+
+def test_a_resumed_training_is_copied_to_the_bucket_it_was_begun_for(s3, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stopped = tarmac.train("digits-mlp", epochs=3, output="s3://bucket/runs", reporter=Stop())
+    assert status_in_bucket(s3, stopped) == "interrupted"
+    resumed = tarmac.resume(stopped.path)
+    assert status_in_bucket(s3, resumed) == "completed"
+
+
+def test_a_training_may_be_resumed_with_a_bucket_for_its_copy(s3, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = {"epochs": 3, "reporter": Stop()}
+    stopped = tarmac.train("digits-mlp", **options)
+    assert tarmac.resume("latest", output="s3://bucket/late", reporter=Stop()).path.samefile(
+        stopped.path
+    )
+    assert status_in_bucket(s3, stopped, "late") == "completed"
 
 
 def test_a_training_whose_bucket_is_gone_is_whole_here(s3, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
+from tarmac.train._slices import MAX_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,6 +89,8 @@ def check_options(options: Options) -> None:
         value = getattr(options, name)
         if value is not None and value < least:
             raise RequestError(f"{name} is {value}, expected at least {least}")
+    if options.seed > MAX_SEED:
+        raise RequestError(f"seed is {options.seed}, expected at most {MAX_SEED}")
     if options.patience is not None and not options.validation_size:
         raise RequestError(
             f"patience is {options.patience}, but there is no validation loss to watch",

@@ -77,6 +77,8 @@ def as_rank(
     make_run: Callable[[Workload, Plan], Run],
     *,
     output: str | Path | None,
+    uri: str | None,
+    begun: Callable[[Run], None],
     reporter: Reporter,
     stop: EpochHook | None = None,
 ) -> Run:
@@ -91,6 +93,8 @@ def as_rank(
         prepare: Finds the workload, as it is before options change it, and makes the plan.
         make_run: Makes the run of a plan, or finds the one to resume.
         output: Where runs are made; by default `runs.default_output`.
+        uri: Below which the run's copy goes; see `recorded`.
+        begun: Is given the run, on the first rank.
         reporter: Is told how it goes, on the first rank.
         stop: See `tarmac.train.train`.
 
@@ -117,12 +121,16 @@ def as_rank(
             run = run or (make_run(workload, made) if team.is_main else None)
         path, record = team.gather((run.path, run.record) if run is not None else None)[0]
         run = Run(path, record)
+        if team.is_main:
+            begun(run)
         if record.status == "completed":
             return run
         with contextlib.ExitStack() as held:
             with _together(board):
                 conclude = (
-                    held.enter_context(recorded(run, made, workload)) if team.is_main else None
+                    held.enter_context(recorded(run, made, workload, uri=uri))
+                    if team.is_main
+                    else None
                 )
             signalled = held.enter_context(StopRequest())
             held.enter_context(_one_voice(board))

@@ -127,8 +127,16 @@ def _check_world_size(run: Run, found: int) -> None:
 
 
 @contextlib.contextmanager
-def recorded(run: Run, plan: Plan, workload: Workload) -> Iterator[Callable[[Outcome], None]]:
+def recorded(
+    run: Run, plan: Plan, workload: Workload, *, uri: str | None = None
+) -> Iterator[Callable[[Outcome], None]]:
     """Hold a run while it is worked on, and record how that ends.
+
+    Args:
+        run: Which.
+        plan: What is done.
+        workload: As it was before options changed it.
+        uri: Below which its copy goes from now on; None for where the record says.
 
     Yields:
         What takes the outcome where there is one; an error that leaves the block is recorded too.
@@ -158,6 +166,8 @@ def recorded(run: Run, plan: Plan, workload: Workload) -> Iterator[Callable[[Out
             )
 
     with run.working():
+        if uri is not None:
+            run.update(uploaded_to=uri)
         try:
             yield conclude
         except BaseException as error:

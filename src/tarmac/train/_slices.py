@@ -6,10 +6,13 @@ import dataclasses
 
 import torch
 
-__all__ = ["Shares", "cut", "order_of"]
+__all__ = ["MAX_SEED", "Shares", "cut", "order_of"]
 
 # Mixes the epoch into the seed of its order; any odd number larger than plausible epochs serves.
 _EPOCH_STRIDE = 1_000_003
+
+# PyTorch's generators take seeds below 2**64: this times the stride leaves room for any epoch.
+MAX_SEED = 2**44
 
 
 def order_of(seed: int, epoch: int, num_samples: int) -> torch.Tensor:
@@ -18,7 +21,7 @@ def order_of(seed: int, epoch: int, num_samples: int) -> torch.Tensor:
     It is drawn on the CPU, so that it is the same on every device and with every feed.
 
     Args:
-        seed: The training's.
+        seed: The training's, from 0 to `MAX_SEED`.
         epoch: From 0.
         num_samples: That are trained on.
     """

@@ -83,16 +83,21 @@ def train(
             plan = dataclasses.replace(plan, reference=reference_of(workload))
         return found, plan
 
-    uri = str(output) if output is not None and is_object(str(output)) else None
-    directory = None if uri is not None else output
-    with uploaded(uri) as made:
+    directory, uri = _directory_and_uri(output)
 
-        def make_run(found: Workload, plan: Plan) -> Run:
-            launch = rendezvous.launch if rendezvous is not None else ""
-            made.append(create_run(plan, found, reference, directory, launch=launch))
-            return made[0]
+    def make_run(found: Workload, plan: Plan) -> Run:
+        launch = rendezvous.launch if rendezvous is not None else ""
+        return create_run(plan, found, reference, directory, launch=launch)
 
-        return _work(prepare, make_run, rendezvous, output=directory, reporter=reporter, stop=stop)
+    return _work(
+        prepare,
+        make_run,
+        rendezvous,
+        output=directory,
+        uri=uri,
+        reporter=reporter,
+        stop=stop,
+    )
 
 
 @denormals_flushed()
@@ -108,7 +113,8 @@ def resume(
 
     Args:
         reference: The run: its directory, its name, a prefix of it, or ``"latest"``.
-        output: Where runs lie, if ``reference`` is not a path.
+        output: Where runs lie, if ``reference`` is not a path. A URI is where the copy goes from
+            now on; the run itself then lies where `runs.default_output` says.
         workload: Must be the run's own if given. One passed to `train` as a value has to be.
         reporter: Who is told how it goes; nobody by default.
         stop: As for `train`, of the epochs that are left.
@@ -123,9 +129,10 @@ def resume(
     """
     reporter = reporter or Silent()
     rendezvous = find_rendezvous(os.environ, os.getppid())
+    directory, uri = _directory_and_uri(output)
 
     def find() -> Run:
-        return runs.resolve(str(reference), Path(output) if output is not None else None)
+        return runs.resolve(str(reference), directory)
 
     def prepare() -> tuple[Workload, Plan]:
         run = find()
@@ -141,7 +148,8 @@ def resume(
         prepare,
         lambda _found, _plan: find(),
         rendezvous,
-        output=output,
+        output=directory,
+        uri=uri,
         reporter=reporter,
         stop=stop,
     )
@@ -152,13 +160,24 @@ def _work(
     make_run: Callable[[Workload, Plan], Run],
     rendezvous: Rendezvous | None,
     *,
-    output: str | Path | None,
+    output: Path | None,
+    uri: str | None,
     reporter: Reporter,
     stop: EpochHook | None,
 ) -> Run:
-    """Train into a run's directory and record how it ended."""
+    """Train into a run's directory, record how it ended, and upload it where that is asked."""
     if rendezvous is not None:
-        return as_rank(rendezvous, prepare, make_run, output=output, reporter=reporter, stop=stop)
+        with uploaded() as own:
+            return as_rank(
+                rendezvous,
+                prepare,
+                make_run,
+                output=output,
+                uri=uri,
+                begun=own.append,
+                reporter=reporter,
+                stop=stop,
+            )
     workload, plan = prepare()
     if stop is not None and plan.strategy == "ddp":
         raise RequestError(
@@ -166,7 +185,8 @@ def _work(
             hint="Train on one device, by towers, or under torchrun.",
         )
     run = make_run(workload, plan)
-    with recorded(run, plan, workload) as conclude:
+    with uploaded() as own, recorded(run, plan, workload, uri=uri) as conclude:
+        own.append(run)
         if plan.strategy == "ddp":
             conclude(train_in_workers(plan, run, reporter))
         else:
@@ -175,6 +195,13 @@ def _work(
                     train_epochs(plan, run, Alone(), reporter, lambda: bool(signalled), stop=stop)
                 )
     return run
+
+
+def _directory_and_uri(output: str | Path | None) -> tuple[Path | None, str | None]:
+    """Tell a directory from the URI of an object store; both are None for the default."""
+    if output is not None and is_object(str(output)):
+        return None, str(output)
+    return None if output is None else Path(output), None
 
 
 def _workload_of(run: Run, asked: str | Workload | None) -> Workload:

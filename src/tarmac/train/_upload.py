@@ -19,11 +19,11 @@ __all__ = ["uploaded"]
 
 
 @contextlib.contextmanager
-def uploaded(uri: str | None) -> Iterator[list[Run]]:
-    """Upload the runs that a block has made, also where it fails or is stopped.
+def uploaded() -> Iterator[list[Run]]:
+    """Upload the runs that a block works on, also where it fails or is stopped.
 
-    Args:
-        uri: Where to: each becomes a directory of its name there. None uploads nothing.
+    Each becomes a directory of its name below the URI that its record names; one that names none is
+    left alone.
 
     Yields:
         A list to append the runs to.
@@ -37,17 +37,16 @@ def uploaded(uri: str | None) -> Iterator[list[Run]]:
     except BaseException:
         # What failed first is what is to be said.
         with contextlib.suppress(TarmacError):
-            _upload(runs, uri)
+            _upload(runs)
         raise
-    _upload(runs, uri)
+    _upload(runs)
 
 
-def _upload(runs: list[Run], uri: str | None) -> None:
-    if uri is None:
-        return
+def _upload(runs: list[Run]) -> None:
     for run in runs:
-        for path in _files(run.path):
-            target = f"{uri.rstrip('/')}/{run.name}/{path.relative_to(run.path).as_posix()}"
+        uri = run.record.uploaded_to
+        for path in _files(run.path) if uri is not None else ():
+            target = f"{str(uri).rstrip('/')}/{run.name}/{path.relative_to(run.path).as_posix()}"
             try:
                 put_object(path, target, os.environ)
             except TarmacError as error:
