@@ -21,7 +21,7 @@ import tarmac
 from tarmac import RequestError, TarmacError, data, runs
 from tarmac.devices import find_devices
 from tarmac.train._plan import check_memory
-from tarmac.workloads import Adam, Recipe, Scale, Workload, find_workload
+from tarmac.workloads import SGD, Adam, Recipe, Scale, Workload, find_workload
 
 
 def weights(run: runs.Run) -> dict[str, torch.Tensor]:
@@ -130,6 +130,41 @@ def test_training_leaves_the_callers_random_state_alone(tmp_path):
     tarmac.train("digits-mlp", epochs=1, output=tmp_path, deterministic=True)
     assert torch.equal(torch.get_rng_state(), before)
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize("mode", ["default", "warn", "error"])
+def test_training_leaves_the_callers_modes_as_they_were(tmp_path, mode):
+    torch.set_deterministic_debug_mode(mode)
+    torch.set_flush_denormal(True)
+    try:
+        before = torch.get_deterministic_debug_mode()
+        tarmac.train("digits-mlp", epochs=1, output=tmp_path, deterministic=mode == "default")
+        assert torch.get_deterministic_debug_mode() == before
+        assert torch.tensor(1e-310, dtype=torch.float64) * 1 == 0
+        torch.set_flush_denormal(False)
+        tarmac.train("digits-mlp", epochs=1, output=tmp_path)
+        assert torch.tensor(1e-310, dtype=torch.float64) * 1 > 0
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_deterministic_debug_mode("default")
+
+
+def test_training_does_not_import_the_compiler(tmp_path):
+    code = f"""
+import sys, tarmac
+tarmac.train("digits-mlp", epochs=1, output={str(tmp_path)!r}, device="cpu")
+assert "torch._inductor" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_optimizer_of_a_recipe_need_not_be_among_those_to_choose_from(tmp_path):
+    offered = {"nesterov": SGD(learning_rate=0.1, momentum=0.9, nesterov=True)}
+    mine = custom(optimizers=offered)
+    run = tarmac.train(mine, epochs=1, output=tmp_path)
+    assert run.record.configuration["optimizer"] == "Adam"
+    run = tarmac.train(mine, epochs=1, output=tmp_path, settings={"optimizer": "nesterov"})
+    assert run.record.configuration["optimizer"] == "SGD"
 
 
 def test_held_out_samples_are_scored_every_epoch_and_not_trained_on(tmp_path):

@@ -29,11 +29,17 @@ def denormals_flushed() -> Iterator[None]:
     threads take the mode over from the thread that starts them, so this must come before the first
     operation that is large enough for several.
     """
+    before = _flushes_denormals()
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_flush_denormal(False)
+        torch.set_flush_denormal(before)
+
+
+def _flushes_denormals() -> bool:
+    """Find the mode by its effect: PyTorch sets it, but does not tell it."""
+    return bool(torch.tensor(1e-310, dtype=torch.float64).mul(1) == 0)
 
 
 @contextlib.contextmanager
@@ -45,7 +51,8 @@ def training_environment(plan: Plan, devices: Sequence[Device]) -> Iterator[None
         devices: Those that this process computes on.
     """
     indices = [device.index for device in devices if device.index is not None]
-    deterministic = torch.are_deterministic_algorithms_enabled()
+    # As a mode: `use_deterministic_algorithms` imports the compiler, which takes seconds.
+    determinism = torch.get_deterministic_debug_mode()
     benchmark = torch.backends.cudnn.benchmark
     try:
         with torch.random.fork_rng(devices=indices), _current(indices):
@@ -53,10 +60,10 @@ def training_environment(plan: Plan, devices: Sequence[Device]) -> Iterator[None
             if plan.deterministic:
                 # cuBLAS reads this when it makes its handle; PyTorch's notes on reproducibility.
                 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-                torch.use_deterministic_algorithms(True)
+                torch.set_deterministic_debug_mode("error")
             yield
     finally:
-        torch.use_deterministic_algorithms(deterministic)
+        torch.set_deterministic_debug_mode(determinism)
         torch.backends.cudnn.benchmark = benchmark
 
 

@@ -48,7 +48,8 @@ def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed:
     Raises:
         RequestError: The model refuses a setting.
     """
-    torch.manual_seed(seed)
+    # `torch.manual_seed` would start the generators of the caller's GPUs with it too.
+    torch.default_generator.manual_seed(seed)
     try:
         return plan_workload.model(**arguments)
     except (ValueError, RuntimeError) as error:

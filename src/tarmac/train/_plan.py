@@ -57,7 +57,6 @@ class Plan:
         compile: Whether ``torch.compile`` is used.
         reasons: Why ``devices``, ``strategy``, ``feed``, ``batch_size``, ``precision`` and
             ``compile`` are what they are.
-        step_flops: Matrix work of one whole training step.
         num_parameters: Of the model.
     """
 
@@ -73,7 +72,6 @@ class Plan:
     precision: Precision
     compile: bool
     reasons: Mapping[str, str]
-    step_flops: int
     num_parameters: int
     train_size: int
     validation_size: int
@@ -234,7 +232,6 @@ def make_plan(
             "precision": why_precision,
             "compile": why_compiled,
         },
-        step_flops=sample_flops * changed.recipe.batch_size,
         num_parameters=num_parameters,
         train_size=train_size,
         validation_size=options.validation_size,

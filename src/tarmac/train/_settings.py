@@ -35,8 +35,9 @@ def settings_of(workload: Workload) -> dict[str, Setting]:
             found[parameter.name] = parameter.default
     if isinstance(workload.dataset, str):
         found["dataset"] = workload.dataset
-    if workload.optimizers:
-        found["optimizer"] = _optimizer_name(workload)
+    name = _optimizer_name(workload)
+    if name is not None:
+        found["optimizer"] = name
     recipe = workload.recipe
     found["label_smoothing"] = recipe.label_smoothing
     for part in ("optimizer", "schedule", "preprocess"):
@@ -104,9 +105,10 @@ def _with_choices(workload: Workload, changes: Mapping[str, Setting]) -> Workloa
     return workload
 
 
-def _optimizer_name(workload: Workload) -> str:
+def _optimizer_name(workload: Workload) -> str | None:
+    """Return the recipe's optimizer among those offered; None where it is none of them."""
     kind = type(workload.recipe.optimizer)
-    return next(name for name, value in workload.optimizers.items() if type(value) is kind)
+    return next((name for name, value in workload.optimizers.items() if type(value) is kind), None)
 
 
 def _convert(name: str, value: Setting, default: Setting) -> Setting:

@@ -24,6 +24,11 @@ __all__ = ["WORKER", "launch"]
 
 WORKER = "tarmac.train.strategies.worker"
 
+_PREFIX, _SOCKET = "tarmac-", "link"
+
+# unix(7): 108 bytes, of which the last is zero; BSDs have four less.
+_MOST_BYTES_OF_SOCKET = 103
+
 # How long workers may take to save their state together after a signal.
 _SHUTDOWN_S = 60
 
@@ -137,8 +142,8 @@ def _attempt(
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # noqa: PLC0415
 
-    with tempfile.TemporaryDirectory(prefix="tarmac-") as directory:
-        address = Path(directory) / "link"
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=_directory_of_sockets()) as directory:
+        address = Path(directory) / _SOCKET
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
@@ -163,6 +168,12 @@ def _attempt(
             finally:
                 _drop_empty(run / "logs")
     return None
+
+
+def _directory_of_sockets() -> str | None:
+    """Return where a socket's path stays short enough; None for the usual place."""
+    path = Path(tempfile.gettempdir()) / f"{_PREFIX}{'x' * 8}" / _SOCKET
+    return None if len(os.fsencode(path)) <= _MOST_BYTES_OF_SOCKET else "/tmp"  # noqa: S108 - mkdtemp
 
 
 def _describe(failures: dict[int, Any]) -> str:

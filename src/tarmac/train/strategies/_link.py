@@ -118,6 +118,9 @@ def listen(address: Path, receive: Callable[[dict[str, Any]], None]) -> Iterator
             contextlib.suppress(OSError),
         ):
             for line in lines:
+                # A worker that was killed in the middle of one has left it without its end.
+                if not line.endswith("\n"):
+                    break
                 event = json.loads(line)
                 rank = event["rank"]
                 if not tell(event):

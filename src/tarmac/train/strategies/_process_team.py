@@ -33,15 +33,13 @@ class ProcessTeam:
 
     Args:
         rendezvous: Which process this is.
-        backend: What carries the tensors.
         watch: Tells the others that this process goes on.
     """
 
-    def __init__(self, rendezvous: Rendezvous, backend: str, watch: Watch) -> None:
+    def __init__(self, rendezvous: Rendezvous, watch: Watch) -> None:
         self.rank = rendezvous.rank
         self.world_size = rendezvous.world_size
         self.local_rank = rendezvous.local_rank
-        self.backend = backend
         self.seconds_waiting = 0.0
         self._watch = watch
 
@@ -133,7 +131,7 @@ def join(
                 device_id=torch.device(device.torch_name) if on_cuda else None,
             )
         with watch.running():
-            team = ProcessTeam(rendezvous, "nccl" if on_cuda else "gloo", watch)
+            team = ProcessTeam(rendezvous, watch)
             if team.world_size > 1:
                 watch.stage = stuck(names)
                 check_all_reduce(names, team.rank, torch.device(device.torch_name))

@@ -26,8 +26,7 @@ def synchronise_norms(model: nn.Module, device: torch.device, team: Team) -> nn.
         The model; its normalisations may be other objects, with the same parameters.
 
     Raises:
-        RequestError: A normalisation keeps no running statistics or a cumulative average, which
-            cannot be shared.
+        RequestError: A normalisation has no momentum, and so keeps a cumulative average.
     """
     norms = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
     for layer in norms:

@@ -17,14 +17,12 @@ class Team(Protocol):
         rank: Of this process, from 0.
         world_size: How many there are.
         local_rank: The rank among those of this machine.
-        backend: What carries tensors between them: ``nccl``, ``gloo`` or, for one, ``none``.
         seconds_waiting: Time that this process has waited for others.
     """
 
     rank: int
     world_size: int
     local_rank: int
-    backend: str
     seconds_waiting: float
 
     @property
@@ -51,7 +49,6 @@ class Alone:
     rank = 0
     world_size = 1
     local_rank = 0
-    backend = "none"
     seconds_waiting = 0.0
     is_main = True
 
