@@ -3,7 +3,8 @@
     python bench/precision_rule.py
 
 Trains two-hidden-layer networks of many widths and batch sizes on random data with the engine
-itself, alternating the precisions, and shows the step times beside the matrix work of a step.
+itself, alternating the precisions, and shows the step times beside the matrix work of a step. The
+rule takes bf16 where what bf16's faster products save of that work is above what the casts cost.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import nn
 import tarmac
 from _harness import Spread, table, write_results
 from tarmac.data import Dataset, Split
+from tarmac.train._products import measure_bf16_speedup
 from tarmac.workloads import Adam, Recipe, Workload
 
 _NUM_INPUTS = 256
@@ -56,6 +58,7 @@ def make_workload(width: int, batch_size: int) -> Workload:
 def main() -> None:
     """Measure every size in both precisions and write the results."""
     rows, data = [], []
+    speedup = measure_bf16_speedup()
     with tempfile.TemporaryDirectory() as output:
         for batch_size in (32, 128, 512):
             for width in (32, 64, 128, 256, 512):
@@ -88,8 +91,11 @@ def main() -> None:
         for mflop, batch_size, width, spreads, ratio in sorted(rows, key=lambda row: row[0])
     ]
     header = ["MFLOP a step", "batch", "width", "fp32 ms", "bf16 ms", "fp32 / bf16"]
-    text = f"PyTorch {torch.__version__}, n = {_ROUNDS}.\n\n{table(header, shown)}"
-    write_results("precision-rule", {"sizes": data}, text)
+    text = (
+        f"PyTorch {torch.__version__}, n = {_ROUNDS}. bf16 products alone: {speedup:.2f} times the "
+        f"speed of fp32's.\n\n{table(header, shown)}"
+    )
+    write_results("precision-rule", {"bf16_speedup": speedup, "sizes": data}, text)
 
 
 if __name__ == "__main__":
