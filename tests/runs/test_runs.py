@@ -13,7 +13,8 @@ import pytest
 
 from tarmac import RequestError, TarmacError, runs
 
-SAMPLE = Path(__file__).parent / "samples" / "run-schema-1.json"
+SAMPLES = Path(__file__).parent / "samples"
+SAMPLE = SAMPLES / "run-schema-1.json"
 
 
 def create(output: Path, **changes) -> runs.Run:
@@ -44,18 +45,19 @@ def test_a_run_reads_back_as_it_was_written(tmp_path):
     assert repr(again).endswith("completed: test_accuracy=0.9>")
 
 
-def test_a_run_of_schema_1_can_always_be_read(tmp_path):
-    shutil.copy(SAMPLE, tmp_path / "run.json")
+@pytest.mark.parametrize(("schema", "pid"), [(1, 4522), (2, 7001)])
+def test_a_run_of_an_older_schema_can_always_be_read(tmp_path, schema, pid):
+    shutil.copy(SAMPLES / f"run-schema-{schema}.json", tmp_path / "run.json")
     run = runs.Run.open(tmp_path)
     assert run.record.workload == "digits-mlp"
-    assert run.record.sessions[0].pid == 4522
+    assert run.record.sessions[0].pid == pid
     assert run.history == []
 
 
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"schema_version": 3}, RequestError, r"newer Tarmac \(schema 3, this one reads up to 2\)"),
+        ({"schema_version": 4}, RequestError, r"newer Tarmac \(schema 4, this one reads up to 3\)"),
         ({"status": "flying"}, TarmacError, "is damaged: status"),
         ({"surprise": 1}, TarmacError, "is damaged: surprise"),
     ],

@@ -208,6 +208,95 @@ def test_the_command_line_says_that_a_training_stopped_early(tmp_path):
     assert "of 40: val_loss has not fallen for 1 epoch" in done.stdout
 
 
+def after(epoch: int, why: str = "a search has seen enough"):
+    """Return a hook that ends a training after an epoch."""
+    return lambda row: why if row["epoch"] == epoch else None
+
+
+@pytest.mark.parametrize("strategy", ["single", "towers"])
+def test_a_caller_may_end_a_training_after_any_epoch_and_the_run_says_why(tmp_path, strategy):
+    devices = "cpu:2" if strategy == "towers" else "cpu"
+    seen = []
+
+    def stop(row):
+        seen.append(row)
+        return after(2)(row)
+
+    options = {"strategy": strategy, "devices": devices, "epochs": 4, "validation_size": 100}
+    run = tarmac.train("digits-mlp", output=tmp_path, stop=stop, **options)
+    assert run.record.status == "completed"
+    assert run.record.stopped_early == "a search has seen enough"
+    assert seen == run.history
+    assert [row["epoch"] for row in run.history] == [1, 2]
+    assert run.metrics["val_loss"] == run.history[-1]["val_loss"]
+    assert max(path.name for path in run.checkpoints.iterdir()).startswith("epoch-00002")
+    assert weights(run)
+
+
+def test_a_hook_that_speaks_after_the_last_epoch_has_stopped_nothing(tmp_path):
+    run = tarmac.train("digits-mlp", epochs=2, output=tmp_path, stop=after(2))
+    assert run.record.status == "completed"
+    assert run.record.stopped_early is None
+
+
+def test_a_resumed_training_asks_its_hook_too(tmp_path):
+    class Stop(tarmac.train.Silent):
+        def stepped(self, epoch, step, score):
+            if (epoch, step) == (2, 3):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    stopped = tarmac.train("digits-mlp", epochs=5, output=tmp_path, reporter=Stop(), stop=after(3))
+    assert stopped.record.status == "interrupted"
+    resumed = tarmac.resume(stopped.path, stop=after(3))
+    assert resumed.record.status == "completed"
+    assert len(resumed.history) == 3
+
+
+def test_patience_is_the_reason_that_a_run_keeps(tmp_path):
+    run = tarmac.train("digits-mlp", output=tmp_path, patience=1, **JUMPY)
+    assert run.record.stopped_early == "val_loss has not fallen for 1 epoch"
+
+
+def test_a_hook_is_refused_where_epochs_end_in_other_processes(tmp_path):
+    with pytest.raises(RequestError, match="stop cannot be asked"):
+        tarmac.train("digits-mlp", devices="cpu:2", output=tmp_path / "runs", stop=after(1))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("devices", ["cpu", "cpu:2"])
+def test_a_test_set_that_is_not_to_be_scored_is_not(tmp_path, devices):
+    options = {"epochs": 2, "validation_size": 100, "score_test": False, "devices": devices}
+    run = tarmac.train("digits-mlp", output=tmp_path, **options)
+    assert run.record.status == "completed"
+    assert run.metrics.keys() == {
+        "train_accuracy",
+        "train_loss",
+        "train_seconds",
+        "val_accuracy",
+        "val_loss",
+    }
+    assert run.record.expectation["met"] is None
+    assert run.record.configuration["score_test"] is False
+
+
+def test_a_resumed_run_still_leaves_its_test_set_alone_and_the_command_says_so(tmp_path):
+    class Stop(tarmac.train.Silent):
+        def stepped(self, epoch, step, score):
+            if (epoch, step) == (2, 3):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    options = {"epochs": 2, "score_test": False, "device": "cpu"}
+    stopped = tarmac.train("digits-mlp", output=tmp_path, reporter=Stop(), **options)
+    done = subprocess.run(
+        [sys.executable, "-m", "tarmac", "train", "--no-check", "--resume", str(stopped.path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "the test set was not scored" in done.stdout
+    assert "test_accuracy" not in runs.Run.open(stopped.path).metrics
+
+
 def test_any_train_size_up_to_the_datas_will_do(tmp_path):
     for size in (1, 33, 1438):
         run = tarmac.train("digits-mlp", epochs=1, train_size=size, output=tmp_path)

@@ -181,8 +181,8 @@ def command(
     _conclude(run, as_json=as_json, verify=verify)
 
 
-# What a resumed run takes from its run.json instead of the command line.
-_KEPT_OPTIONS = {
+# What may be said with --resume; everything else a run has in its run.json.
+_RESUME_OPTIONS = {
     "workload",
     "list_them",
     "output",
@@ -198,7 +198,7 @@ def _refuse_changes(ctx: click.Context) -> None:
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(str(parameter.name))
         given = source is not None and source is click.core.ParameterSource.COMMANDLINE
-        if given and parameter.name not in _KEPT_OPTIONS:
+        if given and parameter.name not in _RESUME_OPTIONS:
             raise RequestError(
                 f"{parameter.opts[0]} cannot be changed in a resumed run",
                 hint="Leave it out, or start a new run.",
@@ -234,14 +234,12 @@ def _conclude(run: Run, *, as_json: bool, verify: bool) -> None:
         }
         click.echo(json.dumps(result, indent=2))
     elif record.status == "completed":
-        last, asked = run.history[-1]["epoch"], record.configuration["epochs"]
-        if last < asked:
-            waited = record.configuration["patience"]
-            click.echo(
-                f"stopped after epoch {last:g} of {asked}: val_loss has not fallen for {waited} "
-                f"epoch{'' if waited == 1 else 's'}"
-            )
-        if record.expectation:
+        if record.stopped_early is not None:
+            last, asked = run.history[-1]["epoch"], record.configuration["epochs"]
+            click.echo(f"stopped after epoch {last:g} of {asked}: {record.stopped_early}")
+        if "test_accuracy" not in record.metrics:
+            click.echo("the test set was not scored, as asked when the run was begun")
+        elif record.expectation:
             met, text = record.expectation["met"], record.expectation["text"]
             click.secho(text, fg="green" if met else "yellow")
         else:

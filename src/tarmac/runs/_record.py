@@ -23,8 +23,8 @@ __all__ = [
     "read_record",
 ]
 
-# 2 added `parallel` and `launch`.
-SCHEMA_VERSION = 2
+# 2 added `parallel` and `launch`, 3 `stopped_early` and `uploaded_to`.
+SCHEMA_VERSION = 3
 
 Status = Literal["running", "completed", "interrupted", "failed"]
 
@@ -114,6 +114,8 @@ class RunRecord(BaseModel):
         git: None outside a repository.
         metrics: Final values, such as ``test_accuracy``.
         expectation: What was expected and whether it was met; None where nothing was.
+        stopped_early: Why it was completed before its last epoch; None where it was not.
+        uploaded_to: The URI below which its copy is; None where there is none.
         error: Why it failed.
         sessions: The processes that worked on it.
     """
@@ -138,6 +140,8 @@ class RunRecord(BaseModel):
     git: GitState | None
     metrics: dict[str, float] = {}
     expectation: dict[str, Any] | None = None
+    stopped_early: str | None = None
+    uploaded_to: str | None = None
     error: str | None = None
     sessions: tuple[Session, ...] = ()
 

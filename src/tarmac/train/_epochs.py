@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import psutil
@@ -25,7 +26,7 @@ from tarmac.train._patience import Patience
 from tarmac.train._record import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tarmac.devices import Device
     from tarmac.runs import EventWriter, Run
@@ -34,11 +35,19 @@ if TYPE_CHECKING:
     from tarmac.train._reporter import Reporter
     from tarmac.train.strategies import Team
 
-__all__ = ["train_epochs"]
+__all__ = ["EpochHook", "train_epochs"]
+
+EpochHook = Callable[[Mapping[str, float]], str | None]
 
 
 def train_epochs(
-    plan: Plan, run: Run, team: Team, reporter: Reporter, stop: Callable[[], bool]
+    plan: Plan,
+    run: Run,
+    team: Team,
+    reporter: Reporter,
+    interrupted: Callable[[], bool],
+    *,
+    stop: EpochHook | None = None,
 ) -> Outcome:
     """Train from the newest checkpoint to the end, as one process of a team.
 
@@ -49,7 +58,9 @@ def train_epochs(
         run: Where to.
         team: All processes that train together.
         reporter: Is told how it goes.
-        stop: Whether to save the state and stop; asked after every step.
+        interrupted: Whether to save the state and stop; asked after every step.
+        stop: Given an epoch's metrics, why the training ends with it; see `tarmac.train.train`. All
+            ranks have one or none has, and the first rank's is asked.
 
     Raises:
         TarmacError: The training diverged, a device is out of memory, files cannot be written.
@@ -68,10 +79,22 @@ def train_epochs(
             patience = Patience(plan.patience)
             for loss in team.gather(_validation_losses(run) if team.is_main else [])[0]:
                 patience.see(loss)
-            session = _Session(engine, plan, run, team, reporter, events, patience)
-            is_whole = session.train(first_epoch, first_step, stop)
-            metrics = session.finish() if is_whole else None
-        return Outcome(metrics=metrics, replicas=engine.replicas())
+            session = _Session(engine, plan, run, team, reporter, events, patience, stop)
+            ended = session.train(first_epoch, first_step, interrupted)
+            if ended is None:
+                return Outcome(replicas=engine.replicas())
+            return Outcome(
+                metrics=session.finish(),
+                stopped_early=ended.why_early,
+                replicas=engine.replicas(),
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ended:
+    """That a training is done, and why before its last epoch where that is so."""
+
+    why_early: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,49 +108,65 @@ class _Session:
     reporter: Reporter
     events: EventWriter | None
     patience: Patience
+    stop: EpochHook | None
 
-    def train(self, first_epoch: int, first_step: int, stop: Callable[[], bool]) -> bool:
-        """Do the epochs from a position on; return whether all are done."""
+    def train(
+        self, first_epoch: int, first_step: int, interrupted: Callable[[], bool]
+    ) -> _Ended | None:
+        """Do the epochs from a position on; return None where a signal interrupted them."""
         plan, engine = self.plan, self.engine
         epochs = plan.workload.recipe.epochs
         for epoch in range(first_epoch, epochs):
-            if self.patience.is_over:
-                break
+            if self.patience.why_over is not None:
+                return _Ended(self.patience.why_over)
 
             def after_step(step: int, epoch: int = epoch) -> bool:
                 self.reporter.stepped(epoch + 1, step, engine.score_so_far)
-                return stop()
+                return interrupted()
 
             done = engine.train_epoch(epoch, first_step, after_step)
             first_step = 0
             if done.num_steps < plan.num_steps:
                 self._save(epoch, done.num_steps)
-                return False
+                return None
             if self.team.is_main:
                 check_finite(done.score, epoch + 1)
             validation = engine.evaluate_validation() if plan.validation_size else None
             if validation is not None:
                 self.patience.see(validation.loss)
-            is_last = epoch + 1 == epochs or self.patience.is_over
             # The line comes first: one that no checkpoint follows is removed when resuming, but one
             # that is missing would be so for good, and patience counts them.
+            row = _row(plan, epoch, done, validation)
             if self.events is not None:
-                row = _row(plan, epoch, done, validation)
                 self.run.append_metrics(row)
                 for key in row.keys() - {"epoch"}:
                     self.events.scalar(key, row[key], epoch + 1)
+            why = self._why_over(row)
+            is_last = epoch + 1 == epochs or why is not None
             if (epoch + 1) % plan.checkpoint_every == 0 or is_last or done.stop:
                 self._save(epoch + 1, 0)
             if self.events is not None:
                 self.reporter.epoch_done(row)
-            if done.stop and not is_last:
-                return False
-        return True
+            if is_last:
+                return _Ended(why if epoch + 1 < epochs else None)
+            if done.stop:
+                return None
+        return _Ended()
+
+    def _why_over(self, row: Mapping[str, float]) -> str | None:
+        """Return why an epoch is to be the last one, the same on all ranks."""
+        why = self.patience.why_over
+        if self.stop is not None:
+            asked: str | None = self.team.gather(self.stop(row) if self.team.is_main else None)[0]
+            why = why or asked
+        return why
 
     def finish(self) -> dict[str, float]:
-        """Score the test set, once, and write the weights."""
-        test = self.engine.evaluate_test()
-        metrics = {"test_accuracy": test.accuracy, "test_loss": test.loss}
+        """Score the test set, once and where that is wanted, and write the weights."""
+        metrics: dict[str, float] = {}
+        if self.plan.score_test:
+            test = self.engine.evaluate_test()
+            metrics |= {"test_accuracy": test.accuracy, "test_loss": test.loss}
         if self.events is not None:
             weights = {name: portable(value) for name, value in self.engine.weights().items()}
             write_bytes(self.run.model, save(weights))
@@ -136,7 +175,7 @@ class _Session:
             metrics |= {"train_accuracy": last["accuracy"], "train_loss": last["loss"]}
             metrics |= {key: last[key] for key in ("val_accuracy", "val_loss") if key in last}
             metrics["train_seconds"] = sum(row["seconds"] for row in history)
-            for key in ("test_accuracy", "test_loss"):
+            for key in metrics.keys() & {"test_accuracy", "test_loss"}:
                 self.events.scalar(key, metrics[key], int(last["epoch"]))
         return metrics
 

@@ -61,4 +61,8 @@ class _Relay:
                 self._reporter.epoch_done(values["row"])
             case "ended":
                 replicas = tuple(Replica.model_validate(r) for r in values["replicas"])
-                self.outcome = Outcome(metrics=values["metrics"], replicas=replicas)
+                self.outcome = Outcome(
+                    metrics=values["metrics"],
+                    stopped_early=values["stopped_early"],
+                    replicas=replicas,
+                )

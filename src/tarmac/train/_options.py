@@ -32,6 +32,7 @@ class Options:
         validation_size: How many samples to hold out, from the last, and evaluate every epoch.
         patience: Stop once the validation loss has not fallen for so many epochs; the weights are
             those of the last one. None for never.
+        score_test: Whether the test set is scored at the end; a search's candidates do not see it.
         seed: Sets the weights, the order of the data and the dropout.
         devices: See `tarmac.devices.find_devices`.
         strategy: ``auto``, ``single``, ``ddp`` or ``towers``.
@@ -56,6 +57,7 @@ class Options:
     train_size: int | None = None
     validation_size: int = 0
     patience: int | None = None
+    score_test: bool = True
     seed: int = 0
     devices: str | int = "auto"
     strategy: str = "auto"

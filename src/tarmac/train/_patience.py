@@ -30,4 +30,12 @@ class Patience:
     @property
     def is_over(self) -> bool:
         """Whether the training should stop."""
-        return self._num_epochs is not None and self._num_waited >= self._num_epochs
+        return self.why_over is not None
+
+    @property
+    def why_over(self) -> str | None:
+        """Why the training should stop; None while it should not."""
+        if self._num_epochs is None or self._num_waited < self._num_epochs:
+            return None
+        plural = "" if self._num_epochs == 1 else "s"
+        return f"val_loss has not fallen for {self._num_epochs} epoch{plural}"

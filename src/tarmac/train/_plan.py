@@ -78,6 +78,7 @@ class Plan:
     train_size: int
     validation_size: int
     patience: int | None
+    score_test: bool
     seed: int
     accumulate: int
     sync_batchnorm: bool
@@ -118,6 +119,7 @@ class Plan:
             "train_size": self.train_size,
             "validation_size": self.validation_size,
             "patience": self.patience,
+            "score_test": self.score_test,
             "seed": self.seed,
             "devices": name_devices(self.devices),
             "strategy": self.strategy,
@@ -237,6 +239,7 @@ def make_plan(
         train_size=train_size,
         validation_size=options.validation_size,
         patience=options.patience,
+        score_test=options.score_test,
         seed=options.seed,
         accumulate=options.accumulate,
         sync_batchnorm=options.sync_batchnorm,

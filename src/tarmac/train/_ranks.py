@@ -24,6 +24,7 @@ from tarmac.workloads import find_workload
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from tarmac.train._epochs import EpochHook
     from tarmac.train._plan import Plan
     from tarmac.train.strategies import Board, OnHang, Rendezvous
     from tarmac.workloads import Workload
@@ -76,6 +77,7 @@ def as_rank(
     *,
     output: str | Path | None,
     reporter: Reporter,
+    stop: EpochHook | None = None,
 ) -> Run:
     """Train as one of the processes that another launcher has started.
 
@@ -89,6 +91,7 @@ def as_rank(
         make_run: Makes the run of a plan, or finds the one to resume.
         output: Where runs are made; by default `runs.default_output`.
         reporter: Is told how it goes, on the first rank.
+        stop: See `tarmac.train.train`.
 
     Returns:
         The run, which all processes see where they share its directory.
@@ -116,10 +119,10 @@ def as_rank(
                 conclude = (
                     held.enter_context(recorded(run, made, workload)) if team.is_main else None
                 )
-            stop = held.enter_context(StopRequest())
+            signalled = held.enter_context(StopRequest())
             held.enter_context(_one_voice(board))
             speaks = reporter if team.is_main else Silent()
-            outcome = train_epochs(made, run, team, speaks, lambda: bool(stop))
+            outcome = train_epochs(made, run, team, speaks, lambda: bool(signalled), stop=stop)
             if conclude is not None:
                 conclude(outcome)
         return Run(path, team.gather(run.record)[0])

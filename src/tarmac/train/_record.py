@@ -39,10 +39,12 @@ class Outcome:
 
     Attributes:
         metrics: The final ones; None where a signal stopped it before.
+        stopped_early: Why it was done before its last epoch; None where it was not.
         replicas: How each fared.
     """
 
     metrics: Mapping[str, float] | None = None
+    stopped_early: str | None = None
     replicas: tuple[Replica, ...] = ()
 
 
@@ -147,7 +149,13 @@ def recorded(run: Run, plan: Plan, workload: Workload) -> Iterator[Callable[[Out
             end("interrupted", parallel=parallel)
         else:
             expectation = _expectation(workload, plan, metrics)
-            end("completed", parallel=parallel, metrics=dict(metrics), expectation=expectation)
+            end(
+                "completed",
+                parallel=parallel,
+                metrics=dict(metrics),
+                expectation=expectation,
+                stopped_early=outcome.stopped_early,
+            )
 
     with run.working():
         try:
@@ -180,7 +188,8 @@ def _expectation(
         or bool(plan.model_arguments)
         or plan.train_size != len(plan.dataset.train)
     )
-    verdict = expected.judge(metrics["test_accuracy"]) if metrics else None
+    accuracy = (metrics or {}).get("test_accuracy")
+    verdict = None if accuracy is None else expected.judge(accuracy)
     return {
         "metric": "test_accuracy",
         "at_least": expected.at_least,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tarmac.runs import Run
+    from tarmac.train._epochs import EpochHook
     from tarmac.train.strategies import Rendezvous
 
 __all__ = ["resume", "train"]
@@ -38,6 +39,7 @@ def train(
     *,
     output: str | Path | None = None,
     reporter: Reporter | None = None,
+    stop: EpochHook | None = None,
     **options: Any,
 ) -> Run:
     """Train a workload and return its run.
@@ -51,6 +53,11 @@ def train(
         output: The directory in which the run's own is made; by default `runs.default_output`. A
             URI, ``s3://bucket/prefix``, gets a copy once the training has ended or was stopped.
         reporter: Who is told how it goes; nobody by default.
+        stop: Called after every epoch with its line of ``metrics.jsonl``, in the thread that trains
+            and before the epoch's checkpoint. Returns why the training ends there, which the run
+            keeps as ``run.record.stopped_early``, or None to go on. A training that it ends is
+            finished like any other. Where a launcher has started several processes each must give
+            one, and the first's is asked; ``ddp`` in workers of Tarmac's own takes none.
         **options: The fields of `Options`, such as ``epochs``, ``batch_size``, ``devices``;
             ``device`` is another word for ``devices``.
 
@@ -85,7 +92,7 @@ def train(
             made.append(create_run(plan, found, reference, directory, launch=launch))
             return made[0]
 
-        return _work(prepare, make_run, rendezvous, directory, reporter)
+        return _work(prepare, make_run, rendezvous, output=directory, reporter=reporter, stop=stop)
 
 
 @denormals_flushed()
@@ -95,6 +102,7 @@ def resume(
     output: str | Path | None = None,
     workload: str | Workload | None = None,
     reporter: Reporter | None = None,
+    stop: EpochHook | None = None,
 ) -> Run:
     """Go on with a run that was stopped, from its newest checkpoint.
 
@@ -103,6 +111,7 @@ def resume(
         output: Where runs lie, if ``reference`` is not a path.
         workload: Must be the run's own if given. One passed to `train` as a value has to be.
         reporter: Who is told how it goes; nobody by default.
+        stop: As for `train`, of the epochs that are left.
 
     Returns:
         The run. On a CPU its weights are the same bits as without the stop.
@@ -128,27 +137,43 @@ def resume(
             )
         return found, plan_of(run, found, reporter.downloading, rendezvous)
 
-    return _work(prepare, lambda _found, _plan: find(), rendezvous, output, reporter)
+    return _work(
+        prepare,
+        lambda _found, _plan: find(),
+        rendezvous,
+        output=output,
+        reporter=reporter,
+        stop=stop,
+    )
 
 
 def _work(
     prepare: Callable[[], tuple[Workload, Plan]],
     make_run: Callable[[Workload, Plan], Run],
     rendezvous: Rendezvous | None,
+    *,
     output: str | Path | None,
     reporter: Reporter,
+    stop: EpochHook | None,
 ) -> Run:
     """Train into a run's directory and record how it ended."""
     if rendezvous is not None:
-        return as_rank(rendezvous, prepare, make_run, output=output, reporter=reporter)
+        return as_rank(rendezvous, prepare, make_run, output=output, reporter=reporter, stop=stop)
     workload, plan = prepare()
+    if stop is not None and plan.strategy == "ddp":
+        raise RequestError(
+            "stop cannot be asked: the epochs of ddp end in workers, which do not have it",
+            hint="Train on one device, by towers, or under torchrun.",
+        )
     run = make_run(workload, plan)
     with recorded(run, plan, workload) as conclude:
         if plan.strategy == "ddp":
             conclude(train_in_workers(plan, run, reporter))
         else:
-            with StopRequest() as stop:
-                conclude(train_epochs(plan, run, Alone(), reporter, lambda: bool(stop)))
+            with StopRequest() as signalled:
+                conclude(
+                    train_epochs(plan, run, Alone(), reporter, lambda: bool(signalled), stop=stop)
+                )
     return run
 
 

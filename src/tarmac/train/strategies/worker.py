@@ -75,7 +75,12 @@ def main() -> NoReturn:
             outcome = work_as_rank(path, rendezvous, reporter, hang, stop)
             if rendezvous.rank == 0:
                 replicas = [replica.model_dump(mode="json") for replica in outcome.replicas]
-                link.send("ended", metrics=outcome.metrics, replicas=replicas)
+                link.send(
+                    "ended",
+                    metrics=outcome.metrics,
+                    stopped_early=outcome.stopped_early,
+                    replicas=replicas,
+                )
             link.done()
             exit_code = 0
         except PeerFailed:
