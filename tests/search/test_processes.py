@@ -100,9 +100,35 @@ def test_a_network_of_a_search_never_sees_the_test_set(tmp_path):
     assert not any(name.startswith("test") for name in result.metrics)
     (path,) = (tmp_path / "runs" / "00000").iterdir()
     record = json.loads((path / "run.json").read_text())
-    assert record["metrics"] == {}
-    assert record["status"] == "interrupted"
-    assert list((path / "checkpoints").iterdir()) == []
+    assert (record["status"], record["error"]) == ("completed", None)
+    assert not any(name.startswith("test") for name in record["metrics"])
+    assert record["metrics"]["val_loss"] == result.metrics["val_loss"]
+    # Of a candidate its numbers are kept, without weights.
+    assert [*path.rglob("*.safetensors")] == []
+
+
+def test_the_run_of_every_candidate_says_how_it_ended(tmp_path):
+    trains = evaluator(tmp_path)
+    given = [
+        candidate(0),
+        candidate(1, epochs=5),
+        candidate(2, epochs=50, patience=1, learning_rate=2.0),
+        candidate(3, fault="complain"),
+    ]
+    results = [*trains.evaluate(given, lambda progress: progress.number == 1)]
+    trains.close()
+    assert [result.stopped for result in results] == [False, True, False, False]
+    ends = []
+    for number in range(4):
+        (path,) = (tmp_path / "runs" / f"{number:05d}").iterdir()
+        record = json.loads((path / "run.json").read_text())
+        ends.append((record["status"], record["stopped_early"]))
+    assert ends == [
+        ("completed", None),
+        ("completed", "stopped by the search, as a loser"),
+        ("completed", "val_loss has not fallen for 1 epoch"),
+        ("failed", None),
+    ]
 
 
 def test_the_same_candidate_is_the_same_network_alone_and_in_company(tmp_path):
