@@ -60,6 +60,26 @@ def test_a_damaged_line_is_named_and_nothing_is_changed(make_study, bad):
     assert len(Study.open(study.path).trials) == 4
 
 
+def test_a_study_whose_process_was_killed_before_its_first_trial_is_read_and_goes_on(make_study):
+    study = make_study(generations=1, population=4)
+    (study.path / "journal.log").unlink()
+    again = Study.open(study.path)
+    assert (again.trials, again.status) == ([], "interrupted")
+    assert (study.path / "journal.log").read_bytes() == b""
+    search(StudyWriter.open(study.path))
+    assert len(Study.open(study.path).trials) == 4
+
+
+def test_what_reads_a_study_has_nothing_to_write_it_with(make_study):
+    study = Study.open(make_study().path)
+    writes = {name for name in dir(StudyWriter) if not name.startswith("_")} - set(dir(Study))
+    assert writes >= {"add_trial", "create", "end", "mark", "set_state", "tell", "update"}
+    for name in writes:
+        assert not hasattr(study, name)
+    with pytest.raises(AttributeError):
+        study.record = None
+
+
 def test_a_lock_that_a_killed_process_held_holds_up_nobody(make_study):
     study = make_study(generations=1, population=2, retain=1.0, method="random", trials=1)
     (study.path / "journal.log.lock").touch()

@@ -14,7 +14,6 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tarmac.search._objectives import best_first
-from tarmac.search._request import num_survivors
 
 if TYPE_CHECKING:
     import random
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from tarmac.search._space import Space
     from tarmac.train import Setting
 
-__all__ = ["Individual", "Rules", "make_child", "select"]
+__all__ = ["Individual", "Rules", "make_child", "num_survivors", "select"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +36,10 @@ class Rules:
         mutate: With which probability one gene of a child is changed.
     """
 
-    population_size: int = 20
-    retain: float = 0.4
-    random_select: float = 0.1
-    mutate: float = 0.2
+    population_size: int
+    retain: float
+    random_select: float
+    mutate: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +57,14 @@ class Individual:
     genes: Mapping[str, Setting]
     values: tuple[float, ...]
     is_whole: bool
+
+
+def num_survivors(retain: float, population: int) -> int:
+    """Return how many of a population survive by their fitness.
+
+    At least two, because a child has two parents, and never all.
+    """
+    return min(max(2, int(retain * population + 1e-9)), population - 1)
 
 
 def select(

@@ -179,7 +179,7 @@ class Study:
         storage = open_storage(self._url, self.path / "journal.log")
         return storage if self._is_in(storage) else self._begin(storage)
 
-    def _begin(self, storage: BaseStorage) -> BaseStorage:
+    def _begin(self, storage: BaseStorage) -> BaseStorage:  # noqa: ARG002 - the writer's
         """Return a storage for a study that its own does not hold.
 
         A process that was killed right after it made the directory leaves such a study: it has no
@@ -187,7 +187,6 @@ class Study:
         """
         if self._url is not None:
             raise TarmacError(f"study {self.record.id} is not in {masked(self._url)}")
-        del storage
         empty = InMemoryStorage()
         self._create_in(empty)
         return empty
