@@ -127,8 +127,10 @@ class Study:
 
     @functools.cached_property
     def ledger(self) -> Ledger:
-        """Its trials."""
-        return Ledger(self._storage, self.optuna._study_id, self.space)
+        """Its trials; `Ledger.refresh` reads what has come since."""
+        ledger = Ledger(self._storage, self.optuna._study_id, self.space)
+        ledger.refresh()
+        return ledger
 
     @property
     def trials(self) -> list[dict[str, Any]]:
