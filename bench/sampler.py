@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 import optuna
 
 from _harness import Spread, table, write_results
-from tarmac.search import Choices, EvolutionSampler, Numbers, Silent, Space, Study
+from tarmac.search import Choices, EvolutionSampler, Numbers, Silent, Space
 from tarmac.search._queue import TrialQueue
 from tarmac.search._request import make_request
+from tarmac.search._study_writer import StudyWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -129,7 +130,7 @@ def queue_costs(counts: list[int]) -> dict[str, float]:
     """Return the same for a study in its journal, as a search does it: claims and all."""
     with tempfile.TemporaryDirectory() as name:
         request = make_request({"workload": "none", "epochs": 1, "trials": max(counts)})
-        study = Study.create(
+        study = StudyWriter.create(
             Path(name), "bench", request, WIDE, {}, train_size=1, validation_size=1
         )
         marks: list[float] = []

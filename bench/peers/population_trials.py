@@ -18,7 +18,7 @@ import torch
 import tarmac
 from tarmac import data
 from tarmac.search._evaluator import Candidate
-from tarmac.search.population import StackedEvaluator
+from tarmac.search.population._evaluator import StackedEvaluator
 from tarmac.workloads import find_workload
 
 OPTIMIZERS = ("rmsprop", "adam", "sgd", "adagrad", "adadelta", "adamax", "nadam")

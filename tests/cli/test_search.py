@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
+import subprocess
+import sys
 import threading
 import urllib.request
 
@@ -44,6 +47,12 @@ def test_every_help_answers(tarmac, arguments):
     code, out, err = tarmac("search", *arguments)
     assert (code, err) == (0, "")
     assert out.startswith("Usage: tarmac search")
+
+
+def test_help_shows_defaults_as_they_are_given(tarmac):
+    _, out, _ = tarmac("search", "--help")
+    assert "[default: evolve]" in out
+    assert "[default: (" not in " ".join(out.split())
 
 
 def test_a_search_prints_a_line_per_network_and_the_best(tarmac):
@@ -141,6 +150,50 @@ def test_the_dashboard_serves_the_study(done):
     root, _, number = found[0].partition("/dashboard/studies/")
     with urllib.request.urlopen(f"{root}/api/studies/{number}?after=0") as answer:
         assert len(json.load(answer)["trials"]) == 4
+
+
+IMPATIENT = """
+import os, signal
+from torch import nn
+from tarmac.workloads import Adam, Recipe, Workload
+
+def model(hidden: int = 8):
+    # Once the search takes SIGINT for a wish to stop: Ctrl-C, and Ctrl-C again.
+    if signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, signal.SIG_IGN):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, 10))
+
+own = Workload(
+    name="own", summary="x", dataset="digits", model=model,
+    recipe=Recipe(
+        optimizer=Adam(learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8),
+        batch_size=64, epochs=1,
+    ),
+)
+"""
+
+
+def test_a_second_ctrl_c_is_told_like_the_first(tmp_path):
+    (tmp_path / "own.py").write_text(IMPATIENT)
+    line = [sys.executable, "-m", "tarmac", "search", "own.py:own", "--set", "hidden=8,16"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (path,) = (tmp_path / "runs").iterdir()
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "error: interrupted; finished networks are kept, those under way will be repeated",
+        f"  Go on: tarmac search --resume runs/{path.name}",
+    ]
+    assert Study.open(path).record.status == "interrupted"
+
+
+def test_ctrl_c_ends_the_dashboard_without_a_word(done):
+    line = [sys.executable, "-m", "tarmac", "search", "dashboard", str(done.path), "--port", "0"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as one:
+        assert "Ctrl-C ends it" in one.stdout.readline()
+        one.send_signal(signal.SIGINT)
+        assert one.communicate() == ("", "")
+    assert one.returncode == 130
 
 
 @pytest.mark.parametrize(("command", "package"), [("plot", "plotly"), ("dashboard", "optuna-")])
@@ -245,9 +298,6 @@ def test_a_file_is_a_study_and_its_errors_have_places(tarmac, tmp_path):
 
 
 def test_importing_search_loads_neither_optuna_nor_torch():
-    import subprocess
-    import sys
-
     program = (
         "import sys, tarmac.search, tarmac.cli.search\n"
         "print([name for name in ('optuna', 'torch', 'plotly') if name in sys.modules])"

@@ -6,7 +6,7 @@ import pytest
 
 from tarmac.search._request import make_request
 from tarmac.search._space import Choices, Space
-from tarmac.search._study import Study
+from tarmac.search._study_writer import StudyWriter
 
 PUBLISHED = {
     "neurons": Choices((64, 128, 256, 512, 768, 1024)),
@@ -26,9 +26,9 @@ def published() -> Space:
 def make_study(tmp_path):
     """Return a function that makes a study of the 672 networks, or of another space."""
 
-    def make(parameters=None, **fields) -> Study:
+    def make(parameters=None, **fields) -> StudyWriter:
         request = make_request({"workload": "mlp", "epochs": 2, **fields})
-        return Study.create(
+        return StudyWriter.create(
             tmp_path / "runs",
             "study",
             request,

@@ -16,7 +16,7 @@ from tarmac.search import Progress, Result
 from tarmac.search._evaluators import Chosen
 from tarmac.search._loop import Search
 from tarmac.search._observer import Silent
-from tarmac.search._study import Study
+from tarmac.search._study_writer import StudyWriter
 
 
 def accuracy_of(settings):
@@ -34,16 +34,16 @@ class StandIn:
         self.epochs = epochs
         self.seen = []
 
-    def evaluate(self, candidates, watch):
+    def evaluate(self, candidates, report):
         for candidate in candidates:
             self.seen.append(candidate)
             error = self.fail(candidate)
             if error is not None:
                 yield Result(number=candidate.number, error=error)
                 continue
-            yield self.train(candidate, watch)
+            yield self.train(candidate, report)
 
-    def train(self, candidate, watch):
+    def train(self, candidate, report):
         final = accuracy_of(candidate.settings)
         epochs = self.epochs or candidate.epochs
         for epoch in range(1, epochs + 1):
@@ -52,7 +52,7 @@ class StandIn:
             metrics |= {"loss": 1 - accuracy, "accuracy": accuracy}
             progress = Progress(number=candidate.number, epoch=epoch, metrics=metrics)
             self.at_epoch(progress)
-            stopped = watch(progress)
+            stopped = report(progress)
             if stopped or epoch == epochs:
                 metrics |= {"epochs": epoch, "num_parameters": 100 * candidate.number, "seconds": 1}
                 return Result(
@@ -61,17 +61,17 @@ class StandIn:
         raise AssertionError
 
 
-def search(study, evaluator=None, *, at_once=None, stop=lambda: False, observer=None):
+def search(study, evaluator=None, *, at_once=None, stop=lambda: False, reporter=None):
     """Search in this process, without training the winner; return why it is over."""
     chosen = Chosen(
         evaluator=evaluator or StandIn(), at_once=at_once, close=lambda: None, summary=""
     )
     with study.leases.work() as owner:
-        return Search(study, owner, observer or Silent(), stop).run(chosen)
+        return Search(study, owner, reporter or Silent(), stop).run(chosen)
 
 
 def main():
-    study = Study.open(Path(sys.argv[1]))
+    study = StudyWriter.open(Path(sys.argv[1]))
     gate = None
     if len(sys.argv) > 2:
         number, fifo = int(sys.argv[2]), sys.argv[3]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import statistics
 
 import tarmac
-from tarmac.search import Result, find_study
+from tarmac.search import Result
 from tarmac.search._confirm import confirm
+from tarmac.search._search import resume_study
+from tarmac.search._study_writer import StudyWriter
 from tarmac.search._winner import choose_winner, complete_trials
 
 SPACE = {"dataset": "digits", "neurons": [16, 32, 64], "layers": 1}
@@ -19,7 +21,7 @@ class Scores:
         self.scores = scores
         self.asked: list[tuple[int, int]] = []
 
-    def evaluate(self, candidates, watch):
+    def evaluate(self, candidates, report):
         for candidate in candidates:
             neurons = candidate.settings["neurons"]
             self.asked.append((neurons, candidate.seed))
@@ -50,8 +52,7 @@ def test_a_network_that_was_only_lucky_does_not_win(tmp_path):
     study = brute(tmp_path)
     order = sorted(study.trials, key=lambda trial: -trial["val_accuracy"])
     sizes = [trial["params"]["neurons"] for trial in order]
-    study.update(request=study.request.model_copy(update={"confirm": 3}).model_dump(mode="json"))
-    del study.request
+    study = resume_study(str(study.path), tmp_path, {"confirm": 3})
     scores = Scores({sizes[0]: 0.0, sizes[1]: None, sizes[2]: 1.0})
     assert confirm(study, complete_trials(study), scores, lambda: False)
     assert sorted(scores.asked) == sorted((size, seed) for size in sizes for seed in (1, 2))
@@ -62,7 +63,20 @@ def test_a_network_that_was_only_lucky_does_not_win(tmp_path):
 
 
 def test_what_is_confirmed_is_not_confirmed_again(tmp_path):
-    study = find_study(str(brute(tmp_path, confirm=2).path), tmp_path)
+    study = StudyWriter.open(brute(tmp_path, confirm=2).path)
     scores = Scores({})
     assert confirm(study, complete_trials(study), scores, lambda: False)
     assert scores.asked == []
+
+
+def test_a_finished_study_is_confirmed_when_that_is_asked_for_on_resuming(tmp_path):
+    study = brute(tmp_path)
+    assert study.best.confirmed == ()
+    again = tarmac.search(resume=study.path, confirm=3)
+    assert again.request.confirm == 3
+    assert sorted(again.record.confirmed) == [0, 1, 2]
+    own = {trial["number"]: trial["val_accuracy"] for trial in again.trials}
+    means = {n: statistics.fmean((own[n], *v)) for n, v in again.record.confirmed.items()}
+    assert again.best.number == max(means, key=means.get)
+    assert again.best.confirmed == again.record.confirmed[again.best.number]
+    assert again.best.test_accuracy is not None

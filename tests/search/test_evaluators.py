@@ -25,9 +25,9 @@ class Hears(Silent):
 
 
 def search(tmp_path, what="mlp", **fields):
-    observer = Hears()
-    study = tarmac.search(what, output=tmp_path, observer=observer, **{**DIGITS, **fields})
-    return study, observer.summary
+    reporter = Hears()
+    study = tarmac.search(what, output=tmp_path, reporter=reporter, **{**DIGITS, **fields})
+    return study, reporter.summary
 
 
 def test_perceptrons_train_as_stacks(tmp_path):

@@ -9,8 +9,9 @@ import pytest
 
 from tarmac import data
 from tarmac.search import Candidate
-from tarmac.search._processes import Slot
-from tarmac.search.population import PooledEvaluator, StackedEvaluator
+from tarmac.search._evaluator import Slot
+from tarmac.search.population._evaluator import StackedEvaluator
+from tarmac.search.population._pool import PooledEvaluator
 from tarmac.workloads import find_workload
 
 OPTIMIZERS = ("rmsprop", "adam", "sgd", "adagrad", "adadelta")
@@ -80,11 +81,11 @@ def test_each_process_has_a_stack_and_networks_are_those_of_one_process(pool):
     assert "one of 2 stacks, so that 2 processes have work" in str(stacks[0])
     seen = []
 
-    def watch(progress):
+    def report(progress):
         seen.append((progress.number, progress.epoch))
         return False
 
-    for result in mine.evaluate(given, watch):
+    for result in mine.evaluate(given, report):
         expected = alone[result.number].metrics
         assert result.error is None
         assert result.metrics["val_loss"] == pytest.approx(expected["val_loss"], rel=1e-3)
@@ -93,7 +94,7 @@ def test_each_process_has_a_stack_and_networks_are_those_of_one_process(pool):
     # The same processes train the next ones.
     pids = {child.pid for child in psutil.Process().children()}
     assert len(pids) == 2
-    assert len([*mine.evaluate(given, watch)]) == 5
+    assert len([*mine.evaluate(given, report)]) == 5
     assert {child.pid for child in psutil.Process().children()} == pids
 
 
@@ -118,19 +119,19 @@ def test_halted_it_ends_without_the_rest(pool):
     epochs = []
     mine = pool(halted=lambda: len(epochs) > 3)
 
-    def watch(progress):
+    def report(progress):
         epochs.append(progress.epoch)
         return False
 
-    assert [*mine.evaluate([of_mlp(n, epochs=10_000) for n in range(4)], watch)] == []
+    assert [*mine.evaluate([of_mlp(n, epochs=10_000) for n in range(4)], report)] == []
 
 
 def test_an_error_of_the_watch_reaches_the_caller_and_ends_the_processes(pool):
-    def watch(progress):
+    def report(progress):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        [*pool().evaluate([of_mlp(0), of_mlp(1, layers=1)], watch)]
+        [*pool().evaluate([of_mlp(0), of_mlp(1, layers=1)], report)]
     assert psutil.Process().children() == []
 
 

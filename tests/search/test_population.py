@@ -13,9 +13,11 @@ from torch import nn
 import tarmac
 from tarmac import RequestError, data
 from tarmac.search._evaluator import Candidate
-from tarmac.search.population import StackedEvaluator, _stack, can_stack
+from tarmac.search.population import _stack
 from tarmac.search.population._arithmetic import Arithmetic, Workspace
+from tarmac.search.population._evaluator import StackedEvaluator
 from tarmac.search.population._masks import Masks
+from tarmac.search.population._network import can_stack
 from tarmac.search.population._parameters import Layout
 from tarmac.workloads import Adam, OneCycle, Recipe, Scale, Workload, find_workload
 
@@ -46,12 +48,12 @@ def histories(evaluator, candidates, stop=lambda progress: False):
     """Train candidates; return every epoch's metrics, and the results, by number."""
     rows = {each.number: [] for each in candidates}
 
-    def watch(progress):
+    def report(progress):
         rows[progress.number].append(dict(progress.metrics))
         assert progress.epoch == len(rows[progress.number])
         return stop(progress)
 
-    results = {result.number: result for result in evaluator.evaluate(candidates, watch)}
+    results = {result.number: result for result in evaluator.evaluate(candidates, report)}
     assert results.keys() == rows.keys()
     return rows, results
 
@@ -266,22 +268,22 @@ def test_out_of_memory_halves_the_stack_until_a_network_alone_does_not_fit(monke
 
 
 def test_an_error_of_the_watch_reaches_the_caller_and_ends_the_training():
-    def watch(progress):
+    def report(progress):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        [*evaluator().evaluate([candidate(0), candidate(1, layers=1)], watch)]
+        [*evaluator().evaluate([candidate(0), candidate(1, layers=1)], report)]
 
 
 def test_closing_the_iterator_stops_the_training():
     seen = []
 
-    def watch(progress):
+    def report(progress):
         seen.append(progress.number)
         return False
 
     given = [candidate(0, epochs=1), candidate(1, epochs=50)]
-    going = evaluator().evaluate(given, watch)
+    going = evaluator().evaluate(given, report)
     assert next(going).number == 0
     going.close()
     assert 0 < seen.count(1) < 50

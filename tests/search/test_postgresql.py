@@ -14,10 +14,11 @@ import pytest
 from stand_in import StandIn, search
 
 from tarmac.errors import TarmacError
-from tarmac.search import Study, find_study
+from tarmac.search import Study
 from tarmac.search._observer import Silent
 from tarmac.search._search import work_on
 from tarmac.search._storage import open_storage
+from tarmac.search._study_writer import StudyWriter
 
 _PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
@@ -122,7 +123,7 @@ def test_a_search_whose_server_stops_says_so_and_goes_on_once_it_is_back(
             open_storage(server.url, study.path / "journal.log")
     finally:
         server.start()
-    again = find_study(str(study.path), storage=server.url)
+    again = StudyWriter.open(study.path, server.url)
     search(again)
     assert [row["params"] for row in again.trials] == [
         row["params"] for row in uninterrupted.trials

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -15,8 +16,10 @@ import pytest
 import tarmac
 from tarmac.devices import find_devices
 from tarmac.search import Candidate, Silent, Study
-from tarmac.search._evaluators import Training, slots_of
-from tarmac.search._processes import ProcessEvaluator, Slot
+from tarmac.search._evaluator import Slot, Training
+from tarmac.search._evaluators import slots_of
+from tarmac.search._processes import ProcessEvaluator
+from tarmac.search._search import prepare, request_of, work_on
 
 FRAGILE = f"{Path(__file__).with_name('fragile.py')}:fragile"
 
@@ -70,7 +73,7 @@ def test_a_network_stops_when_told_or_when_it_gets_no_better(tmp_path):
     trains = evaluator(tmp_path)
     seen = []
 
-    def watch(progress):
+    def report(progress):
         seen.append((progress.number, progress.epoch))
         return progress.number == 0 and progress.epoch == 2
 
@@ -80,7 +83,7 @@ def test_a_network_stops_when_told_or_when_it_gets_no_better(tmp_path):
             candidate(1, epochs=50, patience=1, learning_rate=2.0),
             candidate(2, epochs=3),
         ],
-        watch,
+        report,
     )
     trains.close()
     assert (stopped.stopped, stopped.metrics["epochs"]) == (True, 2)
@@ -97,9 +100,35 @@ def test_a_network_of_a_search_never_sees_the_test_set(tmp_path):
     assert not any(name.startswith("test") for name in result.metrics)
     (path,) = (tmp_path / "runs" / "00000").iterdir()
     record = json.loads((path / "run.json").read_text())
-    assert record["metrics"] == {}
-    assert record["status"] == "interrupted"
-    assert list((path / "checkpoints").iterdir()) == []
+    assert (record["status"], record["error"]) == ("completed", None)
+    assert not any(name.startswith("test") for name in record["metrics"])
+    assert record["metrics"]["val_loss"] == result.metrics["val_loss"]
+    # Of a candidate its numbers are kept, without weights.
+    assert [*path.rglob("*.safetensors")] == []
+
+
+def test_the_run_of_every_candidate_says_how_it_ended(tmp_path):
+    trains = evaluator(tmp_path)
+    given = [
+        candidate(0),
+        candidate(1, epochs=5),
+        candidate(2, epochs=50, patience=1, learning_rate=2.0),
+        candidate(3, fault="complain"),
+    ]
+    results = [*trains.evaluate(given, lambda progress: progress.number == 1)]
+    trains.close()
+    assert [result.stopped for result in results] == [False, True, False, False]
+    ends = []
+    for number in range(4):
+        (path,) = (tmp_path / "runs" / f"{number:05d}").iterdir()
+        record = json.loads((path / "run.json").read_text())
+        ends.append((record["status"], record["stopped_early"]))
+    assert ends == [
+        ("completed", None),
+        ("completed", "stopped by the search, as a loser"),
+        ("completed", "val_loss has not fallen for 1 epoch"),
+        ("failed", None),
+    ]
 
 
 def test_the_same_candidate_is_the_same_network_alone_and_in_company(tmp_path):
@@ -243,6 +272,69 @@ def test_the_winner_is_trained_anew_on_everything_as_the_line_says(tmp_path):
     assert repr(study).startswith(f"<Study {study.path} completed")
 
 
+THREADS = """
+import torch
+from pathlib import Path
+from torch import nn
+from tarmac.workloads import Adam, Recipe, Workload
+
+class Net(nn.Linear):
+    def forward(self, inputs):
+        if self.training:
+            Path(__file__).with_suffix(".threads").write_text(str(torch.get_num_threads()))
+        return super().forward(inputs.flatten(1))
+
+own = Workload(
+    name="own", summary="x", dataset="digits", model=lambda bias=True: Net(64, 10, bias),
+    recipe=Recipe(
+        optimizer=Adam(learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8),
+        batch_size=64, epochs=1,
+    ),
+)
+"""
+
+
+def test_the_winner_is_trained_on_all_threads_of_its_device(tmp_path):
+    (device,) = find_devices("cpu")
+    (tmp_path / "own.py").write_text(THREADS)
+    tarmac.search(
+        f"{tmp_path}/own.py:own",
+        space={"bias": ["true", "false"]},
+        method="brute",
+        workers=device.num_threads,
+        output=tmp_path,
+    )
+    # The winner is the last one that is trained.
+    assert (tmp_path / "own.threads").read_text() == str(device.num_threads)
+
+
+@pytest.mark.parametrize("how", ["is interrupted", "fails"])
+def test_a_study_that_another_process_completed_stays_completed(tmp_path, how):
+    class Another(Silent):
+        """Completes the study in the middle of this one's work on it."""
+
+        is_done = False
+
+        def began(self, study, where):
+            tarmac.search(resume=study.path)
+            self.is_done = True
+            if how == "fails":
+                raise OSError("the disk is on fire")
+
+    fields = {"space": {"hidden": [8, 16]}, "method": "brute", "epochs": 1}
+    study = prepare(request_of("digits-mlp", fields), tmp_path, name="study")
+    another = Another()
+    context = (
+        pytest.raises(OSError, match="on fire") if how == "fails" else contextlib.nullcontext()
+    )
+    with context:
+        work_on(study, another, stop=lambda: another.is_done)
+    assert study.status == "completed"
+    record = Study.open(study.path).record
+    assert (record.status, record.error) == ("completed", None)
+    assert record.best.test_accuracy is not None
+
+
 class Quiet(Silent):
     """Counts."""
 
@@ -257,9 +349,9 @@ def test_a_finished_study_is_not_searched_again_unless_it_may_go_further(tmp_pat
     fields = {"space": {"hidden": [8, 16, 24, 32]}, "epochs": 1, "population": 3}
     study = tarmac.search("digits-mlp", generations=1, output=tmp_path, **fields)
     before = study.best
-    observer = Quiet()
-    again = tarmac.search(resume=study.path, observer=observer)
-    assert (again.best, observer.seen) == (before, [])
-    further = tarmac.search(resume=study.path, observer=observer, generations=2)
-    assert observer.seen == [3]
+    reporter = Quiet()
+    again = tarmac.search(resume=study.path, reporter=reporter)
+    assert (again.best, reporter.seen) == (before, [])
+    further = tarmac.search(resume=study.path, reporter=reporter, generations=2)
+    assert reporter.seen == [3]
     assert further.record.why_ended == "2 generations are done"

@@ -19,6 +19,7 @@ from tarmac.search import Choices, Numbers, Result, Silent, Study
 from tarmac.search._queue import TrialQueue
 from tarmac.search._request import make_request
 from tarmac.search._samplers import check_method
+from tarmac.search._study_writer import StudyWriter
 
 PROGRAM = Path(__file__).with_name("stand_in.py")
 NUMBERS = {"x": Numbers(0.0, 1.0), "y": Numbers(1, 64, None, True, True)}
@@ -61,7 +62,7 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(make_study, met
     for _ in range(3):
         evaluator = StandIn()
         assert search(stopped, evaluator, stop=lambda seen=evaluator.seen: len(seen) >= 7) is None
-        stopped = Study.open(stopped.path)
+        stopped = StudyWriter.open(stopped.path)
     search(stopped)
     assert rows(stopped) == rows(whole)
     trained = [row for row in rows(whole) if row[1] == "COMPLETE"]
@@ -93,7 +94,7 @@ def test_a_killed_search_goes_on_with_at_most_the_running_trial_repeated(
     killed.communicate()
     assert Study.open(study.path).status == "interrupted"
     evaluator = StandIn()
-    search(Study.open(study.path), evaluator)
+    search(StudyWriter.open(study.path), evaluator)
     first = evaluator.seen[0].number
     assert first == 11
     assert rows(study) == rows(whole)
@@ -115,7 +116,7 @@ def test_two_processes_share_a_generation_and_train_nothing_twice(make_study, tm
             seen.append(generation)
 
     evaluator = StandIn()
-    search(study, evaluator, observer=Watcher(), stop=lambda: len(evaluator.seen) >= 5)
+    search(study, evaluator, reporter=Watcher(), stop=lambda: len(evaluator.seen) >= 5)
     assert [candidate.number for candidate in evaluator.seen] == [3, 4, 5, 6, 7]
     assert seen == []
     states = [trial.state for trial in study.optuna.get_trials()]
@@ -161,11 +162,11 @@ def test_a_network_that_something_else_stopped_is_trained_again(make_study):
     evaluator = StandIn()
     train, given_up = evaluator.train, []
 
-    def once(candidate, watch):
+    def once(candidate, report):
         if candidate.number == 2 and not given_up:
             given_up.append(2)
             return Result(number=2, stopped=True)
-        return train(candidate, watch)
+        return train(candidate, report)
 
     evaluator.train = once
     search(study, evaluator)

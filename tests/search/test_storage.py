@@ -12,6 +12,7 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.search import Study, find_study, list_studies
 from tarmac.search._leases import Leases
 from tarmac.search._storage import masked, open_storage
+from tarmac.search._study_writer import StudyWriter
 
 
 def test_a_torn_last_line_is_dropped_and_the_study_goes_on(make_study):
@@ -55,8 +56,28 @@ def test_a_damaged_line_is_named_and_nothing_is_changed(make_study, bad):
     # The hint's commands keep what stands before it.
     assert "head -n 9" in caught.value.hint
     journal.write_bytes(b"".join(lines[:9]))
-    search(Study.open(study.path))
+    search(StudyWriter.open(study.path))
     assert len(Study.open(study.path).trials) == 4
+
+
+def test_a_study_whose_process_was_killed_before_its_first_trial_is_read_and_goes_on(make_study):
+    study = make_study(generations=1, population=4)
+    (study.path / "journal.log").unlink()
+    again = Study.open(study.path)
+    assert (again.trials, again.status) == ([], "interrupted")
+    assert (study.path / "journal.log").read_bytes() == b""
+    search(StudyWriter.open(study.path))
+    assert len(Study.open(study.path).trials) == 4
+
+
+def test_what_reads_a_study_has_nothing_to_write_it_with(make_study):
+    study = Study.open(make_study().path)
+    writes = {name for name in dir(StudyWriter) if not name.startswith("_")} - set(dir(Study))
+    assert writes >= {"add_trial", "create", "end", "mark", "set_state", "tell", "update"}
+    for name in writes:
+        assert not hasattr(study, name)
+    with pytest.raises(AttributeError):
+        study.record = None
 
 
 def test_a_lock_that_a_killed_process_held_holds_up_nobody(make_study):
@@ -103,7 +124,7 @@ def test_a_password_is_asked_for_again(make_study):
     with pytest.raises(
         RequestError, match=r"the password of postgresql://me:\*\*\*@host/db is not"
     ):
-        Study.open(study.path).storage  # noqa: B018
+        StudyWriter.open(study.path).storage  # noqa: B018
 
 
 def test_a_study_can_live_in_a_database(make_study, tmp_path):
@@ -137,6 +158,27 @@ def test_a_lease_ends_with_its_block_and_is_held_until_then(tmp_path):
     assert not leases.is_alive(name)
     assert not leases.is_alive("")
     assert not leases.is_alive(None)
+
+
+def test_many_that_ask_at_once_all_find_the_dead_dead(tmp_path):
+    leases = Leases(tmp_path)
+    for round_ in range(50):
+        names = [f"host-{round_}-{number}" for number in range(20)]
+        for name in names:
+            (tmp_path / name).touch()
+        seen = []
+        ready = threading.Barrier(4)
+
+        def ask(names=names, seen=seen, ready=ready):
+            ready.wait()
+            seen.extend(name for name in names if leases.is_alive(name))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert seen == []
 
 
 def test_a_space_that_was_edited_is_noticed(make_study):

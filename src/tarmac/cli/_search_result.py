@@ -11,9 +11,11 @@ from tarmac.search._report import by_generation, summarize
 from tarmac.search._winner import train_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tarmac.search import Study, Winner
 
-__all__ = ["epochs_text", "number_text", "print_best", "result_of"]
+__all__ = ["best_of", "epochs_text", "number_text", "print_best", "result_of"]
 
 
 def result_of(study: Study) -> dict[str, Any]:
@@ -32,16 +34,25 @@ def result_of(study: Study) -> dict[str, Any]:
         "size": study.space.size,
         "totals": dataclasses.asdict(summarize(study)),
         "generations": [dataclasses.asdict(group) for group in by_generation(study)],
-        "best": None
-        if record.best is None
-        else record.best.model_dump() | {"command": train_line(study, record.best)},
+        "best": None if record.best is None else best_of(study, record.best),
         "front": [study.row(study.ledger.trials[number]) for number in record.front],
         "error": record.error,
     }
 
 
-def print_best(study: Study, best: Winner) -> None:
-    """Print the winner, how it did, and the line that trains it."""
+def best_of(study: Study, best: Winner) -> dict[str, Any]:
+    """Return a winner as JSON values, with the line that trains it."""
+    return best.model_dump() | {"command": train_line(study, best)}
+
+
+def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
+    """Print the winner, how it did, and the line that trains it.
+
+    Args:
+        study: Whose.
+        best: The winner, or the best so far.
+        front: Numbers of the trials that none beats, where there are several objectives.
+    """
     values = ", ".join(f"{name} {number_text(value)}" for name, value in best.values.items())
     click.secho(
         f"best: network {best.number}, {values} after {epochs_text(best.epochs)}",
@@ -59,8 +70,8 @@ def print_best(study: Study, best: Winner) -> None:
             f"({study.path / (best.run or '')})"
         )
     if len(study.maximize) > 1:
-        click.echo(f"{len(study.record.front)} networks that none beats in everything:")
-        for number in study.record.front:
+        click.echo(f"{len(front)} networks that none beats in everything:")
+        for number in front:
             trial = study.ledger.trials[number]
             shown = "  ".join(
                 f"{name} {number_text(value)}"

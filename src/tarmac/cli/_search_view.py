@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
     from rich.console import Console
 
-    from tarmac.search import Observer, Progress, Study
+    from tarmac.search import Progress, Reporter, Study
 
-__all__ = ["generation_table", "observer_for", "totals_line", "trial_line"]
+__all__ = ["generation_table", "reporter_for", "totals_line", "trial_line"]
 
 _MOST_RUNNING_SHOWN = 12
 
 
 @contextlib.contextmanager
-def observer_for(*, quiet: bool) -> Iterator[Observer]:
-    """Give the observer that suits where the output goes.
+def reporter_for(*, quiet: bool) -> Iterator[Reporter]:
+    """Give the reporter that suits where the output goes.
 
     Args:
         quiet: Show nothing.
@@ -141,7 +141,7 @@ class _Plain(Silent):
 
     def retraining(
         self,
-        study: Study,  # noqa: ARG002 - the observer's signature
+        study: Study,  # noqa: ARG002 - the reporter's signature
         epoch: int,
         metrics: Mapping[str, float],  # noqa: ARG002 - likewise
     ) -> None:
@@ -176,7 +176,7 @@ class _Live(_Plain):
     def started(
         self,
         number: int,
-        settings: Mapping[str, object],  # noqa: ARG002 - the observer's signature
+        settings: Mapping[str, object],  # noqa: ARG002 - the reporter's signature
     ) -> None:
         self._running[number] = ""
         self._draw()
@@ -196,14 +196,14 @@ class _Live(_Plain):
 
     def generation_done(
         self,
-        study: Study,  # noqa: ARG002 - the observer's signature
+        study: Study,  # noqa: ARG002 - the reporter's signature
         generation: int,  # noqa: ARG002 - likewise
     ) -> None:
         self._draw()
 
     def retraining(
         self,
-        study: Study,  # noqa: ARG002 - the observer's signature
+        study: Study,  # noqa: ARG002 - the reporter's signature
         epoch: int,
         metrics: Mapping[str, float],
     ) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+class _Option(click.Option):
+    """Shows a default that is given in words as it is: click puts brackets around it."""
+
+    def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
+        extra = super().get_help_extra(ctx)
+        if isinstance(self.show_default, str) and "default" in extra:
+            extra["default"] = self.show_default
+        return extra
+
+
+_option = functools.partial(click.option, cls=_Option)
 
 
 class _Group(click.Group):
@@ -47,71 +63,65 @@ def command() -> None:
     "plot STUDY, dashboard STUDY. Each has --help.",
 )
 @click.argument("what", metavar="WORKLOAD|STUDY", required=False)
-@click.option(
-    "--method",
-    show_default="evolve",
-    help="evolve, brute, random, tpe, cmaes or nsga2.",
-)
-@click.option(
+@_option("--method", show_default="evolve", help="evolve, brute, random, tpe, cmaes or nsga2.")
+@_option(
     "--generations", type=int, show_default="10", help="Generations of the evolution, at most."
 )
-@click.option(
+@_option(
     "--population", type=int, show_default="20", help="Networks in a generation, with survivors."
 )
-@click.option("--retain", type=float, show_default="0.4", help="Share that survives by fitness.")
-@click.option(
-    "--random-select", type=float, show_default="0.1", help="Chance of each other to survive."
-)
-@click.option(
+@_option("--retain", type=float, show_default="0.4", help="Share that survives by fitness.")
+@_option("--random-select", type=float, show_default="0.1", help="Chance of each other to survive.")
+@_option(
     "--mutate", type=float, show_default="0.2", help="Chance of a child to have one gene changed."
 )
-@click.option("--trials", type=int, help="End after N trainings.")
-@click.option("--budget", help="End after so much time, such as 30m or 2h.")
-@click.option(
+@_option("--trials", type=int, help="End after N trainings.")
+@_option("--budget", help="End after so much time, such as 30m or 2h.")
+@_option(
     "--space",
     "space_file",
     type=click.Path(path_type=Path),
     help="A YAML file of parameters and their values.",
 )
-@click.option(
+@_option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUES",
     help="Search over a setting: v1,v2, lo..hi, lo..hi:log or lo..hi:step; one value fixes it.",
 )
-@click.option(
+@_option(
     "--objective",
     show_default="val_accuracy",
     help="What counts, the first most: val_accuracy, val_loss, params, seconds, epochs.",
 )
-@click.option("--prune", show_default="none", help="Stop losers early: none, halving or median.")
-@click.option(
+@_option("--prune", show_default="none", help="Stop losers early: none, halving or median.")
+@_option(
     "--confirm", type=int, show_default="0", help="Train the best N from two more seeds at the end."
 )
-@click.option("--epochs", type=int, show_default="the workload's", help="Epochs of each, at most.")
-@click.option("--patience", type=int, help="Stop one after N epochs without a lower val_loss.")
-@click.option("--train-size", type=int, show_default="all", help="Train on the first N samples.")
-@click.option(
+@_option("--epochs", type=int, show_default="the workload's", help="Epochs of each, at most.")
+@_option("--patience", type=int, help="Stop one after N epochs without a lower val_loss.")
+@_option("--train-size", type=int, show_default="all", help="Train on the first N samples.")
+@_option(
     "--validation-size",
     type=int,
     show_default="one for five to train on, at most 10,000",
     help="Samples held out of training, which judge.",
 )
-@click.option("--seed", type=int, show_default="0")
-@click.option("--devices", "--device", "devices", show_default="auto", help="As of tarmac train.")
-@click.option(
+@_option("--seed", type=int, show_default="0")
+@_option("--devices", "--device", "devices", show_default="auto", help="As of tarmac train.")
+@_option(
     "--workers", type=int, show_default="by devices", help="Networks trained at the same time."
 )
-@click.option("--storage", metavar="URL", help="An Optuna database instead of a journal file.")
-@click.option(
+@_option("--storage", metavar="URL", help="An Optuna database instead of a journal file.")
+@_option(
     "--output",
     type=click.Path(path_type=Path),
     show_default="TARMAC_RUNS or ./runs",
     help="Where studies are made.",
 )
-@click.option("--resume", metavar="STUDY", help="Go on with a study that was stopped.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and only that.")
+@_option("--resume", metavar="STUDY", help="Go on with a study that was stopped.")
+@_option("--json", "as_json", is_flag=True, help="Print the result as JSON, and only that.")
 @click.pass_context
 def _begin(
     ctx: click.Context,
@@ -129,15 +139,17 @@ def _begin(
     WORKLOAD is a name of tarmac train --list or my_model.py:workload; STUDY is a YAML file, or a
     study that comes with Tarmac: mlp-evolve.
     """
-    from tarmac.cli._search_view import observer_for
-    from tarmac.search import search
+    from tarmac.cli._search_view import reporter_for
+    from tarmac.search._search import open_study, work_on
 
     fields = {name: value for name, value in options.items() if value is not None}
     space = _space(space_file, settings)
     if space:
         fields["space"] = space
-    with observer_for(quiet=as_json) as observer:
-        study = search(what, output=output, resume=resume, observer=observer, **fields)
+    study = open_study(what, output=output, resume=resume, **fields)
+    # A second Ctrl-C, which does not wait for what is under way, is told like the first.
+    with reporter_for(quiet=as_json) as reporter, contextlib.suppress(KeyboardInterrupt):
+        work_on(study, reporter)
     _conclude(study, as_json=as_json)
     ctx.exit(0 if study.record.status == "completed" else 1)
 
@@ -164,8 +176,8 @@ def _conclude(study: Study, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(result_of(study), indent=2))
     elif record.best is not None and record.status == "completed":
-        print_best(study, record.best)
-    if record.status == "interrupted":
+        print_best(study, record.best, record.front)
+    if record.status in ("interrupted", "running"):
         raise TarmacError(
             "interrupted; finished networks are kept, those under way will be repeated",
             hint=f"Go on: tarmac search --resume {study.path}",
@@ -176,10 +188,10 @@ def _conclude(study: Study, *, as_json: bool) -> None:
 
 def _common(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that every command on a study has."""
-    function = click.option("--storage", metavar="URL", help="Its database, with the password.")(
+    function = _option("--storage", metavar="URL", help="Its database, with the password.")(
         function
     )
-    return click.option(
+    return _option(
         "--output",
         type=click.Path(path_type=Path),
         show_default="TARMAC_RUNS or ./runs",
@@ -188,11 +200,11 @@ def _common(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _json(function: Callable[..., None]) -> Callable[..., None]:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+    return _option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
 @command.command("list")
-@click.option(
+@_option(
     "--output",
     type=click.Path(path_type=Path),
     show_default="TARMAC_RUNS or ./runs",
@@ -277,7 +289,7 @@ def _show(study: str, output: Path | None, storage: str | None, as_json: bool) -
     for trial in found.ledger.trials:
         console.print(trial_line(found, trial), markup=False)
     if found.best is not None:
-        print_best(found, found.best)
+        print_best(found, found.best, found.record.front)
 
 
 @command.command("best")
@@ -286,39 +298,38 @@ def _show(study: str, output: Path | None, storage: str | None, as_json: bool) -
 @_json
 def _best(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
     """Print the network that a study found, and the line that trains it."""
-    from tarmac.cli._search_result import print_best, result_of
+    from tarmac.cli._search_result import best_of, print_best
     from tarmac.search import find_study
-    from tarmac.search._winner import choose_winner, front_of
+    from tarmac.search._winner import choose_winner, front_numbers
 
     found = find_study(study, output, storage)
     found.ledger.refresh()
-    best = found.best or choose_winner(found)
+    best, front = found.best, found.record.front
+    if best is None:
+        # The search is under way or was stopped: the best so far.
+        best = choose_winner(found)
+        front = front_numbers(found)
     if best is None:
         raise TarmacError(
             f"study {found.name} has no network yet that was trained to its end",
             hint=f"Go on with it: tarmac search --resume {found.path}",
         )
-    if found.best is None:
-        # The search is under way or was stopped: the best so far.
-        numbers = tuple(trial.number for trial in front_of(found))
-        front = numbers if len(found.maximize) > 1 else ()
-        found.record = found.record.model_copy(update={"best": best, "front": front})
     if as_json:
-        result = result_of(found)
-        click.echo(json.dumps({"best": result["best"], "front": result["front"]}, indent=2))
+        rows = [found.row(found.ledger.trials[number]) for number in front]
+        click.echo(json.dumps({"best": best_of(found, best), "front": rows}, indent=2))
         return
-    print_best(found, best)
+    print_best(found, best, front)
 
 
 @command.command("export")
 @click.argument("study", metavar="STUDY")
-@click.option(
+@_option(
     "--format",
     "wanted",
     type=click.Choice(["csv", "json"]),
     show_default="by the name of --to, else csv",
 )
-@click.option("--to", type=click.Path(path_type=Path), help="A file, instead of standard output.")
+@_option("--to", type=click.Path(path_type=Path), help="A file, instead of standard output.")
 @_common
 def _export(
     study: str, wanted: str | None, to: Path | None, output: Path | None, storage: str | None
@@ -340,7 +351,7 @@ def _export(
 
 @command.command("plot")
 @click.argument("study", metavar="STUDY")
-@click.option(
+@_option(
     "--to", type=click.Path(path_type=Path), show_default="plot.html in the study", help="The file."
 )
 @_common
@@ -358,13 +369,26 @@ def _plot(study: str, to: Path | None, output: Path | None, storage: str | None)
 
 @command.command("dashboard")
 @click.argument("study", metavar="STUDY")
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", type=int, default=8080, show_default=True)
+@_option("--host", default="127.0.0.1", show_default=True)
+@_option("--port", type=int, default=8080, show_default=True)
 @_common
-def _dashboard(study: str, host: str, port: int, output: Path | None, storage: str | None) -> None:
+@click.pass_context
+def _dashboard(
+    ctx: click.Context,
+    /,
+    study: str,
+    host: str,
+    port: int,
+    output: Path | None,
+    storage: str | None,
+) -> None:
     """Serve a study in optuna-dashboard, until Ctrl-C."""
     from tarmac.search import find_study
     from tarmac.search._dashboard import serve
 
     found = find_study(study, output, storage)
-    serve(found, host, port, lambda url: click.echo(f"{found.name}: {url} (Ctrl-C ends it)"))
+    try:
+        serve(found, host, port, lambda url: click.echo(f"{found.name}: {url} (Ctrl-C ends it)"))
+    except KeyboardInterrupt:
+        # As shells tell that a program was ended by SIGINT.
+        ctx.exit(128 + signal.SIGINT)

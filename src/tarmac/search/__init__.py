@@ -13,11 +13,11 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tarmac.search._evaluator import Candidate, Evaluator, Progress, Result, Watch
+from tarmac.search._evaluator import Candidate, EpochReporter, Evaluator, Progress, Result
 
 if TYPE_CHECKING:
     from tarmac.search._evolution import EvolutionSampler
-    from tarmac.search._observer import Observer, Silent
+    from tarmac.search._observer import Reporter, Silent
     from tarmac.search._parameters import Range
     from tarmac.search._record import Winner
     from tarmac.search._request import Request
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 __all__ = [
     "Candidate",
     "Choices",
+    "EpochReporter",
     "Evaluator",
     "EvolutionSampler",
     "Numbers",
-    "Observer",
     "Progress",
     "Range",
+    "Reporter",
     "Request",
     "Result",
     "Silent",
     "Space",
     "Study",
-    "Watch",
     "Winner",
     "find_study",
     "list_studies",
@@ -51,7 +51,7 @@ _PLACES = {
     "Choices": "_space",
     "EvolutionSampler": "_evolution",
     "Numbers": "_space",
-    "Observer": "_observer",
+    "Reporter": "_observer",
     "Range": "_parameters",
     "Request": "_request",
     "Silent": "_observer",

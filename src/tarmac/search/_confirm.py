@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tarmac.search._evaluator import Evaluator, Progress
     from tarmac.search._study import Study
+    from tarmac.search._study_writer import StudyWriter
 
 __all__ = ["NUM_SEEDS", "confirm", "confirmed_best", "finalists"]
 
@@ -28,7 +29,7 @@ def finalists(study: Study, complete: Sequence[FrozenTrial]) -> list[FrozenTrial
 
 
 def confirm(
-    study: Study,
+    study: StudyWriter,
     complete: Sequence[FrozenTrial],
     evaluator: Evaluator,
     stop: Callable[[], bool],
@@ -67,11 +68,11 @@ def confirm(
             )
     reached: dict[int, tuple[float, ...]] = dict.fromkeys(asked.values(), ())
 
-    def watch(progress: Progress) -> bool:  # noqa: ARG001 - the interface's
+    def report(progress: Progress) -> bool:  # noqa: ARG001 - the interface's
         return stop()
 
     num_done = 0
-    for result in evaluator.evaluate(candidates, watch) if candidates else ():
+    for result in evaluator.evaluate(candidates, report) if candidates else ():
         if result.stopped:
             return False
         num_done += 1

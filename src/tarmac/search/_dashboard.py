@@ -43,7 +43,7 @@ def serve(study: Study, host: str, port: int, ready: Callable[[str], None]) -> N
     from optuna_dashboard import wsgi  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
 
     number = study.optuna._study_id
-    application = wsgi(study.storage)
+    application = wsgi(study.optuna._storage)
     try:
         server = make_server(host, port, application, handler_class=_Quiet)
     except OSError as error:

@@ -5,48 +5,28 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tarmac import data
-from tarmac.search._processes import ProcessEvaluator, Slot
-from tarmac.search.population import PooledEvaluator, StackedEvaluator, can_stack
+from tarmac.search._dataset import load_dataset
+from tarmac.search._evaluator import Slot, Training
+from tarmac.search._processes import ProcessEvaluator
+from tarmac.search.population._evaluator import StackedEvaluator
+from tarmac.search.population._network import can_stack
+from tarmac.search.population._pool import PooledEvaluator
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable
 
-    from tarmac.data import Dataset
     from tarmac.devices import Device
     from tarmac.search._evaluator import Evaluator
     from tarmac.search._study import Study
-    from tarmac.train import Setting
-    from tarmac.workloads import Workload
 
-__all__ = ["Chosen", "Training", "choose_evaluator", "load_dataset", "slots_of"]
+__all__ = ["Chosen", "choose_evaluator", "slots_of"]
 
 # More networks than are ever planned at a time.
 _ALL = 1_000_000
 
 # Each process holds PyTorch and the data: some hundred MiB.
 _MOST_ON_CPU = 8
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Training:
-    """What all networks of a study share.
-
-    Attributes:
-        workload: What is trained, as `tarmac.workloads.find_workload` takes it.
-        train_size: How many samples to train on, from the first.
-        validation_size: How many to hold out, from the last.
-        runs: Where runs' directories are made.
-        logs: Where processes write what they print.
-    """
-
-    workload: str
-    train_size: int
-    validation_size: int
-    runs: Path
-    logs: Path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -154,17 +134,6 @@ def _stacked(study: Study, device: Device, halted: Callable[[], bool]) -> Chosen
         close=close,
         summary=f"networks of equal shape as one, {where}",
     )
-
-
-def load_dataset(workload: Workload, settings: Mapping[str, Setting]) -> Dataset:
-    """Load what a study's networks train on.
-
-    Raises:
-        RequestError: There is no such dataset.
-        TarmacError: It cannot be had.
-    """
-    name = settings.get("dataset", workload.dataset)
-    return name() if callable(name) else data.load(str(name))
 
 
 def slots_of(devices: tuple[Device, ...], workers: int | None) -> list[Slot]:

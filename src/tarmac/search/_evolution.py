@@ -1,12 +1,9 @@
 """The genetic algorithm, as an Optuna sampler.
 
-Selection, crossover and mutation are those of harvitronix/neural-network-genetic-algorithm (2017)
-and the searches made of it: keep the best ``retain`` of a population and each other one with
-probability ``random_select``; fill up with children of two different survivors, each gene from
-either with probability 1/2; change one gene of a child with probability ``mutate``. Different are:
-children are mutated, never a network that has a score; a mutated gene takes another value than it
-had; and a network that is known already is not trained again: its result joins the generation, and
-its place goes to another child.
+`tarmac.search._breeding` is the algorithm; the ledger knows what has been tried. Different from the
+published procedure are: children are mutated, never a network that has a score; a mutated gene
+takes another value than it had; and a network that is known already is not trained again: its
+result joins the generation, and its place goes to another child.
 
 Example:
     >>> space = Space({"x": Numbers(0, 1)})
@@ -23,15 +20,11 @@ from optuna.samplers import BaseGASampler, RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
+from tarmac.search._breeding import Individual, Rules, make_child, select
 from tarmac.search._ledger import GENERATION, Ledger
-from tarmac.search._objectives import best_first
-from tarmac.search._request import num_survivors
 from tarmac.search._space import seeded
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Sequence
-
     from optuna.distributions import BaseDistribution
     from optuna.study import Study
     from optuna.trial import FrozenTrial
@@ -43,6 +36,7 @@ __all__ = ["Child", "EvolutionSampler"]
 
 # How many children in a row may be known networks before a random one takes the place.
 _TRIES = 50
+_SCORED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,17 +86,16 @@ class EvolutionSampler(BaseGASampler):
         super().__init__(population_size=population_size)
         self._space = space
         self._seed = seed
-        self._size = population_size
-        self._retain = retain
-        self._random_select = random_select
-        self._mutate = mutate
+        self._rules = Rules(population_size, retain, random_select, mutate)
         self._ledger = ledger
         self._parents: dict[int, list[FrozenTrial]] = {}
         self._independent = RandomSampler(seed=seed)
 
     def num_children(self, study: Study, generation: int) -> int:
         """Return how many new networks a generation has: its survivors are not trained again."""
-        return max(1, self._size - len(self.get_parent_population(study, generation)))
+        return max(
+            1, self._rules.population_size - len(self.get_parent_population(study, generation))
+        )
 
     def breed(self, study: Study, generation: int, place: int) -> Child | None:
         """Make the child for a place in a generation.
@@ -116,18 +109,18 @@ class EvolutionSampler(BaseGASampler):
             The child; None where every network of the space is known.
         """
         rng = seeded(self._seed, generation, place)
-        parents = self.get_parent_population(study, generation)
+        parents = [*map(_individual, self.get_parent_population(study, generation))]
         ledger = self._read(study)
         reused: list[int] = []
         for _ in range(_TRIES if parents else 0):
-            values, origin = self._child(parents, rng)
+            values, origin = make_child(parents, self._space, self._rules.mutate, rng)
             known = ledger.by_key.get(self._space.key(values))
             if known is None:
                 return Child(values, origin, tuple(reused))
             trial = ledger.trials[known]
             if (
                 known not in reused
-                and trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
+                and trial.state in _SCORED
                 and trial.system_attrs.get(GENERATION) != generation
             ):
                 reused.append(known)
@@ -145,19 +138,13 @@ class EvolutionSampler(BaseGASampler):
             before[trial.number] = trial
             for number in trial.user_attrs.get("reused", ()):
                 before[number] = ledger.trials[number]
-        pool = [before[number] for number in sorted(before)]
-        complete = [trial for trial in pool if trial.state == TrialState.COMPLETE]
-        stopped = [trial for trial in pool if trial.state == TrialState.PRUNED and trial.values]
-        maximize = [one == StudyDirection.MAXIMIZE for one in study.directions]
-        ranked = [
-            group[index]
-            for group in (complete, stopped)
-            for index in best_first([trial.values for trial in group], maximize)
+        scored = [
+            _individual(before[number])
+            for number in sorted(before)
+            if before[number].state in _SCORED and before[number].values
         ]
-        keep = num_survivors(self._retain, self._size)
-        survivors = ranked[:keep]
-        survivors += [trial for trial in ranked[keep:] if rng.random() < self._random_select]
-        return sorted(survivors[: self._size - 1], key=lambda trial: trial.number)
+        maximize = [one == StudyDirection.MAXIMIZE for one in study.directions]
+        return [before[number] for number in select(scored, maximize, self._rules, rng)]
 
     def get_population(self, study: Study, generation: int) -> list[FrozenTrial]:
         """Return a generation's finished trials, of every state."""
@@ -169,13 +156,12 @@ class EvolutionSampler(BaseGASampler):
         if generation <= 0:
             return []
         if generation not in self._parents:
-            storage, study_id = study._storage, study._study_id
-            key = f"{self._get_parent_cache_key_prefix()}{generation}"
-            ids = storage.get_study_system_attrs(study_id).get(key)
-            if ids is None:
-                ids = [trial._trial_id for trial in self.select_parent(study, generation)]
-                storage.set_study_system_attr(study_id, key, ids)
-            self._parents[generation] = self._read(study).by_ids(ids)
+            ledger = self._read(study)
+            survivors = ledger.survivors(generation)
+            if survivors is None:
+                survivors = self.select_parent(study, generation)
+                ledger.keep_survivors(generation, [trial.number for trial in survivors])
+            self._parents[generation] = survivors
         return self._parents[generation]
 
     def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
@@ -204,7 +190,6 @@ class EvolutionSampler(BaseGASampler):
     ) -> dict[str, Any]:
         """Return a child's parameters; of a random network where all are known."""
         generation = self.get_trial_generation(study, trial)
-        self._read(study)
         place = len(self._read(study).of_generation(generation)) - 1
         child = self.breed(study, generation, place)
         if child is None:
@@ -227,35 +212,11 @@ class EvolutionSampler(BaseGASampler):
         self._ledger.refresh()
         return self._ledger
 
-    def _child(
-        self, parents: Sequence[FrozenTrial], rng: random.Random
-    ) -> tuple[dict[str, Setting], str]:
-        """Cross two parents, or take the only one, and mutate by chance."""
-        if len(parents) == 1:
-            values, origin = dict(parents[0].params), f"{parents[0].number}"
-        else:
-            one, other = rng.sample(list(parents), 2)
-            values, origin = {}, f"{one.number} x {other.number}"
-            for name in self._space.parameters:
-                given = [trial.params for trial in (one, other) if name in trial.params]
-                # Drawn also where it decides nothing, so that a gene more or less in a parent does
-                # not change what comes after.
-                first = rng.random() < 0.5
-                if given:
-                    values[name] = given[0 if first else -1][name]
-        values = self._space.complete(values, rng)
-        if len(parents) == 1 or rng.random() < self._mutate:
-            name = rng.choice([*values])
-            values[name] = self._other_value(name, values[name], rng)
-            values = self._space.complete(values, rng)
-            origin += f", {name} mutated"
-        return values, origin
 
-    def _other_value(self, name: str, value: Setting, rng: random.Random) -> Setting:
-        parameter = self._space.parameters[name]
-        if parameter.size <= 1:
-            return value
-        while True:
-            drawn = parameter.draw(rng)
-            if drawn != value:
-                return drawn
+def _individual(trial: FrozenTrial) -> Individual:
+    return Individual(
+        number=trial.number,
+        genes=trial.params,
+        values=tuple(trial.values),
+        is_whole=trial.state == TrialState.COMPLETE,
+    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import socket
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from tarmac.storage import storage_errors
 
@@ -55,20 +56,25 @@ class Leases:
             lock.release()
 
     def is_alive(self, name: str | None) -> bool:
-        """Whether the process of that name still works."""
+        """Whether the process of that name still works.
+
+        Asked with a shared lock, so that of several that ask at once none takes another's for the
+        process's own.
+        """
         path = self._directory / (name or "")
         if not name or not path.is_file():
             return False
-        lock = FileLock(path, is_singleton=False)
         try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            return True
-        except OSError:
-            # A copy on a read-only file system is worked on by nobody.
+            with path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                # On a read-only file system the file stays, and is asked again.
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+        except FileNotFoundError:
             return False
-        path.unlink(missing_ok=True)
-        lock.release()
+        except OSError:
+            # It is held, or cannot be asked: then its networks are left to it.
+            return True
         return False
 
     def living(self) -> list[str]:

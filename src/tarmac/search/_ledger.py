@@ -17,6 +17,8 @@ __all__ = ["GENERATION", "Ledger"]
 # Where a trial says which generation it belongs to: the attribute that Optuna derives from the name
 # of its sampler's class.
 GENERATION = "EvolutionSampler:generation"
+# Where a study keeps the survivors that a generation begins with, likewise.
+_SURVIVORS = "EvolutionSampler:parent:"
 
 
 class Ledger:
@@ -64,13 +66,22 @@ class Ledger:
         """Return the storage's name of a trial."""
         return self._ids[number]
 
-    def by_ids(self, trial_ids: Iterable[int]) -> list[FrozenTrial]:
-        """Return trials by the storage's names, in the order of their numbers."""
-        return [self.trials[number] for number in sorted(map(self._numbers.__getitem__, trial_ids))]
-
     def of_generation(self, generation: int) -> Sequence[FrozenTrial]:
         """Return a generation's trials, in their order."""
         return [self.trials[number] for number in self._generations.get(generation, ())]
+
+    def survivors(self, generation: int) -> list[FrozenTrial] | None:
+        """Return the survivors that a generation begins with; None where none are chosen yet."""
+        attributes = self._storage.get_study_system_attrs(self._study_id)
+        ids = attributes.get(f"{_SURVIVORS}{generation}")
+        if ids is None:
+            return None
+        return [self.trials[number] for number in sorted(map(self._numbers.__getitem__, ids))]
+
+    def keep_survivors(self, generation: int, numbers: Iterable[int]) -> None:
+        """Say once for all processes which trials a generation begins with."""
+        ids = [self._ids[number] for number in numbers]
+        self._storage.set_study_system_attr(self._study_id, f"{_SURVIVORS}{generation}", ids)
 
     @property
     def last_generation(self) -> int:

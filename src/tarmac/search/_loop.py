@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from tarmac.search._evaluator import Candidate, Progress, Result
     from tarmac.search._evaluators import Chosen
-    from tarmac.search._observer import Observer
-    from tarmac.search._study import Study
+    from tarmac.search._observer import Reporter
+    from tarmac.search._study_writer import StudyWriter
 
 __all__ = ["Search"]
 
@@ -37,17 +37,17 @@ class Search:
     Args:
         study: Which.
         owner: The process's name among the study's leases.
-        observer: Is told how it goes.
+        reporter: Is told how it goes.
         stop: Whether the user wants it to stop; asked several times a second.
     """
 
     def __init__(
-        self, study: Study, owner: str, observer: Observer, stop: Callable[[], bool]
+        self, study: StudyWriter, owner: str, reporter: Reporter, stop: Callable[[], bool]
     ) -> None:
         self._study = study
-        self._observer = observer
+        self._reporter = reporter
         self._stop = stop
-        self._queue = TrialQueue(study, owner, observer)
+        self._queue = TrialQueue(study, owner, reporter)
         self._before_s = study.record.elapsed_s
         self._started = time.monotonic()
         self._kept_time_at = self._started
@@ -107,12 +107,12 @@ class Search:
             if candidate is None:
                 return
             self._curves[candidate.number] = {}
-            self._observer.started(candidate.number, candidate.settings)
+            self._reporter.started(candidate.number, candidate.settings)
             yield candidate
 
     def _train(self, chosen: Chosen, candidates: Iterator[Candidate]) -> None:
         batch = candidates if chosen.at_once is None else [*candidates]
-        results = chosen.evaluator.evaluate(batch, self._watch)  # type: ignore[arg-type]
+        results = chosen.evaluator.evaluate(batch, self._report)  # type: ignore[arg-type]
         for result in results:
             if result.stopped and result.number not in self._losers:
                 self._queue.give_up(result.number)
@@ -121,13 +121,11 @@ class Search:
             if time.monotonic() - self._kept_time_at > _KEEP_TIME_EVERY_S:
                 self._keep_time()
 
-    def _watch(self, progress: Progress) -> bool:
+    def _report(self, progress: Progress) -> bool:
         number = progress.number
         value = float(progress.metrics[self._metric])
-        self._study.storage.set_trial_intermediate_value(
-            self._study.ledger.trial_id(number), progress.epoch, value
-        )
-        self._observer.epoch_done(progress)
+        self._study.add_value(number, progress.epoch, value)
+        self._reporter.epoch_done(progress)
         if self.halted():
             return True
         if self._pruner is None:
@@ -142,8 +140,6 @@ class Search:
 
     def _keep(self, result: Result) -> None:
         """Finish a trial."""
-        storage, ledger = self._study.storage, self._study.ledger
-        trial_id = ledger.trial_id(result.number)
         error = result.error
         values: list[float] | None = None
         if error is None and not result.stopped:
@@ -155,16 +151,15 @@ class Search:
             if name in result.metrics:
                 value = result.metrics[name]
                 kept = int(value) if name in _COUNTS else value
-                storage.set_trial_user_attr(trial_id, name, kept)
+                self._study.mark(result.number, name, kept)
         if result.together:
-            storage.set_trial_user_attr(trial_id, "together", result.together)
+            self._study.mark(result.number, "together", result.together)
         if error is not None:
-            storage.set_trial_user_attr(trial_id, "error", error)
+            self._study.mark(result.number, "error", error)
         state = TrialState.PRUNED if result.stopped else TrialState.COMPLETE
         state = TrialState.FAIL if error is not None else state
-        self._study.optuna.tell(result.number, values, state, skip_if_finished=True)
-        ledger.refresh()
-        self._observer.trial_done(self._study, ledger.trials[result.number])
+        self._study.tell(result.number, values, state)
+        self._reporter.trial_done(self._study, self._study.ledger.trials[result.number])
         self._refuse_hopeless()
 
     def _refuse_hopeless(self) -> None:

@@ -1,4 +1,4 @@
-"""What a search tells whoever watches it."""
+"""What a search tells whoever wants to know."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from tarmac.search._evaluator import Progress
     from tarmac.search._study import Study
 
-__all__ = ["Observer", "Silent"]
+__all__ = ["Reporter", "Silent"]
 
 
-class Observer(Protocol):
+class Reporter(Protocol):
     """Receives what happens, in the thread that searches."""
 
     def began(self, study: Study, where: str) -> None:

@@ -2,141 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import os
 import selectors
-import signal
-import subprocess
-import sys
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
-from tarmac.search._evaluator import Candidate, Progress, Result
-from tarmac.storage import storage_errors
+from tarmac.search._evaluator import Progress, Result
+from tarmac.search._workers import LOOK_EVERY_S, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from tarmac.search._evaluator import Watch
-    from tarmac.search._evaluators import Training
+    from tarmac.search._evaluator import Candidate, EpochReporter, Slot, Training
 
-__all__ = ["LOOK_EVERY_S", "ProcessEvaluator", "Slot", "Worker", "train_whole"]
-
-LOOK_EVERY_S = 0.2
-_LOG_TAIL_BYTES = 4096
-# A process of a search is no rank of a training, whatever started the search.
-_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+__all__ = ["ProcessEvaluator", "start_trainer", "train_whole"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Slot:
-    """Room for one process.
-
-    Attributes:
-        device: As PyTorch spells it.
-        num_threads: Its threads on a CPU; 0 for a GPU.
-    """
-
-    device: str
-    num_threads: int
-
-    def show(self) -> str:
-        """Say where it is."""
-        if not self.num_threads:
-            return self.device
-        return f"{self.device} with {self.num_threads} thread{'s' if self.num_threads > 1 else ''}"
-
-
-class Worker:
-    """A process that trains one network after another, as it is told on its standard input.
-
-    Args:
-        slot: Where it trains.
-        log: What it prints goes there.
-        program: The module that it runs.
-    """
-
-    def __init__(self, slot: Slot, log: Path, program: str = "tarmac.search.worker") -> None:
-        self.slot = slot
-        self._log = log
-        environment = {
-            key: value for key, value in os.environ.items() if key not in _RANK_VARIABLES
-        }
-        if slot.num_threads:
-            environment["OMP_NUM_THREADS"] = str(slot.num_threads)
-        with storage_errors(log):
-            log.parent.mkdir(parents=True, exist_ok=True)
-            with log.open("ab") as errors:
-                self._log_start = errors.tell()
-                self.process = subprocess.Popen(
-                    [sys.executable, "-m", program, str(slot.num_threads)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    env=environment,
-                    # Ctrl-C is for the search, which decides what becomes of its processes.
-                    start_new_session=True,
-                )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self._to: IO[bytes] = self.process.stdin
-        self.output: IO[bytes] = self.process.stdout
-        self._rest = b""
-
-    def send(self, **message: Any) -> None:
-        """Tell it something; a process that has ended hears nothing."""
-        with contextlib.suppress(BrokenPipeError):
-            self._to.write(json.dumps(message).encode() + b"\n")
-            self._to.flush()
-
-    def receive(self) -> list[dict[str, Any]] | None:
-        """Return what it has said, whole lines only; None once it has ended."""
-        said = os.read(self.output.fileno(), 65536)
-        if not said:
-            return None
-        *lines, self._rest = (self._rest + said).split(b"\n")
-        return [json.loads(line) for line in lines]
-
-    def messages(self) -> Iterator[dict[str, Any]]:
-        """Yield what it says until it ends."""
-        while (said := self.receive()) is not None:
-            yield from said
-
-    def kill(self) -> None:
-        """End it and whatever it has started, at once."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        with contextlib.suppress(BrokenPipeError):
-            self._to.close()
-        self.output.close()
-
-    def close(self) -> None:
-        """Let it end."""
-        with contextlib.suppress(BrokenPipeError):
-            self._to.close()
-        try:
-            self.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self.output.close()
-
-    def why_ended(self) -> str:
-        """Say how it ended, and its last words."""
-        code = self.process.wait()
-        how = f"exited with {code}"
-        if code < 0:
-            name = signal.Signals(-code).name
-            how = f"was ended by {name}"
-            if name == "SIGKILL":
-                how += ", as Linux does when memory runs out"
-        with self._log.open("rb") as file:
-            file.seek(max(self._log_start, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-            lines = file.read().decode(errors="replace").strip().splitlines()
-        return f"its process {how}" + (f": {lines[-1]}" if lines else "")
+def start_trainer(slot: Slot, log: Path) -> Worker:
+    """Start a process that trains one network after another; see `tarmac.search.worker`."""
+    return Worker("tarmac.search.worker", slot.num_threads, log)
 
 
 class ProcessEvaluator:
@@ -159,12 +45,12 @@ class ProcessEvaluator:
         self._halted = halted
         self._workers: dict[int, Worker] = {}
 
-    def evaluate(self, candidates: Iterable[Candidate], watch: Watch) -> Iterator[Result]:
+    def evaluate(self, candidates: Iterable[Candidate], report: EpochReporter) -> Iterator[Result]:
         """Train candidates, each as soon as there is room; see `Evaluator.evaluate`.
 
         Args:
             candidates: The next is taken when a process is free, and no earlier.
-            watch: Asked after every epoch of each.
+            report: Called after every epoch of each.
         """
         left: Iterator[Candidate] | None = iter(candidates)
         busy: dict[int, Candidate] = {}
@@ -179,13 +65,13 @@ class ProcessEvaluator:
                         left = None
                         break
                     worker = self._worker(index)
-                    worker.send(**self._job(candidate, worker.slot))
+                    worker.send(**self._job(candidate, self._slots[index]))
                     busy[index] = candidate
                     selector.register(worker.output, selectors.EVENT_READ, index)
                 if not busy:
                     return
                 for key, _ in selector.select(LOOK_EVERY_S):
-                    result = self._hear(key.data, busy[key.data], watch)
+                    result = self._hear(key.data, busy[key.data], report)
                     if result is not None:
                         selector.unregister(key.fileobj)
                         del busy[key.data]
@@ -206,7 +92,7 @@ class ProcessEvaluator:
     def _worker(self, index: int) -> Worker:
         if index not in self._workers:
             log = self._training.logs / f"worker-{os.getpid()}-{index}.log"
-            self._workers[index] = Worker(self._slots[index], log)
+            self._workers[index] = start_trainer(self._slots[index], log)
         return self._workers[index]
 
     def _job(self, candidate: Candidate, slot: Slot) -> dict[str, Any]:
@@ -221,7 +107,7 @@ class ProcessEvaluator:
             "devices": slot.device,
         }
 
-    def _hear(self, index: int, candidate: Candidate, watch: Watch) -> Result | None:
+    def _hear(self, index: int, candidate: Candidate, report: EpochReporter) -> Result | None:
         """Take what a process says; return its candidate's result once there is one."""
         worker = self._workers[index]
         messages = worker.receive()
@@ -232,7 +118,7 @@ class ProcessEvaluator:
                 progress = Progress(
                     number=candidate.number, epoch=message["epoch"], metrics=message["metrics"]
                 )
-                worker.send(stop=watch(progress))
+                worker.send(stop=report(progress))
             elif "failed" in message:
                 return Result(number=candidate.number, error=message["failed"])
             elif "interrupted" in message:

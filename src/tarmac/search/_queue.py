@@ -15,8 +15,8 @@ from tarmac.search._space import seeded
 if TYPE_CHECKING:
     from optuna.study import Study as OptunaStudy
 
-    from tarmac.search._observer import Observer
-    from tarmac.search._study import Study
+    from tarmac.search._observer import Reporter
+    from tarmac.search._study_writer import StudyWriter
 
 __all__ = ["TrialQueue"]
 
@@ -37,14 +37,14 @@ class TrialQueue:
     Args:
         study: Whose networks.
         owner: This process's name among the study's leases.
-        observer: Is told of generations.
+        reporter: Is told of generations.
     """
 
-    def __init__(self, study: Study, owner: str, observer: Observer) -> None:
+    def __init__(self, study: StudyWriter, owner: str, reporter: Reporter) -> None:
         request = study.request
         self._study = study
         self._owner = owner
-        self._observer = observer
+        self._reporter = reporter
         self._optuna: OptunaStudy = study.optuna
         self._evolution: EvolutionSampler | None = None
         self._told: set[int] = set()
@@ -99,8 +99,8 @@ class TrialQueue:
             trial = ledger.trials[number]
             if trial.state == TrialState.RUNNING and trial.user_attrs.get("owner") == self._owner:
                 attempts = int(trial.user_attrs.get("attempts", 1)) - 1
-                self._mark(number, "attempts", attempts)
-                self._wait(number)
+                self._study.mark(number, "attempts", attempts)
+                self._study.set_state(number, TrialState.WAITING)
 
     def give_up_all(self) -> list[int]:
         """Give up all that this process has claimed; return their numbers."""
@@ -117,10 +117,9 @@ class TrialQueue:
     def _free_dead(self) -> None:
         """Let the trials of processes that have died be done again."""
         ledger = self._study.ledger
-        alive: dict[str, bool] = {self._owner: True}
+        alive = {self._owner, *self._study.leases.living()}
         for trial in ledger.in_state(TrialState.RUNNING):
-            owner = str(trial.user_attrs.get("owner", ""))
-            if alive.setdefault(owner, self._study.leases.is_alive(owner)):
+            if trial.user_attrs.get("owner") in alive:
                 continue
             attempts = int(trial.user_attrs.get("attempts", 0))
             if self._study.space.problems(trial.params):
@@ -131,7 +130,7 @@ class TrialQueue:
                     f"the process that trained it died, {attempts} times in a row",
                 )
             else:
-                self._wait(trial.number)
+                self._study.set_state(trial.number, TrialState.WAITING)
         ledger.refresh()
 
     def _plan(self, evolution: EvolutionSampler) -> None:
@@ -151,7 +150,7 @@ class TrialQueue:
                 continue
             if place == 0:
                 survivors = len(evolution.get_parent_population(self._optuna, generation))
-                self._observer.planned(generation, num_children, survivors)
+                self._reporter.planned(generation, num_children, survivors)
             while place < num_children:
                 if request.trials is not None and len(ledger.trials) >= request.trials:
                     self.why_over = f"{request.trials} trainings were asked for"
@@ -175,7 +174,7 @@ class TrialQueue:
     def _say_done(self, generation: int) -> None:
         if generation not in self._told:
             self._told.add(generation)
-            self._observer.generation_done(self._study, generation)
+            self._reporter.generation_done(self._study, generation)
 
     def _add(
         self,
@@ -201,8 +200,7 @@ class TrialQueue:
             intermediate_values={},
             trial_id=-1,
         )
-        self._study.storage.create_new_trial(self._optuna._study_id, template_trial=trial)
-        self._study.ledger.refresh()
+        self._study.add_trial(trial)
 
     def _is_open(self) -> bool:
         """Whether one more network may be asked for."""
@@ -245,13 +243,12 @@ class TrialQueue:
         ledger = self._study.ledger
         ledger.refresh()
         trial = ledger.trials[known]
-        self._mark(number, "same_as", known)
+        self._study.mark(number, "same_as", known)
         if trial.state == TrialState.COMPLETE:
-            self._optuna.tell(number, trial.values)
+            self._study.tell(number, trial.values, TrialState.COMPLETE)
         else:
             # It failed, was stopped, or is still being trained: there is no value to tell.
-            self._optuna.tell(number, state=TrialState.FAIL)
-        ledger.refresh()
+            self._study.tell(number, None, TrialState.FAIL)
 
     def _claim_asked(self, number: int) -> Candidate:
         self._study.ledger.refresh()
@@ -259,17 +256,14 @@ class TrialQueue:
         return self._candidate(number)
 
     def _claim(self, trial: FrozenTrial) -> Candidate:
-        ledger = self._study.ledger
-        self._study.storage.set_trial_state_values(
-            ledger.trial_id(trial.number), TrialState.RUNNING
-        )
+        self._study.set_state(trial.number, TrialState.RUNNING)
         self._own(trial.number)
         return self._candidate(trial.number)
 
     def _own(self, number: int) -> None:
         attempts = int(self._study.ledger.trials[number].user_attrs.get("attempts", 0))
-        self._mark(number, "attempts", attempts + 1)
-        self._mark(number, "owner", self._owner)
+        self._study.mark(number, "attempts", attempts + 1)
+        self._study.mark(number, "owner", self._owner)
         self._study.ledger.refresh()
 
     def _candidate(self, number: int) -> Candidate:
@@ -283,13 +277,6 @@ class TrialQueue:
             patience=request.patience,
         )
 
-    def _wait(self, number: int) -> None:
-        trial_id = self._study.ledger.trial_id(number)
-        self._study.storage.set_trial_state_values(trial_id, TrialState.WAITING)
-
     def _fail(self, number: int, why: str) -> None:
-        self._mark(number, "error", why)
-        self._optuna.tell(number, state=TrialState.FAIL)
-
-    def _mark(self, number: int, key: str, value: object) -> None:
-        self._study.storage.set_trial_user_attr(self._study.ledger.trial_id(number), key, value)
+        self._study.mark(number, "error", why)
+        self._study.tell(number, None, TrialState.FAIL)

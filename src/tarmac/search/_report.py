@@ -84,11 +84,11 @@ def by_generation(study: Study) -> list[Group]:
         first = trial.number // size * size
         name = f"{first}-{first + size - 1}" if generation is None else str(generation)
         groups.setdefault(name, []).append(trial)
-    attributes = study.storage.get_study_system_attrs(study.optuna._study_id)
     found = []
     for name, members in groups.items():
-        ids = attributes.get(f"{_SURVIVORS}{name}", ())
-        found.append(_group(name, study.ledger.by_ids(ids), members, study))
+        generation = members[0].system_attrs.get(GENERATION)
+        survivors = None if generation is None else study.ledger.survivors(generation)
+        found.append(_group(name, survivors or (), members, study))
     return found
 
 
@@ -124,10 +124,6 @@ def table_rows(study: Study) -> list[dict[str, Any]]:
 
 
 _TAKEN = ("epochs", "seconds", "num_parameters", "same_as", "error")
-
-
-# Where the sampler's base keeps the survivors that a generation begins with.
-_SURVIVORS = "EvolutionSampler:parent:"
 
 
 def _group(

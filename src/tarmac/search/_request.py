@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel, Validati
 
 from tarmac.errors import RequestError
 from tarmac.jobs.documents import Document, Problem, problems_of, read_document, refuse
+from tarmac.search._breeding import num_survivors
 from tarmac.search._objectives import OBJECTIVES
 from tarmac.search._parameters import FieldError, ParameterText
 
@@ -22,7 +23,6 @@ __all__ = [
     "is_file",
     "locate",
     "make_request",
-    "num_survivors",
     "read_request",
     "read_space",
     "study_names",
@@ -110,14 +110,6 @@ class Request(BaseModel):
             for name in type(self).model_fields
             if name not in CHANGEABLE and getattr(self, name) != getattr(other, name)
         ]
-
-
-def num_survivors(retain: float, population: int) -> int:
-    """Return how many of a population survive by their fitness.
-
-    At least two, because a child has two parents, and never all.
-    """
-    return min(max(2, int(retain * population + 1e-9)), population - 1)
 
 
 def study_names() -> tuple[str, ...]:

@@ -10,14 +10,24 @@ from tarmac import runs
 from tarmac.devices import find_devices
 from tarmac.errors import RequestError, TarmacError
 from tarmac.search._confirm import NUM_SEEDS, confirm
-from tarmac.search._evaluators import choose_evaluator, load_dataset, slots_of
+from tarmac.search._dataset import load_dataset
+from tarmac.search._evaluators import choose_evaluator, slots_of
 from tarmac.search._loop import Search
-from tarmac.search._observer import Observer, Silent
+from tarmac.search._observer import Reporter, Silent
 from tarmac.search._parameters import FieldError, make_space
-from tarmac.search._request import Request, is_file, locate, make_request, read_request, study_names
+from tarmac.search._request import (
+    CHANGEABLE,
+    Request,
+    is_file,
+    locate,
+    make_request,
+    read_request,
+    study_names,
+)
 from tarmac.search._samplers import check_method
 from tarmac.search._storage import loss_of_database
 from tarmac.search._study import Study, find_study
+from tarmac.search._study_writer import StudyWriter
 from tarmac.search._winner import complete_trials, conclude
 from tarmac.train import settings_of
 from tarmac.train._environment import StopRequest
@@ -30,7 +40,7 @@ if TYPE_CHECKING:
     from tarmac.train import Setting
     from tarmac.workloads import Workload
 
-__all__ = ["prepare", "request_of", "resume_study", "search", "work_on"]
+__all__ = ["open_study", "prepare", "request_of", "resume_study", "search", "work_on"]
 
 _MOST_HELD_OUT = 10_000
 
@@ -40,7 +50,7 @@ def search(
     *,
     output: str | Path | None = None,
     resume: str | Path | None = None,
-    observer: Observer | None = None,
+    reporter: Reporter | None = None,
     **fields: Any,
 ) -> Study:
     """Search for a good network and return the study.
@@ -51,7 +61,7 @@ def search(
         output: The directory in which the study's own is made; by default
             `tarmac.runs.default_output`.
         resume: A study to go on with, instead: its directory, its name, or ``"latest"``.
-        observer: Who is told how it goes; nobody by default.
+        reporter: Who is told how it goes; nobody by default.
         **fields: Of `tarmac.search.Request`: ``method``, ``space``, ``generations`` and so on.
 
     Returns:
@@ -65,21 +75,36 @@ def search(
     Example:
         >>> study = tarmac.search("digits-mlp", space={"hidden": [16, 32]}, generations=2)
     """
+    study = open_study(what, output=output, resume=resume, **fields)
+    return work_on(study, reporter or Silent())
+
+
+def open_study(
+    what: str | Path | None = None,
+    *,
+    output: str | Path | None = None,
+    resume: str | Path | None = None,
+    **fields: Any,
+) -> StudyWriter:
+    """Make the study that `search` searches, or find the one that it goes on with.
+
+    Raises:
+        RequestError: The request cannot be met; nothing was made.
+        TarmacError: Its data cannot be had, or its storage not be reached.
+    """
     root = Path(output) if output is not None else runs.default_output()
     if resume is not None:
-        study = resume_study(str(resume), root, fields, what=what)
-    elif what is None:
+        return resume_study(str(resume), root, fields, what=what)
+    if what is None:
         raise RequestError(
             "no workload or study is named",
             hint=f"Name one: tarmac search {workload_names()[0]} --set KEY=v1,v2, or one of the "
             f"studies that come with Tarmac: {', '.join(study_names())}",
         )
-    else:
-        try:
-            study = prepare(request_of(what, fields), root, name=_name(what))
-        except FieldError as error:
-            raise locate(error, what) if is_file(what) else error from error
-    return work_on(study, observer or Silent())
+    try:
+        return prepare(request_of(what, fields), root, name=_name(what))
+    except FieldError as error:
+        raise locate(error, what) if is_file(what) else error from error
 
 
 def request_of(what: str | Path, fields: Mapping[str, Any]) -> Request:
@@ -93,7 +118,7 @@ def request_of(what: str | Path, fields: Mapping[str, Any]) -> Request:
     return make_request({**fields, "workload": str(what)})
 
 
-def prepare(request: Request, output: Path, *, name: str) -> Study:
+def prepare(request: Request, output: Path, *, name: str) -> StudyWriter:
     """Check a request against what is here, and make its study.
 
     Raises:
@@ -109,7 +134,7 @@ def prepare(request: Request, output: Path, *, name: str) -> Study:
     epochs = request.epochs or workload.recipe.epochs
     reference = _absolute(request.workload)
     request = request.model_copy(update={"epochs": epochs, "workload": reference})
-    return Study.create(
+    return StudyWriter.create(
         output,
         name,
         request,
@@ -122,21 +147,22 @@ def prepare(request: Request, output: Path, *, name: str) -> Study:
 
 def resume_study(
     reference: str, output: Path, fields: Mapping[str, Any], *, what: str | Path | None = None
-) -> Study:
+) -> StudyWriter:
     """Find a study to go on with, and give it new limits.
 
     Args:
         reference: Its directory, its name, or ``"latest"``.
         output: Where studies lie.
-        fields: Of a request: limits, devices, workers and storage may be new; what decides which
-            networks are tried may be given again, if it is the same.
+        fields: Of a request: those in `CHANGEABLE` may be new; what decides which networks are
+            tried may be given again, if it is the same.
         what: Its workload or file, if given again.
 
     Raises:
         RequestError: There is none, or something is asked for that would be another search.
     """
     storage = fields.get("storage")
-    study = find_study(reference, output, None if storage is None else str(storage))
+    url = None if storage is None else str(storage)
+    study = StudyWriter.open(find_study(reference, output, url).path, url)
     before = study.request
     given = {name: value for name, value in fields.items() if name != "storage"}
     if what is not None:
@@ -159,20 +185,20 @@ def resume_study(
         differs.append("space")
     if differs:
         raise _other_search(study, asked, space, differs)
-    names = ("generations", "trials", "budget", "devices", "workers")
-    limits = {name: getattr(asked, name) for name in names if name in given}
+    limits = {name: getattr(asked, name) for name in CHANGEABLE if name in given}
     if limits:
         study.update(request=before.model_copy(update=limits).model_dump(mode="json"))
-        del study.request
     return study
 
 
-def work_on(study: Study, observer: Observer, *, stop: Callable[[], bool] | None = None) -> Study:
+def work_on(
+    study: StudyWriter, reporter: Reporter, *, stop: Callable[[], bool] | None = None
+) -> Study:
     """Search until the study is over, or a signal comes.
 
     Args:
         study: Which.
-        observer: Is told how it goes.
+        reporter: Is told how it goes.
         stop: Whether to stop; by default once SIGINT or SIGTERM has come.
 
     Raises:
@@ -184,30 +210,29 @@ def work_on(study: Study, observer: Observer, *, stop: Callable[[], bool] | None
         try:
             go_on = f"tarmac search --resume {study.path}"
             with loss_of_database(study.record.storage, go_on):
-                _work(study, owner, observer, asked)
+                _work(study, owner, reporter, asked)
         except BaseException as error:
             # A disk may be full now: what ended the search is what the user must hear of.
             with contextlib.suppress(TarmacError):
-                study.update(
-                    status="interrupted" if isinstance(error, KeyboardInterrupt) else "failed",
-                    error=str(error) or type(error).__name__,
-                    ended_at=runs.now(),
-                )
+                if isinstance(error, KeyboardInterrupt):
+                    study.end("interrupted")
+                else:
+                    study.end("failed", error=str(error) or type(error).__name__)
             raise
         finally:
-            observer.ended(study)
+            reporter.ended(study)
     return study
 
 
-def _work(study: Study, owner: str, observer: Observer, stop: Callable[[], bool]) -> None:
+def _work(study: StudyWriter, owner: str, reporter: Reporter, stop: Callable[[], bool]) -> None:
     request = study.request
     devices = find_devices(str(request.devices))
-    search = Search(study, owner, observer, stop)
+    search = Search(study, owner, reporter, stop)
     chosen = choose_evaluator(study, devices, search.halted)
     study.ledger.refresh()
-    observer.began(study, chosen.summary)
+    reporter.began(study, chosen.summary)
     if (study.record.storage or "").startswith("sqlite"):
-        observer.noted(
+        reporter.noted(
             "SQLite is slow and may fail where several processes write; without --storage the "
             "study is a journal, which is made for that"
         )
@@ -216,15 +241,15 @@ def _work(study: Study, owner: str, observer: Observer, stop: Callable[[], bool]
         # Time that is over is not spent on this either.
         if why is not None and request.confirm and not search.halted():
             study.ledger.refresh()
-            observer.noted(f"the best {request.confirm} are trained from {NUM_SEEDS} more seeds")
+            reporter.noted(f"the best {request.confirm} are trained from {NUM_SEEDS} more seeds")
             if not confirm(study, complete_trials(study), chosen.evaluator, stop):
                 why = None
     finally:
         chosen.close()
-    # Where its trial was trained, on as many threads: it takes about as long again.
-    slot = slots_of(devices, request.workers)[0]
-    if why is None or not conclude(study, why, slot, observer, stop):
-        study.update(status="interrupted", ended_at=runs.now())
+    # Alone, so on all threads of the device, as `tarmac train` makes the same network.
+    slot = slots_of(devices, 1)[0]
+    if why is None or not conclude(study, why, slot, reporter, stop):
+        study.end("interrupted")
 
 
 def _name(what: str | Path) -> str:

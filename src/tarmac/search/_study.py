@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib.metadata
-import secrets
-import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import optuna
-from filelock import FileLock
+from optuna.storages import InMemoryStorage
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
@@ -21,23 +17,20 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.search._leases import Leases
 from tarmac.search._ledger import GENERATION, Ledger
 from tarmac.search._objectives import OBJECTIVES
-from tarmac.search._record import StudyRecord, Winner, read_study_record
+from tarmac.search._record import read_study_record
 from tarmac.search._request import Request
 from tarmac.search._space import Space
 from tarmac.search._storage import has_password, masked, open_storage
-from tarmac.storage import write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
+    from tarmac.search._record import StudyRecord, Winner
     from tarmac.train import Setting
 
 __all__ = ["Study", "find_study", "list_studies"]
 
-_PACKAGES = ("tarmac", "optuna", "torch", "numpy")
 _STATES = {
     TrialState.COMPLETE: "complete",
     TrialState.PRUNED: "pruned",
@@ -48,7 +41,7 @@ _STATES = {
 
 
 class Study:
-    """A search and its directory.
+    """A search and its directory, to be read; `StudyWriter` is who searches.
 
     Args:
         path: The directory, which exists.
@@ -58,67 +51,13 @@ class Study:
 
     def __init__(self, path: Path, record: StudyRecord, storage: str | None = None) -> None:
         self.path = path
-        self.record = record
+        self._record = record
+        self._request: Request | None = None
         self._url = storage or record.storage
-        self.lock = FileLock(path / ".lock", is_singleton=False)
-        self.leases = Leases(path / "workers")
+        self._leases = Leases(path / "workers")
 
     @classmethod
-    def create(
-        cls,
-        output: Path,
-        name: str,
-        request: Request,
-        space: Space,
-        settings: Mapping[str, Setting],
-        *,
-        train_size: int,
-        validation_size: int,
-    ) -> Study:
-        """Make a study's directory and its place in the storage.
-
-        Raises:
-            RequestError: ``output`` cannot be written.
-            TarmacError: The storage cannot be reached; nothing was made.
-        """
-        created_at = runs.now()
-        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".")
-        path = output / f"{safe or 'study'}-{created_at:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-        url = request.storage
-        if url is not None:
-            # Seen to be there before anything is made.
-            open_storage(url, path / "journal.log")
-            request = request.model_copy(update={"storage": masked(url)})
-        record = StudyRecord(
-            id=path.name,
-            name=name,
-            status="running",
-            created_at=created_at,
-            command=_command(),
-            request=request.model_dump(mode="json"),
-            settings=dict(settings),
-            space=space.to_record(),
-            fingerprint=space.fingerprint,
-            train_size=train_size,
-            validation_size=validation_size,
-            storage=None if url is None else masked(url),
-            versions=_versions(),
-        )
-        try:
-            path.mkdir(parents=True)
-        except OSError as error:
-            raise RequestError(
-                f"studies cannot be made in {output}: {error.strerror}",
-                hint="Name another directory with --output.",
-            ) from error
-        study = cls(path, record, url)
-        study._write()
-        with study.lock:
-            study._create_in_storage()
-        return study
-
-    @classmethod
-    def open(cls, path: Path, storage: str | None = None) -> Study:
+    def open(cls, path: Path, storage: str | None = None) -> Self:
         """Open a study's directory.
 
         Raises:
@@ -137,10 +76,17 @@ class Study:
         """The directory's name."""
         return self.path.name
 
-    @functools.cached_property
+    @property
+    def record(self) -> StudyRecord:
+        """What its ``study.json`` says."""
+        return self._record
+
+    @property
     def request(self) -> Request:
         """What was asked."""
-        return Request.model_validate(self.record.request)
+        if self._request is None:
+            self._request = Request.model_validate(self._record.request)
+        return self._request
 
     @functools.cached_property
     def space(self) -> Space:
@@ -160,7 +106,7 @@ class Study:
     @property
     def status(self) -> str:
         """How it stands; whether a process works on it is asked, not read."""
-        if self.leases.living():
+        if self._leases.living():
             return "running"
         return "interrupted" if self.record.status == "running" else self.record.status
 
@@ -170,41 +116,21 @@ class Study:
         return self.record.best
 
     @functools.cached_property
-    def storage(self) -> BaseStorage:
-        """The Optuna storage.
-
-        Raises:
-            RequestError: Its password is not known.
-            TarmacError: It cannot be reached, or is damaged.
-        """
-        if self._url is not None and self.record.storage == self._url and has_password(self._url):
-            raise RequestError(
-                f"the password of {self.record.storage} is not kept in {self.name}",
-                hint="Name the database again: --storage URL",
-            )
-        return open_storage(self._url, self.path / "journal.log")
-
-    @functools.cached_property
     def optuna(self) -> optuna.Study:
         """The study as Optuna has it, for its own tools.
 
         Raises:
-            TarmacError: It is not in its storage.
+            RequestError: The password of its storage is not known.
+            TarmacError: Its storage cannot be reached, is damaged, or does not hold it.
         """
-        if not self._is_in_storage():
-            with self.lock:
-                if not self._is_in_storage():
-                    if self._url is not None:
-                        raise TarmacError(f"study {self.record.id} is not in {masked(self._url)}")
-                    # A process that was killed right after it made the directory.
-                    self._create_in_storage()
-        return optuna.load_study(study_name=self.record.id, storage=self.storage)
+        return optuna.load_study(study_name=self.record.id, storage=self._storage)
 
     @functools.cached_property
     def ledger(self) -> Ledger:
-        """Its trials."""
-        study = self.optuna
-        return Ledger(self.storage, study._study_id, self.space)
+        """Its trials; `Ledger.refresh` reads what has come since."""
+        ledger = Ledger(self._storage, self.optuna._study_id, self.space)
+        ledger.refresh()
+        return ledger
 
     @property
     def trials(self) -> list[dict[str, Any]]:
@@ -237,33 +163,45 @@ class Study:
         """Whether more is better, by objective."""
         return [OBJECTIVES[name].maximize for name in self.request.objective]
 
-    def update(self, **changes: Any) -> None:
-        """Change fields of the record on top of what other processes have written.
-
-        Raises:
-            StorageError: It could not be written; the old one is still there.
-        """
-        with self.lock:
-            latest = read_study_record(self.path / "study.json")
-            self.record = latest.model_copy(update=changes)
-            self._write()
-
     def reload(self) -> None:
         """Read the record anew."""
-        self.record = read_study_record(self.path / "study.json")
+        self._keep(read_study_record(self.path / "study.json"))
 
-    def _write(self) -> None:
-        write_json(self.path / "study.json", self.record.model_dump(mode="json"))
+    def _keep(self, record: StudyRecord) -> None:
+        self._record, self._request = record, None
 
-    def _is_in_storage(self) -> bool:
-        return any(one.study_name == self.record.id for one in self.storage.get_all_studies())
+    @functools.cached_property
+    def _storage(self) -> BaseStorage:
+        """The Optuna storage, with the study in it."""
+        if self._url is not None and self.record.storage == self._url and has_password(self._url):
+            raise RequestError(
+                f"the password of {self.record.storage} is not kept in {self.name}",
+                hint="Name the database again: --storage URL",
+            )
+        storage = open_storage(self._url, self.path / "journal.log")
+        return storage if self._is_in(storage) else self._begin(storage)
 
-    def _create_in_storage(self) -> None:
+    def _begin(self, storage: BaseStorage) -> BaseStorage:  # noqa: ARG002 - the writer's
+        """Return a storage for a study that its own does not hold.
+
+        A process that was killed right after it made the directory leaves such a study: it has no
+        trial yet.
+        """
+        if self._url is not None:
+            raise TarmacError(f"study {self.record.id} is not in {masked(self._url)}")
+        empty = InMemoryStorage()
+        self._create_in(empty)
+        return empty
+
+    def _is_in(self, storage: BaseStorage) -> bool:
+        return any(one.study_name == self.record.id for one in storage.get_all_studies())
+
+    def _create_in(self, storage: BaseStorage) -> None:
         directions = [
             StudyDirection.MAXIMIZE if more else StudyDirection.MINIMIZE for more in self.maximize
         ]
         created = optuna.create_study(
-            storage=self.storage, study_name=self.record.id, directions=directions
+            storage=storage, study_name=self.record.id, directions=directions
         )
         with warnings.catch_warnings():
             # Optuna calls it experimental; optuna-dashboard shows nameless objectives without it.
@@ -273,21 +211,6 @@ class Study:
             created.set_user_attr(key, getattr(self.request, key))
         created.set_user_attr("settings", dict(self.record.settings))
         created.set_user_attr("directory", str(self.path.resolve()))
-
-
-def _command() -> tuple[str, ...]:
-    """Return the command line, if it is Tarmac's, without passwords."""
-    if Path(sys.argv[0]).name not in ("tarmac", "__main__.py"):
-        return ()
-    return tuple(masked(word) for word in sys.argv)
-
-
-def _versions() -> dict[str, str]:
-    versions = {}
-    for package in _PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
-    return versions
 
 
 def list_studies(output: Path | None = None) -> tuple[list[Study], list[tuple[Path, str]]]:

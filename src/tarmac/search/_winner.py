@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from tarmac import runs
 from tarmac.search._confirm import confirmed_best
 from tarmac.search._objectives import best_first, front
-from tarmac.search._processes import Worker, train_whole
+from tarmac.search._processes import start_trainer, train_whole
 from tarmac.search._record import Winner
 
 if TYPE_CHECKING:
@@ -20,11 +20,19 @@ if TYPE_CHECKING:
 
     from optuna.trial import FrozenTrial
 
-    from tarmac.search._observer import Observer
-    from tarmac.search._processes import Slot
+    from tarmac.search._evaluator import Slot
+    from tarmac.search._observer import Reporter
     from tarmac.search._study import Study
+    from tarmac.search._study_writer import StudyWriter
 
-__all__ = ["choose_winner", "complete_trials", "conclude", "front_of", "train_line"]
+__all__ = [
+    "choose_winner",
+    "complete_trials",
+    "conclude",
+    "front_numbers",
+    "front_of",
+    "train_line",
+]
 
 
 def front_of(study: Study) -> list[FrozenTrial]:
@@ -36,6 +44,11 @@ def front_of(study: Study) -> list[FrozenTrial]:
     kept = [complete[index] for index in front(points, study.maximize)]
     order = best_first([[trial.values[0]] for trial in kept], study.maximize[:1])
     return [kept[index] for index in order]
+
+
+def front_numbers(study: Study) -> tuple[int, ...]:
+    """Return the numbers of `front_of`; none where there is one objective."""
+    return tuple(trial.number for trial in front_of(study)) if len(study.maximize) > 1 else ()
 
 
 def choose_winner(study: Study) -> Winner | None:
@@ -59,10 +72,10 @@ def choose_winner(study: Study) -> Winner | None:
 
 
 def conclude(
-    study: Study,
+    study: StudyWriter,
     why: str,
     slot: Slot,
-    observer: Observer,
+    reporter: Reporter,
     halted: Callable[[], bool],
 ) -> bool:
     """Choose the winner, train it on all training data, and record both.
@@ -73,7 +86,7 @@ def conclude(
         study: All its trials are finished.
         why: Why the search is over.
         slot: Where to train.
-        observer: Is told of each epoch.
+        reporter: Is told of each epoch.
         halted: Whether to give up.
 
     Returns:
@@ -86,7 +99,7 @@ def conclude(
     while not halted():
         try:
             with lock.acquire(timeout=0.5):
-                return _conclude(study, why, slot, observer, halted)
+                return _conclude(study, why, slot, reporter, halted)
         except Timeout:
             continue
     return False
@@ -109,33 +122,27 @@ def train_line(study: Study, winner: Winner) -> str:
 
 
 def _conclude(
-    study: Study, why: str, slot: Slot, observer: Observer, halted: Callable[[], bool]
+    study: StudyWriter, why: str, slot: Slot, reporter: Reporter, halted: Callable[[], bool]
 ) -> bool:
     study.reload()
     study.ledger.refresh()
     winner = choose_winner(study)
-    numbers = tuple(trial.number for trial in front_of(study)) if len(study.maximize) > 1 else ()
     if winner is None:
-        study.update(
-            status="failed",
-            why_ended=why,
-            error="no network could be trained",
-            ended_at=runs.now(),
-        )
+        study.end("failed", error="no network could be trained", why_ended=why)
         return True
     known = study.record.best
-    if known is None or known.number != winner.number or known.test_accuracy is None:
-        trained = _retrain(study, winner, slot, observer, halted)
+    if known is not None and known.number == winner.number and known.test_accuracy is not None:
+        winner = known.model_copy(update={"confirmed": winner.confirmed})
+    else:
+        trained = _retrain(study, winner, slot, reporter, halted)
         if trained is None:
             return False
         winner = trained
-    else:
-        winner = known
     study.update(
         status="completed",
         why_ended=why,
         best=winner,
-        front=numbers,
+        front=front_numbers(study),
         ended_at=runs.now(),
         error=None,
     )
@@ -143,7 +150,7 @@ def _conclude(
 
 
 def _retrain(
-    study: Study, winner: Winner, slot: Slot, observer: Observer, halted: Callable[[], bool]
+    study: Study, winner: Winner, slot: Slot, reporter: Reporter, halted: Callable[[], bool]
 ) -> Winner | None:
     output = study.path / "best"
     shutil.rmtree(output, ignore_errors=True)
@@ -157,11 +164,11 @@ def _retrain(
     }
     if study.request.train_size is not None:
         job["train_size"] = _whole_size(study)
-    observer.retraining(study, 0, {})
-    worker = Worker(slot, study.path / "logs" / "winner.log")
+    reporter.retraining(study, 0, {})
+    worker = start_trainer(slot, study.path / "logs" / "winner.log")
 
     def on_epoch(row: Mapping[str, float]) -> None:
-        observer.retraining(study, int(row["epoch"]), row)
+        reporter.retraining(study, int(row["epoch"]), row)
 
     try:
         found = train_whole(worker, job, on_epoch, halted)

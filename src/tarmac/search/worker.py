@@ -6,7 +6,6 @@ an epoch; each line out is an epoch or a job's end.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -25,59 +24,42 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-
-class _Ended(Exception):  # noqa: N818 - how every network of a search ends
-    """The network has trained as long as it is to; its test set stays unseen."""
-
-    def __init__(self, why: str, *, stopped: bool = False) -> None:
-        super().__init__(why)
-        self.stopped = stopped
+_LOSER = "stopped by the search, as a loser"
 
 
-class _Reporter(Silent):
-    """Reports each epoch, and ends the training where that is due.
-
-    The last epoch ends it too: what `tarmac.train` does after it is to score the test set, which
-    only the winner's own training may.
+class _Session(Silent):
+    """One network's training: tells the search of each epoch, and ends it where the search says so.
 
     Args:
         search: Is told.
-        job: What it asked for.
+        is_candidate: Whether the search answers each epoch; it does not for the winner.
     """
 
-    def __init__(self, search: Conversation, job: dict[str, Any]) -> None:
+    def __init__(self, search: Conversation, *, is_candidate: bool) -> None:
         self._search = search
-        self._epochs: int = job["epochs"]
-        self._patience: int | None = job.get("patience")
-        self._is_whole = "validation_size" not in job
-        self._least = float("inf")
-        self._least_at = 0
-        self.run: Run | None = None
-        self.num_parameters = 0
-        self.row: dict[str, float] = {}
-        self.seconds = 0.0
+        self._is_candidate = is_candidate
+        self._num_parameters = 0
+        self._row: dict[str, float] = {}
+        self._seconds = 0.0
 
     def started(self, plan: Plan, run: Run, num_parameters: int) -> None:  # noqa: ARG002 - Reporter's
-        self.run = run
-        self.num_parameters = num_parameters
+        self._num_parameters = num_parameters
 
-    def epoch_done(self, row: Mapping[str, float]) -> None:
-        self.row = dict(row)
+    def stop(self, row: Mapping[str, float]) -> str | None:
+        """Return why the training ends after an epoch; None where it goes on."""
+        self._row = dict(row)
         # Of training alone: the first network of a process would be charged with its imports.
-        self.seconds += row["seconds"]
-        epoch = int(row["epoch"])
-        self._search.say(epoch=epoch, metrics=self.row)
-        if self._is_whole:
-            return
-        is_loser = self._search.hear()["stop"]
-        if row["val_loss"] < self._least:
-            self._least, self._least_at = row["val_loss"], epoch
-        if epoch == self._epochs:
-            raise _Ended("trained for a search, which does not look at the test set")
-        if self._patience is not None and epoch - self._least_at >= self._patience:
-            raise _Ended(f"no lower validation loss for {self._patience} epochs")
-        if is_loser:
-            raise _Ended(f"stopped by the search after epoch {epoch}", stopped=True)
+        self._seconds += row["seconds"]
+        self._search.say(epoch=int(row["epoch"]), metrics=self._row)
+        if not self._is_candidate:
+            return None
+        return _LOSER if self._search.hear()["stop"] else None
+
+    def result(self, run: Run) -> dict[str, Any]:
+        """Return what a candidate's training came to, once it is done."""
+        metrics = self._row | {"num_parameters": self._num_parameters, "seconds": self._seconds}
+        metrics["epochs"] = self._row["epoch"]
+        return {"done": metrics, "stopped": run.record.stopped_early == _LOSER}
 
 
 def main() -> None:
@@ -87,29 +69,28 @@ def main() -> None:
 
 def _work(job: dict[str, Any], search: Conversation) -> None:
     """Train one network and say how it went."""
-    reporter = _Reporter(search, job)
+    is_candidate = "validation_size" in job
+    session = _Session(search, is_candidate=is_candidate)
     settings = dict(job["settings"])
     options = {key: settings.pop(key) for key in ("learning_rate", "batch_size") if key in settings}
-    given = ("epochs", "train_size", "validation_size", "seed", "devices", "output")
+    given = ("epochs", "patience", "train_size", "validation_size", "seed", "devices", "output")
     options |= {key: job[key] for key in given if key in job}
     try:
-        if "validation_size" in job:
+        if is_candidate:
             # A search repeats a training that was cut short: nothing of it is of use.
             shutil.rmtree(job["output"], ignore_errors=True)
-            options["checkpoint_every"] = job["epochs"] + 1
-        run = train(job["workload"], settings=settings, reporter=reporter, **options)
-        if run.record.status == "completed":
-            search.say(done=dict(run.metrics), run=str(run.path))
-        else:
+            # Only the winner's own training may see the test set.
+            options |= {"score_test": False, "checkpoint_every": job["epochs"] + 1}
+        run = train(
+            job["workload"], settings=settings, reporter=session, stop=session.stop, **options
+        )
+        if run.record.status != "completed":
             search.say(interrupted=True)
-    except _Ended as ended:
-        metrics = reporter.row | {
-            "epochs": reporter.row["epoch"],
-            "num_parameters": reporter.num_parameters,
-            "seconds": reporter.seconds,
-        }
-        _tidy(reporter.run, str(ended))
-        search.say(done=metrics, stopped=ended.stopped)
+        elif is_candidate:
+            _drop_weights(run)
+            search.say(**session.result(run))
+        else:
+            search.say(done=dict(run.metrics), run=str(run.path))
     except TarmacError as error:
         search.say(failed=error.message)
     except (MemoryError, torch.OutOfMemoryError) as error:
@@ -119,14 +100,10 @@ def _work(job: dict[str, Any], search: Conversation) -> None:
         search.say(failed=f"{type(error).__name__}: {error}")
 
 
-def _tidy(run: Run | None, why: str) -> None:
-    """Leave of a run what says how the network did."""
-    if run is None:
-        return
-    shutil.rmtree(run.checkpoints, ignore_errors=True)
-    with contextlib.suppress(TarmacError, OSError):
-        run.checkpoints.mkdir(exist_ok=True)
-        run.update(status="interrupted", error=why)
+def _drop_weights(run: Run) -> None:
+    """Leave of a candidate's run what says how the network did."""
+    for path in (*run.checkpoints.iterdir(), run.model):
+        path.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Many networks at once: multilayer perceptrons of equal shape train as one stacked model.
 
-`StackedEvaluator` trains a study's candidates. `can_stack` tells beforehand whether a workload's
-networks can be stacked; others need a process each.
+``_evaluator.StackedEvaluator`` trains a study's candidates. ``_network.can_stack`` tells beforehand
+whether a workload's networks can be stacked; others need a process each.
 
-On a CPU of several cores `PooledEvaluator` has a process for each.
+On a CPU of several cores ``_pool.PooledEvaluator`` has a process for each, eight at most.
 
 The rule is to stack whatever has one shape, cut into as many stacks as there are processes (on a
 CPU) and as the memory asks for. It was measured on a 2-core Xeon with AMX, PyTorch 2.13, bf16,
@@ -19,10 +19,3 @@ a hundred operations that take longer to start than to do, and a stack starts th
 wide network's is bound by its optimizer's passes through memory, which a stack does not save. So
 stacking never costs more than what the measurement wavers by. bench/population.py measures it.
 """
-
-from tarmac.search.population._evaluator import StackedEvaluator
-from tarmac.search.population._grouping import Stack
-from tarmac.search.population._network import can_stack
-from tarmac.search.population._pool import PooledEvaluator
-
-__all__ = ["PooledEvaluator", "Stack", "StackedEvaluator", "can_stack"]

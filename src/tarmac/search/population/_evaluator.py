@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tarmac.data import Dataset
-    from tarmac.search._evaluator import Candidate, Progress, Watch
+    from tarmac.search._evaluator import Candidate, EpochReporter, Progress
     from tarmac.train import Setting
     from tarmac.workloads import Workload
 
@@ -32,8 +32,8 @@ Member = TypeVar("Member")
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-class _WatchFailed(Exception):  # noqa: N818 - no error of the stack's, which are its networks' ends
-    """What watches the training raised an error."""
+class _ReportFailed(Exception):  # noqa: N818 - no error of the stack's, which are its networks' ends
+    """What the training reports to raised an error."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -116,23 +116,23 @@ class StackedEvaluator:
         networks, failed = self._resolve(candidates)
         return group(networks, self.device, self._dtype, at_once), failed
 
-    def evaluate(self, candidates: Sequence[Candidate], watch: Watch) -> Iterator[Result]:
+    def evaluate(self, candidates: Sequence[Candidate], report: EpochReporter) -> Iterator[Result]:
         """Train all candidates, a stack after another; see `Evaluator.evaluate`."""
         stacks, failed = self.plan(candidates)
-        return self._evaluate(deque(stack.networks for stack in stacks), failed, watch)
+        return self._evaluate(deque(stack.networks for stack in stacks), failed, report)
 
     def _evaluate(
-        self, waiting: deque[tuple[Network, ...]], failed: Sequence[Result], watch: Watch
+        self, waiting: deque[tuple[Network, ...]], failed: Sequence[Result], report: EpochReporter
     ) -> Iterator[Result]:
         yield from failed
         while waiting:
             members = waiting.popleft()
             done: set[int] = set()
             try:
-                for result in self._train(members, watch):
+                for result in self._train(members, report):
                     done.add(result.number)
                     yield result
-            except _WatchFailed as failure:
+            except _ReportFailed as failure:
                 raise failure.error from None
             except Exception as error:
                 left = [n for n in members if n.candidate.number not in done]
@@ -144,7 +144,7 @@ class StackedEvaluator:
                 else:
                     waiting.extendleft(filter(None, halves(left)))
 
-    def _train(self, members: tuple[Network, ...], watch: Watch) -> Iterator[Result]:
+    def _train(self, members: tuple[Network, ...], report: EpochReporter) -> Iterator[Result]:
         device = torch.device(self.device.torch_name)
         if self._samples is None:
             self._samples = Samples(self._dataset, self._train_size, self._validation_size, device)
@@ -153,9 +153,9 @@ class StackedEvaluator:
 
         def asked(progress: Progress) -> bool:
             try:
-                return watch(progress)
+                return report(progress)
             except Exception as error:
-                raise _WatchFailed(error) from error
+                raise _ReportFailed(error) from error
 
         with denormals_flushed():
             yield from train_stack(

@@ -15,15 +15,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from tarmac.search._evaluator import Progress, Result
-from tarmac.search._processes import LOOK_EVERY_S, Worker
+from tarmac.search._workers import LOOK_EVERY_S, Worker
 from tarmac.search.population._evaluator import halves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tarmac.search._evaluator import Candidate, Watch
-    from tarmac.search._processes import Slot
+    from tarmac.search._evaluator import Candidate, EpochReporter, Slot
     from tarmac.search.population._evaluator import StackedEvaluator
 
 __all__ = ["PooledEvaluator"]
@@ -62,14 +61,14 @@ class PooledEvaluator:
         self._halted = halted
         self._workers: dict[int, Worker] = {}
 
-    def evaluate(self, candidates: Sequence[Candidate], watch: Watch) -> Iterator[Result]:
+    def evaluate(self, candidates: Sequence[Candidate], report: EpochReporter) -> Iterator[Result]:
         """Train all candidates, as many stacks at a time as there are slots.
 
         Halted, it ends without the rest of the results.
         """
         stacks, failed = self._planner.plan(candidates, at_once=len(self._slots))
         waiting = deque(tuple(n.candidate for n in stack.networks) for stack in stacks)
-        return self._evaluate(waiting, failed, watch)
+        return self._evaluate(waiting, failed, report)
 
     def close(self) -> None:
         """End the processes."""
@@ -78,7 +77,7 @@ class PooledEvaluator:
         self._workers.clear()
 
     def _evaluate(
-        self, waiting: deque[_Members], failed: Sequence[Result], watch: Watch
+        self, waiting: deque[_Members], failed: Sequence[Result], report: EpochReporter
     ) -> Iterator[Result]:
         yield from failed
         # By slot, the candidates that it trains and has no result of.
@@ -96,7 +95,7 @@ class PooledEvaluator:
                     index, left = key.data, busy[key.data]
                     messages = self._workers[index].receive()
                     for message in messages or ():
-                        result = self._answer(index, message, watch)
+                        result = self._answer(index, message, report)
                         if result is not None:
                             del left[result.number]
                             yield result
@@ -113,7 +112,7 @@ class PooledEvaluator:
     def _give(self, index: int, members: _Members) -> Worker:
         if index not in self._workers:
             log = self._logs / f"stacks-{os.getpid()}-{index}.log"
-            self._workers[index] = Worker(self._slots[index], log, _PROGRAM)
+            self._workers[index] = Worker(_PROGRAM, self._slots[index].num_threads, log)
         worker = self._workers[index]
         fields = [
             dataclasses.asdict(candidate) | {"settings": dict(candidate.settings)}
@@ -122,9 +121,11 @@ class PooledEvaluator:
         worker.send(setup=self._setup, candidates=fields)
         return worker
 
-    def _answer(self, index: int, message: Mapping[str, Any], watch: Watch) -> Result | None:
+    def _answer(
+        self, index: int, message: Mapping[str, Any], report: EpochReporter
+    ) -> Result | None:
         if "epoch" in message:
-            self._workers[index].send(stop=watch(Progress(**message)))
+            self._workers[index].send(stop=report(Progress(**message)))
         return Result(**message["result"]) if "result" in message else None
 
     def _lost(self, index: int, left: _Members, waiting: deque[_Members]) -> Iterator[Result]:

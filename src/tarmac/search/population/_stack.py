@@ -19,7 +19,7 @@ from tarmac.train import Patience
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tarmac.search._evaluator import Watch
+    from tarmac.search._evaluator import EpochReporter
     from tarmac.search.population._architecture import Architecture
     from tarmac.search.population._network import Network
     from tarmac.search.population._samples import Samples
@@ -41,7 +41,7 @@ def train_stack(
     networks: Sequence[Network],
     built: Sequence[Architecture],
     samples: Samples,
-    watch: Watch,
+    report: EpochReporter,
     *,
     device: torch.device,
     dtype: torch.dtype,
@@ -52,7 +52,7 @@ def train_stack(
         networks: As `arranged`.
         built: The same, with their initial weights.
         samples: On the device.
-        watch: Asked after every epoch of each.
+        report: Called after every epoch of each.
         device: Where to.
         dtype: Of the matrix products: ``torch.float32`` or ``torch.bfloat16``.
     """
@@ -64,7 +64,7 @@ def train_stack(
         leaving: list[Result] = []
         kept: list[int] = []
         for index, (member, row) in enumerate(zip(stack.members, rows, strict=True)):
-            result = member.judge(epoch + 1, row, watch)
+            result = member.judge(epoch + 1, row, report)
             if result is None:
                 kept.append(index)
             else:
@@ -84,7 +84,7 @@ class _Member:
         self.seconds = 0.0
         self._patience = Patience(network.candidate.patience)
 
-    def judge(self, epoch: int, row: dict[str, float], watch: Watch) -> Result | None:
+    def judge(self, epoch: int, row: dict[str, float], report: EpochReporter) -> Result | None:
         """Return its result where it leaves after this epoch, else None."""
         candidate = self.network.candidate
         for name, split in (("loss", "training"), ("val_loss", "validation")):
@@ -92,7 +92,7 @@ class _Member:
                 error = f"the {split} loss is {row[name]} in epoch {epoch}: the training diverged"
                 return Result(number=candidate.number, error=error)
         self._patience.see(row["val_loss"])
-        is_beaten = watch(Progress(number=candidate.number, epoch=epoch, metrics=row))
+        is_beaten = report(Progress(number=candidate.number, epoch=epoch, metrics=row))
         if epoch < candidate.epochs and not self._patience.is_over and not is_beaten:
             return None
         metrics = row | {

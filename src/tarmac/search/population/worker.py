@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from tarmac.search._dataset import load_dataset
 from tarmac.search._evaluator import Candidate
-from tarmac.search._evaluators import load_dataset
 from tarmac.search._serving import serve
 from tarmac.search.population._evaluator import StackedEvaluator
 from tarmac.workloads import find_workload
@@ -35,12 +35,12 @@ class _Trainer:
             self._setup = job["setup"]
             self._evaluator = _make_evaluator(**job["setup"])
 
-        def watch(progress: Progress) -> bool:
+        def report(progress: Progress) -> bool:
             search.say(**dataclasses.asdict(progress))
             return bool(search.hear()["stop"])
 
         candidates = [Candidate(**fields) for fields in job["candidates"]]
-        for result in self._evaluator.evaluate(candidates, watch):
+        for result in self._evaluator.evaluate(candidates, report):
             search.say(result=dataclasses.asdict(result))
         search.say(idle=True)
 
