@@ -208,6 +208,7 @@ def test_gpus_are_given_by_their_ids(tmp_path):
         name="n",
         mark="m",
         work=tmp_path,
+        base=tmp_path,
         variables={"A": "1"},
         secret_names=["S"],
     )
