@@ -57,7 +57,7 @@ class Location:
         if scheme == "file":
             return cls(text, scheme, host, "/" + unquote(path))
         if scheme in _WEB:
-            host, path = (re.split(r"[?#]", part, maxsplit=1)[0] for part in (host, path))
+            host, _, path = re.split(r"[?#]", f"{host}/{path}", maxsplit=1)[0].partition("/")
             path = unquote(path)
         return cls(text, scheme, host, path)
 
