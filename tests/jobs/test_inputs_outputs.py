@@ -146,7 +146,7 @@ def test_what_no_directory_has_is_refused_of_one(tmp_path, work, options, said):
 
 
 def test_an_unknown_kind_of_place_is_refused_before_anything_starts(tmp_path):
-    with pytest.raises(RequestError, match="input ftp://host/x: ftp://host is not known"):
+    with pytest.raises(RequestError, match="input ftp://host/x: ftp:// is not known"):
         refuse_missing_inputs([Input(source="ftp://me:word@host/x")], tmp_path)
 
 

@@ -300,17 +300,19 @@ def test_an_unknown_store_is_refused_before_anything_starts(tmp_path):
 @each_key
 def test_objects_of_any_name_go_out_and_come_in(s3, tmp_path, name):
     (tmp_path / "file").write_text(name)
-    uri = f"s3://bucket/deep/{name}"
+    # The server of one test has what those of others have been given.
+    above = tmp_path.name
+    uri = f"s3://bucket/{above}/{name}"
     put_object(tmp_path / "file", uri, os.environ)
-    listed = s3.list_objects_v2(Bucket="bucket")["Contents"]
-    assert [entry["Key"] for entry in listed] == [f"deep/{name}"]
-    assert list_objects("s3://bucket/deep", os.environ) == [uri]
+    listed = s3.list_objects_v2(Bucket="bucket", Prefix=f"{above}/")["Contents"]
+    assert [entry["Key"] for entry in listed] == [f"{above}/{name}"]
+    assert list_objects(f"s3://bucket/{above}", os.environ) == [uri]
     get_object(uri, tmp_path / "back", os.environ)
     assert (tmp_path / "back").read_text() == name
     work = tmp_path / "work"
     work.mkdir()
-    fetch_inputs([Input(source=uri), Input(source="s3://bucket/deep")], tmp_path, work)
-    assert (work / name).read_text() == (work / "deep" / name).read_text() == name
+    fetch_inputs([Input(source=uri), Input(source=f"s3://bucket/{above}")], tmp_path, work)
+    assert (work / name).read_text() == (work / above / name).read_text() == name
 
 
 def test_a_key_that_no_store_takes_is_said(s3, tmp_path):

@@ -57,7 +57,7 @@ def refuse_missing_inputs(inputs: Sequence[Input], base: Path) -> None:
         if not location.is_local:
             known = ", ".join(f"{name}://" for name in ("https", *SCHEMES))
             raise RequestError(
-                f"input {_shown(given)}: {location.scheme}://{location.host} is not known",
+                f"input {_shown(given)}: {location.scheme}:// is not known",
                 hint=f"Use a path, file:///path, or one of {known}",
             )
         path = location.below(base)
