@@ -113,6 +113,10 @@ def test_an_environment_in_use_is_not_removed(tmp_path, installer):
         remove_venv(built.name, root)
     assert built.is_dir()
     user.communicate()
+    task = subprocess.Popen(["cat"], env={"VIRTUAL_ENV": str(built)}, stdin=subprocess.PIPE)
+    with pytest.raises(RequestError, match=f"is in use by process {task.pid}"):
+        remove_venv(built.name, root)
+    task.communicate()
     assert remove_venv(built.name, root) == built
     assert not [path for path in root.iterdir() if path.is_dir()]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import platformdirs
+import psutil
 from filelock import FileLock
 
 from tarmac.errors import RequestError, TarmacError
@@ -137,7 +138,13 @@ def _living_users(path: Path) -> list[str]:
             living.append(f"process {user.pid}")
         else:
             note.unlink(missing_ok=True)
-    return living
+    # A task outlives who built its environment, where they are two processes.
+    living.extend(
+        f"process {process.info['pid']}"
+        for process in psutil.process_iter(["pid", "environ"])
+        if (process.info["environ"] or {}).get("VIRTUAL_ENV") == str(path)
+    )
+    return [*dict.fromkeys(living)]
 
 
 def list_venvs(root: Path | None = None) -> list[tuple[Path, str]]:
