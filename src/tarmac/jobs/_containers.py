@@ -152,8 +152,8 @@ def _mount(source: Path, target: str, *, read_only: bool = False) -> str:
     fields = ["type=bind", f"source={source}", f"target={target}"]
     line = io.StringIO()
     # Unlike --volume, this takes any path, and makes no directory where the source is not there.
-    csv.writer(line, lineterminator="").writerow([*fields, *(["readonly"] if read_only else [])])
-    return line.getvalue()
+    csv.writer(line, lineterminator="\n").writerow([*fields, *(["readonly"] if read_only else [])])
+    return line.getvalue().removesuffix("\n")
 
 
 def pull_with_login(engine: str, container: Container, credentials: str) -> None:
@@ -245,9 +245,10 @@ def _run(
     what: str,
     environment: Mapping[str, str] | None = None,
     *,
-    limit_s: float = _ANSWER_S,
+    limit_s: float | None = None,
     given: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
+    limit_s = limit_s or _ANSWER_S
     try:
         return subprocess.run(
             command,
