@@ -217,7 +217,7 @@ def test_logs_of_more_tasks_than_files_may_be_open_are_printed(tmp_path):
     (run.path / "journal.jsonl").write_text("\n".join(events) + "\n")
     program = (
         "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
-        "sys.argv = ['tarmac', 'logs', 'latest']; runpy.run_module('tarmac')\n"
+        "sys.argv = ['tarmac', 'logs', 'latest']; runpy.run_module('tarmac', run_name='__main__')\n"
     )
     printed = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
