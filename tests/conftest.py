@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,28 @@ def mnist() -> None:
     root = os.environ.get("TARMAC_DATA")
     if root is None or not list(Path(root).glob("mnist/train-images*")):
         pytest.skip("MNIST is not here; provide it: tarmac data fetch mnist, and set TARMAC_DATA")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Return a function that mounts a file system of a size, such as ``1m``, and gives its path.
+
+    Called again, it makes the same one larger or smaller.
+    """
+    disk = tmp_path / "disk"
+
+    def mount(size: str) -> Path:
+        options = "remount," if disk.exists() else ""
+        disk.mkdir(exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"{options}size={size}", "tmpfs", str(disk)]
+        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            disk.rmdir()
+            pytest.skip("a small disk cannot be mounted here; try as root: sudo make test")
+        return disk
+
+    yield mount
+    if disk.exists():
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

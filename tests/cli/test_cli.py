@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from hostile import NAMES
+
 
 def test_help_and_import_load_no_framework():
     program = (
@@ -281,3 +283,17 @@ def test_mnist_is_added_from_a_directory(tarmac, mnist, tmp_path, monkeypatch):
     monkeypatch.setenv("TARMAC_DATA", str(tmp_path / "data"))
     assert tarmac("data", "add", "mnist", "--from", origin)[0] == 0
     assert tarmac("data", "verify", "mnist")[0] == 0
+
+
+@pytest.mark.parametrize("verb", ["train", "search"])
+def test_what_is_made_lies_in_directories_of_any_name(tarmac, tmp_path, verb):
+    output = tmp_path.joinpath(*NAMES.values())
+    options = {
+        "train": ["digits-mlp", "--epochs", "1"],
+        "search": ["digits-mlp", "--set", "hidden=8,16", "--epochs", "1", "--method", "brute"],
+    }[verb]
+    code, _, err = tarmac(verb, *options, "--output", str(output))
+    assert code == 0, err
+    (made,) = output.iterdir()
+    listing = ("runs", "list") if verb == "train" else ("search", "list")
+    assert made.name in tarmac(*listing, "--output", str(output), "--json")[1]

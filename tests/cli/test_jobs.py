@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from concurrent.futures import CancelledError
 
 import pytest
 from rich.console import Console
 
+from hostile import each_name
 from tarmac.cli._checked import check_into
 from tarmac.cli._job_logs import Tail
 from tarmac.cli._job_progress import _LiveProgress
-from tarmac.jobs import Grant, create_run, parse_job, prepare, task_directory
+from tarmac.jobs import Grant, create_run, parse_job, prepare, submit, task_directory
 
 
 @pytest.fixture
@@ -150,3 +154,130 @@ def test_a_tail_gives_whole_lines_and_the_rest_at_its_end(tmp_path):
     tail.read()
     tail.close()
     assert lines == ["one", "two", "three"]
+
+
+def make_runs(tmp_path, *names: str, tasks: int = 1) -> list:
+    made = []
+    for name in names:
+        job = parse_job(f"{{name: {name}, command: a, sweep: {{repeat: {tasks}}}}}")
+        made.append(create_run(job, tmp_path, prepare(job, tmp_path, {}), tmp_path / "runs"))
+    return made
+
+
+@pytest.mark.parametrize("damage", ["{torn", "[]", '{"schema_version": 1}'])
+def test_a_run_that_is_damaged_is_named_and_hides_no_other(tarmac, tmp_path, damage):
+    whole, broken = make_runs(tmp_path, "whole", "broken")
+    record = broken.path / "job-run.json"
+    record.write_text(damage)
+    listed = tarmac("ps", "--all", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert [row["name"] for row in json.loads(listed.stdout)] == [whole.path.name]
+    assert f"cannot be read: {broken.path}: {record} is damaged: " in listed.stderr
+    said = tarmac("logs", broken.path.name)
+    assert (said.returncode, f"{broken.path.name}/job-run.json is damaged" in said.stderr) == (
+        1,
+        True,
+    )
+
+
+def test_a_damaged_line_of_a_journal_is_named_and_the_others_count(tarmac, tmp_path):
+    (run,) = make_runs(tmp_path, "x", tasks=2)
+    lines = [
+        {
+            "event": "ended",
+            "task": n,
+            "name": f"x[repeat={n}]",
+            "outcome": "succeeded",
+            "exit_code": 0,
+            "seconds": 1.0,
+            "reason": "",
+        }
+        for n in (0, 1)
+    ]
+    text = [json.dumps(lines[0]), '{"event": "ended", "ta', json.dumps(lines[1])]
+    (run.path / "journal.jsonl").write_text("\n".join(text) + "\n")
+    listed = tarmac("ps", "--all", "--json")
+    (row,) = json.loads(listed.stdout)
+    assert row["state"] == "succeeded"
+    assert f"left out: {run.path}/journal.jsonl:2: the journal is damaged: " in listed.stderr
+    assert "journal.jsonl:2" in row["problems"][0]
+
+
+def test_logs_of_more_tasks_than_files_may_be_open_are_printed(tmp_path):
+    (run,) = make_runs(tmp_path, "x", tasks=80)
+    for task in run.tasks:
+        directory = task_directory(run.path, task)
+        directory.mkdir()
+        for stream in ("stdout", "stderr"):
+            (directory / stream).write_text(f"{stream} of {task.index}\n")
+    events = [
+        json.dumps({"event": "started", "task": task.index, "name": task.name, "attempt": 1})
+        for task in run.tasks
+    ]
+    (run.path / "journal.jsonl").write_text("\n".join(events) + "\n")
+    program = (
+        "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+        "sys.argv = ['tarmac', 'logs', 'latest']; runpy.run_module('tarmac', run_name='__main__')\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert printed.returncode == 0, printed.stderr
+    assert len(printed.stdout.splitlines()) == 160
+
+
+def test_a_tail_takes_a_file_in_parts_and_ends_endless_lines(tmp_path):
+    with (tmp_path / "log").open("wb") as file:
+        file.write(b"first\n")
+        file.truncate(5 * 2**20)
+    lines: list[str] = []
+    tail = Tail(tmp_path / "log", lines.append)
+    tail.read()
+    tail.close()
+    assert lines[0] == "first"
+    assert max(map(len, lines)) <= 2**21
+    assert sum(map(len, lines)) == 5 * 2**20 - len("first\n") + len("first")
+
+
+@each_name
+def test_a_tail_follows_a_file_of_any_name(tmp_path, name):
+    lines: list[str] = []
+    (tmp_path / name).write_text("one\n")
+    Tail(tmp_path / name, lines.append).read()
+    assert lines == ["one"]
+
+
+def test_who_stops_following_is_told_nothing(tmp_path):
+    (tmp_path / "job.yaml").write_text("{name: x, command: 'echo hello; sleep 600'}")
+    handle = submit(tmp_path / "job.yaml", output=tmp_path / "runs")
+    follower = subprocess.Popen(
+        [sys.executable, "-m", "tarmac", "logs", str(handle.path), "--follow"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    assert follower.stdout.readline() == "hello\n"
+    follower.send_signal(signal.SIGINT)
+    assert follower.communicate() == ("", "")
+    assert follower.returncode == 130
+    assert handle.cancel()
+    with pytest.raises(CancelledError):
+        handle.exception(timeout=120)
+
+
+@each_name
+def test_a_run_lies_in_a_directory_of_any_name(tarmac, tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "job.yaml").write_text(
+        "{name: x, command: cat in && pwd, inputs: [{from: in}], "
+        "outputs: [{path: in, to: kept}, {path: in, to: 'run:shared'}]}"
+    )
+    (tmp_path / name / "in").write_text("hello\n")
+    output = str(tmp_path / name / "runs")
+    done = tarmac("run", str(tmp_path / name / "job.yaml"), "--output", output)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / name / "kept/in").read_text() == "hello\n"
+    shown = tarmac("logs", "latest", "--output", output).stdout
+    assert shown.startswith(f"hello\n{tmp_path}")
+    assert name in shown

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hostile import each_name
 from tarmac import TarmacError, data
 
 IMAGES = "train-images-idx3-ubyte.gz"
@@ -170,3 +171,18 @@ def test_a_root_that_cannot_be_written_is_named(tmp_path, small):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(TarmacError, match=r"cannot write .*file/mnist"):
         data.fetch("mnist", tmp_path / "file")
+
+
+@each_name
+def test_datasets_are_fetched_into_directories_of_any_name(tmp_path, mirror, small, name):
+    data.fetch("mnist", tmp_path / name)
+    assert all(status.ok for status in data.verify("mnist", tmp_path / name))
+
+
+def test_a_login_to_a_mirror_is_in_no_message(tmp_path, mirror, small, monkeypatch):
+    monkeypatch.setenv("TARMAC_MIRROR", f"http://me:hunter2@127.0.0.1:{mirror.server_port}/own")
+    mirror.files.clear()
+    with pytest.raises(TarmacError) as caught:
+        data.fetch("mnist", tmp_path)
+    assert f"{mirror.url}own/mnist/{IMAGES}: HTTP 404" in str(caught.value)
+    assert "hunter2" not in str(caught.value)

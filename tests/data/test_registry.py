@@ -12,6 +12,7 @@ import tarfile
 import numpy as np
 import pytest
 
+from hostile import each_name
 from tarmac import RequestError, TarmacError, data
 from tarmac.data import _sources
 
@@ -163,3 +164,9 @@ def test_cifar10_in_every_layout_is_the_same_data(tmp_path, cifar, batches):
             data.add("cifar10", origin, root)
             fingerprints.add(data.load("cifar10", root).fingerprint)
     assert len(fingerprints) == 1
+
+
+@each_name
+def test_datasets_lie_in_directories_of_any_name(tmp_path, origin, name):
+    data.add("mnist", origin.rename(tmp_path / name), tmp_path / "root" / name)
+    assert data.load("mnist", tmp_path / "root" / name).train.inputs.shape == (200, 5, 5)

@@ -18,9 +18,21 @@ from pathlib import Path
 import pytest
 from test_run import Watcher, wait_for
 
-from tarmac.errors import RequestError
-from tarmac.jobs import Grant, create_run, parse_job, prepare, task_directory, work_on
-from tarmac.jobs._containers import container_command
+from hostile import each_name
+from tarmac.errors import RequestError, TarmacError
+from tarmac.jobs import (
+    Grant,
+    Job,
+    create_run,
+    parse_job,
+    plan_tasks,
+    prepare,
+    task_directory,
+    work_on,
+)
+from tarmac.jobs._containers import container_command, find_engine, pull_with_login
+from tarmac.jobs._job import Container
+from tarmac.jobs._placeholders import escape
 
 # One for each process of the tests, by which it knows its own containers.
 IMAGE = f"tarmac-test-busybox-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
@@ -197,8 +209,6 @@ def test_a_container_does_not_outlive_a_runner_that_is_killed(tmp_path, image):
 
 def test_gpus_are_given_by_their_ids(tmp_path):
     job = parse_job("{name: x, command: [a], environment: {image: i}, resources: {gpus: 2}}")
-    from tarmac.jobs import plan_tasks
-
     (task,) = plan_tasks(job, tmp_path)
     command = container_command(
         task,
@@ -208,11 +218,87 @@ def test_gpus_are_given_by_their_ids(tmp_path):
         name="n",
         mark="m",
         work=tmp_path,
+        base=tmp_path,
         variables={"A": "1"},
         secret_names=["S"],
     )
     assert '--gpus "device=GPU-a,GPU-b"' in " ".join(command)
     assert " ".join(command).endswith("--env A=1 --env S i a")
+
+
+def test_podman_gets_gpus_by_the_container_device_interface(tmp_path):
+    job = parse_job("{name: x, command: [a], environment: {image: i}, resources: {gpus: 2}}")
+    command = " ".join(command_of(job, tmp_path, engine="/usr/bin/podman", gpus=("GPU-a", "GPU-b")))
+    assert "--device nvidia.com/gpu=GPU-a --device nvidia.com/gpu=GPU-b" in command
+    assert "--gpus" not in command
+
+
+def command_of(job, base: Path, *, engine: str, gpus: tuple[str, ...] = ()) -> tuple[str, ...]:
+    (task,) = plan_tasks(job, base)
+    return container_command(
+        task,
+        task.environment,
+        Grant(cpus=2, memory=2**30, gpus=gpus, share=1),
+        engine=engine,
+        name="n",
+        mark="m",
+        work=base,
+        base=base,
+        variables={},
+        secret_names=[],
+    )
+
+
+def test_placeholders_are_filled_in_images_and_mounts(tmp_path):
+    job = parse_job(
+        "{name: x, command: [a], sweep: {grid: {v: [3]}}, environment: {image: 'i:{{ v }}', "
+        "mounts: [{source: 'data-{{ v }}', target: '/in/{{ v }}', read_only: true}]}}"
+    )
+    command = command_of(job, tmp_path, engine="docker")
+    assert "i:3" in command
+    assert f"type=bind,source={tmp_path}/data-3,target=/in/3,readonly" in command
+
+
+@pytest.mark.parametrize(("engine", "package"), [("docker", "docker.io"), ("podman", "podman")])
+def test_an_engine_that_is_missing_comes_by_its_own_package(engine, package, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(RequestError, match=f"{engine} is not here") as caught:
+        find_engine(engine)
+    assert caught.value.hint == f"sudo apt install {package}"
+
+
+def test_an_engine_that_never_answers_is_said(tmp_path, monkeypatch):
+    (tmp_path / "podman").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("tarmac.jobs._containers._ANSWER_S", 0.1)
+    with pytest.raises(RequestError, match="podman does not answer within") as caught:
+        find_engine("podman")
+    assert "docker" not in caught.value.hint
+    container = Container(image="registry.example/i", pull="always")
+    with pytest.raises(TarmacError, match=r"container: .* has not within 0.1 s"):
+        pull_with_login(str(tmp_path / "podman"), container, "me:hunter2hunter2")
+
+
+@each_name
+def test_a_mount_is_beside_the_job_file_and_has_any_name(tmp_path, image, name):
+    base = tmp_path / name
+    (base / "data" / name).mkdir(parents=True)
+    (base / "data" / name / "in").write_text("hello\n")
+    environment = {
+        "image": image,
+        "network": "none",
+        "mounts": [{"source": f"data/{escape(name)}", "target": "/mounted", "read_only": True}],
+    }
+    text = {"name": "x", "command": "cat /mounted/in && ! touch /mounted/new"}
+    job = Job.model_validate(text | {"environment": environment})
+    run = create_run(job, base, prepare(job, base, {}), base / "runs")
+    watcher = Watcher()
+    work_on(run, watcher)
+    (task,) = run.tasks
+    directory = task_directory(run.path, task)
+    assert (directory / "stdout").read_text() == "hello\n", (directory / "stderr").read_text()
+    assert watcher.ends["x"].outcome == "succeeded"
 
 
 @pytest.fixture
@@ -278,6 +364,33 @@ def test_an_image_comes_from_a_registry_with_a_login_that_is_kept_nowhere(
     kept = [home, tmp_path / "runs", Path("/dev/shm")]
     files = [path for root in kept for path in root.rglob("*") if path.is_file()]
     assert not [path for path in files if encoded in path.read_bytes()]
+
+
+def test_a_login_is_in_no_file_while_its_image_comes(tmp_path, monkeypatch):
+    seen = tmp_path / "seen"
+    (tmp_path / "docker").write_text(
+        "#!/bin/sh\n"
+        f'if [ "$1" = pull ]; then cp -r "$DOCKER_CONFIG" {seen}; kill -KILL $PPID; fi\n'
+        'if [ "$1" = login ]; then read -r word; test "$word" = hunter2hunter2; fi\n'
+    )
+    (tmp_path / "docker").chmod(0o755)
+    program = (
+        "import sys; from tarmac.jobs._containers import pull_with_login\n"
+        "from tarmac.jobs._job import Container\n"
+        "pull_with_login(sys.argv[1], Container(image='registry.example/i', pull='always'),"
+        " 'me:hunter2hunter2')\n"
+    )
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    command = [sys.executable, "-c", program, str(tmp_path / "docker")]
+    killed = subprocess.run(command, env=os.environ | {"TMPDIR": str(temporary)}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    left = [path for root in (seen, temporary) for path in root.rglob("*") if path.is_file()]
+    assert left
+    encoded = base64.b64encode(b"me:hunter2hunter2")
+    for path in left:
+        assert b"hunter2" not in path.read_bytes()
+        assert encoded not in path.read_bytes()
 
 
 def test_a_registry_that_refuses_a_login_is_said_in_the_engines_words(

@@ -18,14 +18,13 @@ from tarmac.jobs.executors import Attempt, Busy, LocalExecutor
 
 
 def local(base: Path) -> LocalExecutor:
-    return LocalExecutor(read_machine(), base, base / "shared")
+    return LocalExecutor(read_machine(), base, base / "shared", secret_variables={"VAULT"})
 
 
 def accepting_all(base: Path) -> LocalExecutor:
     """As a cluster does, whose queue has room for everything."""
-    return LocalExecutor(
-        Machine(cpus=1e6, memory=2**60, gpus=(), leases=None), base, base / "shared"
-    )
+    machine = Machine(cpus=1e6, memory=2**60, gpus=(), leases=None)
+    return LocalExecutor(machine, base, base / "shared", secret_variables={"VAULT"})
 
 
 EXECUTORS = {"local": local, "accepting-all": accepting_all}
@@ -89,16 +88,23 @@ def test_a_task_sees_its_variables_and_its_secrets_and_only_it_sees_those(
     executor, attempts, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("VAULT", "pssst-17")
-    (attempt,) = attempts(
+    attempt, other = attempts(
         """
         name: x
-        env: {COLOUR: red}
-        secrets: {TOKEN: {env: VAULT}}
-        command: 'test "$COLOUR-$TOKEN" = red-pssst-17 && echo "$TARMAC_TASK $OMP_NUM_THREADS"'
+        tasks:
+          - name: x
+            env: {COLOUR: red}
+            secrets: {TOKEN: {env: VAULT}}
+            command: 'test "$COLOUR-$TOKEN" = red-pssst-17 && echo "$TARMAC_TASK $OMP_NUM_THREADS"'
+          - {name: other, command: env}
         """
     )
-    assert finish(executor, [attempt])["x"].outcome == "succeeded"
+    ends = finish(executor, [attempt, other])
+    assert [end.outcome for end in ends.values()] == ["succeeded"] * 2
     assert (attempt.directory / "stdout").read_text() == "x 1\n"
+    seen = (other.directory / "stdout").read_text()
+    assert "TARMAC_TASK=other" in seen
+    assert not [word for word in ("COLOUR=", "TOKEN=", "VAULT=") if word in seen]
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(b"pssst-17" in content for content in written)
 

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tarmac.devices import GpuInfo
 from tarmac.jobs import create_run, parse_job, plan_tasks
@@ -30,23 +29,8 @@ def tarmac(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """Return the directory of a file system of 1 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode != 0:
-        pytest.skip("a small disk cannot be mounted here; try as root")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
 def test_a_full_disk_is_said_and_the_run_goes_on_once_there_is_room(tmp_path, small_disk):
+    disk = small_disk("1m")
     (tmp_path / "job.yaml").write_text(
         textwrap.dedent(
             """
@@ -59,15 +43,15 @@ def test_a_full_disk_is_said_and_the_run_goes_on_once_there_is_room(tmp_path, sm
             """
         )
     )
-    count = small_disk / "count"
-    full = tarmac(str(tmp_path / "job.yaml"), "--output", str(small_disk))
+    count = disk / "count"
+    full = tarmac(str(tmp_path / "job.yaml"), "--output", str(disk))
     assert full.returncode == 1
     assert "failed     fills" in full.stdout
     assert "exit code 1, and no space is left on its disk" in full.stdout
-    (run,) = small_disk.glob("x-*")
+    (run,) = disk.glob("x-*")
     for path in run.rglob("f"):
         path.unlink()
-    (small_disk / "room").touch()
+    (disk / "room").touch()
     again = tarmac("--resume", str(run))
     assert again.returncode == 0, again.stdout + again.stderr
     assert count.read_text() == "x\n"

@@ -18,9 +18,12 @@ from test_run import Watcher
 
 import tarmac
 import tarmac.runs
+from hostile import each_key
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs import create_run, parse_job, prepare, work_on
-from tarmac.storage import list_objects
+from tarmac.jobs._inputs import fetch_inputs
+from tarmac.jobs._job import Input
+from tarmac.storage import get_object, list_objects, put_object
 from tarmac.storage._objects import s3_config
 
 
@@ -323,3 +326,34 @@ def test_a_training_whose_bucket_is_gone_is_whole_here(s3, tmp_path, monkeypatch
 def test_an_unknown_store_is_refused_before_anything_starts(tmp_path):
     with pytest.raises(RequestError, match="ftp:// is not known"):
         run('{name: x, command: echo, outputs: [{path: a, to: "ftp://x"}]}', tmp_path)
+
+
+@each_key
+def test_objects_of_any_name_go_out_and_come_in(s3, tmp_path, name):
+    (tmp_path / "file").write_text(name)
+    # The server of one test has what those of others have been given.
+    above = tmp_path.name
+    uri = f"s3://bucket/{above}/{name}"
+    put_object(tmp_path / "file", uri, os.environ)
+    listed = s3.list_objects_v2(Bucket="bucket", Prefix=f"{above}/")["Contents"]
+    assert [entry["Key"] for entry in listed] == [f"{above}/{name}"]
+    assert list_objects(f"s3://bucket/{above}", os.environ) == [uri]
+    get_object(uri, tmp_path / "back", os.environ)
+    assert (tmp_path / "back").read_text() == name
+    work = tmp_path / "work"
+    work.mkdir()
+    fetch_inputs([Input(source=uri), Input(source=f"s3://bucket/{above}")], tmp_path, work)
+    assert (work / name).read_text() == (work / above / name).read_text() == name
+
+
+def test_a_key_that_no_store_takes_is_said(s3, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(TarmacError, match="s3://bucket/one"):
+        put_object(tmp_path / "file", "s3://bucket/one\ntwo", os.environ)
+
+
+def test_a_checksum_for_a_directory_of_objects_is_refused(s3, tmp_path):
+    s3.put_object(Bucket="bucket", Key="in/a.txt", Body=b"a")
+    given = Input(source="s3://bucket/in", sha256="0" * 64)
+    with pytest.raises(TarmacError, match="sha256 is that of one file"):
+        fetch_inputs([given], tmp_path, tmp_path)

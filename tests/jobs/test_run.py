@@ -507,7 +507,7 @@ def test_an_input_with_another_checksum_or_none_at_all_fails_its_task(run, serve
     watcher, _, _ = run(
         f"{{name: x, command: echo, inputs: [{{from: '{server}/none?token=hunter2'}}]}}"
     )
-    assert watcher.ends["x"].reason.endswith("none: the server answers 404")
+    assert watcher.ends["x"].reason.endswith("none: HTTP 404 File not found")
 
 
 def test_a_missing_input_is_refused_before_anything_starts(run):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,38 +11,50 @@ if TYPE_CHECKING:
 __all__ = ["Tail"]
 
 
+# A progress bar may write for hours without ending a line.
+_LONGEST_LINE_BYTES = 2**20
+
+
 class Tail:
-    """Follows a file that grows, and may not be there yet.
+    """Follows a file that grows, and may not be there yet. It is open only while it is read.
 
     Args:
         path: The file.
-        emit: Gets every whole line, without its end.
+        emit: Gets every whole line, without its end; a very long one in parts.
         skip_bytes: What it does not show: what was there before.
     """
 
     def __init__(self, path: Path, emit: Callable[[str], None], *, skip_bytes: int = 0) -> None:
         self._path = path
         self._emit = emit
-        self._skip_bytes = skip_bytes
-        self._file: IO[bytes] | None = None
+        self._done_bytes = skip_bytes
         self._rest = b""
 
     def read(self) -> None:
         """Emit the lines that have come since."""
-        if self._file is None:
-            if not self._path.exists():
+        try:
+            if self._path.stat().st_size <= self._done_bytes:
                 return
-            self._file = self._path.open("rb")
-            self._file.seek(self._skip_bytes)
-        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
-        for line in lines:
-            self._emit(line.decode(errors="replace"))
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            file.seek(self._done_bytes)
+            while chunk := file.read(_LONGEST_LINE_BYTES):
+                self._done_bytes += len(chunk)
+                *lines, self._rest = (self._rest + chunk).split(b"\n")
+                for line in lines:
+                    self._say(line)
+                if len(self._rest) >= _LONGEST_LINE_BYTES:
+                    self._say(self._rest)
+                    self._rest = b""
 
     def close(self) -> None:
         """Emit what is left, a last line without an end too."""
         self.read()
         if self._rest:
-            self._emit(self._rest.decode(errors="replace"))
+            self._say(self._rest)
             self._rest = b""
-        if self._file is not None:
-            self._file.close()
+
+    def _say(self, line: bytes) -> None:
+        self._emit(line.decode(errors="replace"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +17,7 @@ from tarmac.errors import RequestError, TarmacError, unknown_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tarmac.jobs import RunStatus, TaskStatus
+    from tarmac.jobs import Handle, RunStatus, TaskStatus
 
 __all__ = ["cancel", "logs", "ps"]
 
@@ -46,7 +48,12 @@ def ps(everything: bool, output: Path | None, as_json: bool) -> None:
     from tarmac.jobs import list_statuses
     from tarmac.runs import default_output
 
-    found = [run for run in list_statuses(output) if everything or run.state == "running"]
+    statuses, broken = list_statuses(output)
+    found = [run for run in statuses if everything or run.state == "running"]
+    for one in broken:
+        click.echo(f"cannot be read: {one.path}: {one.reason}", err=True)
+    for problem in (problem for run in found for problem in run.problems):
+        click.echo(f"left out: {problem}", err=True)
     if as_json:
         click.echo(json.dumps([_row(run) for run in found], indent=2))
         return
@@ -74,6 +81,7 @@ def _row(run: RunStatus) -> dict[str, object]:
         "state": run.state,
         "created_at": run.created_at,
         "num_tasks": run.num_tasks,
+        "problems": [*run.problems],
         "runner_pid": run.runner.pid if run.runner is not None else None,
         "tasks": [
             {
@@ -109,14 +117,30 @@ def logs(run: str, task: str | None, follow: bool, only_stderr: bool, output: Pa
 
     A RUN is its directory, its name, the beginning of its name, or "latest".
     """
-    from tarmac.cli._job_logs import Tail
     from tarmac.jobs import attach
 
     handle = attach(run, output)
+    try:
+        _print_logs(handle, task, follow=follow, only_stderr=only_stderr)
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+        # That is how one stops following: as of any program that is ended so, and no error.
+        sys.exit(128 + signal.SIGINT)
+
+
+def _print_logs(handle: Handle, task: str | None, *, follow: bool, only_stderr: bool) -> None:
+    from tarmac.cli._job_logs import Tail
+
     streams = ("stderr",) if only_stderr else ("stdout", "stderr")
     tails: dict[int, list[Tail]] = {}
+    said: set[str] = set()
     while True:
         status = handle.status()
+        for problem in status.problems:
+            if problem not in said:
+                said.add(problem)
+                click.echo(f"left out: {problem}", err=True)
         chosen = _chosen(status, task, may_come=follow and status.state == "running")
         for one in chosen:
             if one.index not in tails:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import lzma
 import os
 import shutil
 import tarfile
 import tempfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from tarmac.data._fetch import UnreachableError, download
 from tarmac.data._files import find
 from tarmac.data._store import parse, parse_file, place, whole_layout
 from tarmac.errors import RequestError, TarmacError
-from tarmac.storage import storage_errors
+from tarmac.storage import UnreachableError, download, storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -189,7 +190,7 @@ def _extracted(source: Source, archive: Path, beside: Path) -> Iterator[Path]:
                     if content is not None and name in wanted:
                         with (Path(directory) / name).open("wb") as file:
                             shutil.copyfileobj(content, file)
-        except (tarfile.TarError, EOFError, OSError) as error:
+        except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             raise TarmacError(f"{archive} cannot be unpacked: {error}") from error
         yield Path(directory)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import platformdirs
 
 from tarmac.errors import RequestError, TarmacError
 
@@ -27,7 +32,22 @@ WORK = "/tarmac"
 
 _ANSWER_S = 60
 
-_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of its own is made there
+# Images of frameworks are 10 GB and more.
+_PULL_S = 3600
+
+# The names under which Docker and Podman keep credentials of Docker Hub.
+_DOCKER_HUB = ["https://index.docker.io/v1/", "docker.io"]
+
+# See https://docs.docker.com/reference/cli/docker/login/#credential-helper-protocol
+_KEEPER = "tarmac"
+_KEPT = "TARMAC_REGISTRY_LOGIN"
+_KEEPER_SCRIPT = f"""#!/bin/sh
+case $1 in
+  get) printf '%s' "${_KEPT}" ;;
+  list) printf '{{}}' ;;
+  *) while read -r _; do :; done ;;
+esac
+"""
 
 
 def find_engine(wanted: str | None) -> str:
@@ -43,17 +63,23 @@ def find_engine(wanted: str | None) -> str:
     found = next((path for name in names if (path := shutil.which(name)) is not None), None)
     if found is None:
         missing = f"{wanted} is not" if wanted else "neither docker nor podman is"
-        raise RequestError(f"{missing} here", hint="sudo apt install docker.io")
+        package = "podman" if wanted == "podman" else "docker.io"
+        raise RequestError(f"{missing} here", hint=f"sudo apt install {package}")
+    hint = f"{found} info" if _is_podman(found) else "sudo systemctl start docker"
     try:
         done = subprocess.run(
             [found, "version"], capture_output=True, text=True, timeout=_ANSWER_S, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise RequestError(f"{found} does not answer within {_ANSWER_S} s") from error
+        raise RequestError(f"{found} does not answer within {_ANSWER_S} s", hint=hint) from error
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        raise RequestError(f"{found} does not answer: {said}", hint="sudo systemctl start docker")
+        raise RequestError(f"{found} does not answer: {said}", hint=hint)
     return found
+
+
+def _is_podman(engine: str) -> bool:
+    return Path(engine).name.startswith("podman")
 
 
 def container_command(
@@ -65,6 +91,7 @@ def container_command(
     name: str,
     mark: str,
     work: Path,
+    base: Path,
     variables: Mapping[str, str],
     secret_names: Sequence[str],
 ) -> tuple[str, ...]:
@@ -78,6 +105,7 @@ def container_command(
         name: The container's.
         mark: Of the run, by which a guardian finds it.
         work: The task's directory, which is `WORK` inside.
+        base: What relative sources of mounts start from: the job file's directory.
         variables: What it sees.
         secret_names: Variables whose values the engine takes from its own environment, so that they
             are in no list of processes.
@@ -85,7 +113,7 @@ def container_command(
     options = ["--rm", "--name", name, "--label", f"{LABEL}={mark}", "--init"]
     # Only `pull_with_login` can pull what asks for a login.
     pull = container.pull if container.login is None else "never"
-    options += ["--pull", pull, "--volume", f"{work}:{WORK}"]
+    options += ["--pull", pull, "--mount", _mount(work, WORK)]
     if container.workdir != "":
         options += ["--workdir", container.workdir or WORK]
     options += ["--cpus", f"{grant.cpus:g}"]
@@ -93,12 +121,16 @@ def container_command(
         options += ["--memory", str(grant.memory)]
     if task.resources.shm is not None:
         options += ["--shm-size", str(task.resources.shm)]
-    if grant.gpus:
+    if grant.gpus and _is_podman(engine):
+        # By the Container Device Interface, as nvidia-ctk describes the GPUs to it.
+        for uuid in grant.gpus:
+            options += ["--device", f"nvidia.com/gpu={uuid}"]
+    elif grant.gpus:
         # The inner quotes are the engine's: without them it takes the comma for an option's.
         options += ["--gpus", f'"device={",".join(grant.gpus)}"']
     for mount in container.mounts:
-        mode = ":ro" if mount.read_only else ""
-        options += ["--volume", f"{mount.source}:{mount.target}{mode}"]
+        source = base / Path(mount.source).expanduser()
+        options += ["--mount", _mount(source, mount.target, read_only=mount.read_only)]
     if container.user is not None:
         options += ["--user", container.user]
     if container.network is not None:
@@ -115,11 +147,22 @@ def container_command(
     return (engine, "run", *options, container.image, *command)
 
 
+def _mount(source: Path, target: str, *, read_only: bool = False) -> str:
+    """Return a value of ``--mount``, which both engines read as a line of CSV."""
+    fields = ["type=bind", f"source={source}", f"target={target}"]
+    line = io.StringIO()
+    # Unlike --volume, this takes any path, and makes no directory where the source is not there.
+    csv.writer(line, lineterminator="\n").writerow([*fields, *(["readonly"] if read_only else [])])
+    return line.getvalue().removesuffix("\n")
+
+
 def pull_with_login(engine: str, container: Container, credentials: str) -> None:
     """Pull an image from a registry that asks who one is.
 
-    The engine keeps credentials in a file. It gets a directory of its own for that, in memory where
-    there is one, which is gone when this returns; the user's own login stays as it is.
+    The engine keeps credentials where its configuration says. For this it gets one of its own,
+    which names a program as the keeper: that forgets what it is told, and answers from a variable
+    of the engine's process. So no file has them, also when this process is killed in the middle;
+    the user's own login stays as it is.
 
     Args:
         engine: The engine's program.
@@ -136,21 +179,39 @@ def pull_with_login(engine: str, container: Container, credentials: str) -> None
     if container.pull == "never" or (container.pull == "missing" and _has(engine, container.image)):
         return
     first = container.image.split("/", maxsplit=1)[0]
-    registry = [first] if "." in first or ":" in first or first == "localhost" else []
-    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as directory:
+    is_named = "." in first or ":" in first or first == "localhost"
+    registry = [first] if is_named else []
+    with tempfile.TemporaryDirectory(dir=_executable_directory()) as directory:
+        keeper = Path(directory) / f"docker-credential-{_KEEPER}"
+        keeper.write_text(_KEEPER_SCRIPT, encoding="utf-8")
+        keeper.chmod(0o700)
+        names = registry or _DOCKER_HUB
+        configuration = json.dumps({"credHelpers": dict.fromkeys(names, _KEEPER)})
+        for name in ("config.json", "auth.json"):
+            (Path(directory) / name).write_text(configuration, encoding="utf-8")
+        answer = {"ServerURL": names[0], "Username": user, "Secret": password}
         environment = _endpoint(engine) | {
             "DOCKER_CONFIG": directory,
             "REGISTRY_AUTH_FILE": str(Path(directory) / "auth.json"),
+            "PATH": f"{directory}{os.pathsep}{os.environ.get('PATH', '')}",
+            _KEPT: json.dumps(answer),
         }
         login = ("login", "--username", user, "--password-stdin", *registry)
         place = registry[0] if registry else "Docker Hub"
-        _ask(engine, login, environment, f"login to {place}", password)
-        _ask(engine, ("pull", "--quiet", container.image), environment, f"pull {container.image}")
+        _ask(engine, login, environment, f"login to {place}", limit_s=_ANSWER_S, given=password)
+        pull = ("pull", "--quiet", container.image)
+        _ask(engine, pull, environment, f"pull {container.image}", limit_s=_PULL_S)
+
+
+def _executable_directory() -> str:
+    """Return a directory where programs can be started, which some do not allow in /tmp."""
+    places = (tempfile.gettempdir(), platformdirs.user_cache_dir("tarmac", ensure_exists=True))
+    allowed = (place for place in places if not os.statvfs(place).f_flag & os.ST_NOEXEC)
+    return next(allowed, places[0])
 
 
 def _has(engine: str, image: str) -> bool:
-    command = [engine, "image", "inspect", image]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return _run([engine, "image", "inspect", image], f"look for {image}").returncode == 0
 
 
 def _endpoint(engine: str) -> dict[str, str]:
@@ -158,8 +219,7 @@ def _endpoint(engine: str) -> dict[str, str]:
     if "DOCKER_HOST" in os.environ:
         return {}
     form = "{{.Endpoints.docker.Host}}"
-    command = [engine, "context", "inspect", "--format", form]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = _run([engine, "context", "inspect", "--format", form], "say where it is")
     return {"DOCKER_HOST": done.stdout.strip()} if done.returncode == 0 else {}
 
 
@@ -168,16 +228,39 @@ def _ask(
     arguments: Sequence[str],
     environment: Mapping[str, str],
     what: str,
+    *,
+    limit_s: float,
     given: str | None = None,
 ) -> None:
-    done = subprocess.run(
-        [engine, *arguments],
-        input=given,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = _run(
+        [engine, *arguments], what, {**os.environ, **environment}, limit_s=limit_s, given=given
     )
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["no word"])[-1]
         raise TarmacError(f"container: {what}: {said}")
+
+
+def _run(
+    command: Sequence[str],
+    what: str,
+    environment: Mapping[str, str] | None = None,
+    *,
+    limit_s: float | None = None,
+    given: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    limit_s = limit_s or _ANSWER_S
+    try:
+        return subprocess.run(
+            command,
+            input=given,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TarmacError(
+            f"container: {what}: {Path(command[0]).name} has not within {limit_s:g} s"
+        ) from error

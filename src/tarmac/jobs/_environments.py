@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
+import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,14 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import platformdirs
+import psutil
 from filelock import FileLock
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.jobs._identity import ProcessIdentity, identify
+from tarmac.jobs._requirements import read_requirements
+from tarmac.storage import without_password, write_json, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tarmac.jobs._job import Venv
+    from tarmac.jobs._requirements import Requirements
 
 __all__ = [
     "build_environment",
@@ -31,6 +39,7 @@ __all__ = [
 ]
 
 _BUILD_S = 3600
+_ANSWER_S = 60
 
 
 def environments_directory() -> Path:
@@ -57,36 +66,85 @@ def build_venv(venv: Venv, base: Path, root: Path | None = None) -> Path:
     """
     root = root or environments_directory()
     python = _interpreter(venv.python)
-    before, lines = [*_lines(venv.before, base)], [*_lines(venv.requirements, base)]
-    version = subprocess.run(
-        [python, "-c", "import sys; print(sys.version)"], capture_output=True, text=True, check=True
-    ).stdout
-    content = repr((version, before, lines, sorted(venv.build_env.items())))
+    before = read_requirements(venv.before, base)
+    then = read_requirements(venv.requirements, base)
+    content = repr(
+        (
+            _version(python),
+            "uv" if shutil.which("uv") else "pip",
+            before.content(),
+            then.content(),
+            sorted(venv.build_env.items()),
+        )
+    )
     path = root / hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
     root.mkdir(parents=True, exist_ok=True)
     with FileLock(root / f"{path.name}.lock"):
+        _note_user(path)
         if not (path / "requirements.txt").exists():
             shutil.rmtree(path, ignore_errors=True)
             options = (
-                *(("--no-build-isolation",) if before else ()),
+                *(("--no-build-isolation",) if before.lines else ()),
                 *(("--no-cache-dir",) if venv.build_env else ()),
             )
-            with _listed(before) as first, _listed(lines) as then:
-                steps = [("-r", first)] if before else []
-                steps.append((*options, "-r", then))
+            with contextlib.ExitStack() as files:
+                steps = [files.enter_context(_listed(before))] if before.lines else []
+                steps.append([*options, *files.enter_context(_listed(then))])
                 build_environment(path, python, steps, venv.build_env)
-            text = "\n".join((*before, *lines)) + "\n"
-            (path / "requirements.txt").write_text(text, encoding="utf-8")
+            text = "\n".join((*before.lines, *then.lines)) + "\n"
+            write_text(path / "requirements.txt", without_password(text))
     return path
 
 
 @contextlib.contextmanager
-def _listed(lines: Sequence[str]) -> Iterator[str]:
-    """Give the name of a file of requirements."""
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write("\n".join(lines))
-        file.flush()
-        yield file.name
+def _listed(requirements: Requirements) -> Iterator[list[str]]:
+    """Write requirements into files, and give the installer's arguments for them."""
+    with tempfile.TemporaryDirectory() as directory:
+        arguments = []
+        for option, lines in (("-r", requirements.lines), ("-c", requirements.constraints)):
+            if lines:
+                path = Path(directory) / f"{option[1]}.txt"
+                path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+                arguments += [option, str(path)]
+        yield arguments
+
+
+def _users(path: Path) -> Path:
+    """Return the directory of the notes of processes that use an environment."""
+    return path.with_name(f"{path.name}.users")
+
+
+def _note_user(path: Path) -> None:
+    """Note that this process uses an environment, for as long as it lives."""
+    me = identify(os.getpid())
+    write_json(_users(path) / f"{me.host}-{me.pid}-{me.start_ticks}.json", dataclasses.asdict(me))
+
+
+def _living_users(path: Path) -> list[str]:
+    """Return the processes that use an environment; forget those that have ended.
+
+    Of a process of another machine nothing is known here: it counts as one that uses it.
+    """
+    living: list[str] = []
+    here = socket.gethostname()
+    for note in sorted(_users(path).glob("*.json")):
+        try:
+            user = ProcessIdentity(**json.loads(note.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            continue
+        if user.host != here:
+            living.append(f"process {user.pid} on {user.host} (if that has ended, remove {note})")
+        elif user.is_alive():
+            living.append(f"process {user.pid}")
+        else:
+            note.unlink(missing_ok=True)
+    # A task outlives who built its environment, where they are two processes.
+    living.extend(
+        f"process {process.info['pid']}"
+        for process in psutil.process_iter(["pid", "environ"])
+        if (process.info["environ"] or {}).get("VIRTUAL_ENV") == str(path)
+    )
+    return [*dict.fromkeys(living)]
 
 
 def list_venvs(root: Path | None = None) -> list[tuple[Path, str]]:
@@ -100,7 +158,7 @@ def remove_venv(name: str, root: Path | None = None) -> Path:
     """Remove an environment by the beginning of its name.
 
     Raises:
-        RequestError: There is none, or several begin so.
+        RequestError: There is none, several begin so, or a process uses it.
     """
     root = root or environments_directory()
     found = [path for path, _ in list_venvs(root) if path.name.startswith(name)]
@@ -108,7 +166,13 @@ def remove_venv(name: str, root: Path | None = None) -> Path:
         problem = "no environment begins" if not found else f"{len(found)} environments begin"
         raise RequestError(f"{problem} with {name!r}", hint="See them: tarmac env list")
     with FileLock(root / f"{found[0].name}.lock"):
+        if users := _living_users(found[0]):
+            raise RequestError(
+                f"environment {found[0].name} is in use by {', '.join(users)}",
+                hint="See the jobs at work: tarmac ps",
+            )
         shutil.rmtree(found[0])
+        shutil.rmtree(_users(found[0]), ignore_errors=True)
     return found[0]
 
 
@@ -125,19 +189,28 @@ def _interpreter(wanted: str | None) -> str:
     return found
 
 
-def _lines(requirements: Sequence[str], base: Path) -> list[str]:
-    """Return what pip takes, with requirements files written out, so that their content counts."""
-    lines = []
-    for requirement in requirements:
-        if requirement.startswith("-r "):
-            path = base / requirement.removeprefix("-r ").strip()
-            try:
-                lines += path.read_text(encoding="utf-8").splitlines()
-            except OSError as error:
-                raise RequestError(f"environment: {path}: {error.strerror}") from error
-        else:
-            lines.append(requirement)
-    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+def _version(python: str) -> str:
+    """Return what an interpreter says of itself.
+
+    Raises:
+        RequestError: It cannot be started, or is none.
+    """
+    command = [python, "-c", "import sys; print(sys.version)"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_ANSWER_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RequestError(f"environment: {python} does not answer in {_ANSWER_S} s") from error
+    except OSError as error:
+        raise RequestError(f"environment: {python}: {error.strerror}") from error
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise RequestError(
+            f"environment: {python} is no Python that works: {said}",
+            hint="Name another interpreter, or leave python out",
+        )
+    return done.stdout
 
 
 def build_environment(
@@ -188,4 +261,6 @@ def _run(command: Sequence[str], variables: Mapping[str, str]) -> None:
         raise TarmacError(f"the environment was not built within {_BUILD_S} s") from error
     if done.returncode != 0:
         said = [line for line in done.stdout.splitlines() if line.strip()][-8:]
-        raise TarmacError("the environment could not be built", hint="\n".join(said))
+        raise TarmacError(
+            "the environment could not be built", hint=without_password("\n".join(said))
+        )

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from typing import IO, TYPE_CHECKING, Any
+import shlex
+from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
-from tarmac.storage import storage_errors
+from tarmac.storage import append_lines, drop_torn_line, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["Journal", "read_journal"]
+    from tarmac.storage import JournalLines
+
+__all__ = ["Journal", "read_events", "read_journal"]
 
 
 class Journal:
@@ -25,12 +27,9 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Journal:
-        _drop_torn_line(self._path)
-        with storage_errors(self._path):
-            self._file = self._path.open("ab", buffering=0)
+        drop_torn_line(self._path)
         return self
 
     def __exit__(
@@ -39,8 +38,7 @@ class Journal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._file is not None:
-            self._file.close()
+        pass
 
     def write(self, event: str, **values: Any) -> None:
         """Append an event.
@@ -48,36 +46,40 @@ class Journal:
         Raises:
             StorageError: It could not be written.
         """
-        assert self._file is not None
-        line = json.dumps({"event": event, **values}, separators=(",", ":")) + "\n"
-        with storage_errors(self._path):
-            self._file.write(line.encode())
+        append_lines(self._path, [{"event": event, **values}])
 
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield a journal's events; a last line that was torn by its writer's end is left out.
+    """Yield a journal's events, for a run that is to go on.
 
     Raises:
-        TarmacError: A line before the last is damaged.
+        StorageError: It cannot be read.
+        TarmacError: A line is damaged; what it said is not guessed.
     """
-    with storage_errors(path):
-        content = path.read_bytes()
-    lines = content.split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
-        try:
-            event = json.loads(line)
-        except ValueError as error:
-            if number == len(lines):
-                return
-            raise TarmacError(f"{path}:{number}: the journal is damaged: {error}") from error
-        yield event
+    found = read_events(path)
+    for line in found.damaged:
+        raise TarmacError(
+            str(line),
+            hint="Without that line its task counts as not done, and is done again:\n"
+            f"sed -i.damaged {line.number}d {shlex.quote(str(path))}",
+        )
+    yield from found.values
 
 
-def _drop_torn_line(path: Path) -> None:
-    if not path.exists():
-        return
-    with storage_errors(path), path.open("r+b") as file:
-        content = file.read()
-        file.truncate(content.rfind(b"\n") + 1)
+def read_events(path: Path) -> JournalLines:
+    """Return a journal's events, and lines that are none.
+
+    A last line that its writer could not end is left out, for it never was.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    return read_lines(path, _problem)
+
+
+def _problem(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return "no event"
+    missing = [key for key in ("event", "task", "name") if key not in value]
+    missing += ["outcome"] if value.get("event") == "ended" and "outcome" not in value else []
+    return f"an event without {', '.join(missing)}" if missing else None

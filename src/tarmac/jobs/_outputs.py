@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs._shared import is_shared
-from tarmac.storage import SCHEMES, atomic_writer, is_object, put_object
+from tarmac.storage import SCHEMES, Location, atomic_writer, put_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,11 +24,11 @@ __all__ = ["keep_outputs", "refuse_unknown_stores"]
 def refuse_unknown_stores(outputs: Sequence[Output]) -> None:
     """Raise a RequestError for a URI of a store that is not known."""
     for output in outputs:
-        scheme = urlsplit(output.to).scheme
-        if scheme not in ("", "file", *SCHEMES) and not is_shared(output.to):
+        location = Location.parse(output.to)
+        if not (is_shared(output.to) or location.is_local or location.is_object):
             known = ", ".join(f"{name}://" for name in SCHEMES)
             raise RequestError(
-                f"output {output.path}: {scheme}:// is not known",
+                f"output {output.path}: {location.scheme}:// is not known",
                 hint=f"Use a path, file:///path, or one of {known}",
             )
 
@@ -64,7 +64,7 @@ def keep_outputs(
             try:
                 _keep(path, output.to, _name(path, directory, output.root), base)
             except (OSError, TarmacError) as error:
-                reason = error.strerror if isinstance(error, OSError) else str(error)
+                reason = getattr(error, "strerror", None) or str(error)
                 problems.append(f"output {path.relative_to(directory)}: {reason}")
     return problems
 
@@ -77,18 +77,23 @@ def _name(path: Path, directory: Path, root: str | None) -> Path:
 
 
 def _matching(directory: Path, pattern: str) -> Iterator[Path]:
-    """Yield the files that match, those of matching directories too, but none outside."""
+    """Yield the files that match, those of matching directories too, but none outside.
+
+    A file that has the pattern itself for its name is that file, and no pattern.
+    """
     root = directory.resolve()
-    for path in sorted(directory.glob(pattern)):
+    literal = directory / pattern
+    for path in [literal] if literal.exists() else sorted(directory.glob(pattern)):
         inner = sorted(path.rglob("*")) if path.is_dir() else [path]
         yield from (p for p in inner if p.is_file() and p.resolve().is_relative_to(root))
 
 
 def _keep(source: Path, to: str, name: Path, base: Path) -> None:
-    if is_object(to):
+    location = Location.parse(to)
+    if location.is_object:
         put_object(source, f"{to.rstrip('/')}/{name.as_posix()}", os.environ)
         return
-    target = base / Path(urlsplit(to).path) / name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as file, atomic_writer(target) as copy:
+    with source.open("rb") as file, atomic_writer(location.below(base) / name) as copy:
         shutil.copyfileobj(file, copy)
+        # A program that a task has built is to be started; whose it is, is ours to say.
+        os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o777)

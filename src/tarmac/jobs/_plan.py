@@ -199,7 +199,7 @@ def _task(
             parameters=parameters,
             command=_command(spec, values),
             needs=spec.needs,
-            environment=spec.environment,
+            environment=_filled_whole(spec.environment, values),
             resources=spec.resources,
             env={key: fill(text, values) for key, text in spec.env.items()},
             secrets=spec.secrets,
@@ -230,6 +230,12 @@ def _command(spec: TaskSpec, values: Mapping[str, Any]) -> tuple[str, ...]:
             raise RequestError("expected one of command and workload")
         return ()
     return tuple(fill(part, values) for part in spec.command)
+
+
+def _filled_whole(environment: Environment, values: Mapping[str, Any]) -> Environment:
+    """Fill all texts of an environment: an image, mounts, requirements."""
+    filled = fill_all(environment.model_dump(), values)
+    return type(environment).model_validate(filled)
 
 
 def _filled(part: Any, values: Mapping[str, Any]) -> Any:

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
     from tarmac.jobs._plan import Task
 
-__all__ = ["missing_secrets", "read_secret_mapping", "resolve_secrets", "secret_mapping_path"]
+__all__ = [
+    "missing_secrets",
+    "read_secret_mapping",
+    "resolve_secrets",
+    "secret_mapping_path",
+    "secret_variables",
+]
 
 
 def secret_mapping_path() -> Path:
@@ -31,7 +37,8 @@ def read_secret_mapping(path: Path | None = None) -> dict[str, Secret]:
     """Read where named secrets are to be found on this machine.
 
     Each line of the TOML file maps a name to a place: ``"s3-secret/awsKey" = { env = "AWS_KEY" }``
-    or ``{ file = "~/.keys/aws" }``. It holds references only, never a secret itself.
+    or ``{ file = "~/.keys/aws" }``. It holds references only, never a secret itself. A relative
+    path starts from the file's own directory.
 
     Args:
         path: The file; by default `secret_mapping_path`, which need not exist.
@@ -62,11 +69,17 @@ def _place(path: Path, name: str, place: object) -> Secret:
         raise RequestError(
             f"{path}: {name!r} is not of the form {{ env = 'VARIABLE' }} or {{ file = 'PATH' }}"
         )
+    if secret.file is not None:
+        file = str(path.resolve().parent / Path(secret.file).expanduser())
+        return secret.model_copy(update={"file": file})
     return secret
 
 
 def resolve_secrets(
-    secrets: Mapping[str, Secret], environment: Mapping[str, str], mapping: Mapping[str, Secret]
+    secrets: Mapping[str, Secret],
+    environment: Mapping[str, str],
+    mapping: Mapping[str, Secret],
+    base: Path,
 ) -> dict[str, str]:
     """Return the secrets themselves, by variable.
 
@@ -74,18 +87,38 @@ def resolve_secrets(
         secrets: References, by the variable that is to hold them.
         environment: Usually ``os.environ``.
         mapping: What ``NAME/KEY`` and vault ids stand for here.
+        base: What relative paths of ``secrets`` start from: the job file's directory.
 
     Raises:
         RequestError: One is not to be had; its value is in no message.
     """
     return {
-        variable: _resolve(variable, secret, environment, mapping)
+        variable: _resolve(variable, secret, environment, mapping, base)
         for variable, secret in secrets.items()
     }
 
 
+def secret_variables(tasks: Iterable[Task], mapping: Mapping[str, Secret]) -> set[str]:
+    """Return the variables of this process that hold a secret of one of some tasks.
+
+    Args:
+        tasks: Which.
+        mapping: What ``NAME/KEY`` and vault ids stand for here.
+    """
+    found = set()
+    for task in tasks:
+        for secret in _wanted(task).values():
+            place = mapping.get(_name(secret), secret)
+            if place.env is not None:
+                found.add(place.env)
+    return found
+
+
 def missing_secrets(
-    tasks: Iterable[Task], environment: Mapping[str, str], mapping: Mapping[str, Secret]
+    tasks: Iterable[Task],
+    environment: Mapping[str, str],
+    mapping: Mapping[str, Secret],
+    base: Path,
 ) -> None:
     """Raise a RequestError that names every secret that tasks will not find.
 
@@ -93,15 +126,16 @@ def missing_secrets(
         tasks: All that will be started.
         environment: Usually ``os.environ``.
         mapping: What names stand for here.
+        base: What relative paths of tasks' secrets start from.
     """
+    for name, place in mapping.items():
+        if place.env is None and place.file is None:
+            raise RequestError(f"secret {name}: expected a variable or a file, not another name")
     problems: dict[str, str | None] = {}
     for task in tasks:
-        wanted = dict(task.secrets)
-        if isinstance(task.environment, Container) and task.environment.login is not None:
-            wanted["the registry"] = task.environment.login
-        for variable, secret in wanted.items():
+        for variable, secret in _wanted(task).items():
             try:
-                _resolve(variable, secret, environment, mapping)
+                _resolve(variable, secret, environment, mapping, base)
             except RequestError as error:
                 problems[error.message] = error.hint
     if problems:
@@ -110,8 +144,23 @@ def missing_secrets(
         raise RequestError(first, hint="\n".join((*rest, *hints)) or None)
 
 
+def _wanted(task: Task) -> dict[str, Secret]:
+    wanted = dict(task.secrets)
+    if isinstance(task.environment, Container) and task.environment.login is not None:
+        wanted["the registry"] = task.environment.login
+    return wanted
+
+
+def _name(secret: Secret) -> str:
+    return secret.vault_id or f"{secret.name}/{secret.key}"
+
+
 def _resolve(
-    variable: str, secret: Secret, environment: Mapping[str, str], mapping: Mapping[str, Secret]
+    variable: str,
+    secret: Secret,
+    environment: Mapping[str, str],
+    mapping: Mapping[str, Secret],
+    base: Path,
 ) -> str:
     if secret.env is not None:
         if secret.env not in environment:
@@ -119,14 +168,16 @@ def _resolve(
         return environment[secret.env]
     if secret.file is not None:
         try:
-            return Path(secret.file).expanduser().read_text(encoding="utf-8").rstrip("\n")
+            path = base / Path(secret.file).expanduser()
+            return path.read_text(encoding="utf-8").rstrip("\n")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
             raise RequestError(f"secret for {variable}: {secret.file}: {reason}") from error
-    name = secret.vault_id or f"{secret.name}/{secret.key}"
+    name = _name(secret)
     if name not in mapping:
         raise RequestError(
             f"secret for {variable}: nothing says where {name} is to be found",
             hint=f"Say it: --secret {name}=env:VARIABLE, or a line of {secret_mapping_path()}",
         )
-    return _resolve(variable, mapping[name], environment, {})
+    # What a command line names starts from where it was typed.
+    return _resolve(variable, mapping[name], environment, {}, Path())

@@ -7,29 +7,57 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Literal
 
-from tarmac.errors import RequestError
+from pydantic import BaseModel, ConfigDict
+
+from tarmac.errors import TarmacError
 from tarmac.jobs._identity import ProcessIdentity, identify
-from tarmac.jobs._journal import read_journal
+from tarmac.jobs._journal import read_events
 from tarmac.jobs._scheduler import directory_name
-from tarmac.runs import default_output
-from tarmac.storage import storage_errors, write_json
+from tarmac.runs import BrokenRun, default_output
+from tarmac.storage import read_errors, read_versioned, storage_errors, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 __all__ = [
+    "JobRecord",
     "RunStatus",
     "TaskStatus",
     "forget_runner",
     "list_statuses",
     "note_runner",
+    "read_record",
     "read_status",
+    "run_directories",
 ]
 
 State = Literal["running", "succeeded", "failed", "skipped", "interrupted"]
 
 _RUNNER = "runner.json"
+_RECORD = "job-run.json"
+
+
+class JobRecord(BaseModel):
+    """What a job's run was made from.
+
+    Attributes:
+        schema_version: Of this file's layout.
+        name: The job's.
+        created_at: As in ISO 8601.
+        base: What the job's relative paths start from.
+        num_tasks: In all.
+        job: The job as it was submitted.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: int
+    name: str
+    created_at: str
+    base: str
+    num_tasks: int
+    job: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +97,7 @@ class RunStatus:
         num_tasks: In all.
         tasks: Those that have begun or were skipped, in the order of the file.
         runner: The process that works on it, while it does.
+        problems: Lines of its journal that cannot be read; what they said is left out.
     """
 
     path: Path
@@ -77,6 +106,7 @@ class RunStatus:
     num_tasks: int
     tasks: Sequence[TaskStatus]
     runner: ProcessIdentity | None
+    problems: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -113,60 +143,83 @@ def read_status(run: Path) -> RunStatus:
         run: Its directory.
 
     Raises:
+        RequestError: It is no job's run, or one of a newer Tarmac.
         StorageError: It cannot be read.
-        TarmacError: Its journal is damaged.
+        TarmacError: Its record is damaged.
     """
-    record = _read(run / "job-run.json")
+    record = read_record(run)
     runner = _runner(run)
     events: dict[int, dict[str, Any]] = {}
+    problems: tuple[str, ...] = ()
     journal = run / "journal.jsonl"
     if journal.exists():
-        for event in read_journal(journal):
+        found = read_events(journal)
+        problems = tuple(map(str, found.damaged))
+        for event in found.values:
             events[event["task"]] = events.get(event["task"], {}) | event
     tasks = [_task(run, events[index], is_alive=runner is not None) for index in sorted(events)]
-    num_tasks = int(record["num_tasks"])
     return RunStatus(
         path=run,
-        state=_state(tasks, num_tasks, is_alive=runner is not None),
-        created_at=str(record["created_at"]),
-        num_tasks=num_tasks,
+        state=_state(tasks, record.num_tasks, is_alive=runner is not None),
+        created_at=record.created_at,
+        num_tasks=record.num_tasks,
         tasks=tasks,
         runner=runner,
+        problems=problems,
     )
 
 
-def list_statuses(output: Path | None = None) -> Iterator[RunStatus]:
-    """Yield all jobs' runs in a directory, the newest first.
+def list_statuses(output: Path | None = None) -> tuple[list[RunStatus], list[BrokenRun]]:
+    """Return all jobs' runs in a directory, the newest first, and those that cannot be read.
 
     Args:
         output: Where runs lie; by default `tarmac.runs.default_output`.
     """
-    root = (output or default_output()).resolve()
-    records = sorted(root.glob("*/job-run.json"), key=_modified, reverse=True)
-    for path in records:
-        yield read_status(path.parent)
+    found: list[RunStatus] = []
+    broken: list[BrokenRun] = []
+    for path in reversed(run_directories((output or default_output()).resolve())):
+        try:
+            found.append(read_status(path))
+        except TarmacError as error:
+            broken.append(BrokenRun(path, error.message))
+    return found, broken
+
+
+def run_directories(root: Path) -> list[Path]:
+    """Return the directories of all jobs' runs in one, the newest last."""
+    return [path.parent for path in sorted(root.glob(f"*/{_RECORD}"), key=_modified)]
+
+
+def read_record(run: Path) -> JobRecord:
+    """Read what a run was made from.
+
+    Raises:
+        RequestError: It is no job's run, or one of a newer Tarmac.
+        TarmacError: It is damaged, or cannot be read.
+    """
+    return read_versioned(run / _RECORD, JobRecord, 1, "job's run")
 
 
 def _modified(path: Path) -> float:
-    return path.stat().st_mtime
-
-
-def _read(path: Path) -> dict[str, Any]:
-    with storage_errors(path):
-        content = path.read_text(encoding="utf-8")
     try:
-        found = json.loads(content)
-    except ValueError as error:
-        raise RequestError(f"{path} is damaged: {error}") from error
-    assert isinstance(found, dict)
-    return found
+        return path.stat().st_mtime
+    except OSError:
+        # It was removed since it was listed.
+        return 0.0
 
 
 def _runner(run: Path) -> ProcessIdentity | None:
     path = run / _RUNNER
-    if not path.exists():
-        return None
-    runner = ProcessIdentity(**_read(path))
+    try:
+        with read_errors(path):
+            runner = ProcessIdentity(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise TarmacError(f"{path} is damaged: {error}") from error
+    except TarmacError:
+        # It ends its note when it ends, also between two looks.
+        if not path.exists():
+            return None
+        raise
     return runner if runner.is_alive() else None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import secrets
 from datetime import UTC, datetime
@@ -12,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
+from pydantic import ValidationError
 
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs._containers import find_engine
 from tarmac.jobs._inputs import refuse_missing_inputs
 from tarmac.jobs._job import Container, Job
@@ -21,9 +21,9 @@ from tarmac.jobs._machine import read_machine
 from tarmac.jobs._outputs import refuse_unknown_stores
 from tarmac.jobs._plan import plan_tasks
 from tarmac.jobs._scheduler import run_tasks
-from tarmac.jobs._secrets import missing_secrets
+from tarmac.jobs._secrets import missing_secrets, secret_variables
 from tarmac.jobs._shared import SHARED
-from tarmac.jobs._status import forget_runner, note_runner
+from tarmac.jobs._status import forget_runner, note_runner, read_record, run_directories
 from tarmac.jobs.executors import LocalExecutor
 from tarmac.runs import default_output
 from tarmac.storage import storage_errors, write_json
@@ -73,7 +73,7 @@ def prepare(
             is not known here.
     """
     tasks = tuple(plan_tasks(job, base))
-    missing_secrets(tasks, os.environ, mapping)
+    missing_secrets(tasks, os.environ, mapping, base)
     containers = (t.environment for t in tasks if isinstance(t.environment, Container))
     for engine in dict.fromkeys(container.engine for container in containers):
         find_engine(engine)
@@ -119,20 +119,22 @@ def find_run(reference: str, output: Path | None = None) -> JobRun:
     root = output or default_output()
     found = [Path(reference)] if (Path(reference) / "job-run.json").exists() else []
     if not found:
-        all_runs = sorted(root.glob("*/job-run.json"), key=lambda path: path.stat().st_mtime)
-        names = [path.parent for path in all_runs]
+        names = run_directories(root)
         found = names[-1:] if reference == "latest" else []
         found = found or [path for path in names if path.name.startswith(reference)]
     if len(found) != 1:
         problem = "no job's run" if not found else f"{len(found)} runs"
         raise RequestError(f"{problem} in {root} by {reference!r}")
-    record = json.loads((found[0] / "job-run.json").read_text(encoding="utf-8"))
-    job, base = Job.model_validate(record["job"]), Path(record["base"])
+    record = read_record(found[0])
+    try:
+        job, base = Job.model_validate(record.job), Path(record.base)
+    except ValidationError as error:
+        said = error.errors()[0]["msg"]
+        raise TarmacError(f"{found[0]}: the job of job-run.json is damaged: {said}") from error
     tasks = tuple(plan_tasks(job, base))
-    if len(tasks) != record["num_tasks"]:
-        before = record["num_tasks"]
+    if len(tasks) != record.num_tasks:
         raise RequestError(
-            f"run {found[0].name} has {before} tasks, and its job makes {len(tasks)} now",
+            f"run {found[0].name} has {record.num_tasks} tasks, and its job makes {len(tasks)} now",
             hint="The files that its sweep is over have changed; start a new run.",
         )
     return JobRun(found[0].resolve(), job, base, tasks)
@@ -163,7 +165,12 @@ def work_on(
         lock,
         contextlib.closing(
             LocalExecutor(
-                machine, run.base, run.path / SHARED, containers=containers, mapping=mapping
+                machine,
+                run.base,
+                run.path / SHARED,
+                containers=containers,
+                mapping=mapping,
+                secret_variables=secret_variables(run.tasks, mapping or {}),
             )
         ) as executor,
     ):

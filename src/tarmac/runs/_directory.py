@@ -22,7 +22,7 @@ from tarmac.runs._record import (
     now,
     read_record,
 )
-from tarmac.storage import storage_errors, write_json, write_text
+from tarmac.storage import append_lines, read_lines, write_json, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -157,15 +157,12 @@ class Run:
             TarmacError: Any other line is not JSON.
         """
         path = self.path / "metrics.jsonl"
-        lines = path.read_bytes().split(b"\n") if path.exists() else []
-        rows = []
-        # What follows the last newline is empty, or a line that a crash cut short.
-        for number, line in enumerate(lines[:-1], start=1):
-            try:
-                rows.append(json.loads(line))
-            except ValueError as error:
-                raise TarmacError(f"{path}:{number} is damaged: {error}") from error
-        return rows
+        if not path.exists():
+            return []
+        found = read_lines(path)
+        for line in found.damaged:
+            raise TarmacError(f"{path}:{line.number} is damaged: {line.reason}")
+        return [*found.values]
 
     def update(self, **changes: Any) -> None:
         """Change fields of the record and write ``run.json`` anew.
@@ -183,10 +180,7 @@ class Run:
         Raises:
             StorageError: It could not be written.
         """
-        path = self.path / "metrics.jsonl"
-        with storage_errors(path), path.open("ab", buffering=0) as file:
-            file.write(json.dumps(row).encode() + b"\n")
-            os.fsync(file.fileno())
+        append_lines(self.path / "metrics.jsonl", [row], is_durable=True)
 
     def truncate_metrics(self, keep: Callable[[Mapping[str, float]], bool]) -> None:
         """Drop the rows that ``keep`` refuses, and a torn last line."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 from typing import IO, TYPE_CHECKING, Any
@@ -16,7 +15,13 @@ from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
 from optuna.trial import TrialState
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.storage import storage_errors
+from tarmac.storage import (
+    DamagedLine,
+    append_lines,
+    drop_torn_line,
+    read_lines,
+    storage_errors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,13 +142,10 @@ class _Journal(JournalFileBackend):
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append entries to the file."""
-        lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
+        is_end = any(log.get("state") in _FINISHED for log in logs)
         self._own_lock.acquire()
         try:
-            with storage_errors(self._path), self._path.open("ab", buffering=0) as file:
-                file.write(lines.encode())
-                if any(log.get("state") in _FINISHED for log in logs):
-                    os.fsync(file.fileno())
+            append_lines(self._path, logs, is_durable=is_end)
         finally:
             self._own_lock.release()
 
@@ -154,8 +156,7 @@ def _open_journal(path: Path) -> JournalStorage:
     if os.access(path.parent, os.W_OK):
         lock.acquire()
         try:
-            with storage_errors(path):
-                _drop_torn_line(path)
+            drop_torn_line(path)
         finally:
             lock.release()
     try:
@@ -164,35 +165,22 @@ def _open_journal(path: Path) -> JournalStorage:
         raise _damaged(path, error) from error
 
 
-def _drop_torn_line(path: Path) -> None:
-    """Take away a last line that its writer could not end, before others write behind it."""
-    if not path.exists():
-        return
-    with path.open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 1))
-        if size and file.read() != b"\n":
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)
-
-
 def _damaged(path: Path, error: Exception) -> TarmacError:
-    lines = path.read_bytes().splitlines()
-    number, why = len(lines), str(error)
-    for index, line in enumerate(lines, start=1):
-        try:
-            if "op_code" in json.loads(line):
-                continue
-            number, why = index, "it is no entry of a journal"
-        except (ValueError, TypeError) as found:
-            number, why = index, str(found)
-        break
+    found = read_lines(path, _problem)
+    # Where each line is one, what they say together is not.
+    last = len(found.values)
+    line = found.damaged[0] if found.damaged else DamagedLine(path, last, str(error))
     return TarmacError(
-        f"{path}:{number}: the journal is damaged: {why}",
+        str(line),
         hint="It was left as it is. To go on from what stands before that line:\n"
         f"cp {path} {path}.damaged\n"
-        f"head -n {number - 1} {path}.damaged > {path}",
+        f"head -n {line.number - 1} {path}.damaged > {path}",
     )
+
+
+def _problem(entry: object) -> str | None:
+    is_entry = isinstance(entry, dict) and "op_code" in entry
+    return None if is_entry else "it is no entry of a journal"
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "StorageError",
     "atomic_writer",
+    "read_errors",
     "storage_errors",
     "write_bytes",
     "write_json",
@@ -27,7 +28,7 @@ __all__ = [
 
 
 class StorageError(TarmacError):
-    """Something could not be written; what was there before is unchanged."""
+    """Something could not be read or written; what was there before is unchanged."""
 
 
 @contextlib.contextmanager
@@ -45,6 +46,15 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def read_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError while reading ``path`` into a StorageError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
+
+
+@contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
     """Open a binary file that replaces ``path`` when the block ends, and only then.
 
@@ -56,7 +66,8 @@ def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        # A name of its own: with the target's in it, it may be longer than file systems take.
+        temporary = path.with_name(f".{secrets.token_hex(8)}.part")
         try:
             with temporary.open("xb") as file:
                 yield file

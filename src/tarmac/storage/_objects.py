@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.storage._locations import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 __all__ = [
-    "SCHEMES",
     "get_object",
     "is_object",
     "is_object_directory",
@@ -22,8 +21,6 @@ __all__ = [
     "put_object",
     "s3_config",
 ]
-
-SCHEMES = ("s3", "gs", "az")
 
 _CHUNK_BYTES = 2**20
 _RETRIES = 5
@@ -34,7 +31,7 @@ _LIMIT_S = 180.0
 
 def is_object(uri: str) -> bool:
     """Whether a URI is of an object store."""
-    return urlsplit(uri).scheme in SCHEMES
+    return Location.parse(uri).is_object
 
 
 def s3_config(environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -130,8 +127,9 @@ def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any,
         raise RequestError(
             f"{uri}: object stores need obstore", hint="pip install 'tarmac[objects]'"
         ) from error
-    parts = urlsplit(uri)
-    config, client = s3_config(environment) if parts.scheme == "s3" else ({}, {})
+    place = Location.parse(uri)
+    key = place.path.lstrip("/")
+    config, client = s3_config(environment) if place.scheme == "s3" else ({}, {})
     retries = {
         "max_retries": _RETRIES,
         "retry_timeout": timedelta(seconds=_LIMIT_S),
@@ -141,7 +139,7 @@ def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any,
             "max_backoff": timedelta(seconds=_LONGEST_DELAY_S),
         },
     }
-    root = f"{parts.scheme}://{parts.netloc}"
+    root = f"{place.scheme}://{place.host}"
     try:
         store = from_url(
             root,
@@ -149,7 +147,8 @@ def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any,
             client_options=client or None,
             retry_config=retries,
         )
-        yield obstore, store, parts.path.lstrip("/")
-    except (BaseError, FileNotFoundError, PermissionError) as error:
+        yield obstore, store, key
+    except (BaseError, FileNotFoundError, PermissionError, ValueError) as error:
+        # A ValueError is of a key that obstore has no way to say, such as one with a newline.
         first = str(error).strip().splitlines()[0]
-        raise TarmacError(f"{root}/{parts.path.lstrip('/')}: {first}") from error
+        raise TarmacError(f"{root}/{key}: {first}") from error

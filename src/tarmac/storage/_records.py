@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.storage._atomic import read_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,10 +31,11 @@ def read_versioned(path: Path, model: type[_Record], version: int, kind: str) ->
         RequestError: There is none, or it was written by a newer Tarmac.
         TarmacError: It is damaged.
     """
+    if not path.exists():
+        raise RequestError(f"{path.parent} is not a {kind}: it has no {path.name}")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RequestError(f"{path.parent} is not a {kind}: it has no {path.name}") from None
+        with read_errors(path):
+            content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise TarmacError(f"{path} is damaged: {error}") from error
     found = content.get("schema_version") if isinstance(content, dict) else None

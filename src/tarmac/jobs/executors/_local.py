@@ -20,12 +20,12 @@ from tarmac.jobs._inputs import fetch_inputs
 from tarmac.jobs._job import Container, Venv
 from tarmac.jobs._outputs import keep_outputs
 from tarmac.jobs._process import MARK, Process, guarded, start
-from tarmac.jobs._secrets import resolve_secrets
+from tarmac.jobs._secrets import resolve_secrets, secret_variables
 from tarmac.jobs._shared import within_run
 from tarmac.jobs.executors._base import Busy, Finished, is_retried
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from tarmac.jobs._job import Secret
@@ -69,6 +69,8 @@ class LocalExecutor:
         shared: Where tasks keep what is for other tasks of the run.
         containers: The containers that tasks will ask for.
         mapping: What names of secrets stand for here.
+        secret_variables: Of this process, those that hold a secret of some task; only the tasks
+            that ask for it inherit them.
 
     Raises:
         RequestError: A container's engine does not answer.
@@ -84,11 +86,13 @@ class LocalExecutor:
         *,
         containers: Sequence[Container] = (),
         mapping: Mapping[str, Secret] | None = None,
+        secret_variables: Collection[str] = (),
     ) -> None:
         self._machine = machine
         self._base = base
         self._shared = shared
         self._mapping = mapping or {}
+        self._secret_variables = secret_variables
         self._mark = secrets.token_hex(8)
         self._active: dict[int, _Active] = {}
         self._ended: list[Finished] = []
@@ -178,7 +182,7 @@ class LocalExecutor:
             return {"VIRTUAL_ENV": str(venv), "PATH": f"{venv / 'bin'}:{path}"}
         if isinstance(task.environment, Container) and task.environment.login is not None:
             secret = {"login": task.environment.login}
-            credentials = resolve_secrets(secret, os.environ, self._mapping)["login"]
+            credentials = resolve_secrets(secret, os.environ, self._mapping, self._base)["login"]
             engine = self._engines[task.environment.engine]
             pull_with_login(engine, task.environment, credentials)
         return {}
@@ -196,7 +200,7 @@ class LocalExecutor:
         group = None
         try:
             work.mkdir(parents=True, exist_ok=True)
-            hidden = resolve_secrets(task.secrets, os.environ, self._mapping)
+            hidden = resolve_secrets(task.secrets, os.environ, self._mapping, self._base)
             command: Sequence[str] = task.command
             kill_command: Sequence[str] = ()
             if isinstance(task.environment, Container):
@@ -209,7 +213,13 @@ class LocalExecutor:
             active.process = start(
                 command,
                 directory=work,
-                environment={**os.environ, **variables, **own, **hidden, MARK: self._mark},
+                environment={
+                    **self._inherited(task),
+                    **variables,
+                    **own,
+                    **hidden,
+                    MARK: self._mark,
+                },
                 stdout=directory / "stdout",
                 stderr=directory / "stderr",
                 kill_command=kill_command,
@@ -223,6 +233,11 @@ class LocalExecutor:
             self._conclude(active, "failed", f"{program}: {reason}")
             return
         self._selector.register(active.process.pidfd, selectors.EVENT_READ)
+
+    def _inherited(self, task: Task) -> dict[str, str]:
+        """Return the variables of this process without the secrets of other tasks."""
+        others = {*self._secret_variables} - secret_variables([task], self._mapping)
+        return {name: value for name, value in os.environ.items() if name not in others}
 
     def _in_container(
         self, active: _Active, variables: Mapping[str, str], secret_names: Sequence[str]
@@ -241,6 +256,7 @@ class LocalExecutor:
             name=name,
             mark=self._mark,
             work=attempt.directory / "work",
+            base=self._base,
             variables=variables,
             secret_names=secret_names,
         )

@@ -1,0 +1,143 @@
+"""Requirements files, read as pip reads them, so that what they mean no longer depends on where.
+
+pip takes nested files from beside the file that names them, but a relative package from the
+directory where it is started. Here all start from the file's own directory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Requirements", "read_requirements"]
+
+# See https://pip.pypa.io/en/stable/reference/requirements-file-format/
+_NESTED = re.compile(r"(?:-r|--requirement)(?:\s+|=|(?<=-r))(.+)")
+_CONSTRAINT = re.compile(r"(?:-c|--constraint)(?:\s+|=|(?<=-c))(.+)")
+_WITH_PATH = re.compile(r"(-e|--editable|-f|--find-links)(?:\s+|=)(.+)")
+_COMMENT = re.compile(r"(?:^|\s)#.*$")
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_EXTRAS = re.compile(r"(\[[^]]*\])?(\s*;.*)?$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Requirements:
+    """What is to be installed, whichever directory it is read in.
+
+    Attributes:
+        lines: As pip takes them, with nested files written out and absolute paths.
+        constraints: Likewise, of versions.
+        local: Packages and directories of packages on this machine that the lines name.
+    """
+
+    lines: tuple[str, ...]
+    constraints: tuple[str, ...] = ()
+    local: tuple[Path, ...] = ()
+
+    def content(self) -> str:
+        """Return a text that differs wherever anything that is to be installed differs."""
+        digests = [(str(path), _digest(path)) for path in self.local]
+        return repr((self.lines, self.constraints, digests))
+
+
+def read_requirements(given: Sequence[str], base: Path) -> Requirements:
+    """Read requirements with all files that they name.
+
+    Args:
+        given: As pip takes them, or lines ``-r FILE`` and ``-c FILE``.
+        base: What their relative paths start from.
+
+    Raises:
+        RequestError: A file is not here, or files name each other in a circle.
+    """
+    reader = _Reader()
+    reader.read(given, base, ())
+    return Requirements(tuple(reader.lines), tuple(reader.constraints), tuple(reader.local))
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.constraints: list[str] = []
+        self.local: list[Path] = []
+
+    def read(
+        self, given: Sequence[str], base: Path, above: tuple[Path, ...], *, constrains: bool = False
+    ) -> None:
+        for line in given:
+            if match := _NESTED.fullmatch(line):
+                self._read_file(match[1], base, above, constrains=constrains)
+            elif match := _CONSTRAINT.fullmatch(line):
+                self._read_file(match[1], base, above, constrains=True)
+            else:
+                taken = self._absolute(line, base)
+                (self.constraints if constrains else self.lines).append(taken)
+
+    def _read_file(
+        self, name: str, base: Path, above: tuple[Path, ...], *, constrains: bool
+    ) -> None:
+        name = name.strip().strip("'\"")
+        if _REMOTE.match(name):
+            option = "-c" if constrains else "-r"
+            self.lines.append(f"{option} {name}")
+            return
+        path = Path(os.path.normpath(base / name))
+        if path in above:
+            raise RequestError(f"environment: {above[-1]} and {path} name each other")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+            raise RequestError(f"environment: {path}: {reason}") from error
+        self.read([*_lines(text)], path.parent, (*above, path), constrains=constrains)
+
+    def _absolute(self, line: str, base: Path) -> str:
+        """Return a line with the path in it, if there is one, from the root."""
+        option, rest = "", line
+        if match := _WITH_PATH.fullmatch(line):
+            option, rest = f"{match[1]} ", match[2]
+        elif line.startswith("-"):
+            return line
+        extras = _EXTRAS.search(rest)
+        tail = extras[0] if extras else ""
+        name = rest.removesuffix(tail).strip()
+        path = Path(os.path.normpath(base / name))
+        is_path = option or name.startswith(".") or "/" in name or name.endswith((".whl", ".gz"))
+        if not is_path or _REMOTE.match(name) or "@" in name or not path.exists():
+            return line
+        self.local.append(path)
+        return f"{option}{path}{tail}"
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines of a file that mean something, with continued ones joined."""
+    for line in re.sub(r"\\\r?\n", "", text).splitlines():
+        plain = _COMMENT.sub("", line).strip()
+        if plain:
+            yield plain
+
+
+def _digest(path: Path) -> str:
+    """Return a digest of a file, or of the names and contents of all files below a directory."""
+    digest = hashlib.blake2b(digest_size=16)
+    for root, directories, files in os.walk(path):
+        # What builds leave behind and version control keeps is not what is installed.
+        kept = (d for d in directories if d not in (".git", "__pycache__", "build", "dist"))
+        directories[:] = sorted(d for d in kept if not d.endswith(".egg-info"))
+        for name in sorted(files):
+            file = Path(root) / name
+            if file.is_file():
+                digest.update(repr((str(file.relative_to(path)), _digest(file))).encode())
+    if path.is_file():
+        with path.open("rb") as content:
+            digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()
