@@ -8,6 +8,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -26,6 +27,7 @@ __all__ = [
     "Place",
     "Problem",
     "change_document",
+    "dump_document",
     "parse_document",
     "problems_of",
     "read_document",
@@ -129,10 +131,10 @@ def parse_document(text: str, name: str) -> Document:
     those of plain values are refused.
     """
     # Pure, since the parser in C takes anchors and marks away.
-    yaml = YAML(typ="safe", pure=True)
-    yaml.composer.warn_double_anchors = False
+    parser = YAML(typ="safe", pure=True)
+    parser.composer.warn_double_anchors = False
     try:
-        root = yaml.compose(text)
+        root = parser.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
@@ -150,12 +152,29 @@ def parse_document(text: str, name: str) -> Document:
         raise RequestError(f"{name}: nested too deeply") from error
     if root is None:
         raise RequestError(f"{name}: is empty")
-    builder = _Builder(name, yaml)
+    builder = _Builder(name, parser)
     try:
         value = builder.build(root, ())
     except RecursionError as error:
         raise RequestError(f"{name}: nested too deeply, or within itself") from error
     return Document(name, value, builder.places, builder.texts)
+
+
+def dump_document(value: Any) -> str:
+    """Write plain values as YAML that versions 1.1 and 1.2 read alike."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=100)  # type: ignore[no-any-return]  # the stubs know files only
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes the texts that YAML 1.2 takes for numbers, beside those that 1.1 does."""
+
+
+# Wider than the numbers of YAML 1.2: a text in quotes stays the text that it is.
+_Dumper.add_implicit_resolver(
+    f"{_TAG}float",
+    re.compile(r"[-+]?(0[box][0-9a-fA-F_]+|[0-9_]*\.?[0-9_]*([eE][-+]?[0-9]+)?)$"),
+    list("-+.0123456789"),
+)
 
 
 def change_document(document: Document, key: str, text: str) -> Document:
@@ -203,9 +222,9 @@ def change_document(document: Document, key: str, text: str) -> Document:
 class _Builder:
     """Turns YAML's nodes into plain values."""
 
-    def __init__(self, name: str, yaml: YAML) -> None:
+    def __init__(self, name: str, parser: YAML) -> None:
         self._name = name
-        self._constructor = yaml.constructor
+        self._constructor = parser.constructor
         self._pairs_of: dict[int, list[tuple[ScalarNode, Node]]] = {}
         self._num_merged = 0
         self.places: dict[tuple[str | int, ...], Place] = {}
