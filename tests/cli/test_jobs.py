@@ -119,6 +119,98 @@ def test_a_plan_says_where_each_gpu_would_come_from(tarmac, tmp_path):
     assert row["gpus_from"] == ["FAKE-0", "FAKE-1"]
 
 
+def test_a_plan_says_all_that_a_task_gets(tarmac, tmp_path):
+    (tmp_path / "job.yaml").write_text(
+        """
+        name: x
+        tasks:
+          - name: a
+            environment:
+              {image: img, entrypoint: [/opt/run.sh], user: "7", network: none, workdir: /src}
+            command: [train]
+            resources: {cpus: 2, shm: 64MiB}
+            priority: 5
+            timeout: 60
+            retries: 2
+            env: {MKL_NUM_THREADS: 1}
+            inputs: [{from: /data, to: data, include: ["*.pt"], exclude: [tmp]}]
+            outputs: [{path: "out/*", to: /kept, exclude: ["*.log"]}]
+        after_all: {name: last, command: [echo]}
+        """
+    )
+    plan = tarmac("run", "job.yaml", "--dry-run")
+    lines = [line.strip() for line in plan.stdout.splitlines()]
+    for line in (
+        "a, priority 5",
+        "$ /opt/run.sh train",
+        "container img, 2 CPUs, at most 60 s, retried 2 times",
+        "user 7, network none, workdir /src, shm 64 MiB",
+        "OMP_NUM_THREADS=2",
+        "MKL_NUM_THREADS=1",
+        "/data -> data, only *.pt, without tmp",
+        "out/* -> /kept (success), without *.log",
+        "last after all others",
+    ):
+        assert line in lines, plan.stdout
+    first, last = json.loads(tarmac("run", "job.yaml", "--dry-run", "--json").stdout)
+    assert (first["priority"], first["timeout_s"], first["retries"]["count"]) == (5, 60, 2)
+    assert first["env"]["OMP_NUM_THREADS"] == "2"
+    assert (first["after_all"], last["after_all"]) == (False, True)
+
+
+def test_a_task_gets_the_variables_that_its_plan_says(tarmac, tmp_path):
+    (tmp_path / "job.yaml").write_text("{name: x, command: env, env: {V: 1.10}}")
+    (row,) = json.loads(tarmac("run", "job.yaml", "--dry-run", "--json").stdout)
+    tarmac("run", "job.yaml")
+    got = tarmac("logs", "latest").stdout.splitlines()
+    assert row["env"].keys() > {"V", "OMP_NUM_THREADS"}
+    assert {f"{name}={value}" for name, value in row["env"].items()} <= {*got}
+
+
+def test_a_plan_for_programs_says_what_cannot_be_run_here(tarmac, tmp_path):
+    (tmp_path / "jobs.yaml").write_text(
+        "job_specifications: [{id: j, tasks: [{docker_image: b, command: c,"
+        " multi_instance: {num_instances: 2}}]}]"
+    )
+    done = tarmac("run", "jobs.yaml", "--dry-run", "--json")
+    (row,) = json.loads(done.stdout)
+    assert any("machines" in refusal for refusal in row["refusals"])
+    assert row["notes"]
+
+
+def test_a_value_in_a_list_is_changed_from_the_command_line(tarmac, tmp_path):
+    (tmp_path / "job.yaml").write_text("{name: x, tasks: [{name: a, command: b}]}")
+    set_to = ("--set", "tasks.0.env.V=1.10", "--set", "tasks.0.priority=3")
+    (row,) = json.loads(tarmac("run", "job.yaml", "--dry-run", "--json", *set_to).stdout)
+    assert (row["env"]["V"], row["priority"]) == ("1.10", 3)
+    wrong = tarmac("run", "job.yaml", "--dry-run", "--set", "tasks.7.priority=3")
+    assert wrong.returncode == 2
+    assert "--set tasks.7.priority: tasks has 1 parts" in wrong.stderr
+    (tmp_path / "jobs.yaml").write_text(
+        "job_specifications: [{id: j, tasks: [{docker_image: b, command: c, max_task_retries: 1}]}]"
+    )
+    set_to = ("--set", "job_specifications.0.tasks.0.max_task_retries=4")
+    (row,) = json.loads(tarmac("run", "jobs.yaml", "--dry-run", "--json", *set_to).stdout)
+    assert row["retries"]["count"] == 4
+
+
+def test_a_resumed_run_can_be_planned_and_not_changed(tarmac, tmp_path):
+    (tmp_path / "job.yaml").write_text(
+        "{name: x, tasks: [{name: a, command: 'true'},"
+        " {name: b, command: 'echo >> ../../../../../count; exit 1'}]}"
+    )
+    assert tarmac("run", "job.yaml").returncode == 1
+    plan = tarmac("run", "--resume", "latest", "--dry-run")
+    assert (plan.returncode, plan.stderr) == (0, "")
+    assert plan.stdout.startswith("x: 1 tasks\n  b\n")
+    (row,) = json.loads(tarmac("run", "--resume", "latest", "--dry-run", "--json").stdout)
+    assert row["task"] == "b"
+    refused = tarmac("run", "--resume", "latest", "--set", "env.A=1")
+    assert refused.returncode == 2
+    assert "--set cannot be changed in a resumed run" in refused.stderr
+    assert (tmp_path / "count").read_text() == "\n"
+
+
 def test_what_a_look_at_the_devices_found_is_stored_with_a_run(tmp_path):
     check_into(tmp_path, quiet=True)
     report = json.loads((tmp_path / "check.json").read_text())

@@ -7,16 +7,18 @@ import json
 import textwrap
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tarmac.errors import RequestError
-from tarmac.jobs._document import parse_document
-from tarmac.jobs._job import Job
+from tarmac.jobs._document import change_document, dump_document, parse_document
+from tarmac.jobs._job import Container, Job, SystemEnvironment, TaskSpec, Venv
 from tarmac.jobs._placeholders import escape, fill
 from tarmac.jobs._plan import plan_tasks
 from tarmac.jobs._quantities import parse_bytes, parse_cpus, parse_seconds
 from tarmac.jobs._read import parse_job, read_job
+from yaml_numbers import YAML_NUMBERS, YAML_TEXTS
 
 WHOLE = """
 name: mnist
@@ -138,7 +140,36 @@ def test_a_workload_becomes_a_line_of_tarmac_train(tmp_path):
             "x: !!python/object:os.system {}",
             "could not determine a constructor|the tag|unknown key",
         ),
-        ("[1, 2]", "job.yaml:1:1: "),
+        ("[1, 2]", "job.yaml:1:1: is no job, expected keys and their values"),
+        ("5", "job.yaml:1:1: is no job, expected keys and their values"),
+        ("null", "job.yaml:1:1: is no job, expected keys and their values"),
+        ("a: x\nb: \x00", "job.yaml:2:4: the character #x0000 cannot be in a text"),
+        ("a: \x07", "job.yaml:1:4: the character #x0007 cannot be in a text"),
+        ("%YAML 1.3\n---\na: b", "job.yaml: version minor part"),
+        ("a: 0x_", "job.yaml:1:4: '0x_' is no number, a text needs quotes"),
+        (f"a: 0x{'f' * 4000}", "has 4,002 digits, a text needs quotes"),
+        (f"a: 0b{'1' * 20000}", "has 20,002 digits, a text needs quotes"),
+        (f"a: {'9' * 5000}", "has 5,000 digits, a text needs quotes"),
+        (f"%YAML 1.1\n---\na: {'1:' * 4000}59", "has 8,002 digits, a text needs quotes"),
+        ("name: 5\ncommand: x", "job.yaml:1:1: name: 5: expected a text"),
+        ("name: x\ntasks: 7", "job.yaml:2:1: tasks: 7: expected a list"),
+        ("name: x\nresources: 5", "job.yaml:2:1: resources: 5: expected keys and their values"),
+        ("name: x\npriority: 1.5", "job.yaml:2:1: priority: 1.5: expected a whole number"),
+        ("name: x\nconcurrency: 0", "job.yaml:2:1: concurrency: 0: expected at least 1"),
+        (
+            "name: x\nenvironment: {kind: y}",
+            "job.yaml:2:1: environment: 'y' is not known, expected 'system', 'venv', 'container'",
+        ),
+        (
+            "name: x\nenvironment: {image: y, pull: maybe}",
+            "environment.pull: 'maybe': expected 'missing', 'always' or 'never'",
+        ),
+        (
+            'name: x\ncommand: y\ninputs:\n  - {from: "https://["}',
+            "job.yaml:4:6: inputs[0].from: 'https://[': is no URL: Invalid IPv6 URL",
+        ),
+        ("a: &a {<<: *a}", "nested too deeply, or within itself"),
+        ("a: {<<: {[b]: 1}}", "job.yaml:1:10: a key is a list or a mapping"),
     ],
 )
 def test_a_mistake_is_shown_where_it_is(text, said):
@@ -313,6 +344,249 @@ def test_any_document_is_a_job_or_a_designed_error(value):
 
 
 def test_dates_and_clocks_stay_what_they_are():
-    document = parse_document("a: 2026-11-21\nb: 12:00:00\nc: 0x10\nd: yes", "x")
-    assert document.value == {"a": "2026-11-21", "b": 43200, "c": 16, "d": True}
-    assert document.texts["b",] == "12:00:00"
+    document = parse_document("a: 2026-11-21\nb: 12:00:00\nc: 0x10\nd: yes\ne: True", "x")
+    assert document.value == {"a": "2026-11-21", "b": "12:00:00", "c": 16, "d": "yes", "e": True}
+    assert document.texts == {("c",): "0x10", ("e",): "True"}
+
+
+@pytest.mark.parametrize(("written", "value"), YAML_NUMBERS)
+def test_numbers_are_read_as_yaml_1_2_says(written, value):
+    document = parse_document(f"a: {written}\nb: [{written}]", "x")
+    # Not a number differs from itself, and zero has two signs.
+    assert repr(document.value) == repr({"a": value, "b": [value]})
+    assert document.texts == {("a",): written, ("b", 0): written}
+
+
+@pytest.mark.parametrize("written", YAML_TEXTS)
+def test_what_only_looks_like_a_number_is_a_text(written):
+    document = parse_document(f"a: {written}", "x")
+    assert document.value == {"a": written.strip("'\"")}
+    assert not document.texts
+
+
+@pytest.mark.parametrize("written", [*YAML_TEXTS, *(text for text, _ in YAML_NUMBERS)])
+def test_a_text_that_looks_like_a_number_is_written_so_that_it_stays_a_text(written):
+    value = {"a": written.strip("'\""), "b": "./x", "c": 1e-5}
+    text = dump_document(value)
+    assert parse_document(text, "x").value == value
+    assert yaml.safe_load(text) == value
+    assert "b: ./x\n" in text
+
+
+def test_a_url_with_a_question_mark_may_be_in_flow_style():
+    text = "{blob_source: https://h/p?sv=1&sig=a%2B, b: =, c: [x?y, z]}"
+    assert parse_document(text, "x").value == {
+        "blob_source": "https://h/p?sv=1&sig=a%2B",
+        "b": "=",
+        "c": ["x?y", "z"],
+    }
+
+
+def test_merges_of_merges_are_gathered_once():
+    lines = ["a0: &a0 {k0: 1}"]
+    lines += [
+        f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}, *a{n - 1}], k{n}: 1}}" for n in range(1, 40)
+    ]
+    value = parse_document("\n".join(lines), "x").value
+    assert value["a39"] == {f"k{n}": 1 for n in range(40)}
+
+
+def test_very_many_merges_are_refused(monkeypatch):
+    monkeypatch.setattr("tarmac.jobs._document._MAX_VALUES", 1000)
+    # Each hides what it merges, so that few values come of many merges.
+    keys = ", ".join(f"k{n}: 1" for n in range(10))
+    lines = [f"m{n}: &m{n} {{{keys}}}" for n in range(20)]
+    merges = ", ".join(f"*m{n}" for n in range(20))
+    lines += [f"a{n}: {{<<: [{merges}]}}" for n in range(10)]
+    assert "more than 1,000 values, by merges of merges" in message("\n".join(lines))
+
+
+def test_what_is_merged_is_not_over_what_is_there():
+    text = "b: &b {x: 1, y: 1}\nc: &c {y: 2, z: 2}\na: {<<: [*b, *c], x: 0}"
+    assert parse_document(text, "x").value["a"] == {"x": 0, "y": 1, "z": 2}
+
+
+def test_of_very_many_mistakes_the_first_are_shown():
+    lines = message("name: x\n" + "\n".join(f"key{n}: 1" for n in range(5000))).splitlines()
+    assert lines[0] == "job.yaml:2:1: key0: unknown key"
+    assert lines[-1].startswith("and 4,98")
+    assert len(lines) < 50
+
+
+def test_a_program_gets_to_see_what_the_file_says(tmp_path):
+    job = parse_job(
+        textwrap.dedent(
+            """
+            name: x
+            command: [echo, 1.10, 0755, 1e-3, True, "{{ v }}", "{{ lr }}", "{{ z }}"]
+            env: {V: 1.10, M: 0755, T: 12:30, F: yes, B: true, A: 12:00:00, H: 0x1F}
+            inputs: [{from: /x, mode: 0755}]
+            sweep:
+              grid: {v: [3.10]}
+              list: [{lr: 1e-4}]
+              random: {count: 1, parameters: {z: [010]}}
+            environment: {python: 3.10, requirements: [a], build_env: {V: 1.0}}
+            """
+        )
+    )
+    (task,) = plan_tasks(job, tmp_path)
+    assert task.command == ("echo", "1.10", "0755", "1e-3", "True", "3.10", "1e-4", "010")
+    assert task.env == {
+        "V": "1.10",
+        "M": "0755",
+        "T": "12:30",
+        "F": "yes",
+        "B": "true",
+        "A": "12:00:00",
+        "H": "0x1F",
+    }
+    assert task.inputs[0].mode == "0755"
+    assert isinstance(task.environment, Venv)
+    assert (task.environment.python, task.environment.build_env) == ("3.10", {"V": "1.0"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "name: x\ntasks:\n  - {name: a, command: b}\n  - {name: a, command: b}",
+            "job.yaml:4:6: tasks[1].name: two tasks have the name 'a'",
+        ),
+        (
+            "name: x\ncommand: b\nafter_all: {name: x, command: b}",
+            "job.yaml:3:13: after_all.name: two tasks have the name 'x'",
+        ),
+        (
+            "name: x\ntasks:\n  - {name: train, command: b, needs: [trian]}",
+            "job.yaml:3:39: tasks[0].needs[0]: unknown task that 'train' needs: 'trian'\n"
+            "Did you mean 'train'?",
+        ),
+        (
+            "name: x\ntasks:\n  - {name: a, command: b, needs: [b]}\n"
+            "  - {name: b, command: b, needs: [a]}",
+            "job.yaml:3:35: tasks[0].needs[0]: tasks need each other: a -> b -> a",
+        ),
+        (
+            "name: x\ncommand:\n  - echo\n  - '{{ lrr }}'\nsweep: {grid: {lr: [1]}}",
+            "job.yaml:4:5: command[1]: {{ lrr }} has no value\nDid you mean 'lr'?",
+        ),
+        (
+            "name: x\nenv: {A: '{{ lr }}'}\ntasks:\n  - {name: a, command: b}",
+            "job.yaml:2:7: env.A: {{ lr }} has no value\nThere are: job.name",
+        ),
+        (
+            "name: x\ncommand: b\ninputs: [{from: '{{ x }}'}]",
+            "job.yaml:3:11: inputs[0].from: {{ x }} has no value",
+        ),
+        (
+            "name: x\ncommand: b\nsweep: {repeat: 1000000000}",
+            "job.yaml:3:1: sweep: makes 1,000,000,000 tasks, expected at most 100,000 in a job",
+        ),
+        (
+            "name: x\ncommand: b\nsweep: {random: {count: 1000000000, parameters: {a: [1]}}}",
+            "job.yaml:3:1: sweep: makes 1,000,000,000 tasks",
+        ),
+        (
+            "name: x\ncommand: b\nsweep: {grid: {"
+            + ", ".join(f"p{n}: [1, 2, 3, 4]" for n in range(10))
+            + "}}",
+            "job.yaml:3:1: sweep: makes 1,048,576 tasks",
+        ),
+        (
+            "name: x\ntasks:\n  - {name: a, command: b, sweep: {repeat: 60000}}\n"
+            "  - {name: b, command: b, sweep: {repeat: 60000}}",
+            "job.yaml:4:27: tasks[1].sweep: makes 120,000 tasks",
+        ),
+    ],
+)
+def test_a_mistake_in_a_job_as_a_whole_is_shown_where_it_is(text, said):
+    assert said in message(text)
+
+
+def test_several_mistakes_in_a_job_as_a_whole_come_together():
+    said = message(
+        "name: x\ntasks:\n  - {name: a, command: '{{ b }}', needs: [c]}\n"
+        "  - {name: a, command: '{{ d }}'}"
+    )
+    assert [line.split(": ")[0] for line in said.splitlines() if line.startswith("job.yaml")] == [
+        "job.yaml:3:15",
+        "job.yaml:3:43",
+        "job.yaml:4:6",
+        "job.yaml:4:15",
+    ]
+
+
+def test_a_variable_of_the_jobs_that_every_task_sets_itself_needs_no_value(tmp_path):
+    job = parse_job(
+        "{name: x, env: {A: '{{ lr }}'}, tasks: [{name: a, command: b, env: {A: c}},"
+        " {name: b, command: b, sweep: {grid: {lr: [1]}}}]}"
+    )
+    assert [task.env for task in plan_tasks(job, tmp_path)] == [{"A": "c"}, {"A": "1"}]
+
+
+def test_a_sweep_over_too_many_files_is_refused_before_it_is_expanded(tmp_path):
+    for number in range(11):
+        (tmp_path / f"{number}.txt").touch()
+    job = parse_job(
+        "{name: x, command: 'echo {{ f }}', sweep: {files: {f: '*.txt'}, repeat: 10000}}"
+    )
+    with pytest.raises(RequestError, match="files makes 110,000 tasks"):
+        next(plan_tasks(job, tmp_path))
+
+
+def test_a_directory_whose_name_is_a_pattern_is_taken_as_it_is(tmp_path):
+    directory = tmp_path / "a[1]*"
+    directory.mkdir()
+    (directory / "x.txt").touch()
+    job = parse_job("{name: x, command: 'echo {{ f }}', sweep: {files: {f: '*.txt'}}}")
+    (task,) = plan_tasks(job, directory)
+    assert task.parameters == {"f": str(directory / "x.txt")}
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("a.b", "2", {"a": {"b": 2}, "l": [{"x": 1.5}, 3]}),
+        ("l.0.x", "2", {"a": {"b": 0.1}, "l": [{"x": 2}, 3]}),
+        ("l.1", "[4]", {"a": {"b": 0.1}, "l": [{"x": 1.5}, [4]]}),
+        ("n.m", "", {"a": {"b": 0.1}, "l": [{"x": 1.5}, 3], "n": {"m": ""}}),
+    ],
+)
+def test_a_value_is_changed_wherever_it_is(key, text, value):
+    document = parse_document("{a: {b: 0.10}, l: [{x: 1.50}, 3]}", "x")
+    assert change_document(document, key, text).value == value
+    assert document.value == {"a": {"b": 0.1}, "l": [{"x": 1.5}, 3]}
+
+
+def test_a_changed_value_is_seen_as_it_was_given(tmp_path):
+    document = parse_document("{name: x, command: b, env: {V: 1.10, W: 1.20}}", "x")
+    changed = change_document(change_document(document, "env.V", "2.50"), "env.W", "{a: 1}")
+    assert changed.texts == {("env", "V"): "2.50", ("env", "W", "a"): "1"}
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("l.2", "l.2: l has 2 parts, expected one's number from 0, not '2'"),
+        ("l.-1", "l.-1: l has 2 parts, expected one's number from 0, not '-1'"),
+        ("l.x.y", "l.x.y: l has 2 parts, expected one's number from 0, not 'x'"),
+        ("a.b.c", "a.b.c: c is in no mapping and no list"),
+    ],
+)
+def test_a_key_that_leads_nowhere_is_refused(key, said):
+    document = parse_document("{a: {b: 1}, l: [1, 2]}", "x")
+    with pytest.raises(RequestError) as caught:
+        change_document(document, key, "5")
+    assert caught.value.message == said
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [SystemEnvironment(), Venv(requirements=("a",)), Container(image="b", pull="never")],
+)
+def test_a_job_made_in_python_is_the_same_once_written_and_read(environment):
+    task = TaskSpec(name="a", command="b", environment=environment)
+    job = Job(name="x", environment=environment, tasks=(task,))
+    written = job.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    assert Job.model_validate(written) == job
+    assert written["environment"]["kind"] == environment.kind

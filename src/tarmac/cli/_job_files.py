@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tarmac.formats import Reading
-    from tarmac.jobs import Job, Secret
+    from tarmac.jobs import Secret
+    from tarmac.jobs.documents import Document
 
 __all__ = ["read_jobs", "say_notes", "secret_places"]
 
 
 def read_jobs(
     files: Sequence[Path], settings: Sequence[str], *, quiet: bool, is_run: bool
-) -> list[tuple[Job, Path]]:
+) -> list[tuple[Reading, Path]]:
     """Read job files of any format.
 
     Args:
@@ -31,24 +32,29 @@ def read_jobs(
         is_run: Whether the jobs are going to be run, so that one that cannot be is refused.
 
     Returns:
-        Each job with the directory that its paths start from.
+        What each file holds, with the directory that its paths start from.
 
     Raises:
         RequestError: A file cannot be read, is wrong, or cannot be run here.
     """
     from tarmac.formats import read_paths
+    from tarmac.jobs.documents import change_document
 
-    def change(value: Any) -> None:
+    def change(document: Document) -> Document:
         for text in settings:
             key, separator, new = text.partition("=")
             if not separator or not key:
                 raise RequestError(f"--set {text!r} is not of the form KEY=VALUE")
-            _set(value, key.split("."), new)
+            try:
+                document = change_document(document, key, new)
+            except RequestError as error:
+                raise RequestError(f"--set {error.message}", hint=error.hint) from error
+        return document
 
     readings = read_paths(files, change=change, environment=os.environ)
     for reading, _ in readings:
         say_notes(reading, quiet=quiet, is_used=is_run)
-    return [(job, base) for reading, base in readings for job in reading.jobs]
+    return readings
 
 
 def say_notes(reading: Reading, *, quiet: bool, is_used: bool) -> None:
@@ -84,16 +90,3 @@ def secret_places(texts: Sequence[str]) -> dict[str, Secret]:
             )
         found[name] = Secret(env=value) if kind == "env" else Secret(file=value)
     return found
-
-
-def _set(value: Any, keys: Sequence[str], text: str) -> None:
-    from tarmac.jobs.documents import parse_document
-
-    *outer, last = keys
-    for key in outer:
-        if not isinstance(value, dict):
-            raise RequestError(f"--set {'.'.join(keys)}: {key} is in no mapping")
-        value = value.setdefault(key, {})
-    if not isinstance(value, dict):
-        raise RequestError(f"--set {'.'.join(keys)}: {last} is in no mapping")
-    value[last] = parse_document(text, "--set").value if text else ""

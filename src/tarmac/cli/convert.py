@@ -32,9 +32,8 @@ def command(files: Sequence[Path], wanted: str) -> None:
 
     A folder stands for the Batch Shipyard files in it.
     """
-    import yaml
-
     from tarmac.formats import left_out_for_hkube, read_paths, write_hkube, write_shipyard
+    from tarmac.jobs.documents import dump_document
 
     readings = read_paths(files, environment=os.environ)
     for reading, _ in readings:
@@ -52,7 +51,7 @@ def command(files: Sequence[Path], wanted: str) -> None:
         value, notes = write_shipyard(jobs, readings[0][1])
         for note in notes:
             click.echo(f"note: {note}", err=True)
-        click.echo(yaml.safe_dump(value, sort_keys=False, width=100), nl=False)
+        click.echo(dump_document(value), nl=False)
         return
     dumped = [job.model_dump(mode="json", by_alias=True, exclude_unset=True) for job in jobs]
     if len(dumped) > 1:
@@ -61,4 +60,4 @@ def command(files: Sequence[Path], wanted: str) -> None:
             f"{shown} holds {len(dumped)} jobs, and a file of Tarmac's holds one",
             hint=f"tarmac run {shown} runs them as they are",
         )
-    click.echo(yaml.safe_dump(dumped[0], sort_keys=False), nl=False)
+    click.echo(dump_document(dumped[0]), nl=False)

@@ -15,7 +15,8 @@ from tarmac.errors import RequestError, TarmacError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tarmac.jobs import Job, JobRun, Secret
+    from tarmac.formats import Reading
+    from tarmac.jobs import JobRun, Secret
 
 __all__ = ["command", "submit"]
 
@@ -94,19 +95,27 @@ def command(
 
     A folder stands for the Batch Shipyard files in it.
     """
-    from tarmac.cli._job_plan import print_plans
+    from tarmac.cli._job_plan import plans_of, print_plans, rest_of
     from tarmac.jobs import find_run, prepare
 
     if bool(files) == (resume is not None):
         raise RequestError("expected job files, or --resume RUN", hint="tarmac run job.yaml")
     mapping = _asked(jobs, secrets, fake_gpus, quiet=as_json)
     if resume is not None:
+        if settings:
+            raise RequestError(
+                "--set cannot be changed in a resumed run",
+                hint=f"Start a new one: tarmac run FILE --set {settings[0]}",
+            )
         runs = [find_run(resume, output)]
+        if dry_run:
+            print_plans([rest_of(runs[0])], fake_gpus=fake_gpus, as_json=as_json)
+            return
         prepare(runs[0].job, runs[0].base, mapping, fake_gpus=fake_gpus)
     else:
         read = read_jobs(files, settings, quiet=as_json, is_run=not dry_run)
         if dry_run:
-            print_plans(read, fake_gpus=fake_gpus, as_json=as_json)
+            print_plans(plans_of(read), fake_gpus=fake_gpus, as_json=as_json)
             return
         runs = _make_runs(read, mapping, fake_gpus, output)
     results = [
@@ -156,7 +165,7 @@ def submit(
 
 
 def _make_runs(
-    read: Sequence[tuple[Job, Path]],
+    read: Sequence[tuple[Reading, Path]],
     mapping: Mapping[str, Secret],
     fake_gpus: int,
     output: Path | None,
@@ -164,7 +173,11 @@ def _make_runs(
     """Make the runs of jobs, once none of them has to be refused."""
     from tarmac.jobs import create_run, prepare
 
-    planned = [(job, base, prepare(job, base, mapping, fake_gpus=fake_gpus)) for job, base in read]
+    planned = [
+        (job, base, prepare(job, base, mapping, fake_gpus=fake_gpus))
+        for reading, base in read
+        for job in reading.jobs
+    ]
     return [create_run(job, base, tasks, output) for job, base, tasks in planned]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tarmac.formats._hkube import looks_like_hkube, read_hkube
 from tarmac.formats._reading import Reading
@@ -45,7 +45,7 @@ def read_any(document: Document) -> Reading:
 def read_paths(
     paths: Sequence[Path],
     *,
-    change: Callable[[Any], None] = lambda _: None,
+    change: Callable[[Document], Document] = lambda document: document,
     environment: Mapping[str, str] | None = None,
 ) -> list[tuple[Reading, Path]]:
     """Read files and folders of any known format.
@@ -55,7 +55,7 @@ def read_paths(
 
     Args:
         paths: Files; or folders of Batch Shipyard's files.
-        change: Changes a job file's values before they are read.
+        change: Changes a job file before it is read.
         environment: Usually ``os.environ``; where it names a storage account, Batch Shipyard's
             factories over files ask for what is there.
 
@@ -78,13 +78,11 @@ def read_paths(
             continue
         base = file.resolve().parent
         if not looks_like_shipyard(document.value):
-            change(document.value)
-            found.append((read_any(document), base))
+            found.append((read_any(change(document)), base))
             continue
         known = [key for part in (*common, document) for key in part.value]
-        documents = [*read_siblings(file, known), *common, document]
         # What is changed may be of another file, which a jobs file's sections go over.
-        change(document.value)
+        documents = [*read_siblings(file, known), *common, change(document)]
         found.append((_read_shipyard(documents, environment or {}), base))
     return found
 

@@ -11,7 +11,7 @@ from tarmac.jobs._environments import build_venv, list_venvs, remove_venv
 from tarmac.jobs._handle import Handle, JobFailed, attach, start_runner, submit
 from tarmac.jobs._job import Job, Secret, Venv
 from tarmac.jobs._machine import Machine, read_machine
-from tarmac.jobs._plan import Task, plan_tasks
+from tarmac.jobs._plan import Task, plan_tasks, thread_variables
 from tarmac.jobs._read import parse_job, read_job
 from tarmac.jobs._scheduler import Ended, Watcher, task_directory
 from tarmac.jobs._secrets import read_secret_mapping
@@ -52,5 +52,6 @@ __all__ = [
     "start_runner",
     "submit",
     "task_directory",
+    "thread_variables",
     "work_on",
 ]

@@ -5,8 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from tarmac.jobs._quantities import Bytes, Cpus, Seconds  # noqa: TC001 - pydantic reads them
 from tarmac.jobs._shared import within_run
@@ -79,13 +89,23 @@ class Resources(_Part):
         return value
 
 
-class SystemEnvironment(_Part):
+class _EnvironmentPart(_Part):
+    kind: str
+
+    @model_serializer(mode="wrap")
+    def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # What is written without defaults must say its kind all the same.
+        written: dict[str, Any] = handler(self)
+        return {"kind": self.kind, **written}
+
+
+class SystemEnvironment(_EnvironmentPart):
     """The machine as it is."""
 
     kind: Literal["system"] = "system"
 
 
-class Venv(_Part):
+class Venv(_EnvironmentPart):
     """A virtual environment of pinned packages, built once.
 
     Attributes:
@@ -146,7 +166,7 @@ class Mount(_Part):
     read_only: bool = False
 
 
-class Container(_Part):
+class Container(_EnvironmentPart):
     """A container of Docker or Podman.
 
     Attributes:
@@ -211,6 +231,10 @@ InsideOrWhole = Annotated[str, BeforeValidator(_relative_or_whole)]
 def _place(value: Any) -> Any:
     if isinstance(value, str):
         within_run(value, Path())
+        try:
+            urlsplit(value)
+        except ValueError as error:
+            raise ValueError(f"is no URL: {error}") from error
     return value
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from tarmac.errors import RequestError, unknown_name
+from tarmac.errors import RequestError
+from tarmac.jobs._document import show_path
+from tarmac.jobs._graph import MOST_TASKS, graph_faults, too_many
 from tarmac.jobs._job import Container, Job, TaskSpec
 from tarmac.jobs._placeholders import fill, fill_all, show
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from tarmac.jobs._job import Environment, Input, Output, Resources, Retries, Secret
 
-__all__ = ["Task", "plan_tasks"]
+__all__ = ["Task", "plan_tasks", "thread_variables"]
 
 # Longer names make paths that file systems refuse.
 _LONGEST_NAME = 80
@@ -73,11 +75,12 @@ def plan_tasks(job: Job, directory: Path) -> Iterator[Task]:
         directory: What patterns of a sweep's ``files`` start from.
 
     Raises:
-        RequestError: Tasks need each other in a circle, need one that is not there, or use a
-            placeholder that has no value.
+        RequestError: Tasks need each other in a circle, need one that is not there, use a
+            placeholder that has no value, or are too many.
     """
+    for fault in graph_faults(job):
+        raise RequestError(f"{show_path(fault.path)}: {fault.message}", hint=fault.hint or None)
     specs = job.tasks or (_own_task(job),)
-    _check_order(specs, job.after_all)
     index = 0
     everything = (*specs, job.after_all) if job.after_all is not None else specs
     for spec in everything:
@@ -93,45 +96,14 @@ def _own_task(job: Job) -> TaskSpec:
     return TaskSpec.model_construct(**fields, needs=())
 
 
-def _check_order(specs: Sequence[TaskSpec], after_all: TaskSpec | None) -> None:
-    by_name: dict[str, TaskSpec] = {}
-    for spec in (*specs, *((after_all,) if after_all is not None else ())):
-        if spec.name in by_name:
-            raise RequestError(f"two tasks have the name {spec.name!r}")
-        by_name[spec.name] = spec
-    names = {spec.name: "" for spec in specs}
-    for spec in by_name.values():
-        for needed in spec.needs:
-            if needed not in names:
-                raise unknown_name(f"task that {spec.name!r} needs:", needed, names)
-    circle = _circle({spec.name: spec.needs for spec in specs})
-    if circle:
-        raise RequestError(f"tasks need each other: {' -> '.join(circle)}")
+def thread_variables(cpus: float) -> dict[str, str]:
+    """Return the variables by which numeric libraries take no more threads than a task has CPUs.
 
-
-def _circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return tasks that need each other, the first one again at the end; none if there are none."""
-    done: set[str] = set()
-    for start in needs:
-        path: list[str] = []
-        stack: list[tuple[str, Iterator[str]]] = [(start, iter(needs[start]))]
-        on_path = {start}
-        path.append(start)
-        while stack and start not in done:
-            name, rest = stack[-1]
-            following = next((other for other in rest if other not in done), None)
-            if following is None:
-                stack.pop()
-                path.pop()
-                on_path.discard(name)
-                done.add(name)
-            elif following in on_path:
-                return [*path[path.index(following) :], following]
-            else:
-                stack.append((following, iter(needs[following])))
-                path.append(following)
-                on_path.add(following)
-    return []
+    What a task sets itself goes over them.
+    """
+    threads = str(max(1, int(cpus)))
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return dict.fromkeys(names, threads)
 
 
 def _inherit(job: Job, spec: TaskSpec) -> TaskSpec:
@@ -159,6 +131,9 @@ def _expand(
         yield _task(job, spec, {}, first, spec.name, is_last=is_last)
         return
     files = {name: _matching(name, p, directory) for name, p in spec.sweep.files.items()}
+    number = first + spec.sweep.size(files)
+    if number > MOST_TASKS:
+        raise RequestError(f"task {spec.name!r}: its sweep over files {too_many(number)}")
     for number, parameters in enumerate(spec.sweep.combinations(files)):
         shown = ",".join(f"{name}={show(value)}" for name, value in parameters.items())
         name = f"{spec.name}[{shown}]"
@@ -168,8 +143,9 @@ def _expand(
 
 
 def _matching(name: str, pattern: str, directory: Path) -> list[str]:
-    # Path.glob takes no absolute patterns.
-    found = sorted(glob.glob(str(directory / pattern), recursive=True))  # noqa: PTH207
+    # Path.glob takes no absolute patterns. The directory's own name is no pattern.
+    matching = glob.glob(pattern, root_dir=directory, recursive=True)  # noqa: PTH207
+    found = sorted(str(directory / path) for path in matching)
     if not found:
         raise RequestError(f"sweep over files: {name} is {pattern!r}, which matches none")
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -102,28 +103,34 @@ class Sweep(_Part):
             raise ValueError(f"the lists of zip have different lengths: {lengths}")
         if len({frozenset(combination) for combination in self.listed}) > 1:
             raise ValueError("the combinations of list have different parameters")
-        names = [*self.grid, *self.zipped, *(self.listed[0] if self.listed else ()), *self.files]
-        names += self.random.parameters if self.random is not None else ()
-        names += ["repeat"] if self.repeat is not None else []
-        twice = next((name for name in names if names.count(name) > 1), None)
+        names = self.names
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
         if twice is not None:
             raise ValueError(f"{twice!r} gets its values twice")
         if not names:
             raise ValueError("expected one of grid, zip, list, random, repeat and files")
         return self
 
-    def size(self, files: dict[str, list[str]]) -> int:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the parameters that get values."""
+        listed = self.listed[0] if self.listed else ()
+        drawn = self.random.parameters if self.random is not None else ()
+        repeat = ("repeat",) if self.repeat is not None else ()
+        return (*self.grid, *self.zipped, *listed, *self.files, *drawn, *repeat)
+
+    def size(self, files: dict[str, list[str]] | None = None) -> int:
         """Return the number of combinations.
 
         Args:
-            files: The paths that match each pattern of ``files``.
+            files: The paths that match each pattern of ``files``; without them, one for each.
         """
         count = math.prod(len(values) for values in self.grid.values())
         count *= len(next(iter(self.zipped.values()), (None,)))
         count *= len(self.listed) or 1
         count *= self.random.count if self.random is not None else 1
         count *= self.repeat or 1
-        return count * math.prod(len(files[name]) for name in self.files)
+        return count * math.prod(map(len, (files or {}).values()))
 
     def combinations(self, files: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
         """Yield every combination, the last kind's values changing fastest.

@@ -5,12 +5,15 @@ from tarmac.jobs._document import (
     Document,
     Place,
     Problem,
+    change_document,
+    dump_document,
     parse_document,
     problems_of,
     read_document,
     refuse,
     show_path,
 )
+from tarmac.jobs._graph import circle_of
 from tarmac.jobs._placeholders import escape
 from tarmac.jobs._read import job_of
 
@@ -19,6 +22,9 @@ __all__ = [
     "Document",
     "Place",
     "Problem",
+    "change_document",
+    "circle_of",
+    "dump_document",
     "escape",
     "job_of",
     "parse_document",

@@ -19,6 +19,7 @@ from tarmac.jobs._environments import build_venv
 from tarmac.jobs._inputs import fetch_inputs
 from tarmac.jobs._job import Container, Venv
 from tarmac.jobs._outputs import keep_outputs
+from tarmac.jobs._plan import thread_variables
 from tarmac.jobs._process import MARK, Process, guarded, start
 from tarmac.jobs._secrets import resolve_secrets, secret_variables
 from tarmac.jobs._shared import within_run
@@ -347,11 +348,8 @@ class LocalExecutor:
 
 def _variables(attempt: Attempt, grant: Grant) -> dict[str, str]:
     """Return what every task sees, its own ``env`` included."""
-    threads = str(max(1, int(grant.cpus)))
     return {
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
-        "OPENBLAS_NUM_THREADS": threads,
+        **thread_variables(grant.cpus),
         **attempt.task.env,
         "TARMAC_TASK": attempt.task.name,
         "TARMAC_TASK_INDEX": str(attempt.task.index),
