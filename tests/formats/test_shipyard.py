@@ -421,8 +421,8 @@ def test_retries_and_no_limit_of_them():
 
 
 def test_exit_conditions_without_effect_are_said():
-    text = "exit_conditions: {default: {exit_options: {dependency_action: satisfy}}}"
-    assert any("satisfy is without effect here" in note for note in read(whole(text)).notes)
+    text = "exit_conditions: {default: {exit_options: {job_action: terminate}}}"
+    assert any("terminate is without effect here" in note for note in read(whole(text)).notes)
     text = "exit_conditions: {default: {exit_options: {job_action: none}}}"
     assert not any("exit_options" in note for note in read(whole(text)).notes)
 
@@ -508,8 +508,8 @@ def test_outputs_are_kept_by_their_condition(condition, when):
         f"    {condition}\n"
     )
     (output,) = task.outputs
-    assert (output.path, output.to, output.when) == ("**/*.bin", "az://box/out", when)
-    assert output.exclude == ("tmp*",)
+    assert (output.path, output.to, output.when) == ("*", "az://box/out", when)
+    assert (output.include, output.exclude) == (("*.bin",), ("tmp*",))
 
 
 @pytest.mark.parametrize("local", ["$AZ_BATCH_TASK_WORKING_DIR/sub", "wd/sub", "sub"])
@@ -651,7 +651,8 @@ def test_files_are_listed_where_the_environment_names_an_account(tmp_path, monke
         "command: echo {file_name}"
     )
     files(tmp_path, jobs=text)
-    monkeypatch.setattr(_detect, "list_objects", lambda uri, environment: [f"{uri}/a", f"{uri}/b"])
+    blobs = ["az://box/in/a", "az://box/in/b"]
+    monkeypatch.setattr(_detect, "list_objects", lambda uri, environment: blobs)
     ((reading, _),) = read_paths([tmp_path])
     assert "AZURE_STORAGE_ACCOUNT_NAME" in reading.refusals[0]
     environment = {"AZURE_STORAGE_ACCOUNT_NAME": "me"}

@@ -84,7 +84,9 @@ def test_a_native_job_is_written_and_means_the_same_when_it_is_read():
     inputs = {given.source: given for given in after[0].inputs}
     assert (inputs["https://x/y.tgz"].to, inputs["https://x/y.tgz"].mode) == ("y.tgz", "0755")
     assert inputs["az://box/in/x"].to == "d"
-    assert after[0].outputs == before[0].outputs
+    (old,), (new,) = before[0].outputs, after[0].outputs
+    assert (old.path, new.path, new.include) == ("**/*.bin", "*", ("*.bin",))
+    assert (new.to, new.when, new.exclude) == (old.to, old.when, old.exclude)
     assert any("after_all is a merge task" in note for note in notes)
 
 
@@ -395,7 +397,7 @@ def test_the_command_line_shows_a_folder_and_converts_it_there_and_back(tmp_path
     shown = tarmac(tmp_path, "run", ".", "--dry-run")
     assert shown.returncode == 0, shown.stderr
     assert "$ python train.py" in shown.stdout
-    assert "container my.io/x, 1 CPUs, at most 43200 s\n    1 GPUs" in shown.stdout
+    assert "container my.io/x, all CPUs, shared, at most 43200 s\n    1 GPUs" in shown.stdout
     assert "STANDARD_NC6 has 1 GPU" in shown.stderr
     changed = tarmac(
         tmp_path, "run", ".", "--dry-run", "--set", "pool_specification.vm_size=STANDARD_NC24"
@@ -428,7 +430,6 @@ def test_what_cannot_be_run_is_shown_and_given_back_and_refused_with_a_reason(tm
     refused = tarmac(tmp_path, "run", "jobs.yaml")
     assert refused.returncode == 2
     assert "4 machines are needed, and this is one" in refused.stderr
-    assert tarmac(tmp_path, "convert", "jobs.yaml").returncode == 2
     back = tarmac(tmp_path, "convert", "jobs.yaml", "--to", "shipyard")
     assert yaml.safe_load(back.stdout) == yaml.safe_load((tmp_path / "jobs.yaml").read_text())
 

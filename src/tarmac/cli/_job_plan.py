@@ -58,7 +58,8 @@ def _print_task(task: Task, machine: Machine) -> None:
     kind = f"{task.environment.kind} {image}".rstrip()
     limit = f", at most {task.timeout_s:g} s" if task.timeout_s is not None else ""
     again = f", retried {task.retries.count} times" if task.retries.count else ""
-    click.echo(f"    {kind}, {resources.cpus:g} CPUs{memory}{limit}{again}")
+    cpus = "all CPUs, shared" if resources.shares_cpus else f"{resources.cpus:g} CPUs"
+    click.echo(f"    {kind}, {cpus}{memory}{limit}{again}")
     if resources.gpus:
         found = [f"{gpu.name} {gpu.uuid}" for gpu in machine.candidates(resources)]
         of = f"of {', '.join(found)}" if found else "which this machine does not have"

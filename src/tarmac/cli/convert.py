@@ -32,13 +32,17 @@ def command(files: Sequence[Path], wanted: str) -> None:
 
     A folder stands for the Batch Shipyard files in it.
     """
-    import yaml
-
-    from tarmac.formats import left_out_for_hkube, read_paths, write_hkube, write_shipyard
+    from tarmac.formats import (
+        dump_yaml,
+        left_out_for_hkube,
+        read_paths,
+        write_hkube,
+        write_shipyard,
+    )
 
     readings = read_paths(files, environment=os.environ)
     for reading, _ in readings:
-        say_notes(reading, quiet=False, is_used=wanted != "shipyard")
+        say_notes(reading, quiet=False, is_used=wanted == "hkube")
     jobs = [job for reading, _ in readings for job in reading.jobs]
     if wanted == "hkube":
         definitions = [write_hkube(job) for job in jobs]
@@ -52,7 +56,7 @@ def command(files: Sequence[Path], wanted: str) -> None:
         value, notes = write_shipyard(jobs, readings[0][1])
         for note in notes:
             click.echo(f"note: {note}", err=True)
-        click.echo(yaml.safe_dump(value, sort_keys=False, width=100), nl=False)
+        click.echo(dump_yaml(value), nl=False)
         return
     dumped = [job.model_dump(mode="json", by_alias=True, exclude_unset=True) for job in jobs]
     if len(dumped) > 1:
@@ -61,4 +65,4 @@ def command(files: Sequence[Path], wanted: str) -> None:
             f"{shown} holds {len(dumped)} jobs, and a file of Tarmac's holds one",
             hint=f"tarmac run {shown} runs them as they are",
         )
-    click.echo(yaml.safe_dump(dumped[0], sort_keys=False), nl=False)
+    click.echo(dump_yaml(dumped[0]), nl=False)

@@ -3,10 +3,12 @@
 from tarmac.formats._detect import read_any, read_paths
 from tarmac.formats._hkube import left_out_for_hkube, read_hkube, write_hkube
 from tarmac.formats._reading import Reading
+from tarmac.formats._yaml import dump_yaml
 from tarmac.formats.shipyard import read_shipyard, write_shipyard
 
 __all__ = [
     "Reading",
+    "dump_yaml",
     "left_out_for_hkube",
     "read_any",
     "read_hkube",

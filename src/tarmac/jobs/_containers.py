@@ -88,7 +88,8 @@ def container_command(
     options += ["--pull", pull, "--volume", f"{work}:{WORK}"]
     if container.workdir != "":
         options += ["--workdir", container.workdir or WORK]
-    options += ["--cpus", f"{grant.cpus:g}"]
+    if not task.resources.shares_cpus:
+        options += ["--cpus", f"{grant.cpus:g}"]
     if grant.memory:
         options += ["--memory", str(grant.memory)]
     if task.resources.shm is not None:
@@ -99,10 +100,7 @@ def container_command(
     for mount in container.mounts:
         mode = ":ro" if mount.read_only else ""
         options += ["--volume", f"{mount.source}:{mount.target}{mode}"]
-    if container.user is not None:
-        options += ["--user", container.user]
-    if container.network is not None:
-        options += ["--network", container.network]
+    options += _settings_of(container)
     for key, value in variables.items():
         options += ["--env", f"{key}={value}"]
     for key in secret_names:
@@ -113,6 +111,16 @@ def container_command(
         options += ["--entrypoint", first]
         command = [*rest, *command]
     return (engine, "run", *options, container.image, *command)
+
+
+def _settings_of(container: Container) -> list[str]:
+    given = {
+        "--user": container.user,
+        "--network": container.network,
+        "--ipc": container.ipc,
+    }
+    options = [part for name, value in given.items() if value is not None for part in (name, value)]
+    return options + [part for limit in container.ulimits for part in ("--ulimit", limit)]
 
 
 def pull_with_login(engine: str, container: Container, credentials: str) -> None:

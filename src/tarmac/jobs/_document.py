@@ -35,10 +35,6 @@ _MAX_BYTES = 64 * 2**20
 
 _HALF = re.compile("[\ud800-\udfff]")
 
-_NULL, _BOOL, _INT, _FLOAT = (
-    f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float")
-)
-
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Place:
@@ -73,7 +69,8 @@ class Document:
         name: The file, for messages.
         value: Plain values: dictionaries, lists, texts, numbers, booleans, None.
         places: From paths, as tuples of keys and indices, to places.
-        texts: Of scalars that YAML reads as something else than text, by path, as they are written.
+        texts: Of scalars without quotes, tags or anchors, by path, as they are written: versions of
+            YAML differ in what they read such as.
     """
 
     name: str
@@ -188,7 +185,7 @@ class _Builder:
 
     def _scalar(self, node: yaml.ScalarNode, path: tuple[str | int, ...]) -> Any:
         text = self._text(node)
-        if node.tag in (_BOOL, _INT, _FLOAT):
+        if _is_plain(node):
             self.texts[path] = text
         try:
             match node.tag:
@@ -221,6 +218,11 @@ class _Builder:
     def _error(self, node: yaml.Node, message: str) -> RequestError:
         place = _place(node)
         return RequestError(f"{self._name}:{place.line}:{place.column}: {message}")
+
+
+def _is_plain(node: yaml.ScalarNode) -> bool:
+    mark = node.start_mark
+    return node.style is None and mark.buffer is not None and mark.buffer[mark.pointer] not in "!&"
 
 
 def _place(node: yaml.Node) -> Place:

@@ -332,10 +332,11 @@ class LocalExecutor:
 def _variables(attempt: Attempt, grant: Grant) -> dict[str, str]:
     """Return what every task sees, its own ``env`` included."""
     threads = str(max(1, int(grant.cpus)))
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    # What shares all CPUs counts them itself.
+    limits = {} if attempt.task.resources.shares_cpus else dict.fromkeys(names, threads)
     return {
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
-        "OPENBLAS_NUM_THREADS": threads,
+        **limits,
         **attempt.task.env,
         "TARMAC_TASK": attempt.task.name,
         "TARMAC_TASK_INDEX": str(attempt.task.index),
