@@ -303,7 +303,7 @@ class _Checker:
             hint = f"did you mean {near[0]!r}?" if near else ""
             self._report.wrong(path, f"{shown}expected one of {', '.join(wanted.choices)}", hint)
             return None
-        if is_number and not wanted.low <= value <= wanted.high:
+        if is_number and kind != "text" and not wanted.low <= value <= wanted.high:
             limit = (
                 f"{wanted.low:g}" if math.isinf(wanted.high) else f"{wanted.low:g}..{wanted.high:g}"
             )
