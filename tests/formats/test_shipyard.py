@@ -742,7 +742,7 @@ def test_names_of_before_3_0_are_read():
     assert not reading.refusals
 
 
-OUT = "output_data:\n  azure_storage:\n  - {storage_account_settings: s, remote_path: box/out, EXTRA}\n"
+OUT = "output_data: {azure_storage: [{storage_account_settings: s, remote_path: box/out, EXTRA}]}\n"
 
 
 @pytest.mark.parametrize("local", ["", "local_path: $AZ_BATCH_TASK_DIR, "])

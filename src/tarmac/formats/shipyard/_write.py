@@ -51,8 +51,8 @@ def write_shipyard(
     notes: list[str] = []
     specifications = []
     for job in jobs:
-        kept = job.kept.get("shipyard")
-        if isinstance(kept, dict) and isinstance(kept.get("job_specifications"), list):
+        kept = _kept_of(job)
+        if kept is not None:
             for key, part in kept.items():
                 if key != "job_specifications" and found.setdefault(key, part) != part:
                     notes.append(
@@ -65,8 +65,8 @@ def write_shipyard(
         taken = ((resources.get("volumes") or {}).get("data_volumes") or {}).keys()
         writer = _Writer(job, directory or Path(), taken)
         specifications.append(writer.write())
-        if is_changed(job):
-            notes.append(_lost(job, specifications[-1]))
+        if kept is not None:
+            notes.append(_lost(job, kept, specifications[-1]))
         notes += writer.notes
         if writer.volumes:
             found["global_resources"] = _with_volumes(resources, writer.volumes)
@@ -79,9 +79,16 @@ def _with_volumes(resources: Mapping[str, Any], new: Mapping[str, Any]) -> dict[
     return {**resources, "volumes": {**volumes, "data_volumes": all_volumes}}
 
 
-def _lost(job: Job, written: Mapping[str, Any]) -> str:
+def _kept_of(job: Job) -> dict[str, Any] | None:
+    """Return the configuration that a job was read from."""
+    kept = job.kept.get("shipyard")
+    is_one = isinstance(kept, dict) and isinstance(kept.get("job_specifications"), list)
+    return kept if is_one else None
+
+
+def _lost(job: Job, kept: Mapping[str, Any], written: Mapping[str, Any]) -> str:
     """Say what is not written of what a job was read from, which it no longer says."""
-    (before,) = job.kept["shipyard"]["job_specifications"][:1] or ({},)
+    (before,) = kept["job_specifications"][:1] or ({},)
     names = [name for name in before if name not in written]
     old, new = ({k for task in part.get("tasks") or () for k in task} for part in (before, written))
     names += [f"tasks[].{name}" for name in sorted(old - new)]
