@@ -526,6 +526,7 @@ def test_a_converted_job_that_is_changed_is_written_from_what_it_says_now(tmp_pa
     written = yaml.safe_load(back.stdout)
     (task,) = written["job_specifications"][0]["tasks"]
     assert (task["command"], task["gpus"]) == ("echo 2", 2)
+    assert task["environment_variables"] == {"A": "1e3"}
     assert written["pool_specification"]["vm_size"] == "STANDARD_NC6"
     assert "train: was changed after it was converted" in back.stderr
     assert "without auto_complete, tasks[].retention_time" in back.stderr
@@ -559,8 +560,8 @@ def test_what_needs_a_task_that_may_fail_goes_on(tmp_path):
         "- {name: after, needs: [fails], command: [touch, went-on],"
         " outputs: [{path: went-on, to: kept}]}\n"
         "- {name: blocks, command: [sh, -c, exit 1]}\n"
-        "- {name: never, needs: [blocks, fails], command: [touch, no], "
-        "outputs: [{path: no, to: kept}]}\n"
+        "- {name: never, needs: [blocks, fails], command: [touch, absent], "
+        "outputs: [{path: absent, to: kept}]}\n"
     )
     done = tarmac(tmp_path, "run", "job.yaml")
     assert done.returncode == 1

@@ -185,8 +185,10 @@ class _Writer:
         self._resources(task, found, options)
         if options:
             found["additional_docker_run_options"] = options
-        if task.env:
-            found["environment_variables"] = dict(task.env)
+        # Azure Batch sets its own, to what they are on a node.
+        env = {name: text for name, text in task.env.items() if not name.startswith("AZ_BATCH_")}
+        if env:
+            found["environment_variables"] = env
         for variable in task.secrets:
             self._wrong.add(
                 f"the secret {variable}: Batch Shipyard knows Key Vault secrets of many variables "
