@@ -421,8 +421,8 @@ def test_retries_and_no_limit_of_them():
 
 
 def test_exit_conditions_without_effect_are_said():
-    text = "exit_conditions: {default: {exit_options: {dependency_action: satisfy}}}"
-    assert any("satisfy is without effect here" in note for note in read(whole(text)).notes)
+    text = "exit_conditions: {default: {exit_options: {job_action: terminate}}}"
+    assert any("terminate is without effect here" in note for note in read(whole(text)).notes)
     text = "exit_conditions: {default: {exit_options: {job_action: none}}}"
     assert not any("exit_options" in note for note in read(whole(text)).notes)
 
@@ -508,8 +508,8 @@ def test_outputs_are_kept_by_their_condition(condition, when):
         f"    {condition}\n"
     )
     (output,) = task.outputs
-    assert (output.path, output.to, output.when) == ("**/*.bin", "az://box/out", when)
-    assert output.exclude == ("tmp*",)
+    assert (output.path, output.to, output.when) == ("*", "az://box/out", when)
+    assert (output.include, output.exclude) == (("*.bin",), ("tmp*",))
 
 
 @pytest.mark.parametrize("local", ["$AZ_BATCH_TASK_WORKING_DIR/sub", "wd/sub", "sub"])
@@ -651,7 +651,8 @@ def test_files_are_listed_where_the_environment_names_an_account(tmp_path, monke
         "command: echo {file_name}"
     )
     files(tmp_path, jobs=text)
-    monkeypatch.setattr(_detect, "list_objects", lambda uri, environment: [f"{uri}/a", f"{uri}/b"])
+    blobs = ["az://box/in/a", "az://box/in/b"]
+    monkeypatch.setattr(_detect, "list_objects", lambda uri, environment: blobs)
     ((reading, _),) = read_paths([tmp_path])
     assert "AZURE_STORAGE_ACCOUNT_NAME" in reading.refusals[0]
     environment = {"AZURE_STORAGE_ACCOUNT_NAME": "me"}
@@ -739,3 +740,159 @@ def test_names_of_before_3_0_are_read():
     (again,) = read_shipyard([parse_document(whole_directory, "jobs.json")]).jobs
     assert again.tasks[0].outputs[0].exclude == ("node-shared/*",)
     assert not reading.refusals
+
+
+OUT = "output_data: {azure_storage: [{storage_account_settings: s, remote_path: box/out, EXTRA}]}\n"
+
+
+@pytest.mark.parametrize("local", ["", "local_path: $AZ_BATCH_TASK_DIR, "])
+@pytest.mark.parametrize(
+    ("patterns", "include", "exclude"),
+    [
+        ("include: ['wd/*.pt'], exclude: ['wd/tmp*']", ("*.pt",), ("tmp*",)),
+        ("include: ['*.pt']", ("*.pt",), ()),
+        ("include: ['*/m.pt']", ("*/m.pt", "m.pt"), ()),
+        ("include: ['w?/[!a]*']", ("[!a]*",), ()),
+        ("include: ['wd/a', stdout.txt]", ("a",), ()),
+        ("include: ['wd/{{ x }}']", ("{{ x }}",), ()),
+        ("exclude: ['tmp*']", (), ()),
+    ],
+)
+def test_patterns_of_a_tasks_directory_are_of_its_files_here(local, patterns, include, exclude):
+    (output,) = one(OUT.replace("EXTRA", local + patterns)).outputs
+    assert (output.path, output.include, output.exclude) == ("*", include, exclude)
+
+
+def test_of_the_logs_alone_nothing_is_kept_but_what_the_run_has():
+    reading = read(whole(OUT.replace("EXTRA", "include: [stdout.txt, stderr.txt]")))
+    assert reading.jobs[0].tasks[0].outputs == ()
+    assert any("the logs are in the run" in note for note in reading.notes)
+
+
+def test_patterns_cross_directories_as_in_the_original(tmp_path):
+    from tarmac.jobs._outputs import keep_outputs
+
+    extra = (
+        "local_path: $AZ_BATCH_TASK_WORKING_DIR/a b, include: ['ckpt/*.pt'], exclude: ['*/t.pt']"
+    )
+    (output,) = one(OUT.replace("EXTRA", extra)).outputs
+    work = tmp_path / "work"
+    for name in ("ckpt/m.pt", "ckpt/e 1/[x].pt", "ckpt/e 1/t.pt", "m.pt"):
+        (work / "a b" / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / "a b" / name).write_text(name)
+    here = output.model_copy(update={"to": "kept"})
+    assert keep_outputs([here], work, tmp_path, succeeded=True) == []
+    found = {str(p.relative_to(tmp_path / "kept")) for p in (tmp_path / "kept").rglob("*.pt")}
+    assert found == {"ckpt/m.pt", "ckpt/e 1/[x].pt"}
+
+
+def test_logs_of_another_task_cannot_be_taken():
+    text = whole("id: first") + (
+        "  - id: second\n    docker_image: x\n    input_data:\n      azure_batch:\n"
+        "      - {job_id: a, task_id: first, include: [stdout.txt]}\n"
+    )
+    (told,) = read(text).refusals
+    assert "a task's logs are in the run's directory" in told
+
+
+WINDOWS = "{publisher: MicrosoftWindowsServer, offer: WindowsServer, sku: x}"
+
+
+def test_tasks_of_windows_machines_are_refused_but_shown():
+    pool = POOL.replace("{publisher: Canonical, offer: UbuntuServer, sku: 18.04-LTS}", WINDOWS)
+    reading = read(whole(""), pool)
+    assert "its machines have Windows" in reading.refusals[0]
+    assert reading.jobs[0].refusals == tuple(reading.refusals)
+    assert "Windows pools give tasks none" in refusal(whole("gpus: all"), pool)
+
+
+@pytest.mark.parametrize(
+    ("size", "gpus"),
+    [
+        ("STANDARD_NC24_PROMO", 4),
+        ("standard_nc6s_v2_Promo", 1),
+        ("STANDARD_NV12s_v3", 1),
+        ("STANDARD_NV48s_v3", 4),
+        ("STANDARD_NP10s", 0),
+    ],
+)
+def test_gpus_of_sizes_with_additions_to_their_names(size, gpus):
+    assert one("", POOL.replace("STANDARD_NC12", size)).resources.gpus == gpus
+
+
+def test_a_task_shares_all_cpus_unless_it_is_given_some():
+    assert one("").resources.shares_cpus
+    resources = one("additional_docker_run_options: [--cpus=4]").resources
+    assert (resources.cpus, resources.shares_cpus) == (4, False)
+
+
+def test_shared_memory_and_limits_are_as_options_say():
+    options = "[--ipc=host, --ulimit memlock=-1, '--ulimit=stack=67108864:67108864']"
+    container = one(f"additional_docker_run_options: {options}").environment
+    assert (container.ipc, container.ulimits) == ("host", ("memlock=-1", "stack=67108864:67108864"))
+    text = refusal(whole("additional_docker_run_options: [--ulimit=memlock=-1;x]"))
+    assert "--ulimit memlock=-1;x: expected NAME=SOFT" in text
+    reading = read(whole("additional_docker_run_options: [--privileged, --ipc=private]"))
+    assert any("--privileged is without effect" in note for note in reading.notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "workdir"),
+    [("$AZ_BATCH_TASK_WORKING_DIR/sub", "/tarmac/sub"), ("${AZ_BATCH_TASK_DIR}/wd", "/tarmac")],
+)
+def test_a_working_directory_may_start_from_the_tasks(given, workdir):
+    assert one(f"additional_docker_run_options: ['-w {given}']").environment.workdir == workdir
+
+
+@pytest.mark.parametrize("given", ["$AZ_BATCH_NODE_ROOT_DIR/x", "sub", "$AZ_BATCH_TASK_DIR/../x"])
+def test_other_working_directories_are_refused(given):
+    text = refusal(whole(f"additional_docker_run_options: ['-w {given}']"))
+    assert "expected a path from / or from $AZ_BATCH_TASK_WORKING_DIR" in text
+
+
+def test_a_task_that_satisfies_what_depends_on_it_though_it_fails_says_so():
+    text = "exit_conditions: {default: {exit_options: {dependency_action: satisfy}}}"
+    assert one(text).continues
+    assert one("", job=text).continues
+    blocks = text.replace("satisfy", "block")
+    assert not one(blocks, job=text).continues
+
+
+def test_ids_of_an_own_form_do_not_take_what_it_leaves_out_from_the_configurations():
+    common = "batch_shipyard: {storage_account_settings: s, autogenerated_task_id: {prefix: g}}"
+    assert [*tasks_of(whole("", job="autogenerated_task_id: {zfill_width: 6}"), common)] == [
+        "task-000000"
+    ]
+    assert [*tasks_of(whole(""), common)] == ["g00000"]
+
+
+def test_a_pools_old_word_for_its_machines_is_taken():
+    text = whole(MULTI.replace("INSTANCES", "pool_specification_vm_count"))
+    assert "(2) machines are needed" in read(text, POOL).refusals[0]
+    assert not read(text, POOL.replace("dedicated: 2", "dedicated: 1")).refusals
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (whole("id: t\n") + "  - {docker_image: x, depends_on: [t]}\n", "needs an id"),
+        (whole("gpus: 1", image="singularity_image: docker://a"), "expected all or disable"),
+        (whole("comand: x", image="image: x"), "comand: unknown property"),
+    ],
+)
+def test_what_batch_shipyard_refuses_in_its_code_is_refused(text, message):
+    assert message in refusal(text)
+
+
+def test_instances_on_a_pool_whose_machines_do_not_talk_are_refused():
+    text = whole(MULTI.replace("INSTANCES", "1"))
+    pool = POOL + "  inter_node_communication_enabled: false\n"
+    assert "the pool needs inter_node_communication_enabled: true" in refusal(text, pool)
+
+
+def test_several_jobs_files_are_to_be_run_one_by_one(tmp_path):
+    files(tmp_path, **{"jobs-b": whole(""), "jobs-a": whole("")})
+    with pytest.raises(RequestError) as caught:
+        read_paths([tmp_path])
+    assert "Run each by itself, in the order that you need" in str(caught.value)
+    assert str(caught.value).count("tarmac run ") == 2

@@ -327,3 +327,46 @@ def test_a_product_has_every_combination_once(lists):
     rows = [" ".join(row) for row in itertools.product(*lists)]
     found = commands(sweep(product_iterables=lists), " ".join("{}" for _ in lists))
     assert [" ".join(row) for row in found] == rows
+
+
+def listed(names: list[str], command: str, prefix: str, where: str | None = None):
+    storage = {"storage_account_settings": "s", "remote_path": f"box/{prefix}"}
+    factory = {"file": {"azure_storage": storage} | ({"task_filepath": where} if where else {})}
+    task = {"docker_image": "x", "task_factory": factory, "command": command}
+    text = json.dumps({"job_specifications": [{"id": "a", "tasks": [task]}]})
+    uris = [f"az://box/{name}" for name in names]
+    return read_shipyard(
+        [parse_document(text, "jobs.json")],
+        list_objects=lambda uri: [one for one in uris if one.startswith(f"{uri}/")],
+    )
+
+
+def test_a_name_without_extension_ends_at_its_first_dot():
+    (task,) = listed(["in/a.fastq.gz"], "x {file_name_no_extension}", "in").jobs[0].tasks
+    assert task.command == ("x", "a")
+    reading = listed(["in/.hidden"], "x", "in", "file_name_no_extension")
+    assert "'' is no path below a task's directory" in reading.refusals[0]
+
+
+def test_files_are_listed_by_what_their_names_begin_with():
+    names = ["reads/a", "reads2/b", "other/c", "d"]
+    tasks = listed(names, "x {file_path}", "reads").jobs[0].tasks
+    assert [task.command[1] for task in tasks] == ["reads/a", "reads2/b"]
+    tasks = listed(names, "x {file_path}", "").jobs[0].tasks
+    assert [task.command[1] for task in tasks] == names
+
+
+def test_a_files_address_with_its_signature_is_refused_with_the_reason():
+    reading = listed(["in/a"], "curl {url}", "in")
+    assert "{url} is a file's address with a signature in it" in reading.refusals[0]
+    assert "as {file_path}" in reading.refusals[0]
+
+
+def test_a_factory_of_instances_keeps_bash():
+    task = {
+        "multi_instance": {"num_instances": 1, "pre_execution_command": "source rc"},
+        "task_factory": {"repeat": 1},
+        "command": "train",
+    }
+    (job,) = read(task).jobs
+    assert job.tasks[0].command == ("/bin/bash", "-c", "source rc && train")

@@ -84,7 +84,9 @@ def test_a_native_job_is_written_and_means_the_same_when_it_is_read():
     inputs = {given.source: given for given in after[0].inputs}
     assert (inputs["https://x/y.tgz"].to, inputs["https://x/y.tgz"].mode) == ("y.tgz", "0755")
     assert inputs["az://box/in/x"].to == "d"
-    assert after[0].outputs == before[0].outputs
+    (old,), (new,) = before[0].outputs, after[0].outputs
+    assert (old.path, new.path, new.include) == ("**/*.bin", "*", ("*.bin",))
+    assert (new.to, new.when, new.exclude) == (old.to, old.when, old.exclude)
     assert any("after_all is a merge task" in note for note in notes)
 
 
@@ -395,7 +397,7 @@ def test_the_command_line_shows_a_folder_and_converts_it_there_and_back(tmp_path
     shown = tarmac(tmp_path, "run", ".", "--dry-run")
     assert shown.returncode == 0, shown.stderr
     assert "$ python train.py" in shown.stdout
-    assert "container my.io/x, 1 CPUs, at most 43200 s\n    1 GPUs" in shown.stdout
+    assert "container my.io/x, all CPUs, shared, at most 43200 s\n    1 GPUs" in shown.stdout
     assert "STANDARD_NC6 has 1 GPU" in shown.stderr
     changed = tarmac(
         tmp_path, "run", ".", "--dry-run", "--set", "pool_specification.vm_size=STANDARD_NC24"
@@ -428,7 +430,6 @@ def test_what_cannot_be_run_is_shown_and_given_back_and_refused_with_a_reason(tm
     refused = tarmac(tmp_path, "run", "jobs.yaml")
     assert refused.returncode == 2
     assert "4 machines are needed, and this is one" in refused.stderr
-    assert tarmac(tmp_path, "convert", "jobs.yaml").returncode == 2
     back = tarmac(tmp_path, "convert", "jobs.yaml", "--to", "shipyard")
     assert yaml.safe_load(back.stdout) == yaml.safe_load((tmp_path / "jobs.yaml").read_text())
 
@@ -500,3 +501,90 @@ def test_the_reports_order_is_that_of_the_files():
     assert [line.partition(":")[0] for line in lines] == ["pool.yaml"] * (len(lines) - 1) + [
         "jobs.yaml"
     ]
+
+
+def test_a_converted_job_that_is_changed_is_written_from_what_it_says_now(tmp_path):
+    (tmp_path / "pool.yaml").write_text(RECIPE["pool.yaml"])
+    (tmp_path / "jobs.yaml").write_text(
+        "job_specifications:\n- id: train\n  auto_complete: true\n  tasks:\n  - docker_image: x\n"
+        "    id: '08'\n    command: echo 1\n    retention_time: 1.00:00:00\n"
+        "    environment_variables: {A: '1e3'}\n"
+    )
+    job = tmp_path / "job.yaml"
+    job.write_text(tarmac(tmp_path, "convert", "jobs.yaml").stdout)
+    same = tarmac(tmp_path, "convert", "job.yaml", "--to", "shipyard")
+    assert "was changed" not in same.stderr
+    (task,) = yaml.safe_load(same.stdout)["job_specifications"][0]["tasks"]
+    assert (task["id"], task["retention_time"]) == ("08", "1.00:00:00")
+    assert "id: '08'" in same.stdout
+    assert "A: '1e3'" in same.stdout
+    changed = yaml.safe_load(job.read_text())
+    changed["tasks"][0]["command"] = ["echo", "2"]
+    changed["tasks"][0]["resources"]["gpus"] = 2
+    job.write_text(yaml.safe_dump(changed))
+    back = tarmac(tmp_path, "convert", "job.yaml", "--to", "shipyard")
+    written = yaml.safe_load(back.stdout)
+    (task,) = written["job_specifications"][0]["tasks"]
+    assert (task["command"], task["gpus"]) == ("echo 2", 2)
+    assert task["environment_variables"] == {"A": "1e3"}
+    assert written["pool_specification"]["vm_size"] == "STANDARD_NC6"
+    assert "train: was changed after it was converted" in back.stderr
+    assert "without auto_complete, tasks[].retention_time" in back.stderr
+
+
+def test_what_cannot_be_run_here_becomes_a_job_file_that_says_so(tmp_path):
+    (tmp_path / "jobs.yaml").write_text(
+        "job_specifications:\n- id: a\n  tasks:\n  - docker_image: x\n    command: echo\n"
+        "    multi_instance: {num_instances: 4}\n"
+    )
+    there = tarmac(tmp_path, "convert", "jobs.yaml")
+    assert there.returncode == 0
+    assert "cannot be run here: jobs.yaml:6:22: " in there.stderr
+    (tmp_path / "job.yaml").write_text(there.stdout)
+    (said,) = yaml.safe_load(there.stdout)["refusals"]
+    assert "4 machines are needed, and this is one" in said
+    refused = tarmac(tmp_path, "run", "job.yaml")
+    assert refused.returncode == 2
+    assert "4 machines are needed, and this is one" in refused.stderr
+    shown = tarmac(tmp_path, "run", "job.yaml", "--dry-run")
+    assert shown.returncode == 0
+    assert "cannot be run here" in shown.stderr
+    back = tarmac(tmp_path, "convert", "job.yaml", "--to", "shipyard")
+    assert yaml.safe_load(back.stdout) == yaml.safe_load((tmp_path / "jobs.yaml").read_text())
+
+
+def test_what_needs_a_task_that_may_fail_goes_on(tmp_path):
+    (tmp_path / "job.yaml").write_text(
+        "name: a\ntasks:\n"
+        "- {name: fails, command: [sh, -c, exit 1], on_failure: continue}\n"
+        "- {name: after, needs: [fails], command: [touch, went-on],"
+        " outputs: [{path: went-on, to: kept}]}\n"
+        "- {name: blocks, command: [sh, -c, exit 1]}\n"
+        "- {name: never, needs: [blocks, fails], command: [touch, absent], "
+        "outputs: [{path: absent, to: kept}]}\n"
+    )
+    done = tarmac(tmp_path, "run", "job.yaml")
+    assert done.returncode == 1
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["went-on"]
+
+
+@pytest.mark.parametrize("place", ["https://[", "http://[x", "az://[", "HTTPS://h/p?q#f"])
+def test_an_address_that_is_none_does_not_crash_the_writer(place):
+    job = Job.model_validate(
+        {"name": "a", "environment": {"image": "i"}, "inputs": [{"from": place}]}
+    )
+    with contextlib.suppress(RequestError):
+        write_shipyard([job])
+
+
+def test_what_a_container_asks_for_is_written_and_read_again():
+    text = (
+        "name: a\nenvironment: {image: i, ipc: host, ulimits: [memlock=-1]}\n"
+        "resources: {shares_cpus: true}\ntasks: [{name: t, on_failure: continue}]\n"
+    )
+    value, _ = write_shipyard([parse_job(text)])
+    ((back,), _, _) = read_parts(yaml.safe_dump(value))
+    (task,) = plan_tasks(back, Path())
+    assert (task.environment.ipc, task.environment.ulimits) == ("host", ("memlock=-1",))
+    assert task.resources.shares_cpus
+    assert task.continues

@@ -96,7 +96,9 @@ def _row(plan: Plan, task: Task, machine: Machine) -> dict[str, Any]:
 def _variables(task: Task) -> dict[str, str]:
     """Return the variables that a task gets, with secrets as references."""
     secrets = {name: str(secret) for name, secret in task.secrets.items()}
-    return thread_variables(task.resources.cpus) | dict(task.env) | secrets
+    resources = task.resources
+    threads = {} if resources.shares_cpus else thread_variables(resources.cpus)
+    return threads | dict(task.env) | secrets
 
 
 def _order(task: Task) -> str:
@@ -116,12 +118,15 @@ def _lines(task: Task, machine: Machine) -> Iterator[str]:
     memory = f", {resources.memory / 2**30:.2g} GiB" if resources.memory else ""
     limit = f", at most {task.timeout_s:g} s" if task.timeout_s is not None else ""
     again = f", retried {task.retries.count} times" if task.retries.count else ""
-    yield f"{kind}, {resources.cpus:g} CPUs{memory}{limit}{again}"
+    cpus = "all CPUs, shared" if resources.shares_cpus else f"{resources.cpus:g} CPUs"
+    yield f"{kind}, {cpus}{memory}{limit}{again}"
     if container:
         given = {
             "user": container.user,
             "network": container.network,
             "workdir": container.workdir if container.workdir != "" else "the image's",
+            "ipc": container.ipc,
+            "ulimits": " ".join(container.ulimits) or None,
             "shm": f"{resources.shm / 2**20:.4g} MiB" if resources.shm else None,
         }
         said = [f"{name} {value}" for name, value in given.items() if value is not None]

@@ -37,7 +37,7 @@ def command(files: Sequence[Path], wanted: str) -> None:
 
     readings = read_paths(files, environment=os.environ)
     for reading, _ in readings:
-        say_notes(reading, quiet=False, is_used=wanted != "shipyard")
+        say_notes(reading, quiet=False, is_used=wanted == "hkube")
     jobs = [job for reading, _ in readings for job in reading.jobs]
     if wanted == "hkube":
         definitions = [write_hkube(job) for job in jobs]

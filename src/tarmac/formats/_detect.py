@@ -39,7 +39,8 @@ def read_any(document: Document) -> Reading:
         return Reading("hkube", jobs, notes)
     if looks_like_shipyard(document.value):
         return _read_shipyard([document], {})
-    return Reading("tarmac", [job_of(document)])
+    job = job_of(document)
+    return Reading("tarmac", [job], refusals=job.refusals)
 
 
 def read_paths(

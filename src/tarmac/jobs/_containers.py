@@ -116,7 +116,8 @@ def container_command(
     options += ["--pull", pull, "--mount", _mount(work, WORK)]
     if container.workdir != "":
         options += ["--workdir", container.workdir or WORK]
-    options += ["--cpus", f"{grant.cpus:g}"]
+    if not task.resources.shares_cpus:
+        options += ["--cpus", f"{grant.cpus:g}"]
     if grant.memory:
         options += ["--memory", str(grant.memory)]
     if task.resources.shm is not None:
@@ -131,10 +132,7 @@ def container_command(
     for mount in container.mounts:
         source = base / Path(mount.source).expanduser()
         options += ["--mount", _mount(source, mount.target, read_only=mount.read_only)]
-    if container.user is not None:
-        options += ["--user", container.user]
-    if container.network is not None:
-        options += ["--network", container.network]
+    options += _settings_of(container)
     for key, value in variables.items():
         options += ["--env", f"{key}={value}"]
     for key in secret_names:
@@ -154,6 +152,16 @@ def _mount(source: Path, target: str, *, read_only: bool = False) -> str:
     # Unlike --volume, this takes any path, and makes no directory where the source is not there.
     csv.writer(line, lineterminator="\n").writerow([*fields, *(["readonly"] if read_only else [])])
     return line.getvalue().removesuffix("\n")
+
+
+def _settings_of(container: Container) -> list[str]:
+    given = {
+        "--user": container.user,
+        "--network": container.network,
+        "--ipc": container.ipc,
+    }
+    options = [part for name, value in given.items() if value is not None for part in (name, value)]
+    return options + [part for limit in container.ulimits for part in ("--ulimit", limit)]
 
 
 def pull_with_login(engine: str, container: Container, credentials: str) -> None:

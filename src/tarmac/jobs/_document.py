@@ -87,7 +87,8 @@ class Document:
         name: The file, for messages.
         value: Plain values: dictionaries, lists, texts, numbers, booleans, None.
         places: From paths, as tuples of keys and indices, to places.
-        texts: Of scalars that YAML reads as something else than text, by path, as they are written.
+        texts: Of scalars without quotes, tags or anchors, by path, as they are written: versions of
+            YAML differ in what they read such as.
     """
 
     name: str
@@ -167,6 +168,11 @@ def dump_document(value: Any) -> str:
 
 class _Dumper(yaml.SafeDumper):
     """Quotes the texts that YAML 1.2 takes for numbers, beside those that 1.1 does."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write what is there twice twice: not all readers take aliases."""
+        del data
+        return True
 
 
 # Wider than the numbers of YAML 1.2: a text in quotes stays the text that it is.
@@ -283,6 +289,8 @@ class _Builder:
 
     def _scalar(self, node: ScalarNode, path: tuple[str | int, ...]) -> Any:
         text, tag = self._text(node), str(node.tag)
+        if _is_plain(node):
+            self.texts[path] = text
         if tag in _TEXTS:
             return text
         if tag == f"{_TAG}null":
@@ -291,7 +299,6 @@ class _Builder:
             raise self._error(node, f"the tag {_shown(tag)} is not taken")
         if len(text) > _MAX_NUMBER:
             raise self._error(node, f"{_shown(text)} has {len(text):,} digits, a text needs quotes")
-        self.texts[path] = text
         try:
             if tag == f"{_TAG}bool":
                 return self._constructor.construct_yaml_bool(node)
@@ -314,6 +321,11 @@ class _Builder:
     def _error(self, node: Node, message: str) -> RequestError:
         place = _place(node)
         return RequestError(f"{self._name}:{place.line}:{place.column}: {message}")
+
+
+def _is_plain(node: ScalarNode) -> bool:
+    mark = node.start_mark
+    return node.style is None and mark.buffer is not None and mark.buffer[mark.pointer] not in "!&"
 
 
 def _place(node: Node) -> Place:

@@ -73,6 +73,8 @@ class Resources(_Part):
         gpus: Whole ones, or a part of one that it shares.
         gpu_memory: Bytes that each of its GPUs must have.
         shm: Bytes of shared memory in a container.
+        shares_cpus: Whether it may use all of the machine's, together with others. It is still
+            counted as ``cpus``.
     """
 
     cpus: Cpus = 1.0
@@ -80,6 +82,7 @@ class Resources(_Part):
     gpus: float = Field(default=0, ge=0)
     gpu_memory: Bytes | None = None
     shm: Bytes | None = None
+    shares_cpus: bool = False
 
     @field_validator("gpus")
     @classmethod
@@ -179,6 +182,8 @@ class Container(_EnvironmentPart):
         network: ``none``, ``host``, or a network of the engine's; by default the engine's own.
         workdir: Where it starts: by default in the task's directory; empty for the image's own.
         login: Where a registry's ``USER:PASSWORD`` is.
+        ipc: ``host`` for the machine's own shared memory and semaphores.
+        ulimits: Limits of the engine's form, ``memlock=-1``, ``stack=67108864``.
     """
 
     kind: Literal["container"] = "container"
@@ -191,6 +196,8 @@ class Container(_EnvironmentPart):
     network: str | None = None
     workdir: str | None = None
     login: Secret | None = None
+    ipc: Literal["host"] | None = None
+    ulimits: tuple[Annotated[str, Field(pattern=r"^[a-z]+=-?\d+(:-?\d+)?$")], ...] = ()
 
 
 def _environment(value: Any) -> Any:
@@ -274,6 +281,8 @@ class Output(_Part):
         path: Below the task's directory; ``*`` and ``**`` match.
         to: A directory, as a path or URI, or ``run:PATH``, for other tasks of the same run.
         when: Kept on success, on failure, or always.
+        include: Patterns of which files of those; all by default. ``*`` matches ``/`` too, and it
+            is no mistake where none matches.
         exclude: Patterns of files that match and are not kept all the same.
         root: A directory below the task's that the names of what is kept start from.
     """
@@ -281,6 +290,7 @@ class Output(_Part):
     path: Inside
     to: Place = Field(min_length=1)
     when: Literal["success", "failure", "always"] = "success"
+    include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     root: Inside | None = None
 
@@ -336,6 +346,7 @@ class TaskSpec(_Settings):
         workload: A workload for ``tarmac train`` instead, with ``settings``.
         settings: Its options and settings.
         needs: Names of tasks that must have succeeded before.
+        on_failure: Whether what needs it is skipped when it has failed, or goes on.
     """
 
     name: Name
@@ -343,6 +354,7 @@ class TaskSpec(_Settings):
     workload: str | None = None
     settings: dict[str, Text] = {}
     needs: tuple[str, ...] = ()
+    on_failure: Literal["skip", "continue"] = "skip"
 
     @model_validator(mode="after")
     def _one_program(self) -> TaskSpec:
@@ -379,6 +391,7 @@ class Job(_Settings):
         after_all: A task that follows all others, whatever became of them.
         concurrency: At most so many tasks at once.
         kept: What another format says that has no meaning here, so that it is not lost.
+        refusals: What keeps it from being run here, of a job that was converted; a line each.
     """
 
     name: Name
@@ -389,6 +402,7 @@ class Job(_Settings):
     after_all: TaskSpec | None = None
     concurrency: int | None = Field(default=None, ge=1)
     kept: dict[str, Any] = {}
+    refusals: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _one_kind(self) -> Job:

@@ -56,9 +56,9 @@ def keep_outputs(
         found = [
             path
             for path in _matching(directory, output.path)
-            if not any(fnmatchcase(str(path.relative_to(directory)), p) for p in output.exclude)
+            if _is_wanted(output, str(path.relative_to(directory)))
         ]
-        if not found and succeeded:
+        if not found and succeeded and not output.include:
             problems.append(f"output {output.path}: nothing matches")
         for path in found:
             try:
@@ -67,6 +67,11 @@ def keep_outputs(
                 reason = getattr(error, "strerror", None) or str(error)
                 problems.append(f"output {path.relative_to(directory)}: {reason}")
     return problems
+
+
+def _is_wanted(output: Output, name: str) -> bool:
+    is_in = not output.include or any(fnmatchcase(name, pattern) for pattern in output.include)
+    return is_in and not any(fnmatchcase(name, pattern) for pattern in output.exclude)
 
 
 def _name(path: Path, directory: Path, root: str | None) -> Path:

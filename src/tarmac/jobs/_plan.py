@@ -42,6 +42,7 @@ class Task:
         parameters: Its values in the sweep.
         command: The program and its arguments.
         needs: Names of specs that must have succeeded before.
+        continues: Whether what needs it goes on when it has failed.
         is_last: Whether it follows all others, whatever became of them.
     """
 
@@ -60,6 +61,7 @@ class Task:
     timeout_s: float | None
     retries: Retries
     priority: int
+    continues: bool = False
     is_last: bool = False
 
     def command_line(self) -> str:
@@ -92,7 +94,9 @@ def plan_tasks(job: Job, directory: Path) -> Iterator[Task]:
 
 
 def _own_task(job: Job) -> TaskSpec:
-    fields = {name: getattr(job, name) for name in TaskSpec.model_fields if name != "needs"}
+    fields = {
+        name: getattr(job, name) for name in TaskSpec.model_fields if name in Job.model_fields
+    }
     return TaskSpec.model_construct(**fields, needs=())
 
 
@@ -184,6 +188,7 @@ def _task(
             timeout_s=spec.timeout,
             retries=spec.retries,
             priority=spec.priority,
+            continues=spec.on_failure == "continue",
             is_last=is_last,
         )
     except ValidationError as error:

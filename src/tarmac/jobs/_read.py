@@ -80,5 +80,6 @@ def _as_written(document: Document) -> Any:
         holder = value
         for part in outer:
             holder = holder[part]
-        holder[last] = text
+        if holder[last] is not None:
+            holder[last] = text
     return value

@@ -222,7 +222,7 @@ class _Session:
                 finished.problems,
             )
         )
-        if outcome == "succeeded":
+        if outcome == "succeeded" or (outcome == "failed" and task.continues):
             self._order.succeeded(task)
         elif outcome == "failed":
             for other, broken in self._order.failed(task):

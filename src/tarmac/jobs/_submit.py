@@ -69,9 +69,12 @@ def prepare(
         fake_gpus: GPUs to pretend.
 
     Raises:
-        RequestError: A task can never fit, needs a secret or an input that is not there, or what
-            is not known here.
+        RequestError: The job says that it cannot be run here, a task can never fit, needs a secret
+            or an input that is not there, or what is not known here.
     """
+    if job.refusals:
+        first, *rest = job.refusals
+        raise RequestError(f"{job.name} cannot be run here: {first}", hint="\n".join(rest) or None)
     tasks = tuple(plan_tasks(job, base))
     missing_secrets(tasks, os.environ, mapping, base)
     containers = (t.environment for t in tasks if isinstance(t.environment, Container))

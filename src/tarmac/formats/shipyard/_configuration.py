@@ -7,7 +7,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
-from tarmac.jobs.documents import Place, read_document
+from tarmac.formats.shipyard._properties import secret_names
+from tarmac.formats.shipyard._scalars import read_again
+from tarmac.jobs.documents import Place, read_document, show_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,15 +27,16 @@ __all__ = [
 ]
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-_SIBLINGS = ("config", "credentials", "pool")
+# What is beside a jobs file, and what is at the top of each.
+_SIBLINGS = {
+    "config": "batch_shipyard",
+    "credentials": "credentials",
+    "pool": "pool_specification",
+}
 _SECTIONS = ("job_specifications", "pool_specification", "batch_shipyard", "global_resources")
 
-_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT = re.compile(r"[-+]?[0-9][0-9_]*")
-_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(
-    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
-)
+# What may be at the top of the files; of credentials, nothing but this is shown.
+_CREDENTIALS = "credentials"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +47,21 @@ class Configuration:
         names: Of the files, in the order in which later ones are over earlier ones.
         value: Plain values.
         places: From paths to the file and the place in it.
+        with_credentials: Those of the files that hold any.
     """
 
     names: Sequence[str]
     value: dict[str, Any]
     places: Mapping[tuple[str | int, ...], tuple[str, Place]]
+    with_credentials: frozenset[str] = frozenset()
+
+    def show(self, path: Sequence[str | int]) -> str:
+        """Return a path for a message; of what may be a credential, no more than that it is one."""
+        if path[:1] == (_CREDENTIALS,):
+            return _CREDENTIALS
+        name, _ = self.place_of(path)
+        is_hidden = len(path) == 1 and path[0] not in _SECTIONS and name in self.with_credentials
+        return "" if is_hidden else show_path(path)
 
     def place_of(self, path: Sequence[str | int]) -> tuple[str, Place]:
         """Return the file and the place of a value, or of what would hold it."""
@@ -81,9 +94,11 @@ def find_jobs_files(folder: Path) -> list[Path]:
             path for path in place.glob("jobs[-_.]*") if path.suffix in _SUFFIXES and path.is_file()
         )
         if len(found) > 1:
+            # One that lists what another makes can only be read when that has ended.
+            commands = "\n".join(f"tarmac run {path}" for path in found)
             raise RequestError(
                 f"{place} has {len(found)} jobs files, and their order is not said",
-                hint=f"tarmac run {' '.join(map(str, found))}  (in the order that you need)",
+                hint=f"Run each by itself, in the order that you need:\n{commands}",
             )
         if found:
             return found
@@ -99,35 +114,60 @@ def read_siblings(jobs_file: Path, sections: Iterable[str]) -> list[Document]:
     Args:
         jobs_file: The jobs file.
         sections: What has been read already, and is not looked for.
+
+    Raises:
+        RequestError: One cannot be read, or holds no mapping.
     """
     known = set(sections)
     documents = []
-    for name in _SIBLINGS:
+    for name, section in _SIBLINGS.items():
         paths = (jobs_file.parent / f"{name}{suffix}" for suffix in _SUFFIXES)
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
             continue
         document = read_part(path)
-        if isinstance(document.value, dict) and not known & document.value.keys():
+        if not isinstance(document.value, dict):
+            # Nothing of it: it may be a credential.
+            raise RequestError(f"{path}:1:1: expected names and their values, such as {section}:")
+        if not known & document.value.keys():
             documents.append(document)
     return documents
 
 
 def read_part(path: Path) -> Document:
-    """Read one of the files; of credentials, an error has no part.
+    """Read one of the files, its scalars as Batch Shipyard does; no error has part of a secret.
 
     Raises:
-        RequestError: It cannot be read.
+        RequestError: It cannot be read, or is called credentials and holds none.
     """
-    if path.stem != "credentials":
-        return read_document(path)
     try:
-        return read_document(path)
+        document = read_document(path)
     except RequestError as error:
+        if not _may_hold_secrets(path):
+            raise
         # The words on a syntax error may hold what is on the line.
         place = re.match(re.escape(str(path)) + r"(:\d+:\d+)?", error.message)
         where = place[0] if place is not None else str(path)
-        raise RequestError(f"{where}: cannot be read as YAML or JSON") from None
+        raise RequestError(
+            f"{where}: cannot be read as YAML or JSON",
+            hint="What is there is not shown, for the file may hold secrets.",
+        ) from None
+    if looks_like_shipyard(document.value):
+        return read_again(document)
+    if path.stem == _CREDENTIALS:
+        raise RequestError(f"{path}:1:1: expected {_CREDENTIALS}: with what is secret below it")
+    return document
+
+
+def _may_hold_secrets(path: Path) -> bool:
+    if path.stem == _CREDENTIALS:
+        return True
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    names = "|".join([_CREDENTIALS, *secret_names()])
+    return re.search(rf"\b(?:{names})[\"']?\s*:".encode(), content) is not None
 
 
 def merge(documents: Sequence[Document]) -> Configuration:
@@ -135,15 +175,22 @@ def merge(documents: Sequence[Document]) -> Configuration:
 
     Args:
         documents: In order; each is read by YAML 1.2, where ``12:00:00`` and ``yes`` are texts.
+
+    Raises:
+        RequestError: A number has more digits than can be shown.
     """
     value: dict[str, Any] = {}
     places: dict[tuple[str | int, ...], tuple[str, Place]] = {}
+    with_credentials = set()
     for document in documents:
         if isinstance(document.value, dict):
-            _merge(value, _read_again(document, document.value, ()))
+            _merge(value, read_again(document).value)
+            if _CREDENTIALS in document.value:
+                with_credentials.add(document.name)
         # What an earlier file has here and this one has not is still where it was.
         places |= {path: (document.name, place) for path, place in document.places.items()}
-    return Configuration([document.name for document in documents], value, places)
+    names = [document.name for document in documents]
+    return Configuration(names, value, places, frozenset(with_credentials))
 
 
 def _merge(below: dict[str, Any], above: Mapping[str, Any]) -> None:
@@ -152,27 +199,3 @@ def _merge(below: dict[str, Any], above: Mapping[str, Any]) -> None:
             _merge(below[key], value)
         else:
             below[key] = value
-
-
-def _read_again(document: Document, value: Any, path: tuple[str | int, ...]) -> Any:
-    if isinstance(value, dict):
-        return {key: _read_again(document, part, (*path, key)) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_read_again(document, part, (*path, n)) for n, part in enumerate(value)]
-    text = document.texts.get(path)
-    if text is None or not isinstance(value, (bool, int, float)):
-        return value
-    return _scalar(text)
-
-
-def _scalar(text: str) -> Any:
-    """Read a plain scalar as YAML 1.2's core schema does, and a number as Python does."""
-    if text in _BOOLS:
-        return _BOOLS[text]
-    if _INT.fullmatch(text):
-        return int(text.replace("_", ""))
-    if _BASED.fullmatch(text):
-        return int(text, 0)
-    if _FLOAT.fullmatch(text):
-        return float(text.replace(".inf", "inf").replace(".nan", "nan").lower().lstrip("."))
-    return text

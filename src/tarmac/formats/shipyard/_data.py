@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import re
-from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from tarmac.formats.shipyard._patterns import after
 from tarmac.jobs.documents import escape
 
 if TYPE_CHECKING:
@@ -34,7 +35,11 @@ _MODE = re.compile(r"0?[0-7]{3,4}")
 _TASK_DIRECTORY = re.compile(
     r"\$\{?AZ_BATCH_TASK_(WORKING_DIR\}?|DIR\}?/wd)(?P<rest>/.*)?|\$\{?AZ_BATCH_TASK_DIR\}?/?"
 )
+_WHOLE_DIRECTORY = re.compile(r"\$\{?AZ_BATCH_TASK_DIR\}?/?")
 _NODE_DIRECTORY = re.compile(r"\$\{?AZ_BATCH_NODE_SHARED_DIR\}?(?P<rest>/.*)?")
+# Where a task's files are, from its directory in Azure Batch, and what else is there.
+_WORKING = "wd/"
+_LOGS = ("stdout.txt", "stderr.txt")
 _STRIP = re.compile(r"--strip-components[= ]+(\d{1,4})")
 _WHEN = {"taskcompletion": "always", "taskfailure": "failure", "tasksuccess": "success"}
 
@@ -154,21 +159,14 @@ def read_inputs(
         for name in ("include", "exclude"):
             patterns = [p for p in part.get(name) or () if p is not None]
             if patterns:
-                found[name] = [_below(pattern, stored.prefix) for pattern in patterns]
+                above = f"{stored.prefix}/" if stored.prefix else ""
+                # What matches nothing above matches nothing below.
+                found[name] = [part for p in patterns for part in after(p, above) or [p]]
         inputs.append(found)
     for number, part in enumerate((data or {}).get("azure_batch") or ()):
         transfer = _transfer(part or {}, (*path, "azure_batch", number), report)
         transfers += [transfer] if transfer is not None else []
     return inputs, transfers
-
-
-def _below(pattern: str, prefix: str) -> str:
-    """Return a pattern of whole names as one of what is below a prefix."""
-    parts, above = pattern.split("/"), [part for part in prefix.split("/") if part]
-    pairs = zip(above, parts, strict=False)
-    if len(parts) > len(above) and all(fnmatchcase(name, part) for name, part in pairs):
-        return "/".join(parts[len(above) :])
-    return pattern
 
 
 def _transfer(part: Mapping[str, Any], path: Path, report: Report) -> Transfer | None:
@@ -180,8 +178,15 @@ def _transfer(part: Mapping[str, Any], path: Path, report: Report) -> Transfer |
         shown = part.get("destination")
         report.refuse((*path, "destination"), f"{shown!r} is outside of the task's directory")
         return None
+    if set(part.get("include") or ()) & {*_LOGS}:
+        report.refuse(
+            (*path, "include"),
+            "a task's logs are in the run's directory, and not among its files: let it write what "
+            "others need to a file",
+        )
+        return None
     patterns = {
-        name: [p.removeprefix("wd/") for p in part.get(name) or () if p is not None]
+        name: _in_working_directory([p for p in part.get(name) or () if p is not None])
         for name in ("include", "exclude")
     }
     for name, given in patterns.items():
@@ -190,6 +195,14 @@ def _transfer(part: Mapping[str, Any], path: Path, report: Report) -> Transfer |
                 report.wrong((*path, name), f"{pattern!r}: leads out of the task's directory")
                 return None
     return Transfer(job, task, to, patterns["include"], patterns["exclude"], path)
+
+
+def _in_working_directory(patterns: Sequence[str]) -> list[str]:
+    """Return patterns of names below a task's directory as ones of names where its files are.
+
+    One that would match none is taken for one of the files: it can mean nothing else.
+    """
+    return [rest for p in patterns for rest in after(p, _WORKING) or [p]]
 
 
 def _is_inside_pattern(pattern: str) -> bool:
@@ -204,7 +217,7 @@ class _Stored:
     Attributes:
         part: As in the file.
         where: It is in the file.
-        has_local: Whether it says where below the task's directory.
+        is_whole: Whether it is a task's directory of Azure Batch, which has the logs too.
         base: Below the task's directory.
         container: In the account.
         prefix: In the container.
@@ -212,7 +225,7 @@ class _Stored:
 
     part: Mapping[str, Any]
     where: Path
-    has_local: bool
+    is_whole: bool
     base: str
     container: str
     prefix: str
@@ -242,7 +255,8 @@ def _stored(
         if base is None:
             report.refuse((*where, "local_path"), f"{local!r} is outside of the task's directory")
             continue
-        yield _Stored(part, where, local is not None, base, container, prefix)
+        is_whole = local is None or _WHOLE_DIRECTORY.fullmatch(local) is not None
+        yield _Stored(part, where, is_whole, base, container, prefix)
 
 
 def read_outputs(
@@ -251,34 +265,43 @@ def read_outputs(
     """Yield the outputs that ``output_data`` is; see `read_inputs`."""
     for stored in _stored(data, "source", path, report, accounts):
         part, where = stored.part, stored.where
-        if not stored.has_local:
+        if stored.is_whole:
             report.note(
-                where, "without local_path: what is below wd/ is kept, and the logs are in the run"
+                where,
+                "of the task's directory, what is below wd/ is kept, and the logs are in the run",
             )
         _note_blobxfer(part, where, report)
-        yield from _outputs(part, stored.base, stored.uri.rstrip("/"), where, report)
+        yield from _output(stored, report)
 
 
-def _outputs(
-    part: Mapping[str, Any], base: str, to: str, path: Path, report: Report
-) -> Iterator[dict[str, Any]]:
-    condition = part.get("condition") or "taskcompletion"
-    includes = [pattern for pattern in part.get("include") or () if pattern is not None]
-    excludes = [pattern for pattern in part.get("exclude") or () if pattern is not None]
-    for pattern in includes or [""]:
-        if pattern and not _is_inside_pattern(pattern):
-            report.wrong((*path, "include"), f"{pattern!r}: leads out of the task's directory")
-            continue
-        # Batch Shipyard's * matches / too.
-        deep = f"**/{pattern}" if pattern.startswith("*") and pattern.strip("*") else pattern
-        whole = "*" if base == "." and not pattern else str(PurePosixPath(base) / deep)
-        found: dict[str, Any] = {"path": escape(whole), "to": escape(to), "when": _WHEN[condition]}
-        if base != ".":
-            found["root"] = escape(base)
-        if excludes:
-            above = "" if base == "." else f"{base}/"
-            found["exclude"] = [above + pattern for pattern in excludes]
-        yield found
+def _output(stored: _Stored, report: Report) -> Iterator[dict[str, Any]]:
+    part, base = stored.part, stored.base
+    found: dict[str, Any] = {
+        "path": escape("*" if base == "." else base),
+        "to": escape(stored.uri.rstrip("/")),
+        "when": _WHEN[part.get("condition") or "taskcompletion"],
+    }
+    if base != ".":
+        found["root"] = escape(base)
+    for name in ("include", "exclude"):
+        patterns = [pattern for pattern in part.get(name) or () if pattern is not None]
+        for pattern in patterns:
+            if not _is_inside_pattern(pattern):
+                where = (*stored.where, name)
+                report.wrong(where, f"{pattern!r}: leads out of the task's directory")
+                return
+        files = [pattern for pattern in patterns if pattern not in _LOGS or not stored.is_whole]
+        if name == "include" and patterns and not files:
+            # Of the logs alone, which are in the run.
+            return
+        if stored.is_whole and name == "exclude":
+            files = [rest for pattern in files for rest in after(pattern, _WORKING)]
+        elif stored.is_whole:
+            files = _in_working_directory(files)
+        if files:
+            above = "" if base == "." else f"{glob.escape(base)}/"
+            found[name] = [above + pattern for pattern in files]
+    yield found
 
 
 def _note_blobxfer(part: Mapping[str, Any], path: Path, report: Report) -> None:

@@ -57,6 +57,11 @@ class Template:
         if len(numbered) > 1:
             raise ValueError("{} and {0} cannot be mixed")
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the values that it asks for by name."""
+        return [key for _, key, _, _ in self._parts if isinstance(key, str)]
+
     def fill(self, values: Sequence[Any], named: Mapping[str, Any]) -> str:
         """Return the command with values.
 

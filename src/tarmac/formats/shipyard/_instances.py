@@ -35,6 +35,8 @@ def command_of(
     where = (*path, "multi_instance")
     wanted = settings.get("num_instances")
     count = pool.instances(wanted)
+    if pool.specification.get("inter_node_communication_enabled") is False:
+        report.wrong(where, "the pool needs inter_node_communication_enabled: true", rests_on=())
     shown = f"{wanted}" if str(count) == str(wanted) else f"{wanted} ({count or 'not known'})"
     if wanted is None or (count is None and not str(wanted).startswith("pool_")):
         report.wrong(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from tarmac.formats._kept import keep
 from tarmac.formats.shipyard._configuration import merge
 from tarmac.formats.shipyard._expand import Expander
 from tarmac.formats.shipyard._names import Names, job_name
@@ -109,6 +110,7 @@ class _Maker:
         self._job = job
         self._path = path
         self._report = report
+        report.take_refusals()
         self._accounts: dict[str, None] = {}
         pool = Pool(value.get("pool_specification"), report)
         volumes, registries = Volumes(value, report), Registries(value, report)
@@ -150,13 +152,14 @@ class _Maker:
         if name is None or not made:
             return None
         try:
-            return Job.model_validate({"name": name, **fields, "kept": {"shipyard": kept}})
+            job = Job.model_validate({"name": name, **fields})
         except ValidationError as error:
             said = error.errors()[0]
             where = ".".join(map(str, said["loc"]))
             message = said["msg"].removeprefix("Value error, ")
             self._report.wrong(self._path, f"{where}: {message}")
             return None
+        return keep(job, "shipyard", kept, self._report.take_refusals())
 
     def _prepare(self, fields: dict[str, Any]) -> None:
         """Add what comes before and after all tasks."""

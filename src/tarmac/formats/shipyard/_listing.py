@@ -23,6 +23,9 @@ def files_of(
         uris: ``az://CONTAINER/PATH`` of all files.
         storage: ``azure_storage`` of the factory, whose patterns are of paths in the container.
         where: ``task_filepath``: under which of its names a task finds its file.
+
+    Raises:
+        ValueError: Its name there is no path below a task's directory.
     """
     rows = []
     for uri in uris:
@@ -38,10 +41,11 @@ def files_of(
             "file_path": path,
             "file_path_with_container": whole,
             "file_name": name.name,
-            "file_name_no_extension": name.stem,
+            # Of a.fastq.gz, a.
+            "file_name_no_extension": name.name.split(".")[0],
         }
         to = named[where or "file_path"]
-        if ".." in PurePosixPath(to).parts or PurePosixPath(to).is_absolute():
-            continue
+        if ".." in PurePosixPath(to).parts or PurePosixPath(to).is_absolute() or not to:
+            raise ValueError(f"{whole}: {to!r} is no path below a task's directory")
         rows.append((named, {"from": escape(uri), "to": escape(to)}))
     return rows

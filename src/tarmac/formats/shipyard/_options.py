@@ -5,10 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from tarmac.formats.shipyard._data import inside
+from tarmac.jobs.documents import WORK
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tarmac.formats.shipyard._report import Path, Report
 
@@ -28,7 +32,11 @@ _SHORT = {
     "-m": "--memory", "-v": "--volume", "-e": "--env", "-u": "--user", "-w": "--workdir",
     "--net": "--network", "-l": "--label", "-p": "--publish", "-h": "--hostname",
 }  # fmt: skip
-_NAMED_HERE = frozenset(("--name", "--label", "--publish", "--detach", "-d", "--cidfile"))
+_NAMED_HERE = ("--name", "--label", "--publish", "--detach", "-d", "--cidfile")
+_REASONS = dict.fromkeys(_NAMED_HERE, "Tarmac names and starts its containers itself") | {
+    "--privileged": "a task gets no rights over this machine; its GPUs need none",
+}
+_ULIMIT = re.compile(r"[a-z]+=-?\d+(:-?\d+)?")
 
 
 @dataclasses.dataclass
@@ -43,6 +51,8 @@ class RunOptions:
         user: Whom the container runs as.
         network: Which it is in.
         workdir: Where it starts.
+        ipc: ``host`` for the machine's own shared memory.
+        ulimits: Limits of a process, ``memlock=-1``.
         entrypoint: Instead of the image's own.
         mounts: Directories that it sees.
         env: Variables.
@@ -55,6 +65,8 @@ class RunOptions:
     user: str | None = None
     network: str | None = None
     workdir: str | None = None
+    ipc: str | None = None
+    ulimits: list[str] = dataclasses.field(default_factory=list)
     entrypoint: str | None = None
     mounts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     env: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -95,11 +107,7 @@ def read_options(options: Sequence[str], path: Path, report: Report) -> RunOptio
             continue
         if known:
             continue
-        reason = (
-            "Tarmac names and starts its containers itself"
-            if name in _NAMED_HERE
-            else "it has no counterpart here"
-        )
+        reason = _REASONS.get(name, "it has no counterpart here")
         report.note(path, f"{name} is without effect here, and kept: {reason}")
     return found
 
@@ -117,29 +125,29 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _take(found: RunOptions, name: str, value: str) -> bool:
-    match name:
-        case "--rm" | "--init":
-            pass
-        case "--cpus":
-            found.cpus = _cpus(value)
-        case "--memory":
-            found.memory = parse_size(value)
-        case "--shm-size":
-            found.shm = parse_size(value)
-        case "--gpus" | "--user" | "--network" | "--workdir" | "--entrypoint":
-            if not value:
-                raise ValueError("its value is missing")
-            setattr(found, name[2:], value.strip('"'))
-        case "--volume":
-            found.mounts.append(_mount(value))
-        case "--env":
-            key, separator, text = value.partition("=")
-            if not separator:
-                raise ValueError("expected NAME=VALUE; secrets come by --secret")
-            found.env[key] = text
-        case _:
-            return False
+    if name in _PARSERS:
+        field, parse = _PARSERS[name]
+        setattr(found, field, parse(value))
+    elif name == "--ipc" and value == "host":
+        found.ipc = value
+    elif name == "--ulimit":
+        found.ulimits.append(_ulimit(value))
+    elif name == "--volume":
+        found.mounts.append(_mount(value))
+    elif name == "--env":
+        key, separator, text = value.partition("=")
+        if not separator:
+            raise ValueError("expected NAME=VALUE; secrets come by --secret")
+        found.env[key] = text
+    else:
+        return name in ("--rm", "--init")
     return True
+
+
+def _text(value: str) -> str:
+    if not value:
+        raise ValueError("its value is missing")
+    return value.strip('"')
 
 
 def _cpus(value: str) -> float:
@@ -152,6 +160,22 @@ def _cpus(value: str) -> float:
     return number
 
 
+def _workdir(value: str) -> str:
+    plain = _text(value)
+    if plain.startswith("/"):
+        return plain
+    below = inside(plain) if plain.startswith("$") else None
+    if below is None:
+        raise ValueError("expected a path from / or from $AZ_BATCH_TASK_WORKING_DIR")
+    return str(PurePosixPath(WORK) / below)
+
+
+def _ulimit(value: str) -> str:
+    if not _ULIMIT.fullmatch(value):
+        raise ValueError("expected NAME=SOFT or NAME=SOFT:HARD, such as memlock=-1")
+    return value
+
+
 def _mount(value: str) -> dict[str, Any]:
     source, separator, rest = value.partition(":")
     target, _, mode = rest.partition(":")
@@ -161,3 +185,16 @@ def _mount(value: str) -> dict[str, Any]:
     if "ro" in mode.split(","):
         mount["read_only"] = True
     return mount
+
+
+# Options of one value, by the field that they set.
+_PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "--cpus": ("cpus", _cpus),
+    "--memory": ("memory", parse_size),
+    "--shm-size": ("shm", parse_size),
+    "--gpus": ("gpus", _text),
+    "--user": ("user", _text),
+    "--network": ("network", _text),
+    "--workdir": ("workdir", _workdir),
+    "--entrypoint": ("entrypoint", _text),
+}

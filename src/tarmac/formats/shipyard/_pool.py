@@ -13,9 +13,14 @@ if TYPE_CHECKING:
 __all__ = ["Pool"]
 
 # Source: _VM_GPU_COUNT in convoy/settings.py (3.9.1).
-_NUMBERED = re.compile(r"standard_n[cdv](6|12|24)[a-z]*(_v\d+)?")
+_NUMBERED = re.compile(r"standard_n[cdv](6|12|24)[a-z]*(_v\d+)?(_promo)?")
 _COUNTS = {"6": 1, "12": 2, "24": 4}
 _EIGHT = re.compile(r"standard_nd40r?s_v2")
+# Sizes that came later, which it does not know or takes for others.
+# Source: "NVv3-series", learn.microsoft.com/azure/virtual-machines/nvv3-series.
+_LATER = {"standard_nv12s_v3": 1, "standard_nv24s_v3": 2, "standard_nv48s_v3": 4}
+# FPGAs.
+_WITHOUT = re.compile(r"standard_np\d+s?(_v\d+)?")
 _DEVICES = re.compile(r"\"?'?device=([^,\s]+(?:,[^,\s]+)*)'?\"?")
 
 
@@ -37,20 +42,42 @@ class Pool:
         self._size = str(self.specification.get("vm_size") or "")
         size = self._size.lower()
         numbered = _NUMBERED.fullmatch(size)
-        if numbered is not None:
+        if size in _LATER:
+            self.count = _LATER[size]
+        elif numbered is not None:
             self.count = _COUNTS[numbered[1]]
         elif _EIGHT.fullmatch(size):
             self.count = 8
-        elif size and not size.startswith("standard_n"):
+        elif size and (not size.startswith("standard_n") or _WITHOUT.fullmatch(size)):
             self.count = 0
         self._path: Path = ("pool_specification", "vm_size")
+        self._is_windows = self._has_windows()
+        if self._is_windows:
+            report.refuse(
+                ("pool_specification", "vm_configuration"),
+                "its machines have Windows, and containers of Windows are not run on this one",
+            )
+
+    def _has_windows(self) -> bool:
+        # Source: is_windows_pool in convoy/settings.py (3.9.1).
+        machine = self.specification.get("vm_configuration") or {}
+        platform, custom = (machine.get(name) or {} for name in ("platform_image", "custom_image"))
+        publisher = platform.get("publisher") or self.specification.get("publisher") or ""
+        agent = str(custom.get("node_agent") or "").lower()
+        return publisher.lower() == "microsoftwindowsserver" or agent.startswith(
+            "batch.node.windows"
+        )
 
     def instances(self, wanted: Any) -> int | None:
         """Return how many machines ``num_instances`` are; None where that is not known."""
         count = self.specification.get("vm_count")
         counts = count if isinstance(count, dict) else {"dedicated": count}
         for kind in ("dedicated", "low_priority"):
-            if wanted in (f"pool_current_{kind}", f"pool_specification_vm_count_{kind}"):
+            names = [f"pool_current_{kind}", f"pool_specification_vm_count_{kind}"]
+            if kind == "dedicated":
+                # Of before 2.7, and still taken.
+                names += ["pool_specification_vm_count"]
+            if wanted in names:
                 number = counts.get(kind)
                 return number if isinstance(number, int) else None
         text = str(wanted)
@@ -90,6 +117,8 @@ class Pool:
         if text in ("disable", "0"):
             return 0
         devices = _DEVICES.fullmatch(text)
+        if text == "all" and self._is_windows:
+            self._refuse_none(path)
         if text == "all":
             return self._all(path, is_asked=True)
         if devices is not None:
@@ -127,3 +156,5 @@ class Pool:
     def _refuse_none(self, path: Path) -> None:
         if self.count == 0:
             self._report.wrong(path, f"GPUs are asked for, and {self._size} has none")
+        elif self._is_windows:
+            self._report.wrong(path, "GPUs are asked for, and Windows pools give tasks none")

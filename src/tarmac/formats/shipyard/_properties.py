@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tarmac.formats.shipyard._scalars import Date
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tarmac.formats.shipyard._report import Path, Report
 
-__all__ = ["Property", "all_properties", "check", "is_old_dialect", "without_secrets"]
+__all__ = ["Property", "all_properties", "check", "secret_names", "without_secrets"]
 
 _KINDS = ("str", "text", "int", "float", "bool", "any", "secret")
 _LEAF = re.compile(
@@ -46,6 +48,7 @@ _STAND_INS = {
     "vm_configuration": ("publisher",),
     "arm_image_id": ("image_uris",),
 }
+_MOST_GUESSES = 500
 _NOT_MERGED = ("depends_on", "depends_on_range", "multi_instance", "task_factory")
 
 
@@ -135,8 +138,23 @@ def _reason(name: str | None, reasons: Mapping[str, str], inherited: str) -> str
     return "" if name == _HONOURED else reasons[name]
 
 
-def is_old_dialect(value: Mapping[str, Any]) -> bool:
-    """Whether a configuration is of before 3.0, which checked no names: by ``image``."""
+@functools.cache
+def secret_names() -> Sequence[str]:
+    """Return the names of all properties that are secret."""
+    return sorted({name for part in all_properties().values() for name in _secrets_in(part)})
+
+
+def _secrets_in(part: Property) -> Iterator[str]:
+    for name, child in part.children.items():
+        if child.kind == "secret":
+            yield name
+        yield from _secrets_in(child)
+    for child in (*part.items, *((part.wildcard,) if part.wildcard is not None else ())):
+        yield from _secrets_in(child)
+
+
+def _is_old_dialect(value: Mapping[str, Any], report: Report) -> bool:
+    """Whether a configuration is of before 3.0, all JSON with unchecked names: by ``image``."""
     jobs = value.get("job_specifications")
     tasks = [
         task
@@ -144,7 +162,8 @@ def is_old_dialect(value: Mapping[str, Any]) -> bool:
         if isinstance(job, dict) and isinstance(job.get("tasks"), list)
         for task in job["tasks"]
     ]
-    return any(isinstance(task, dict) and "image" in task for task in tasks)
+    is_old = any(isinstance(task, dict) and "image" in task for task in tasks)
+    return is_old and report.is_json(("job_specifications",))
 
 
 def check(value: Mapping[str, Any], report: Report) -> dict[str, Any]:
@@ -160,7 +179,7 @@ def check(value: Mapping[str, Any], report: Report) -> dict[str, Any]:
     tops = {
         name: part for file in all_properties().values() for name, part in file.children.items()
     }
-    checker = _Checker(report, is_old=is_old_dialect(value))
+    checker = _Checker(report, is_old=_is_old_dialect(value, report))
     found = checker.mapping(value, Property("map", children=tops), ())
     assert isinstance(found, dict)
     return found
@@ -170,6 +189,7 @@ class _Checker:
     def __init__(self, report: Report, *, is_old: bool) -> None:
         self._report = report
         self._is_old = is_old
+        self._num_unknown = 0
 
     def value(self, value: Any, wanted: Property, path: Path, said: str = "") -> Any:
         """Return a value that is right, or None.
@@ -216,13 +236,20 @@ class _Checker:
             self._report.wrong(where, f"{name} is missing", rests_on=())
 
     def _unknown(self, key: str, wanted: Property, path: Path) -> None:
+        self._num_unknown += 1
+        if self._num_unknown > _MOST_GUESSES:
+            # To look for the nearest of many names takes longer than all else.
+            self._say_unknown(key, path, "", "")
+            return
         valid = [name for name, child in wanted.children.items() if not child.is_old]
         near = difflib.get_close_matches(key, valid, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(sorted(valid))}"
         if path[-1:] == ("merge_task",) and key in _NOT_MERGED:
             hint = "a merge task is one task, which needs all others by itself"
+        self._say_unknown(key, path, hint, f"; {hint}" if near else "")
+
+    def _say_unknown(self, key: str, path: Path, hint: str, guess: str) -> None:
         if self._is_old:
-            guess = f"; {hint}" if near else ""
             self._report.note((*path, key), f"is no property, and is kept{guess}")
         else:
             self._report.wrong((*path, key), "unknown property", hint)
@@ -253,17 +280,18 @@ class _Checker:
             # YAML 1.1 takes 1e-3 for a text.
             value = _number(value)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        is_text = isinstance(value, str) and not isinstance(value, Date)
         fits = {
-            "str": isinstance(value, str),
-            "secret": isinstance(value, str) or is_number,
-            "text": isinstance(value, str) or is_number,
+            "str": is_text,
+            "secret": is_text or is_number,
+            "text": is_text or is_number,
             "int": isinstance(value, int) and is_number,
             "float": is_number,
             "bool": isinstance(value, bool),
         }[kind]
         shown = "" if kind == "secret" else _show(value, path)
         if not fits:
-            is_plain = isinstance(value, (bool, int, float))
+            is_plain = isinstance(value, (bool, int, float, Date))
             hint = _HINTS.get(str(path[-1]), "")
             if not hint and kind in ("str", "text") and is_plain and shown and not wanted.choices:
                 text = str(value).lower() if isinstance(value, bool) else value
@@ -275,11 +303,13 @@ class _Checker:
             hint = f"did you mean {near[0]!r}?" if near else ""
             self._report.wrong(path, f"{shown}expected one of {', '.join(wanted.choices)}", hint)
             return None
-        if is_number and not wanted.low <= value <= wanted.high:
+        if is_number and kind != "text" and not wanted.low <= value <= wanted.high:
             limit = (
                 f"{wanted.low:g}" if math.isinf(wanted.high) else f"{wanted.low:g}..{wanted.high:g}"
             )
             bound = f"at least {limit}" if math.isinf(wanted.high) else limit
+            if math.isinf(wanted.low):
+                bound = "a number"
             self._report.wrong(path, f"{shown}expected {bound}")
             return None
         return value
@@ -319,8 +349,7 @@ def without_secrets(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pruned(value: Any, wanted: Property | None) -> Any:
-    if wanted is None:
-        return value
+    wanted = wanted or Property("any")
     if isinstance(value, dict):
         children = {key: wanted.children.get(key, wanted.wildcard) for key in value}
         return {
@@ -328,6 +357,8 @@ def _pruned(value: Any, wanted: Property | None) -> Any:
             for key, part in value.items()
             if (child := children[key]) is None or child.kind != "secret"
         }
+    if isinstance(value, Date):
+        return str(value)
     if isinstance(value, list):
         item = next((item for item in wanted.items if item.kind == "map"), None)
         return [_pruned(part, item) for part in value]

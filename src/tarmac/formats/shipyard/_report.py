@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-from tarmac.jobs.documents import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +39,7 @@ class Report:
         # By what is said, where first and how often.
         self._notes: dict[str, dict[str, None]] = {}
         self._refusals: dict[str, dict[str, None]] = {}
+        self._of_job: dict[str, None] = {}
         self._configuration = configuration
         self._problems: list[_Problem] = []
         self._idle: dict[tuple[str, str], dict[str, None]] = {}
@@ -56,10 +56,10 @@ class Report:
             rests_on: Parts of what is there; where one is known to be wrong, this is not said. By
                 default any part.
         """
-        if len(self._problems) >= _MOST_PROBLEMS or self._is_known(path, rests_on):
+        if self.is_full or self._is_known(path, rests_on):
             return
         name, place = self._configuration.place_of(path)
-        shown = show_path(path)
+        shown = self._configuration.show(path)
         line = f"{name}:{place.line}:{place.column}: {f'{shown}: ' if shown else ''}{message}"
         order = (self._configuration.names.index(name), place.line, place.column)
         if not any(problem.line == line for problem in self._problems):
@@ -73,6 +73,11 @@ class Report:
         )
         return any(rest and (parts is None or rest[0] in parts) for rest in below)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no further problem is going to be said."""
+        return len(self._problems) >= _MOST_PROBLEMS
+
     def note(self, path: Path, message: str) -> None:
         """Say what is otherwise than in Batch Shipyard."""
         self._add(self._notes, path, message)
@@ -80,11 +85,17 @@ class Report:
     def refuse(self, path: Path, message: str) -> None:
         """Say what keeps the jobs from being run here."""
         self._add(self._refusals, path, message)
+        self._of_job[f"{self._where(path)}: {self._configuration.show(path)}: {message}"] = None
+
+    def take_refusals(self) -> list[str]:
+        """Return what has been refused since this was last asked."""
+        found, self._of_job = [*self._of_job], {}
+        return found
 
     def idle(self, path: Path, reason: str) -> None:
         """Say that a property has no effect here."""
         # Of many tasks, the same property is said once.
-        plain = re.sub(r"\[\d+\]", "[]", show_path(path))
+        plain = re.sub(r"\[\d+\]", "[]", self._configuration.show(path))
         top, _, rest = plain.partition(".")
         top = top.removesuffix("[]")
         self._idle.setdefault((top, reason), {})[rest] = None
@@ -95,7 +106,9 @@ class Report:
         return name.endswith(".json")
 
     def _add(self, said: dict[str, dict[str, None]], path: Path, message: str) -> None:
-        said.setdefault(message, {})[f"{self._where(path)}: {show_path(path)}"] = None
+        said.setdefault(message, {})[f"{self._where(path)}: {self._configuration.show(path)}"] = (
+            None
+        )
 
     def finish(self) -> tuple[list[str], list[str]]:
         """Return what there is to know, and what keeps the jobs from being run here.

@@ -92,8 +92,7 @@ class Reader:
         environment = self._environment(task, path, options)
         fields: dict[str, Any] = {"environment": environment}
         resources = self._resources(task, path, options)
-        if resources:
-            fields["resources"] = resources
+        fields["resources"] = resources
         fields["env"], secrets = self._variables(task, path, options)
         if secrets:
             fields["secrets"] = secrets
@@ -108,12 +107,16 @@ class Reader:
         if outputs:
             fields["outputs"] = outputs
         self._limits(task, path, fields)
+        if self._exit_option(task, path, "dependency_action")[0] == "satisfy":
+            fields["on_failure"] = "continue"
         self._notes(task, path)
         if self._uses_node_directory(task, path, fields):
             fields["env"]["AZ_BATCH_NODE_SHARED_DIR"] = f"{WORK}/{NODE_SHARED}"
             for output in outputs:
-                if output["path"].startswith("*"):
+                if output["path"] == "*":
                     output["exclude"] = [*output.get("exclude", ()), f"{NODE_SHARED}/*"]
+        if task.get("depends_on") and not task.get("id") and task.get("task_factory") is None:
+            self.report.wrong((*path, "depends_on"), "a task that depends on others needs an id")
         entrypoint = task.get("entrypoint") or options.entrypoint
         return Template(fields, task.get("command"), entrypoint, transfers)
 
@@ -138,6 +141,10 @@ class Reader:
             found["mounts"] = mounts
         if options.network is not None:
             found["network"] = options.network
+        if options.ipc is not None:
+            found["ipc"] = options.ipc
+        if options.ulimits:
+            found["ulimits"] = options.ulimits
         workdir, _ = self._either(task, path, "default_working_dir")
         if options.workdir is not None:
             found["workdir"] = options.workdir
@@ -172,6 +179,11 @@ class Reader:
         where = (*path, "singularity_image")
         if image.startswith("docker://"):
             self.report.note(where, "runs under Docker or Podman, as the same image")
+            gpus, place = self._either(task, path, "gpus")
+            if gpus not in (None, "all", "disable"):
+                self.report.wrong(
+                    place, f"{gpus!r}: expected all or disable: Singularity takes no other"
+                )
             return image.removeprefix("docker://") or "none"
         self.report.refuse(
             where, f"{image}: there is no Singularity here; docker:// images are run"
@@ -199,11 +211,7 @@ class Reader:
         if options.cpus is not None:
             found["cpus"] = options.cpus
         else:
-            self.report.note(
-                path,
-                "it gets 1 CPU, where Batch Shipyard sets no limit: "
-                "additional_docker_run_options: [--cpus=4] says more",
-            )
+            found["shares_cpus"] = True
         if options.memory is not None:
             found["memory"] = options.memory
         gpus = self.pool.gpus(self.job, self.path, task, path, options.gpus)
@@ -299,20 +307,20 @@ class Reader:
         places = [*targets, *(f"{WORK}/{given.get('to')}" for given in fields.get("inputs", ()))]
         return any(place.startswith(f"{WORK}/{NODE_SHARED}") for place in places)
 
+    def _exit_option(
+        self, task: Mapping[str, Any], path: Path, name: str
+    ) -> tuple[str | None, Path]:
+        conditions, where = self._either(task, path, "exit_conditions")
+        options = ((conditions or {}).get("default") or {}).get("exit_options") or {}
+        return options.get(name), (*where, "default", "exit_options", name)
+
     def _notes(self, task: Mapping[str, Any], path: Path) -> None:
-        exit_conditions, where = self._either(task, path, "exit_conditions")
-        options = ((exit_conditions or {}).get("default") or {}).get("exit_options") or {}
-        where = (*where, "default", "exit_options")
-        if options.get("dependency_action") == "satisfy":
+        action, where = self._exit_option(task, path, "job_action")
+        if action in ("disable", "terminate"):
             self.report.note(
-                (*where, "dependency_action"),
-                "satisfy is without effect here, and kept: what needs a failed task is skipped",
-            )
-        if options.get("job_action") in ("disable", "terminate"):
-            self.report.note(
-                (*where, "job_action"),
-                f"{options['job_action']} is without effect here, and kept: tasks that do not need "
-                "a failed one go on",
+                where,
+                f"{action} is without effect here, and kept: tasks that do not need a failed one "
+                "go on",
             )
         removes, where = self._either(task, path, "remove_container_after_exit")
         if removes is False:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from tarmac.errors import RequestError
+from tarmac.formats._kept import is_changed
 from tarmac.jobs import plan_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tarmac.jobs import Job, Task
 
@@ -50,23 +51,52 @@ def write_shipyard(
     notes: list[str] = []
     specifications = []
     for job in jobs:
-        kept = job.kept.get("shipyard")
-        if isinstance(kept, dict) and isinstance(kept.get("job_specifications"), list):
+        kept = _kept_of(job)
+        if kept is not None:
             for key, part in kept.items():
                 if key != "job_specifications" and found.setdefault(key, part) != part:
                     notes.append(
                         f"{job.name}: another job's {key} is written, and its own left out"
                     )
-            specifications += kept["job_specifications"]
-            continue
-        writer = _Writer(job, directory or Path())
+            if not is_changed(job):
+                specifications += kept["job_specifications"]
+                continue
+        resources = found.get("global_resources") or {}
+        taken = ((resources.get("volumes") or {}).get("data_volumes") or {}).keys()
+        writer = _Writer(job, directory or Path(), taken)
         specifications.append(writer.write())
+        if kept is not None:
+            notes.append(_lost(job, kept, specifications[-1]))
         notes += writer.notes
         if writer.volumes:
-            resources = found.setdefault("global_resources", {})
-            volumes = resources.setdefault("volumes", {}).setdefault("data_volumes", {})
-            volumes |= writer.volumes
+            found["global_resources"] = _with_volumes(resources, writer.volumes)
     return {**found, "job_specifications": specifications}, notes
+
+
+def _with_volumes(resources: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    volumes = resources.get("volumes") or {}
+    all_volumes = {**(volumes.get("data_volumes") or {}), **new}
+    return {**resources, "volumes": {**volumes, "data_volumes": all_volumes}}
+
+
+def _kept_of(job: Job) -> dict[str, Any] | None:
+    """Return the configuration that a job was read from."""
+    kept = job.kept.get("shipyard")
+    is_one = isinstance(kept, dict) and isinstance(kept.get("job_specifications"), list)
+    return kept if is_one else None
+
+
+def _lost(job: Job, kept: Mapping[str, Any], written: Mapping[str, Any]) -> str:
+    """Say what is not written of what a job was read from, which it no longer says."""
+    (before,) = kept["job_specifications"][:1] or ({},)
+    names = [name for name in before if name not in written]
+    old, new = ({k for task in part.get("tasks") or () for k in task} for part in (before, written))
+    names += [f"tasks[].{name}" for name in sorted(old - new)]
+    left_out = f"; without {', '.join(names)}" if names else ""
+    return (
+        f"{job.name}: was changed after it was converted, and is written anew from what it says "
+        f"now{left_out}"
+    )
 
 
 @dataclasses.dataclass
@@ -82,8 +112,9 @@ class _Said:
 class _Writer:
     """Writes one job."""
 
-    def __init__(self, job: Job, directory: Path) -> None:
+    def __init__(self, job: Job, directory: Path, taken: Collection[str] = ()) -> None:
         self._job = job
+        self._taken = taken
         self._tasks = [*plan_tasks(job, directory)]
         self._wrong = _Said()
         self._notes = _Said()
@@ -154,8 +185,10 @@ class _Writer:
         self._resources(task, found, options)
         if options:
             found["additional_docker_run_options"] = options
-        if task.env:
-            found["environment_variables"] = dict(task.env)
+        # Azure Batch sets its own, to what they are on a node.
+        env = {name: text for name, text in task.env.items() if not name.startswith("AZ_BATCH_")}
+        if env:
+            found["environment_variables"] = env
         for variable in task.secrets:
             self._wrong.add(
                 f"the secret {variable}: Batch Shipyard knows Key Vault secrets of many variables "
@@ -205,6 +238,9 @@ class _Writer:
             found["default_working_dir"] = "container"
         elif container.workdir is not None:
             options.append(f"--workdir={container.workdir}")
+        if container.ipc is not None:
+            options.append(f"--ipc={container.ipc}")
+        options += [f"--ulimit={limit}" for limit in container.ulimits]
         names = [self._volume(mount.model_dump()) for mount in container.mounts]
         if names:
             found["data_volumes"] = names
@@ -225,13 +261,15 @@ class _Writer:
             if known == volume:
                 return name
         plain = re.sub(r"[^A-Za-z0-9]", "", self._job.name) or "volume"
-        name = f"{plain}{len(self.volumes)}"
+        numbers = itertools.count(len(self.volumes))
+        name = next(n for number in numbers if (n := f"{plain}{number}") not in self._taken)
         self.volumes[name] = volume
         return name
 
     def _resources(self, task: Task, found: dict[str, Any], options: list[str]) -> None:
         resources = task.resources
-        options.append(f"--cpus={resources.cpus:g}")
+        if not resources.shares_cpus:
+            options.append(f"--cpus={resources.cpus:g}")
         if resources.memory is not None:
             options.append(f"--memory={_size(resources.memory)}")
         if resources.shm is not None:
@@ -248,16 +286,17 @@ class _Writer:
         for given in task.inputs:
             if given.sha256 or given.unpack:
                 self._wrong.add(f"input {given.source}: sha256 and unpack cannot be said")
-            parts = urlsplit(given.source)
-            if parts.scheme in ("http", "https"):
+            scheme = _scheme(given.source)
+            if scheme in ("http", "https"):
+                path = re.split(r"[?#]", given.source, maxsplit=1)[0]
                 file = {
                     "blob_source": given.source,
-                    "file_path": given.to or parts.path.rsplit("/", maxsplit=1)[-1],
+                    "file_path": given.to or path.rsplit("/", maxsplit=1)[-1],
                 }
                 if given.mode is not None:
                     file["file_mode"] = given.mode
                 found.setdefault("resource_files", []).append(file)
-            elif parts.scheme == "az":
+            elif scheme == "az":
                 found.setdefault("input_data", {}).setdefault("azure_storage", []).append(
                     self._download(given)
                 )
@@ -285,7 +324,7 @@ class _Writer:
 
     def _outputs(self, task: Task, found: dict[str, Any]) -> None:
         for output in task.outputs:
-            if urlsplit(output.to).scheme != "az":
+            if _scheme(output.to) != "az":
                 self._wrong.add(
                     f"output {output.path}: files are kept on az:// only, not {output.to}"
                 )
@@ -302,7 +341,9 @@ class _Writer:
                 part["local_path"] += f"/{output.root}"
                 above = f"{output.root}/"
             path = output.path.removeprefix(above)
-            if path not in ("*", output.root):
+            if output.include:
+                part["include"] = [pattern.removeprefix(above) for pattern in output.include]
+            elif path not in ("*", output.root):
                 part["include"] = [path.removeprefix("**/")]
             if output.exclude:
                 part["exclude"] = [pattern.removeprefix(above) for pattern in output.exclude]
@@ -320,12 +361,19 @@ class _Writer:
             days, seconds = divmod(seconds, 86400)
             clock = f"{seconds // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
             found["max_wall_time"] = f"{days}.{clock}" if days else clock
+        if task.continues:
+            options = {"dependency_action": "satisfy"}
+            found["exit_conditions"] = {"default": {"exit_options": options}}
         if task.retries.count:
             found["max_task_retries"] = task.retries.count
             if task.retries.exit_codes or task.retries.backoff:
                 self._notes.add(
                     f"{self._job.name}: Azure Batch tries again at once, and on any exit code"
                 )
+
+
+def _scheme(place: str) -> str:
+    return place.partition("://")[0].lower() if "://" in place else ""
 
 
 def _size(amount: int) -> str:

@@ -348,8 +348,10 @@ class LocalExecutor:
 
 def _variables(attempt: Attempt, grant: Grant) -> dict[str, str]:
     """Return what every task sees, its own ``env`` included."""
+    # What shares all CPUs counts them itself.
+    shares = attempt.task.resources.shares_cpus
     return {
-        **thread_variables(grant.cpus),
+        **({} if shares else thread_variables(grant.cpus)),
         **attempt.task.env,
         "TARMAC_TASK": attempt.task.name,
         "TARMAC_TASK_INDEX": str(attempt.task.index),
