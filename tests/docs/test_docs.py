@@ -1,4 +1,4 @@
-"""Every command and Python example in the documentation runs, and every link leads somewhere."""
+"""The documentation's console and Python blocks run, and every link leads somewhere."""
 
 from __future__ import annotations
 
