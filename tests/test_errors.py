@@ -15,4 +15,5 @@ def test_an_unknown_name_suggests_the_nearest_and_lists_all():
     assert str(error) == (
         "unknown setting 'hiden', did you mean 'hidden'?\nValid:\n  hidden   default 8\n  dropout"
     )
+    assert "did you mean" not in str(unknown_name("framework", "nosuch", {"torch": "", "jax": ""}))
     assert str(unknown_name("dog", "zzz", {})) == "unknown dog 'zzz'\nValid: none"

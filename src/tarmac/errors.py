@@ -62,7 +62,7 @@ def unknown_name(kind: str, name: str, valid: Mapping[str, str]) -> RequestError
         Valid: mnist-cnn, mnist-mlp
     """
     message = f"unknown {kind} {name!r}"
-    nearest = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    nearest = difflib.get_close_matches(name, valid, n=1)
     if nearest:
         message += f", did you mean {nearest[0]!r}?"
     if any(valid.values()):

@@ -15,10 +15,12 @@ import pytest
 import tarmac
 from tarmac import RequestError
 from tarmac.check import find_failure, quick_check, read_catalogue
-from tarmac.check._evidence import Evidence, Probe
+from tarmac.check._evidence import Driver, Evidence, Host, Inventory, Probe
+from tarmac.check._frameworks import find_framework
 from tarmac.check._inventory import read_inventory
 from tarmac.check._place import container_place
-from tarmac.check._report import make_report
+from tarmac.check._report import make_report, parse_requirements, required_frameworks
+from tarmac.check._run_probe import PROBES
 from tarmac.errors import TarmacError
 
 ROOT = Path(__file__).parents[2]
@@ -160,10 +162,41 @@ def test_what_is_required_decides(on_machine, machine, requirements, code):
 
 
 @pytest.mark.parametrize(
+    ("requirement", "is_met", "found"),
+    [
+        ("cuda>=12.8", True, "12.10"),
+        ("cuda<12.9", False, "12.10"),
+        ("driver>=570.86.10", True, "570.86.15"),
+        ("driver>=570.124", False, "570.86.15"),
+        ("driver>=570", True, "570.86.15"),
+    ],
+)
+def test_versions_are_compared_as_versions(requirement, is_met, found):
+    host = Host(cpu="", cores=1, memory_bytes=1, disk_free_bytes=1, kernel="", system="")
+    driver = Driver(version="570.86.15", cuda="12.10")
+    evidence = Evidence(inventory=Inventory(host=host, driver=driver), probes=())
+    (judge,) = parse_requirements([requirement])
+    result = judge(evidence, ())
+    assert (result.met, result.found) == (is_met, found)
+
+
+def test_every_framework_has_a_probe_and_is_known_by_its_alias():
+    for name in tarmac.check.FRAMEWORKS:
+        assert (PROBES / f"{name}_probe.py").is_file()
+    assert find_framework("PyTorch").name == "torch"
+    assert find_framework("TF").name == "tensorflow"
+    assert required_frameworks(["pytorch", "gpus>=1", "tf"]) == ["torch", "tensorflow"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["tensorfow"], "unknown framework 'tensorfow', did you mean 'tensorflow'?"),
         (["--require", "gpus=>1"], "--require 'gpus=>1' is not understood"),
+        (["--require", "driver>=570.x"], "--require 'driver>=570.x': '570.x' is no version"),
+        (["--require", "cuda>=12..8"], "--require 'cuda>=12..8': '12..8' is no version"),
+        (["--require", "gpus>=1.2.3"], "--require 'gpus>=1.2.3': '1.2.3' is no number"),
+        (["nosuch"], "unknown framework 'nosuch'\n"),
         (["--require", "luck"], "--require 'luck' is not understood"),
         (["--explain", "omm"], "unknown code 'omm', did you mean 'oom'?"),
         (["--python", "/no/such/python"], "--python /no/such/python is no program"),

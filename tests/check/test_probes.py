@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import sys
 import textwrap
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from tarmac.check._evidence import Evidence, Host, Inventory
 from tarmac.check._place import THIS_PYTHON, Place
 from tarmac.check._rules import find
-from tarmac.check._run_probe import run_probe
+from tarmac.check._run_probe import PROBES, run_probe
 
 HOST = Host(cpu="", cores=1, memory_bytes=1, disk_free_bytes=1, kernel="", system="")
 
@@ -167,6 +169,40 @@ def test_pytorch_computes_here():
     assert codes(found) == []
 
 
+def test_a_probe_finds_what_it_shares_where_python_is_told_to_be_safe(monkeypatch):
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    found = run_probe("mxnet", THIS_PYTHON, depth="quick", timeout_s=60)
+    assert found.outcome == "not installed", found.text
+
+
+@pytest.mark.parametrize("program", sorted(PROBES.glob("*.py")), ids=lambda program: program.stem)
+def test_a_probe_can_be_read_by_the_oldest_python_that_is_probed(program):
+    ast.parse(program.read_text(), feature_version=(3, 7))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
+def test_another_user_cannot_put_a_containers_result_there(tmp_path):
+    engine = tmp_path / "engine"
+    engine.write_text(
+        f"#!{sys.executable}\n"
+        "import json, os, subprocess, sys\n"
+        "path = next(a for a in sys.argv if a.endswith(':/tarmac/result')).split(':')[0]\n"
+        "forge = ['sh', '-c', 'echo > \"$0\"/forged', path]\n"
+        "forging = subprocess.run(forge, user=65534, group=65534, extra_groups=[])\n"
+        "mode = os.stat(path).st_mode & 0o777\n"
+        "result = {'stage': 'done', 'devices': [], 'forged': forging.returncode == 0}\n"
+        "result['mode'] = mode\n"
+        "json.dump(result, open(path + '/result.json', 'w'))\n"
+    )
+    engine.chmod(0o755)
+    place = Place("image", (str(engine),), "image")
+    found = run_probe("torch", place, depth="quick", timeout_s=60)
+    assert found.outcome == "done", found.text
+    # An image's own user writes there, whoever that is.
+    assert found.result["mode"] == 0o777
+    assert not found.result["forged"]
+
+
 def test_a_framework_that_is_not_there_is_not_a_failure():
     found = run_probe("mxnet", THIS_PYTHON, depth="quick", timeout_s=60)
     assert found.outcome == "not installed"
@@ -176,9 +212,10 @@ def started_by(interpreter: Path, directory: Path) -> Place:
     """Return a place whose probes start others by an interpreter of ours."""
     starter = directory / "starter.py"
     starter.write_text(
-        "import runpy, sys\n"
+        "import os, runpy, sys\n"
         f"sys.executable = {str(interpreter)!r}\n"
         "sys.argv = sys.argv[1:]\n"
+        "sys.path[0] = os.path.dirname(sys.argv[0])\n"
         "runpy.run_path(sys.argv[0], run_name='__main__')\n"
     )
     return Place("odd", (sys.executable, str(starter)))

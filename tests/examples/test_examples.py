@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tarmac import check
-from tarmac.check._place import PINNED
+from tarmac.check._frameworks import find_framework
 from tarmac.jobs import Venv, plan_tasks, read_job
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -97,7 +97,8 @@ def test_an_example_has_the_environment_that_the_check_of_its_framework_provisio
     directory = EXAMPLES / f"{framework}-mnist"
     environment = read_job(directory / "job.yaml").environment
     assert isinstance(environment, Venv)
-    provisioned = PINNED[framework]
+    provisioned = find_framework(framework).pins
+    assert provisioned is not None
     pins = Path(check.__file__).parent / "environments" / f"{framework}.txt"
     assert (directory / "requirements.txt").read_text() == pins.read_text()
     assert len(environment.before) == len(provisioned.before)

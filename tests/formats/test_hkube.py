@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarmac.errors import RequestError
-from tarmac.formats import left_out_for_hkube, read_any, read_hkube, write_hkube
+from tarmac.formats import (
+    left_out_for_hkube,
+    notes_for_hkube,
+    read_any,
+    read_hkube,
+    write_hkube,
+)
 from tarmac.jobs import parse_job, plan_tasks
 from tarmac.jobs.documents import parse_document
 
@@ -47,7 +53,10 @@ def test_the_original_gpu_example_is_read_with_a_note_on_its_memory(tmp_path):
     assert job.env == {"S3_ENDPOINT": "10.32.10.24:9000", "S3_USE_HTTPS": "0"}
     assert str(job.secrets["AWS_ACCESS_KEY_ID"]) == "(secret: s3-secret/awsKey)"
     assert notes[0].startswith("alg.json:5:3: mem: 1024 is read as 1024Mi")
-    assert "without effect off HKube, and kept: options, workerEnv, minHotWorkers" in notes[1]
+    assert notes[1].startswith("alg.json:1:1: gpu-alg: without effect off HKube, and kept: ")
+    assert "kept: options, workerEnv, minHotWorkers" in notes[1]
+    assert notes[2].startswith("alg.json: cpu and mem are what HKube sets aside")
+    assert "here they are limits, by default 0.1 CPUs and 256 MiB" in notes[2]
     (task,) = plan_tasks(job, tmp_path)
     assert task.command == ()
     assert write_hkube(job) == json.loads(GPU)
@@ -130,11 +139,272 @@ def test_a_job_of_one_task_is_an_algorithm_and_one_of_several_is_not():
 
 def test_unknown_keys_are_kept_and_reported():
     (job,), notes = read('{"name": "a1", "algorithmImage": "x", "algorithmEnvs": {"A": 1}}')
-    assert notes == [
+    assert notes[:-1] == [
         "alg.json:1:39: algorithmEnvs is no field of HKube's, and is kept; did you mean "
         "'algorithmEnv'?"
     ]
     assert write_hkube(job)["algorithmEnvs"] == {"A": 1}
+
+
+PIPELINE = """{"name": "p",
+ "nodes": [{"nodeName": "a", "algorithmName": "green-alg", "input": ["@flowInput.x"]}],
+ "flowInput": {"x": 1}, "triggers": {"cron": {"pattern": "0 * * * *"}}, "priority": 3}"""
+
+
+@pytest.mark.parametrize("wrap", ["{}", "[{}]"])
+def test_a_pipeline_is_refused_as_one(wrap):
+    with pytest.raises(RequestError) as caught:
+        read_any(parse_document(wrap.replace("{}", PIPELINE), "p.json"))
+    assert str(caught.value).startswith("p.json:2:2: ")
+    assert "an HKube pipeline: not run here yet" in str(caught.value)
+
+
+BUILT = "HKube builds this algorithm's image from its code, which is not done here"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (
+            "name: mult\nenv: python\nresources: {cpu: 0.5, mem: 512Mi}\n"
+            "code: {path: m.tar.gz, entryPoint: m.py}\n",
+            "x.yaml:4:8: code.path",
+        ),
+        (
+            "name: trainer\nminHotWorkers: 0\ngitRepository: {url: 'https://h/x'}\n"
+            "entryPoint: main.py\n",
+            "x.yaml:3:1: gitRepository",
+        ),
+        ("name: ab\ncpu: 1\nmem: 1Gi\ngitRepository: {url: 'https://h/x'}\n", "x.yaml:4:1: git"),
+    ],
+)
+def test_a_definition_whose_image_hkube_builds_is_refused(text, place):
+    with pytest.raises(RequestError) as caught:
+        read_any(parse_document(text, "x.yaml"))
+    assert str(caught.value).startswith(place)
+    assert BUILT in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ['{"name": "ab", "cpu": 1}', '{"name": "ab", "minHotWorkers": 1}'])
+def test_a_definition_without_an_image_is_refused(text):
+    with pytest.raises(RequestError, match="x:1:1: algorithmImage is missing"):
+        read_any(parse_document(text, "x"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{name: a, command: x, gpu: 1}",
+        "{name: a, command: x, nodes: [1]}",
+        "{name: a, image: x}",
+        "{name: a, tasks: [], options: {}}",
+    ],
+)
+def test_a_job_file_with_a_wrong_key_is_no_definition(text):
+    with pytest.raises(RequestError) as caught:
+        read_any(parse_document(text, "job.yaml"))
+    assert "unknown key" in str(caught.value)
+
+
+def test_image_is_another_word_where_there_is_no_algorithm_image():
+    (job,), notes = read('{"name": "ab", "algorithmImage": "x", "image": "y"}')
+    assert job.environment.image == "x"
+    assert any("image is no field of HKube's" in note for note in notes)
+    (job,), _ = read('{"name": "ab", "image": {"algorithmImage": "x"}, "minHotWorkers": 0}')
+    assert job.environment.image == "x"
+    assert write_hkube(job)["image"] == {"algorithmImage": "x"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "message"),
+    [
+        ('"gpu": 1.5', "1:42: gpu", "expected a whole number of GPUs"),
+        (
+            '"algorithmEnv": {"A": 1, "spark.a": "x"}',
+            "1:67: algorithmEnv.spark.a",
+            "no name of an environment variable",
+        ),
+        (
+            '"algorithmEnv": {"my-var": {"secretKeyRef": {"name": "s", "key": "k"}}}',
+            "1:59: algorithmEnv.my-var",
+            "no name of an environment variable",
+        ),
+        ('"mem": "99999999999Ti"', "1:42: mem", "amount of memory"),
+        ('"cpu": 1e30', "1:42: cpu", "number of CPUs"),
+        ('"cpu": .inf', "1:42: cpu", "expected a number of at least 0"),
+        ('"mem": .inf', "1:42: mem", "expected a number"),
+        ('"gpu": .nan', "1:42: gpu", "expected a number of at least 0"),
+        ('"minHotWorkers": .inf', "1:42: minHotWorkers", "expected a whole number"),
+        ('"maxWorkers": .nan', "1:42: maxWorkers", "expected a whole number"),
+        ('"cpu": "0x' + "f" * 5000 + '"', "1:42: cpu", "expected a number"),
+    ],
+)
+def test_what_cannot_be_run_here_is_refused_where_it_stands(fields, place, message):
+    with pytest.raises(RequestError) as caught:
+        read('{"name": "alg-1", "algorithmImage": "x", ' + fields + "}")
+    assert str(caught.value).startswith(f"alg.json:{place}: ")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "path"),
+    [
+        ('"kind": "debug"', "kind: 'debug': expected one of batch, stream"),
+        ('"type": "git"', "type: 'git'"),
+        ('"env": "ruby"', "env: 'ruby'"),
+        ('"options": "x"', "options: 'x': expected a mapping"),
+        ('"options": {"pending": "x"}', "options.pending: 'x': expected true or false"),
+        ('"reservedMemory": "1"', "reservedMemory: '1': memory unit must be one of"),
+        ('"labels": {"Ab": "cd"}', "labels: 'Ab'"),
+        ('"annotations": {"ab": 1}', "annotations: 'ab': the value must be a text"),
+        ('"mounts": [{}]', "mounts[0].pvcName: is missing"),
+        ('"mounts": [{"pvcName": "ab", "path": "a b"}]', "mounts[0].path: 'a b'"),
+        (
+            '"mounts": [{"pvcName": "ab", "path": "/"}, {"pvcName": "ab", "path": "/"}]',
+            "mounts: two of the list are the same",
+        ),
+        ('"volumes": [{}]', "volumes[0].name: is missing"),
+        ('"volumeMounts": [{"name": "x"}]', "volumeMounts[0].mountPath: is missing"),
+        ('"sideCars": [{"container": {"name": "x"}}]', "sideCars[0].container.image: is missing"),
+        ('"workerCustomResources": {"requests": {"cpu": 1}}', "limits: is missing"),
+        ('"kaiObject": {}', "kaiObject.queue: is missing"),
+        ('"gitRepository": {"url": "x"}', "gitRepository.url: 'x': expected a URL"),
+        ('"nodeSelector": "x"', "nodeSelector: 'x': expected a mapping"),
+        ('"securityContext": {"fsGroup": "x"}', "securityContext.fsGroup: 'x'"),
+        ('"stateType": "x"', "stateType: 'x'"),
+        ('"entryPoint": []', "entryPoint: expected a text"),
+        ('"mem": " 512Mi"', "mem: ' 512Mi': memory unit"),
+        ('"mem": "\uff15Gi"', "memory unit"),
+        ('"mem": null', "memory must be at least 4 Mi"),
+        ('"cpu": "1_0"', "cpu: '1_0'"),
+    ],
+)
+def test_fields_without_effect_are_validated_as_hkube_does(field, path):
+    with pytest.raises(RequestError) as caught:
+        read('{"name": "alg-1", "algorithmImage": "x", ' + field + "}")
+    assert str(caught.value).startswith("alg.json:1:")
+    assert path in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "cpus", "memory"),
+    [
+        ('"mem": ".5Gi"', 0.1, 2**29),
+        ('"mem": "5.Gi"', 0.1, 5 * 2**30),
+        ('"mem": "+5Mi"', 0.1, 5 * 2**20),
+        ('"cpu": "0x10"', 16, 2**28),
+        ('"cpu": true', 1, 2**28),
+        ('"cpu": " 2 "', 2, 2**28),
+        ('"minHotWorkers": null', 0.1, 2**28),
+        ('"maxWorkers": ""', 0.1, 2**28),
+        ('"labels": {"a.b/cd": "ef"}', 0.1, 2**28),
+    ],
+)
+def test_what_hkube_takes_is_taken(field, cpus, memory):
+    (job,), _ = read('{"name": "alg-1", "algorithmImage": "x", ' + field + "}")
+    assert (job.resources.cpus, job.resources.memory) == (cpus, memory)
+
+
+def test_scalars_are_taken_for_their_texts():
+    text = (
+        "{name: true, algorithmImage: 5, algorithmEnv: {A: 1.0, B: 1.10, C: 1e-7, D: yes, E: on}}"
+    )
+    (job,), _ = read(text)
+    assert (job.name, job.environment.image) == ("true", "5")
+    assert job.env == {"A": "1", "B": "1.1", "C": "1e-7", "D": "yes", "E": "on"}
+
+
+def test_no_processor_at_all_is_said_to_be_read_as_some():
+    (job,), notes = read('{"name": "a1", "algorithmImage": "x", "cpu": 0}')
+    assert job.resources.cpus == 0.1
+    assert notes[0].startswith("alg.json:1:39: cpu: 0 sets nothing aside in HKube")
+
+
+def test_a_changed_job_is_written_with_its_changes_and_says_so():
+    definition = {
+        "name": "a1",
+        "algorithmImage": "x",
+        "mem": "1.5 Gi",
+        "minHotWorkers": 2,
+        "algorithmEnv": {"A": "1", "B": "2", "POD": {"fieldRef": {"fieldPath": "x"}}},
+    }
+    (job,), _ = read(json.dumps(definition))
+    assert notes_for_hkube(job) == []
+    env = {"A": "1", "C": "3"}
+    resources = job.resources.model_copy(update={"gpus": 2.0})
+    changed = job.model_copy(update={"env": env, "resources": resources})
+    assert write_hkube(changed) == definition | {
+        "gpu": 2,
+        "algorithmEnv": {"A": "1", "C": "3", "POD": {"fieldRef": {"fieldPath": "x"}}},
+    }
+    (note,) = notes_for_hkube(changed)
+    assert note.startswith("a1: the job was changed since it was read")
+    assert write_hkube(job) == definition
+
+
+def test_a_change_goes_where_hkubectls_form_has_it():
+    (job,), _ = read("{name: ab, image: x, resources: {cpu: 1, mem: 1Gi}, code: {entryPoint: m}}")
+    changed = job.model_copy(
+        update={"resources": job.resources.model_copy(update={"memory": 2**31})}
+    )
+    assert write_hkube(changed) == {
+        "name": "ab",
+        "image": "x",
+        "resources": {"cpu": 1, "mem": "2048Mi"},
+        "code": {"entryPoint": "m"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{name: My_Job, environment: {image: i}}", "name: 'My_Job': algorithm name must contain"),
+        ("{name: " + "a" * 44 + ", environment: {image: i}}", "2 to 32 characters"),
+        ("{name: ok, command: x}", "ok has no image, and HKube's algorithms are images"),
+        (
+            "{name: ok, environment: {image: i}, env: {A: '{{ a }}'}, sweep: {grid: {a: [1, 2]}}}",
+            "ok has several tasks, and an algorithm is one",
+        ),
+        ("{name: ok, environment: {image: i j}}", "an image's name has no blanks"),
+    ],
+)
+def test_only_what_hkube_takes_is_written(text, message):
+    with pytest.raises(RequestError) as caught:
+        write_hkube(parse_job(text))
+    assert message in str(caught.value)
+
+
+def test_what_an_algorithm_cannot_say_is_said():
+    job = parse_job(
+        "{name: ok, environment: {image: i, user: 5, network: host, workdir: /x, engine: docker, "
+        "mounts: [{source: /a, target: /b}]}, priority: 2, timeout: 5, "
+        "resources: {memory: 1MiB, shm: 1GiB, gpu_memory: 1GiB}, env: {A: \"{{ '{{' }} x }}\"}}"
+    )
+    definition = write_hkube(job)
+    assert definition["mem"] == "4Mi"
+    assert definition["algorithmEnv"] == {"A": "{{ x }}"}
+    lost, memory = notes_for_hkube(job)
+    for name in ("user", "network", "workdir", "engine", "mounts", "priority", "timeout"):
+        assert name in lost
+    assert "shm" in lost
+    assert "gpu_memory" in lost
+    assert memory == "ok: mem is 4Mi, the least that HKube takes"
+    (jobs, _) = read(json.dumps(definition))
+    assert jobs[0].environment.image == "i"
+
+
+def test_a_task_gets_what_its_job_sets():
+    job = parse_job(
+        "{name: ok, environment: {image: i}, env: {A: 1}, tasks: [{name: t, command: [x], "
+        "env: {B: 2}, resources: {memory: 1GiB}}]}"
+    )
+    definition = write_hkube(job)
+    assert (definition["algorithmImage"], definition["algorithmEnv"]) == ("i", {"A": "1", "B": "2"})
+
+
+def test_unsaid_memory_is_said():
+    (note,) = notes_for_hkube(parse_job("{name: ok, environment: {image: i}}"))
+    assert note == "ok: no memory is said, for which HKube takes 256Mi"
 
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "hkube"
@@ -176,6 +446,7 @@ def test_any_definition_is_a_job_or_a_designed_error(value):
     except RequestError:
         return
     assert write_hkube(jobs[0]).keys() == value.keys()
+    assert notes_for_hkube(jobs[0]) == []
 
 
 def test_the_command_line_says_which_secret_is_missing_and_takes_its_place(tmp_path):

@@ -8,7 +8,8 @@ from typing import Any
 
 from tarmac.check._cached import quick_check
 from tarmac.check._catalogue import Failure, find_failure, read_catalogue
-from tarmac.check._check import FRAMEWORKS, check
+from tarmac.check._check import check
+from tarmac.check._frameworks import FRAMEWORKS
 from tarmac.check._report import Report, Requirement, Verdict
 from tarmac.check._rules import Finding
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Literal
 
 from tarmac.check._evidence import Evidence
+from tarmac.check._frameworks import FRAMEWORKS, find_framework
 from tarmac.check._inventory import read_inventory
 from tarmac.check._nvml import gpus_of_process, open_nvml
 from tarmac.check._place import (
@@ -22,7 +23,7 @@ from tarmac.check._place import (
 )
 from tarmac.check._report import make_report, parse_requirements, required_frameworks
 from tarmac.check._run_probe import measuring_turns, run_probe
-from tarmac.errors import RequestError, unknown_name
+from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,23 +32,9 @@ if TYPE_CHECKING:
     from tarmac.check._evidence import Probe
     from tarmac.check._report import Report
 
-__all__ = ["FRAMEWORKS", "Depth", "check"]
+__all__ = ["Depth", "check"]
 
 Depth = Literal["quick", "normal", "deep"]
-
-FRAMEWORKS = {
-    "torch": "PyTorch",
-    "tensorflow": "TensorFlow",
-    "keras": "Keras, on each of its backends",
-    "jax": "JAX",
-    "mxnet": "MXNet",
-    "chainer": "Chainer, with CuPy",
-    "horovod": "Horovod, with each framework that it is built for",
-}
-_ALIASES = {"pytorch": "torch", "tf": "tensorflow"}
-
-# Keras computes through one of these, which it chooses at import.
-_KERAS_BACKENDS = ("tensorflow", "jax", "torch")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +60,7 @@ def check(
     """Look at this machine, and let frameworks compute on its devices.
 
     Args:
-        frameworks: Names from `FRAMEWORKS`; by default those that are installed.
+        frameworks: Names from `tarmac.check.FRAMEWORKS`; by default those that are installed.
         pythons: Interpreters to probe instead of this one.
         images: Container images to probe instead of this interpreter.
         provision: Frameworks to build an environment of pinned versions for, and probe there.
@@ -101,12 +88,13 @@ def check(
         raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")
     if depth not in ("quick", "normal", "deep"):
         raise RequestError(f"depth is {depth!r}, expected quick, normal or deep")
-    asked = [_framework(name) for name in frameworks]
+    asked = [find_framework(name).name for name in frameworks]
     needed = [] if asked else required_frameworks(require)
     places = [python_place(python) for python in pythons]
     places += [container_place(image) for image in images]
     tasks = [
-        _Task(name, provisioned_place(name), is_asked=True) for name in map(_framework, provision)
+        _Task(framework.name, provisioned_place(framework), is_asked=True)
+        for framework in map(find_framework, provision)
     ]
     tasks += [
         _Task(name, place, is_asked=bool(asked)) for place in places for name in asked or FRAMEWORKS
@@ -142,13 +130,6 @@ def check(
     return make_report(evidence, requirements=requirements, seconds=time.perf_counter() - started)
 
 
-def _framework(name: str) -> str:
-    found = _ALIASES.get(name.lower(), name.lower())
-    if found not in FRAMEWORKS:
-        raise unknown_name("framework", name, FRAMEWORKS)
-    return found
-
-
 def _installed(depth: Depth) -> list[str]:
     """Return the frameworks to probe in this interpreter where none was named."""
     names = ["torch"] if depth == "quick" else list(FRAMEWORKS)
@@ -159,7 +140,7 @@ def _expanded(tasks: Sequence[_Task], depth: Depth, ranks: int | None) -> Iterat
     """Take Keras through its backends, where that was asked for or there is time."""
     for task in tasks:
         if task.framework == "keras" and (depth == "deep" or task.is_asked):
-            for backend in _KERAS_BACKENDS:
+            for backend in find_framework("keras").backends:
                 yield dataclasses.replace(task, variables={"KERAS_BACKEND": backend})
         elif task.framework == "horovod" and ranks is not None:
             yield dataclasses.replace(task, variables={"TARMAC_PROBE_RANKS": str(ranks)})

@@ -7,11 +7,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tarmac.check._frameworks import PROVISIONED
 from tarmac.errors import RequestError, unknown_name
-from tarmac.jobs import Venv, build_venv, find_engine
+from tarmac.jobs import build_venv, find_engine
 
-__all__ = ["PINNED", "THIS_PYTHON", "Place", "container_place", "provisioned_place", "python_place"]
+if TYPE_CHECKING:
+    from tarmac.check._frameworks import Framework
+
+__all__ = ["THIS_PYTHON", "Place", "container_place", "provisioned_place", "python_place"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,27 +38,6 @@ THIS_PYTHON = Place("this Python", (sys.executable,))
 
 
 _PINS = Path(__file__).with_name("environments")
-
-# MXNet and Chainer are retired: their last versions, with the newest NumPy that they run with. The
-# examples of `tarmac run` have the same environments, which are therefore built once for both.
-PINNED = {
-    "tensorflow": Venv(requirements=("-r tensorflow.txt",)),
-    "jax": Venv(requirements=("-r jax.txt",)),
-    "keras": Venv(requirements=("-r keras.txt",)),
-    "mxnet": Venv(requirements=("-r mxnet.txt",)),
-    "chainer": Venv(requirements=("chainer==7.8.1",), before=("-r chainer.txt",)),
-    "horovod": Venv(
-        requirements=("horovod==0.28.1",),
-        before=("-r horovod.txt",),
-        build_env={
-            "HOROVOD_WITH_MXNET": "1",
-            "HOROVOD_WITH_GLOO": "1",
-            "HOROVOD_WITHOUT_MPI": "1",
-            "HOROVOD_WITHOUT_PYTORCH": "1",
-            "HOROVOD_WITHOUT_TENSORFLOW": "1",
-        },
-    ),
-}
 
 
 def python_place(path: str | Path) -> Place:
@@ -92,14 +76,14 @@ def container_place(image: str) -> Place:
     return Place(image, (find_engine(None),), image)
 
 
-def provisioned_place(framework: str) -> Place:
+def provisioned_place(framework: Framework) -> Place:
     """Build an environment of pinned versions for a framework, once, and return its place.
 
     Raises:
         RequestError: There are no pins for it.
         TarmacError: It could not be built; the installer's own words are in the message.
     """
-    if framework not in PINNED:
-        raise unknown_name("environment", framework, dict.fromkeys(PINNED, ""))
-    path = build_venv(PINNED[framework], _PINS)
-    return Place(f"tarmac's {framework} environment", (str(path / "bin/python"),))
+    if framework.pins is None:
+        raise unknown_name("environment", framework.name, dict.fromkeys(PROVISIONED, ""))
+    path = build_venv(framework.pins, _PINS)
+    return Place(f"tarmac's {framework.name} environment", (str(path / "bin/python"),))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.check._catalogue import read_catalogue
 from tarmac.check._chips import find_chip
 from tarmac.check._evidence import Inventory, Probe  # noqa: TC001 - pydantic reads them
+from tarmac.check._frameworks import FRAMEWORKS, framework_named
 from tarmac.check._registry import gpu_name
 from tarmac.check._rules import Finding, find
 from tarmac.errors import RequestError
@@ -33,9 +36,6 @@ __all__ = [
 SCHEMA_VERSION = 1
 
 Answer = Literal["ok", "cpu only", "warning", "failure", "absent"]
-
-_FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "mxnet", "chainer", "horovod")
-_NAMES = {"pytorch": "torch", "tf": "tensorflow"}
 
 
 class _Part(BaseModel):
@@ -148,29 +148,56 @@ def parse_requirements(
 
 def required_frameworks(texts: Sequence[str]) -> list[str]:
     """Return the frameworks that requirements name."""
-    names = [_NAMES.get(text.strip(), text.strip()) for text in texts]
-    return [name for name in names if name in _FRAMEWORKS]
+    found = map(framework_named, texts)
+    return [framework.name for framework in found if framework is not None]
 
 
 def _parse(text: str) -> Callable[[Evidence, Sequence[Verdict]], Requirement]:
-    match = re.fullmatch(r"\s*([a-z_]+)\s*(?:(>=|==|>|<|<=)\s*([\d.]+))?\s*", text)
-    name = _NAMES.get(match[1], match[1]) if match else ""
-    if match and match[2] and name in _QUANTITIES:
-        return lambda evidence, _: _compare(text, _QUANTITIES[name](evidence), match[2], match[3])
-    if match and not match[2] and name in _FRAMEWORKS:
-        return lambda _, frameworks: _works(text, name, frameworks)
-    if match and not match[2] and name == "gpu":
-        return lambda evidence, _: _compare(text, _QUANTITIES["gpus"](evidence), ">=", "1")
+    framework = framework_named(text)
+    if framework is not None:
+        return lambda _, frameworks: _works(text, framework.name, frameworks)
+    match = re.fullmatch(r"\s*([a-z_]+)\s*(?:(>=|==|>|<|<=)\s*(\S+))?\s*", text)
+    if match is not None and match[2] is None and match[1] == "gpu":
+        return lambda evidence, _: _compare(text, _QUANTITIES["gpus"](evidence), ">=", 1.0)
+    if match is not None and match[2] is not None:
+        name, comparison, amount = match.groups()
+        if name in _VERSIONS:
+            version = _version_asked(text, amount)
+            return lambda evidence, _: _compare(
+                text, _VERSIONS[name](evidence), comparison, version
+            )
+        if name in _QUANTITIES:
+            number = _number_asked(text, amount)
+            return lambda evidence, _: _compare(
+                text, _QUANTITIES[name](evidence), comparison, number
+            )
     raise RequestError(
         f"--require {text!r} is not understood",
-        hint=f"A framework ({', '.join(_FRAMEWORKS)}), or one of {', '.join(_QUANTITIES)} with "
-        "a number: gpus>=1, gpu_memory>=16 (GiB, of the smallest), driver>=570, cuda>=12.8",
+        hint=f"A framework ({', '.join(FRAMEWORKS)}), or one of "
+        f"{', '.join((*_QUANTITIES, *_VERSIONS))} with a number: gpus>=1, gpu_memory>=16 (GiB, of "
+        "the smallest), driver>=570, cuda>=12.8",
     )
 
 
-def _version(text: str | None) -> float | None:
-    match = re.match(r"\d+(\.\d+)?", text or "")
-    return float(match[0]) if match else None
+def _version_asked(text: str, amount: str) -> Version:
+    try:
+        return Version(amount)
+    except InvalidVersion as error:
+        raise RequestError(
+            f"--require {text!r}: {amount!r} is no version", hint="Such as 570, 570.86.15 or 12.8"
+        ) from error
+
+
+def _number_asked(text: str, amount: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", amount, re.ASCII):
+        raise RequestError(f"--require {text!r}: {amount!r} is no number", hint="Such as 1 or 0.5")
+    return float(amount)
+
+
+def _version(text: str | None) -> Version | None:
+    # A build's name may follow: 570.86.15-grid.
+    match = re.match(r"\d+(\.\d+)*", text or "")
+    return Version(match[0]) if match else None
 
 
 def _smallest_gib(evidence: Evidence) -> float | None:
@@ -186,25 +213,31 @@ def _memory(inventory: Inventory) -> int:
 _QUANTITIES: dict[str, Callable[[Evidence], float | None]] = {
     "gpus": lambda evidence: sum(gpu.error is None for gpu in evidence.inventory.gpus),
     "gpu_memory": _smallest_gib,
-    "driver": lambda evidence: _version(evidence.inventory.driver.version),
-    "cuda": lambda evidence: _version(evidence.inventory.driver.cuda),
     "cpus": lambda evidence: evidence.inventory.limits.cpus,
     "memory": lambda evidence: _memory(evidence.inventory) / 2**30,
     "shm": lambda evidence: (evidence.inventory.limits.shm_bytes or 0) / 2**30,
 }
 
-_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    ">=": lambda a, b: a >= b,
-    ">": lambda a, b: a > b,
-    "==": lambda a, b: a == b,
-    "<=": lambda a, b: a <= b,
-    "<": lambda a, b: a < b,
+_VERSIONS: dict[str, Callable[[Evidence], Version | None]] = {
+    "driver": lambda evidence: _version(evidence.inventory.driver.version),
+    "cuda": lambda evidence: _version(evidence.inventory.driver.cuda),
+}
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    ">=": operator.ge,
+    ">": operator.gt,
+    "==": operator.eq,
+    "<=": operator.le,
+    "<": operator.lt,
 }
 
 
-def _compare(text: str, found: float | None, operator: str, wanted: str) -> Requirement:
-    met = found is not None and _COMPARISONS[operator](found, float(wanted))
-    return Requirement(text=text, met=met, found="unknown" if found is None else f"{found:g}")
+def _compare(
+    text: str, found: float | Version | None, comparison: str, wanted: float | Version
+) -> Requirement:
+    met = found is not None and _COMPARISONS[comparison](found, wanted)
+    shown = f"{found:g}" if isinstance(found, (int, float)) else str(found or "unknown")
+    return Requirement(text=text, met=met, found=shown)
 
 
 def _works(text: str, name: str, frameworks: Sequence[Verdict]) -> Requirement:

@@ -75,13 +75,17 @@ def run_probe(
     program = program or PROBES / f"{framework}_probe.py"
     mark = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="tarmac-probe-") as directory:
-        result = Path(directory) / "result.json"
-        variables = {**(environment or {}), _MARK: mark, _LIMIT: f"{timeout_s:g}"}
+        result = Path(directory) / "result" / "result.json"
+        result.parent.mkdir()
+        # Probes import what they share from the folder that they are in.
+        own = {_MARK: mark, _LIMIT: f"{timeout_s:g}", "PYTHONSAFEPATH": ""}
+        variables = {**(environment or {}), **own}
         if place.image is None:
             command = [*place.command, str(program), str(result), depth, *devices]
         else:
-            # The image's user may be another, and writes the result there.
-            Path(directory).chmod(0o777)
+            # The image's user may be another, and writes the result there; other users of this
+            # machine do not get through the directory above, which is this user's alone.
+            result.parent.chmod(0o777)
             command = _in_container(
                 place,
                 program,

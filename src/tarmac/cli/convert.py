@@ -32,7 +32,7 @@ def command(files: Sequence[Path], wanted: str) -> None:
 
     A folder stands for the Batch Shipyard files in it.
     """
-    from tarmac.formats import left_out_for_hkube, read_paths, write_hkube, write_shipyard
+    from tarmac.formats import notes_for_hkube, read_paths, write_hkube, write_shipyard
     from tarmac.jobs.documents import dump_document
 
     readings = read_paths(files, environment=os.environ)
@@ -42,9 +42,8 @@ def command(files: Sequence[Path], wanted: str) -> None:
     if wanted == "hkube":
         definitions = [write_hkube(job) for job in jobs]
         for job in jobs:
-            lost = left_out_for_hkube(job)
-            if lost:
-                click.echo(f"note: {job.name}: left out for HKube: {', '.join(lost)}", err=True)
+            for note in notes_for_hkube(job):
+                click.echo(f"note: {note}", err=True)
         click.echo(json.dumps(definitions if len(definitions) > 1 else definitions[0], indent=2))
         return
     if wanted == "shipyard":

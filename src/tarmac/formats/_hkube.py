@@ -1,80 +1,115 @@
-"""HKube's algorithm definitions.
+"""HKube's algorithm definitions, read into jobs and written from them.
 
-Sources, all of kube-HPC/hkube at 261d3d06: the fields and their rules from
-core/openapi-spec/swagger/components/schemas/algorithms/algorithm.yaml and
-core/api-server/lib/validation; units from kube-HPC/units-converter.hkube, lib/converter.js; the
-command line's form from kube-HPC/hkubectl at 34c2c9a, commands/store/algorithms/applyImpl.js.
+What a definition's fields mean: kube-HPC/hkube at 261d3d06, core/task-executor/lib/reconcile; the
+command line's form: kube-HPC/hkubectl at 34c2c9a, commands/store/algorithms/applyImpl.js.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
-import re
+import itertools
+import reprlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from tarmac.errors import RequestError
-from tarmac.jobs import Job, Secret
+from tarmac.formats._hkube_definition import Definition, text_of_scalar
+from tarmac.jobs import Job, Secret, plan_tasks
 from tarmac.jobs.documents import Document, Problem, escape, refuse, show_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tarmac.jobs.documents import Place
+    from tarmac.jobs import Task
 
-__all__ = ["left_out_for_hkube", "looks_like_hkube", "read_hkube", "write_hkube"]
+__all__ = [
+    "left_out_for_hkube",
+    "looks_like_hkube",
+    "notes_for_hkube",
+    "read_hkube",
+    "write_hkube",
+]
 
-_NAME = re.compile(r"[a-z0-9][-a-z0-9\\.]*[a-z0-9]")
-_UNITS = {
-    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
-    "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "m": 1e-3,
-}  # fmt: skip
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
-_LEAST_MEMORY = 4 * 2**20
+_Path = tuple[str | int, ...]
 
 # What HKube takes where a definition says nothing (api-server's and task-executor's defaults).
 _DEFAULT_CPU, _DEFAULT_MEMORY = 0.1, 256 * 2**20
+_LEAST_MEMORY_MI = 4
 
-_REFERENCES = ("fieldRef", "configMapKeyRef", "resourceFieldRef", "secretKeyRef")
-
-_NUMBERS = {"cpu": 0.0, "gpu": 0.0}
-_COUNTS = ("minHotWorkers", "maxWorkers", "quotaGuarantee")
-
-# Fields of the schema that have no meaning for one task on this machine.
-_WITHOUT_EFFECT = (
-    *("type", "kind", "env", "applyCpuLimits", "reservedMemory", "workerCustomResources"),
-    *("minHotWorkers", "maxWorkers", "quotaGuarantee", "options", "workerEnv", "nodeSelector"),
-    *("mounts", "volumes", "volumeMounts", "sideCars", "kaiObject", "entryPoint", "baseImage"),
-    *("dependencyInstallCmd", "gitRepository", "labels", "annotations", "stateType"),
-    *("downloadFileExt", "securityContext", "version", "created", "modified", "fileInfo"),
-    *("auditTrail", "userInfo"),
+_REQUESTS = (
+    "cpu and mem are what HKube sets aside for an algorithm, which may take twice as much there; "
+    f"here they are limits, by default {_DEFAULT_CPU} CPUs and {_DEFAULT_MEMORY // 2**20} MiB: "
+    "write more where an algorithm needs it"
 )
-_MEANT = ("name", "algorithmImage", "cpu", "mem", "gpu", "algorithmEnv")
-_KNOWN = (*_MEANT, *_WITHOUT_EFFECT)
 
-# hkubectl's form, by where it goes.
-_NESTED = {
+_MEANT = ("name", "algorithmImage", "cpu", "mem", "gpu", "algorithmEnv")
+_KNOWN = tuple(field.alias or name for name, field in Definition.model_fields.items())
+
+# Keys that HKube's definitions have and a job of Tarmac's has not, and the other way round.
+_OWN = frozenset(_KNOWN) - Job.model_fields.keys() | {"code"}
+_NOT_OWN = Job.model_fields.keys() - {*_KNOWN, "resources"}
+_SURE = frozenset(("algorithmImage", "algorithmEnv", "workerEnv", "minHotWorkers", "gitRepository"))
+
+# hkubectl's form, by where it goes in HKube's API; the API's own key goes over it.
+_ELSEWHERE: dict[_Path, str] = {
+    ("image",): "algorithmImage",
+    ("image", "algorithmImage"): "algorithmImage",
     ("resources", "cpu"): "cpu",
     ("resources", "gpu"): "gpu",
     ("resources", "mem"): "mem",
     ("code", "entryPoint"): "entryPoint",
+}
+_HOLDERS = ("image", "resources", "code")
+
+# What HKube builds an image from, where a definition names none.
+_BUILT_FROM = ("gitRepository", "code.path", "fileInfo", "entryPoint", "baseImage")
+
+# A definition's key for what a job calls otherwise.
+_KEY_OF: dict[_Path, str] = {
+    ("name",): "name",
+    ("environment",): "algorithmImage",
+    ("resources", "cpus"): "cpu",
+    ("resources", "memory"): "mem",
+    ("resources", "gpus"): "gpu",
+    ("env",): "algorithmEnv",
+    ("secrets",): "algorithmEnv",
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class _Field:
     value: Any
-    path: tuple[str | int, ...]
+    path: _Path
 
 
 def looks_like_hkube(value: Any) -> bool:
-    """Whether a document holds algorithm definitions: one, or a list of them."""
-    first = value[0] if isinstance(value, list) and value else value
-    if not isinstance(first, dict):
+    """Whether a document is of HKube's: algorithm definitions, one or a list, or a pipeline."""
+    parts = value if isinstance(value, list) else [value]
+    return any(_is_pipeline(part) or _is_definition(part) for part in parts)
+
+
+def _is_pipeline(value: Any) -> bool:
+    if not isinstance(value, dict) or "command" in value:
         return False
-    own = {"algorithmImage", "algorithmEnv", "workerEnv", "minHotWorkers"}
-    is_hkubectl = "image" in first and isinstance(first.get("resources"), dict)
-    return bool(own & first.keys()) or (is_hkubectl and "command" not in first)
+    return isinstance(value.get("nodes"), list) or "flowInput" in value
+
+
+def _is_definition(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if _SURE & value.keys():
+        return True
+    resources = value.get("resources")
+    has_own = (
+        bool(_OWN & value.keys())
+        or ("image" in value and isinstance(resources, dict))
+        or (isinstance(resources, dict) and bool({"cpu", "mem", "gpu"} & resources.keys()))
+    )
+    return has_own and not _NOT_OWN & value.keys()
 
 
 def read_hkube(document: Document) -> tuple[list[Job], list[str]]:
@@ -88,10 +123,13 @@ def read_hkube(document: Document) -> tuple[list[Job], list[str]]:
         effect here. The definitions themselves are kept in the jobs.
 
     Raises:
-        RequestError: HKube would refuse it too; every problem is said.
+        RequestError: HKube would refuse it too, or it is what cannot be run here: a pipeline, an
+            algorithm whose image HKube builds. Every problem is said.
     """
     value = document.value
-    parts = [((n,), v) for n, v in enumerate(value)] if isinstance(value, list) else [((), value)]
+    parts: list[tuple[_Path, Any]] = (
+        [((n,), v) for n, v in enumerate(value)] if isinstance(value, list) else [((), value)]
+    )
     problems: list[Problem] = []
     notes: list[str] = []
     jobs = []
@@ -102,32 +140,144 @@ def read_hkube(document: Document) -> tuple[list[Job], list[str]]:
             jobs.append(job)
     if problems:
         raise refuse(document, problems)
-    return jobs, notes
+    return jobs, [*notes, f"{document.name}: {_REQUESTS}"]
 
 
 def write_hkube(job: Job) -> dict[str, Any]:
-    """Return the algorithm definition of a job; one that was read gives back what it was read from.
+    """Return the algorithm definition of a job.
+
+    A job that was read from a definition gives it back; where the job was changed since, the
+    definition with those changes.
 
     Args:
         job: Of one task, in a container.
 
     Raises:
+        RequestError: It has several tasks or no image, or HKube would refuse its definition.
+    """
+    kept = _kept(job)
+    read = _read_again(kept)
+    if kept is not None and read == _apart(job):
+        return copy.deepcopy(kept)
+    definition = _definition_of(job)
+    if kept is not None and read is not None:
+        definition = _changed(kept, _definition_of(read), definition)
+    try:
+        Definition.model_validate({name: field.value for name, field in _flatten(definition)})
+    except ValidationError as error:
+        (first, *_) = error.errors(include_url=False)
+        raise RequestError(
+            f"{job.name} cannot be an algorithm of HKube's: {show_path(first['loc'])}: "
+            f"{_message(first)}",
+            hint="Change the job file, and convert it again",
+        ) from error
+    return definition
+
+
+def notes_for_hkube(job: Job) -> list[str]:
+    """Return what somebody who converts a job to HKube's form should know, in sentences.
+
+    Args:
+        job: As for `write_hkube`.
+
+    Raises:
         RequestError: It has several tasks.
     """
+    kept = _kept(job)
+    notes = []
+    if kept is not None:
+        read = _read_again(kept)
+        if read == _apart(job):
+            return []
+        notes.append(
+            f"{job.name}: the job was changed since it was read from HKube's definition, and is "
+            "written with the changes"
+        )
+    lost = left_out_for_hkube(job)
+    if lost:
+        notes.append(f"{job.name}: left out for HKube: {', '.join(lost)}")
+    memory = _only_task(job).resources.memory
+    if memory is None:
+        notes.append(f"{job.name}: no memory is said, for which HKube takes 256Mi")
+    elif memory < _LEAST_MEMORY_MI * 2**20:
+        notes.append(f"{job.name}: mem is {_LEAST_MEMORY_MI}Mi, the least that HKube takes")
+    return notes
+
+
+def left_out_for_hkube(job: Job) -> list[str]:
+    """Return the names of what a job says and its definition cannot: a program, files, limits.
+
+    Raises:
+        RequestError: It has several tasks.
+    """
+    if _kept(job) is not None and _read_again(_kept(job)) == _apart(job):
+        return []
+    task = _only_task(job)
+    (spec,) = job.tasks or (job,)
+    program = "workload" if spec.workload is not None else "command"
+    said = {
+        program: task.command,
+        "inputs": task.inputs,
+        "outputs": task.outputs,
+        "timeout": task.timeout_s,
+        "retries": task.retries.count,
+        "sweep": task.parameters,
+        "priority": task.priority,
+        "gpu_memory": task.resources.gpu_memory,
+        "shm": task.resources.shm,
+    }
+    if task.environment.kind == "container":
+        plain = type(task.environment)(image=task.environment.image)
+        said |= {
+            name: (value,)
+            for name, value in dict(task.environment).items()
+            if value != getattr(plain, name)
+        }
+    found = [name for name, value in said.items() if value]
+    found += [name for name, secret in task.secrets.items() if secret.name is None]
+    return found + [f"what is kept for {name}" for name in job.kept if name != "hkube"]
+
+
+def _kept(job: Job) -> dict[str, Any] | None:
     kept = job.kept.get("hkube")
-    if isinstance(kept, dict):
-        return dict(kept)
-    if len(job.tasks) > 1 or job.after_all is not None:
+    return kept if isinstance(kept, dict) else None
+
+
+def _apart(job: Job) -> Job:
+    """Return a job without what is kept in it."""
+    return job.model_copy(update={"kept": {}})
+
+
+def _read_again(kept: dict[str, Any] | None) -> Job | None:
+    """Return the job that a kept definition is read as; None where it is no definition."""
+    if kept is None:
+        return None
+    try:
+        (job,), _ = read_hkube(Document("kept", kept, {}, {}))
+    except RequestError:
+        return None
+    return _apart(job)
+
+
+def _only_task(job: Job) -> Task:
+    tasks = list(itertools.islice(plan_tasks(job, Path()), 2))
+    if len(tasks) != 1:
         raise RequestError(f"{job.name} has several tasks, and an algorithm is one")
-    definition: dict[str, Any] = {"name": job.name}
-    (task,) = job.tasks or (job,)
-    image = getattr(task.environment, "image", None)
-    if image is not None:
-        definition["algorithmImage"] = image
+    return tasks[0]
+
+
+def _definition_of(job: Job) -> dict[str, Any]:
+    task = _only_task(job)
+    if task.environment.kind != "container":
+        raise RequestError(
+            f"{job.name} has no image, and HKube's algorithms are images",
+            hint="Give it one: environment: {image: NAME}",
+        )
+    definition: dict[str, Any] = {"name": job.name, "algorithmImage": task.environment.image}
     definition["cpu"] = task.resources.cpus
     memory = task.resources.memory
     if memory is not None:
-        definition["mem"] = f"{-(-memory // 2**20)}Mi"
+        definition["mem"] = f"{max(_LEAST_MEMORY_MI, -(-memory // 2**20))}Mi"
     if task.resources.gpus:
         definition["gpu"] = task.resources.gpus
     env: dict[str, Any] = dict(task.env)
@@ -139,150 +289,159 @@ def write_hkube(job: Job) -> dict[str, Any]:
     return definition
 
 
-def left_out_for_hkube(job: Job) -> list[str]:
-    """Return what a job says and its definition cannot: a program, files, limits."""
-    if isinstance(job.kept.get("hkube"), dict):
-        return []
-    (task,) = job.tasks or (job,)
-    names = ("command", "workload", "inputs", "outputs", "timeout", "retries", "sweep")
-    found = [name for name in names if name in task.model_fields_set and getattr(task, name)]
-    return found + [name for name, secret in task.secrets.items() if secret.name is None]
+def _changed(
+    kept: dict[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a kept definition with what differs between two written ones."""
+    definition = copy.deepcopy(kept)
+    fields = dict(_flatten(definition))
+    for key in _MEANT:
+        if before.get(key) == after.get(key):
+            continue
+        path = fields[key].path if key in fields else (key,)
+        if key == "algorithmEnv" and isinstance(_at(definition, path), dict):
+            # What only a cluster knows is in neither, and stays.
+            _put_differences(_at(definition, path), before.get(key, {}), after.get(key, {}))
+        else:
+            _put(_at(definition, path[:-1]), path[-1], after.get(key))
+    return definition
+
+
+def _put_differences(
+    target: dict[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> None:
+    for name in {**before, **after}:
+        if before.get(name) != after.get(name):
+            _put(target, name, after.get(name))
+
+
+def _put(target: Any, key: str | int, value: Any) -> None:
+    if value is None:
+        target.pop(key, None)
+    else:
+        target[key] = value
+
+
+def _at(value: Any, path: _Path) -> Any:
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _flatten(definition: Mapping[str, Any], path: _Path = ()) -> Iterator[tuple[str, _Field]]:
+    """Yield a definition's fields by their names in HKube's API, those of hkubectl's form too."""
+    for key, value in definition.items():
+        if key not in _HOLDERS or not isinstance(value, dict):
+            name = _elsewhere((key,), definition)
+            yield name, _Field(value, (*path, key))
+            continue
+        for inner, part in value.items():
+            yield _elsewhere((key, inner), definition), _Field(part, (*path, key, inner))
+
+
+def _elsewhere(path: _Path, definition: Mapping[str, Any]) -> str:
+    name = _ELSEWHERE.get(path)
+    return show_path(path) if name is None or name in definition else name
+
+
+def _message(found: Any) -> str:
+    """Return what is wrong, from one of Pydantic's errors."""
+    if found["type"] == "missing":
+        return "is missing"
+    message = str(found["msg"]).removeprefix("Value error, ")
+    value = found.get("input")
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return f"{reprlib.repr(value)}: {message}"
+    return message
 
 
 class _Reader:
     """Reads one definition."""
 
     def __init__(
-        self,
-        document: Document,
-        path: tuple[str | int, ...],
-        problems: list[Problem],
-        notes: list[str],
+        self, document: Document, path: _Path, problems: list[Problem], notes: list[str]
     ) -> None:
         self._document = document
         self._path = path
         self._problems = problems
         self._notes = notes
 
-    def read(self, definition: Any) -> Job | None:
-        before = len(self._problems)
-        if not isinstance(definition, dict):
-            self._refuse(self._path, f"{definition!r} is no algorithm definition")
+    def read(self, value: Any) -> Job | None:
+        if not isinstance(value, dict):
+            self._refuse(self._path, f"{value!r} is no algorithm definition")
             return None
-        fields = dict(self._flatten(definition))
-        name = self._name(fields.get("name"))
-        image = self._image(fields.get("algorithmImage"))
-        cpu = self._number(fields.get("cpu"), "cpu")
-        gpu = self._number(fields.get("gpu"), "gpu")
-        memory = self._memory(fields.get("mem"))
+        if _is_pipeline(value):
+            key = "nodes" if "nodes" in value else "flowInput"
+            self._refuse((*self._path, key), "this is an HKube pipeline: not run here yet")
+            return None
+        fields = dict(_flatten(value, self._path))
+        definition = self._validate(fields)
+        self._refuse_without_image(fields)
+        if definition is None or not definition.algorithm_image:
+            return None
         env, secrets = self._variables(fields.get("algorithmEnv"))
-        self._variables(fields.get("workerEnv"))
-        for count in _COUNTS:
-            self._count(fields.get(count), count)
-        self._note_the_rest(fields, name)
-        if len(self._problems) > before or name is None:
-            return None
-        environment = {"kind": "container", "image": image} if image else {"kind": "system"}
-        return Job.model_validate(
-            {
-                "name": name,
-                "environment": environment,
-                "command": None if image else ["true"],
-                "resources": {
-                    "cpus": cpu or _DEFAULT_CPU,
-                    "memory": memory or _DEFAULT_MEMORY,
-                    "gpus": gpu or 0,
-                },
-                "env": env,
-                "secrets": secrets,
-                "kept": {"hkube": definition},
-            }
-        )
-
-    def _flatten(self, definition: Mapping[str, Any]) -> Iterator[tuple[str, _Field]]:
-        """Yield the fields by their names in HKube's API, those of hkubectl's form too."""
-        for key, value in definition.items():
-            path = (*self._path, key)
-            if key in ("resources", "code") and isinstance(value, dict):
-                for inner, part in value.items():
-                    yield _NESTED.get((key, inner), f"{key}.{inner}"), _Field(part, (*path, inner))
-            else:
-                yield "algorithmImage" if key == "image" else key, _Field(value, path)
-
-    def _name(self, field: _Field | None) -> str | None:
-        if field is None:
-            self._refuse(self._path, "name is missing")
-            return None
-        # HKube's validator takes other scalars for their text.
-        text = str(field.value)
-        if not _NAME.fullmatch(text) or not 1 <= len(text) <= 32:
-            self._refuse(
-                field.path,
-                f"{text!r}: algorithm name must contain only lower-case alphanumeric, dash or dot, "
-                "2 to 32 characters, alphanumeric at both ends",
-            )
-            return None
-        return text.replace("\\", "-")
-
-    def _image(self, field: _Field | None) -> str | None:
-        if field is None or field.value in (None, ""):
-            return None
-        if not isinstance(field.value, str) or re.search(r"\s", field.value):
-            self._refuse(field.path, f"{field.value!r}: an image's name has no blanks")
-            return None
-        return field.value
-
-    def _number(self, field: _Field | None, name: str) -> float | None:
-        if field is None or field.value is None:
-            return None
+        self._note_what_is_read_otherwise(fields, definition)
+        self._note_the_rest(fields, definition.name)
+        content = {
+            "name": definition.name.replace("\\", "-"),
+            "environment": {"kind": "container", "image": definition.algorithm_image},
+            "resources": {
+                "cpus": definition.cpu or _DEFAULT_CPU,
+                "memory": _DEFAULT_MEMORY if definition.mem is None else int(definition.mem),
+                "gpus": definition.gpu or 0,
+            },
+            "env": env,
+            "secrets": secrets,
+            "kept": {"hkube": value},
+        }
         try:
-            number = float(field.value)
-        except (TypeError, ValueError):
-            number = -1.0
-        if not number >= _NUMBERS[name]:
-            hint = " (HKube takes cores, not thousandths)" if name == "cpu" else ""
-            self._refuse(field.path, f"{field.value!r}: expected a number of at least 0{hint}")
+            return Job.model_validate(content)
+        except ValidationError as error:
+            for found in error.errors(include_url=False):
+                path = self._path_of(found, fields)
+                self._refuse(path, f"cannot be run here: {_message(found)}")
             return None
-        return number
 
-    def _count(self, field: _Field | None, name: str) -> None:
-        if field is None or (field.value is None and name != "minHotWorkers"):
+    def _validate(self, fields: Mapping[str, _Field]) -> Definition | None:
+        try:
+            return Definition.model_validate({name: field.value for name, field in fields.items()})
+        except ValidationError as error:
+            for found in error.errors(include_url=False):
+                key, *rest = found["loc"]
+                start = fields[str(key)].path if key in fields else (*self._path, key)
+                self._refuse((*start, *rest), _message(found))
+            return None
+
+    def _path_of(self, found: Any, fields: Mapping[str, _Field]) -> _Path:
+        """Return where in the definition is what a job does not take."""
+        location = tuple(found["loc"])
+        keys = (_KEY_OF.get(location[:length]) for length in (2, 1))
+        field = fields.get(next((key for key in keys if key is not None), ""))
+        if field is None:
+            return self._path
+        variable = next(
+            (name for name in _names(field.value) if f"{name!r} is no name" in found["msg"]), None
+        )
+        return field.path if variable is None else (*field.path, variable)
+
+    def _refuse_without_image(self, fields: Mapping[str, _Field]) -> None:
+        image = fields.get("algorithmImage")
+        if image is not None and image.value not in (None, ""):
             return
-        value = field.value
-        if isinstance(value, str) and value.isdecimal():
-            value = int(value)
-        if not isinstance(value, (int, float)) or value < 0 or value != int(value):
-            self._refuse(field.path, f"{field.value!r}: expected a whole number of at least 0")
-
-    def _memory(self, field: _Field | None) -> int | None:
-        if field is None or field.value is None:
-            return None
-        value = field.value
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-            place = self._document.place_of(field.path)
-            self._notes.append(
-                f"{self._where(place)}: {show_path(field.path)}: {value:g} is read as {value:g}Mi, "
-                "as HKube stored it in 2019; today's HKube refuses a number without a unit"
+        source = next((name for name in _BUILT_FROM if name in fields), None)
+        if source is None:
+            self._refuse(self._path, "algorithmImage is missing: the image that is to be run")
+        else:
+            self._refuse(
+                fields[source].path,
+                "HKube builds this algorithm's image from its code, which is not done here: give "
+                "the image as algorithmImage",
             )
-            return int(value * 2**20)
-        match = _MEMORY.fullmatch(str(value).strip())
-        if match is None or match[2] not in _UNITS:
-            units = ", ".join(_UNITS)
-            self._refuse(field.path, f"{value!r}: memory unit must be one of {units}")
-            return None
-        amount = float(match[1]) * _UNITS[match[2]]
-        if amount < _LEAST_MEMORY:
-            self._refuse(field.path, f"{value!r}: memory must be at least 4 Mi")
-            return None
-        return int(amount)
 
     def _variables(self, field: _Field | None) -> tuple[dict[str, str], dict[str, Secret]]:
         env: dict[str, str] = {}
         secrets: dict[str, Secret] = {}
-        if field is None or field.value is None:
-            return env, secrets
-        if not isinstance(field.value, dict):
-            self._refuse(field.path, f"{field.value!r}: expected variables and their values")
+        if field is None or not isinstance(field.value, dict):
             return env, secrets
         for name, value in field.value.items():
             path = (*field.path, name)
@@ -290,52 +449,68 @@ class _Reader:
                 secret = self._reference(value, path)
                 if secret is not None:
                     secrets[name] = secret
-            elif isinstance(value, bool):
-                env[name] = "true" if value else "false"
-            elif isinstance(value, list):
-                self._refuse(path, "a list is no value of a variable")
             elif value is not None:
-                env[name] = escape(str(value))
+                env[name] = escape(self._text(value, path))
         return env, secrets
 
-    def _reference(self, value: Mapping[str, Any], path: tuple[str | int, ...]) -> Secret | None:
-        kind = next(iter(value), None)
-        if kind not in _REFERENCES:
-            near = difflib.get_close_matches(str(kind), _REFERENCES, n=1)
-            hint = f"  did you mean {near[0]!r}?" if near else ""
-            self._refuse(path, f"expected one of {', '.join(_REFERENCES)} as the first key", hint)
-            return None
-        inner = value[kind]
+    def _text(self, value: Any, path: _Path) -> str:
+        written = self._document.texts.get(path, "")
+        if isinstance(value, bool) and written.lower() not in ("", "true", "false"):
+            # HKube's reader of YAML takes yes and no for texts.
+            return written
+        return text_of_scalar(value)
+
+    def _reference(self, value: Mapping[str, Any], path: _Path) -> Secret | None:
+        kind, inner = next(iter(value.items()))
         if kind == "secretKeyRef" and isinstance(inner, dict):
             name, key = inner.get("name"), inner.get("key")
-            if isinstance(name, str) and isinstance(key, str):
+            if isinstance(name, str) and name and isinstance(key, str):
                 return Secret(name=name, key=key)
-        place = self._document.place_of(path)
-        self._notes.append(
-            f"{self._where(place)}: {show_path(path)}: a {kind} is known in a cluster only; the "
-            "variable is not set here"
-        )
+        self._note(path, f"a {kind} is known in a cluster only; the variable is not set here")
         return None
 
-    def _note_the_rest(self, fields: Mapping[str, _Field], name: str | None) -> None:
+    def _note_what_is_read_otherwise(
+        self, fields: Mapping[str, _Field], definition: Definition
+    ) -> None:
+        memory = fields.get("mem")
+        if memory is not None and not isinstance(memory.value, str):
+            shown = f"{memory.value:g}"
+            self._note(
+                memory.path,
+                f"{shown} is read as {shown}Mi, as HKube stored it in 2019; today's HKube refuses "
+                "a number without a unit",
+            )
+        if definition.cpu == 0:
+            path = fields["cpu"].path
+            self._note(path, f"0 sets nothing aside in HKube; here {_DEFAULT_CPU} is taken")
+
+    def _note_the_rest(self, fields: Mapping[str, _Field], name: str) -> None:
         idle = [
-            key for key in fields if key in _WITHOUT_EFFECT and fields[key].value not in (None, {})
+            key
+            for key, field in fields.items()
+            if key in _KNOWN and key not in _MEANT and field.value not in (None, {})
         ]
         if idle:
-            self._notes.append(f"{name}: without effect off HKube, and kept: {', '.join(idle)}")
+            place = self._document.place_of(self._path)
+            self._notes.append(
+                f"{self._document.name}:{place.line}:{place.column}: {name}: without effect off "
+                f"HKube, and kept: {', '.join(idle)}"
+            )
         for key, field in fields.items():
             if key not in _KNOWN:
                 near = difflib.get_close_matches(key, _KNOWN, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                place = self._document.place_of(field.path)
-                self._notes.append(
-                    f"{self._where(place)}: {show_path(field.path)} is no field of HKube's, and is "
-                    f"kept{hint}"
-                )
+                self._note(field.path, f"is no field of HKube's, and is kept{hint}", separator="")
 
-    def _refuse(self, path: Sequence[str | int], message: str, hint: str = "") -> None:
+    def _note(self, path: _Path, message: str, *, separator: str = ":") -> None:
         place = self._document.place_of(path)
-        self._problems.append(Problem(place, show_path(path), message, hint))
+        where = f"{self._document.name}:{place.line}:{place.column}"
+        self._notes.append(f"{where}: {show_path(path)}{separator} {message}")
 
-    def _where(self, place: Place) -> str:
-        return f"{self._document.name}:{place.line}:{place.column}"
+    def _refuse(self, path: Sequence[str | int], message: str) -> None:
+        place = self._document.place_of(path)
+        self._problems.append(Problem(place, show_path(path), message))
+
+
+def _names(value: Any) -> list[str]:
+    return list(value) if isinstance(value, dict) else []

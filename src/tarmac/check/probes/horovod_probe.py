@@ -2,40 +2,29 @@
 
     python horovod_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-Stands alone: it runs under whatever interpreter holds the framework. RESULT is rewritten after
-every stage, so that a crash or a hang leaves the stage it came in. TARMAC_PROBE_RANKS is the
-number of processes, 2 by default. Started as ``--rank FRAMEWORK cpu|gpu DIRECTORY`` it is one of
-them, which says in a file of its own how far it came; so ranks that hang have names.
+See `harness` for how it is run. TARMAC_PROBE_RANKS is the number of processes, 2 by default.
+Started as ``--rank FRAMEWORK cpu|gpu DIRECTORY`` it is one of them, which says in a file of its own
+how far it came; so ranks that hang have names.
 """
 
-import faulthandler
 import glob
 import importlib.util
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
-import warnings
+
+from harness import STEPS, read_ranks, run, teller
 
 NUM_RANKS = int(os.environ.get("TARMAC_PROBE_RANKS", "2"))
 # Ranks that hang are named before the probe itself is ended.
 LIMIT_S = 0.8 * float(os.environ.get("TARMAC_PROBE_LIMIT_S", "600"))
-STEPS = ["start", "import", "meeting the others", "adding up", "timing", "done"]
 # Bytes of the message that is timed.
 NUM_BYTES = {"gpu": 1 << 28, "cpu": 1 << 24}
 REPEATS = 5
 FRAMEWORKS = ("torch", "tensorflow", "mxnet")
 COUNT = 1 << 18
-
-
-def stage(name):
-    result["stage"] = name
-    with open(RESULT + ".part", "w") as file:
-        json.dump(result, file)
-    os.replace(RESULT + ".part", RESULT)
 
 
 def numbers(np, rank):
@@ -78,11 +67,11 @@ def operations(framework, hvd, index):
         device = "CPU:0" if index is None else "GPU:%d" % index
 
         def on_device(function):
-            def run(value):
+            def placed(value):
                 with tf.device(device):
                     return function(value)
 
-            return run
+            return placed
 
         return (
             on_device(tf.constant),
@@ -101,14 +90,7 @@ def operations(framework, hvd, index):
 
 def as_rank(framework, wanted, directory):
     """Add up, and leave in a file of this rank's own how far it came."""
-    number = os.environ.get("HOROVOD_RANK", "0")
-
-    def say(**facts):
-        path = os.path.join(directory, "rank-%s.json" % number)
-        with open(path + ".part", "w") as file:
-            json.dump(facts, file)
-        os.replace(path + ".part", path)
-
+    say = teller(directory, int(os.environ.get("HOROVOD_RANK", "0")))
     say(step="import")
     # Beside other probes, and other ranks, on one device.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
@@ -147,24 +129,13 @@ def as_rank(framework, wanted, directory):
     hvd.shutdown()
 
 
-def read_ranks(directory):
-    found = []
-    for rank in range(NUM_RANKS):
-        try:
-            with open(os.path.join(directory, "rank-%d.json" % rank)) as file:
-                found.append(json.load(file))
-        except OSError:
-            found.append({"step": "start"})
-    return found
-
-
-def add_up(framework, limit_s):
+def add_up(probe, framework, limit_s):
     """Add up with a framework; return whether that came to an end."""
-    stage("all-reduce with %s" % framework)
+    probe.stage("all-reduce with %s" % framework)
     with tempfile.TemporaryDirectory() as directory:
         launcher = [sys.executable, "-m", "horovod.runner.launch"]
         ranks = ["-np", str(NUM_RANKS), "-H", "localhost:%d" % NUM_RANKS, "--gloo"]
-        kind = "cpu" if WANTED == ["cpu"] else "gpu"
+        kind = "cpu" if probe.wanted == ["cpu"] else "gpu"
         own = [sys.executable, os.path.abspath(__file__), "--rank", framework, kind, directory]
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             process = subprocess.Popen(
@@ -175,7 +146,7 @@ def add_up(framework, limit_s):
                 hangs = False
             except subprocess.TimeoutExpired:
                 hangs = True
-            said = read_ranks(directory)
+            said = read_ranks(directory, NUM_RANKS)
             process.kill()
             process.wait()
             output.seek(0)
@@ -185,7 +156,7 @@ def add_up(framework, limit_s):
         first = min(STEPS.index(rank["step"]) for rank in said)
         late = [n for n, rank in enumerate(said) if STEPS.index(rank["step"]) == first]
         names = ", ".join("rank %d" % number for number in late)
-        result["all_reduce"] = {
+        probe.result["all_reduce"] = {
             "problem": "hung",
             "detail": "%s with %s at: %s, after %.0f s" % (names, framework, STEPS[first], limit_s),
         }
@@ -196,7 +167,7 @@ def add_up(framework, limit_s):
             "%d of %d ranks came back with %s:\n%s" % (len(came), NUM_RANKS, framework, printed)
         )
     on_gpu = all(rank["device"] != "cpu" for rank in said)
-    result["devices"].append(
+    probe.result["devices"].append(
         {
             "name": "%d ranks by %s" % (NUM_RANKS, framework),
             "kind": "gpu" if on_gpu else "cpu",
@@ -204,38 +175,37 @@ def add_up(framework, limit_s):
             "bus_bytes_per_s": min(rank["bus_bytes_per_s"] for rank in said),
         }
     )
-    if not on_gpu and WANTED != ["cpu"]:
-        result["cpu_because"] = (
+    if not on_gpu and probe.wanted != ["cpu"]:
+        probe.result["cpu_because"] = (
             "%d ranks need a GPU each" % NUM_RANKS
-            if result["build"]["nccl"]
+            if probe.result["build"]["nccl"]
             else "this Horovod is built without NCCL"
         )
     if not all(rank["ok"] for rank in said):
         wrong = ", ".join(str(rank["rank"]) for rank in said if not rank["ok"])
-        result["all_reduce"] = {
+        probe.result["all_reduce"] = {
             "problem": "wrong",
             "detail": "with %s, on rank %s" % (framework, wrong),
         }
     return True
 
 
-def main():
-    result["wanted"] = WANTED
+def main(probe):
     if importlib.util.find_spec("horovod") is None:
-        result["absent"] = True
+        probe.result["absent"] = True
         return
-    stage("import")
+    probe.stage("import")
     start = time.perf_counter()
     import horovod
     from horovod.common.util import gloo_built, nccl_built
 
-    result["import_s"] = time.perf_counter() - start
-    result["version"] = horovod.__version__
-    stage("devices")
+    probe.result["import_s"] = time.perf_counter() - start
+    probe.result["version"] = horovod.__version__
+    probe.stage("devices")
     # Horovod's own answer to this may be wrong: what it built lies there as a library.
     package = os.path.dirname(horovod.__file__)
     built = [name for name in FRAMEWORKS if glob.glob(os.path.join(package, name, "mpi_lib*.so"))]
-    result["build"] = {
+    probe.result["build"] = {
         "frameworks": built,
         "gloo": bool(gloo_built()),
         "nccl": bool(nccl_built()),
@@ -244,41 +214,9 @@ def main():
         raise ImportError(
             "Extension horovod.torch has not been built, nor one of another framework"
         )
-    if all(add_up(framework, LIMIT_S / len(built)) for framework in built):
-        stage("done")
+    if all(add_up(probe, framework, LIMIT_S / len(built)) for framework in built):
+        probe.stage("done")
 
 
-def libraries():
-    """Return the CUDA libraries that are loaded, by where they are."""
-    try:
-        with open("/proc/self/maps") as maps:
-            paths = {line.split(None, 5)[5].strip() for line in maps if line.count("/") > 1}
-    except OSError:
-        return []
-    names = ("libcuda.so", "libcudart", "libcublas", "libcudnn", "libnccl", "libnvidia-ml")
-    return sorted(path for path in paths if os.path.basename(path).startswith(names))
-
-
-if "TARMAC_PROBE_LIMIT_S" in os.environ:
-    # Says where it hangs, and ends, should nobody be left to end it.
-    faulthandler.dump_traceback_later(float(os.environ["TARMAC_PROBE_LIMIT_S"]) + 5, exit=True)
-
-if __name__ == "__main__" and sys.argv[1] == "--rank":
-    as_rank(sys.argv[2], sys.argv[3], sys.argv[4])
-elif __name__ == "__main__":
-    RESULT, DEPTH, WANTED = sys.argv[1], sys.argv[2], sys.argv[3:]
-    result = {"framework": "horovod", "stage": "import", "devices": [], "notes": [], "error": None}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            main()
-        except BaseException as error:
-            result["error"] = {
-                "type": type(error).__name__,
-                "message": str(error),
-                "traceback": traceback.format_exc(),
-            }
-    result["notes"] += [str(warning.message) for warning in caught]
-    result["libraries"] = libraries()
-    stage(result["stage"])
-    sys.exit(1 if result["error"] else 0)
+if __name__ == "__main__":
+    run("horovod", main, as_rank)

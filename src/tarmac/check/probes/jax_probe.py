@@ -2,88 +2,22 @@
 
     python jax_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-Stands alone: it runs under whatever interpreter holds the framework. RESULT is rewritten after
-every stage, so that a crash or a hang leaves the stage it came in.
+See `harness` for how it is run.
 """
 
-import contextlib
-import faulthandler
 import importlib.util
-import json
 import os
-import sys
 import time
-import traceback
-import warnings
 
-RESULT, DEPTH, WANTED = sys.argv[1], sys.argv[2], sys.argv[3:]
-# Seconds that each measured rate may take, and the size of a product that fills a GPU or a CPU.
-SECONDS = {"quick": 0.0, "normal": 0.15, "deep": 1.0}[DEPTH]
-SIZE = {"cpu": 768 if DEPTH == "normal" else 2048, "cuda": 8192}
-
-result = {"framework": "jax", "stage": "import", "devices": [], "notes": [], "error": None}
+from harness import convolve, judged, relative, run, trained
 
 
-def stage(name):
-    result["stage"] = name
-    with open(RESULT + ".part", "w") as file:
-        json.dump(result, file)
-    os.replace(RESULT + ".part", RESULT)
-
-
-@contextlib.contextmanager
-def turn():
-    """Measure while no other probe does, where several run together."""
-    if "TARMAC_PROBE_TURN" not in os.environ:
-        yield
-        return
-    import fcntl
-
-    with open(os.environ["TARMAC_PROBE_TURN"]) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def relative(ours, reference):
-    return float(abs(ours - reference).max() / abs(reference).max())
-
-
-def judged(error, tolerance):
-    # A NaN is no smaller than anything.
-    return {"error": error, "tolerance": tolerance, "ok": bool(error <= tolerance)}
-
-
-def rate(work, function):
-    """Return work per second of the fastest of several runs."""
-    function()
-    best, end = 0.0, time.perf_counter() + SECONDS
-    while True:
-        start = time.perf_counter()
-        for _ in range(3):
-            function()
-        now = time.perf_counter()
-        best = max(best, 3 * work / (now - start))
-        if now > end:
-            return best
-
-
-def conv_reference(np, images, kernels):
-    """Convolve in float64: images ``[n, h, w, c]``, kernels ``[kh, kw, c, out]``, no padding."""
-    height, width = images.shape[1] - 2, images.shape[2] - 2
-    out = np.zeros((len(images), height, width, kernels.shape[3]))
-    for row in range(3):
-        for column in range(3):
-            part = images[:, row : row + height, column : column + width]
-            out += part.astype(np.float64) @ kernels[row, column].astype(np.float64)
-    return out
-
-
-def probe(np, jax, device, name):
+def compute(probe, np, jax, device, name):
     import jax.numpy as jnp
 
     on_gpu = device.platform != "cpu"
     found = {"name": name, "kind": "gpu" if on_gpu else "cpu"}
-    result["devices"].append(found)
+    probe.result["devices"].append(found)
     if on_gpu:
         found["chip"] = device.device_kind
         # "9.0" on NVIDIA's.
@@ -97,20 +31,20 @@ def probe(np, jax, device, name):
         array = rng.randn(*shape).astype("float32")
         return array, jax.device_put(array, device)
 
-    stage("product on %s" % name)
+    probe.stage("product on %s" % name)
     (a, a_there), (b, b_there) = put(256, 256), put(256, 256)
     product = a_there @ b_there
     found["placement"] = str(next(iter(product.devices())))
     expected = a.astype("float64") @ b.astype("float64")
     found["matmul"] = judged(relative(np.asarray(product), expected), 1e-3)
-    stage("convolution on %s" % name)
+    probe.stage("convolution on %s" % name)
     (images, images_there), (kernels, kernels_there) = put(4, 16, 16, 8), put(3, 3, 8, 8)
     convolved = jax.lax.conv_general_dilated(
         images_there, kernels_there, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    expected = conv_reference(np, images, kernels)
+    expected = convolve(np, images, kernels)
     found["convolution"] = judged(relative(np.asarray(convolved), expected), 1e-3)
-    stage("training on %s" % name)
+    probe.stage("training on %s" % name)
     inputs = put(64, 32)[1]
     targets = jax.device_put(rng.randint(0, 4, 64), device)
     weights = [put(32, 64)[1] / 6, put(64, 4)[1] / 6]
@@ -124,15 +58,17 @@ def probe(np, jax, device, name):
         loss, gradients = step(weights)
         weights = [w - 0.5 * g for w, g in zip(weights, gradients)]
         losses.append(float(loss))
-    found["training"] = {"losses": losses, "ok": losses[0] > losses[1] > losses[2]}
-    if SECONDS:
-        with turn():
-            measure(np, jax, device, found, put)
+    found["training"] = trained(losses)
+    if probe.seconds:
+        with probe.turn():
+            measure(probe, jax, device, found, put)
 
 
-def measure(np, jax, device, found, put):
+def measure(probe, jax, device, found, put):
+    import numpy as np
+
     on_gpu = found["kind"] == "gpu"
-    size = SIZE["cuda" if on_gpu else "cpu"]
+    size = probe.sizes["gpu" if on_gpu else "cpu"]
     found["flops"] = {}
     multiply = jax.jit(jax.numpy.matmul)
     types = {"fp32": "float32", "bf16": "bfloat16"}
@@ -142,27 +78,27 @@ def measure(np, jax, device, found, put):
             # Emulated before Ampere: seconds for each product.
             del types["bf16"]
     for kind, dtype in types.items():
-        stage("%s rate on %s" % (kind, found["name"]))
+        probe.stage("%s rate on %s" % (kind, found["name"]))
         a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
-        found["flops"][kind] = rate(
+        found["flops"][kind] = probe.rate(
             2.0 * size**3, lambda a=a, b=b: multiply(a, b).block_until_ready()
         )
-    stage("copies on %s" % found["name"])
+    probe.stage("copies on %s" % found["name"])
     count = (1 << 28) if on_gpu else (1 << 25)
     there = np.ones(count // 4, "float32")
     here = jax.device_put(there, device)
     # An addition reads and writes, as a copy does.
     add = jax.jit(lambda array: array + 1)
-    found["copies"] = {"memory": rate(2.0 * count, lambda: add(here).block_until_ready())}
+    found["copies"] = {"memory": probe.rate(2.0 * count, lambda: add(here).block_until_ready())}
     if on_gpu:
         # Of ordinary memory, which is slower than pinned memory.
         found["copies"]["pinned"] = False
-        found["copies"]["to_device"] = rate(
+        found["copies"]["to_device"] = probe.rate(
             count, lambda: jax.device_put(there, device).block_until_ready()
         )
         # A fresh array each time: one that was copied to the host stays there.
-        found["copies"]["from_device"] = rate(count, lambda: np.asarray(add(here)))
-        stage("allocation on %s" % found["name"])
+        found["copies"]["from_device"] = probe.rate(count, lambda: np.asarray(add(here)))
+        probe.stage("allocation on %s" % found["name"])
         # No more, however deep: JAX does not give memory back to probes beside this one.
         taken = 1 << 30
         with jax.default_device(device):
@@ -170,32 +106,31 @@ def measure(np, jax, device, found, put):
         found["allocated_bytes"] = taken
 
 
-def main():
-    result["wanted"] = WANTED
+def main(probe):
     if importlib.util.find_spec("jax") is None:
-        result["absent"] = True
+        probe.result["absent"] = True
         return
-    stage("import")
+    probe.stage("import")
     # What is probed may be in use: three quarters of its memory would be too much.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     start = time.perf_counter()
     import jax
     import numpy as np
 
-    result["import_s"] = time.perf_counter() - start
-    result["version"] = jax.__version__
-    stage("devices")
+    probe.result["import_s"] = time.perf_counter() - start
+    probe.result["version"] = jax.__version__
+    probe.stage("devices")
     import jaxlib
 
-    result["build"] = {"jaxlib": jaxlib.__version__, **plugins()}
+    probe.result["build"] = {"jaxlib": jaxlib.__version__, **plugins()}
     # In fp32, not in TF32 of ten bits, so that numbers and rates are fp32's.
     jax.config.update("jax_default_matmul_precision", "highest")
     devices = [device for device in jax.devices() if device.platform != "cpu"]
     named = [("cuda:%d" % device.id, device) for device in devices]
     for name, device in named + [("cpu", jax.devices("cpu")[0])]:
-        if not WANTED or name in WANTED or name.split(":")[0] in WANTED:
-            probe(np, jax, device, name)
-    stage("done")
+        if probe.wants(name):
+            compute(probe, np, jax, device, name)
+    probe.stage("done")
 
 
 def plugins():
@@ -216,33 +151,5 @@ def plugins():
     }
 
 
-def libraries():
-    """Return the CUDA libraries that are loaded, by where they are."""
-    try:
-        with open("/proc/self/maps") as maps:
-            paths = {line.split(None, 5)[5].strip() for line in maps if line.count("/") > 1}
-    except OSError:
-        return []
-    names = ("libcuda.so", "libcudart", "libcublas", "libcudnn", "libnccl", "libnvidia-ml")
-    return sorted(path for path in paths if os.path.basename(path).startswith(names))
-
-
-if "TARMAC_PROBE_LIMIT_S" in os.environ:
-    # Says where it hangs, and ends, should nobody be left to end it.
-    faulthandler.dump_traceback_later(float(os.environ["TARMAC_PROBE_LIMIT_S"]) + 5, exit=True)
-
 if __name__ == "__main__":
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            main()
-        except BaseException as error:
-            result["error"] = {
-                "type": type(error).__name__,
-                "message": str(error),
-                "traceback": traceback.format_exc(),
-            }
-    result["notes"] += [str(warning.message) for warning in caught]
-    result["libraries"] = libraries()
-    stage(result["stage"])
-    sys.exit(1 if result["error"] else 0)
+    run("jax", main)

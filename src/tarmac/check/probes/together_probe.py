@@ -2,45 +2,30 @@
 
     python together_probe.py RESULT quick|normal|deep NUM_RANKS LIMIT_S [DEVICE ...]
 
-Stands alone: it runs under whatever interpreter holds PyTorch. Over NCCL where there is a GPU for
-each rank, else over Gloo. Started as ``--rank DIRECTORY`` it is one of the processes, which says in
-a file of its own how far it came; so ranks that hang have names.
+See `harness` for how it is run. Over NCCL where there is a GPU for each rank, else over Gloo.
+Started as ``--rank DIRECTORY`` it is one of the processes, which says in a file of its own how far
+it came; so ranks that hang have names.
 """
 
-import faulthandler
 import importlib.util
-import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
-import warnings
+
+from harness import STEPS, read_ranks, run, teller
 
 # Bytes of the message that is timed: large enough to fill a link.
 NUM_BYTES = {"gpu": 1 << 28, "cpu": 1 << 24}
 REPEATS = 5
 
 
-def stage(name):
-    result["stage"] = name
-    with open(RESULT + ".part", "w") as file:
-        json.dump(result, file)
-    os.replace(RESULT + ".part", RESULT)
-
-
 def as_rank(directory):
     """Add up, and leave the verdict in a file of this rank's own."""
     rank = int(os.environ["RANK"])
-
-    def say(**facts):
-        path = os.path.join(directory, "rank-%d.json" % rank)
-        with open(path + ".part", "w") as file:
-            json.dump(facts, file)
-        os.replace(path + ".part", path)
-
+    say = teller(directory, rank)
     say(step="import")
     import torch
     import torch.distributed as dist
@@ -91,30 +76,20 @@ def as_rank(directory):
     )
 
 
-def read_ranks(directory, count):
-    found = []
-    for rank in range(count):
-        try:
-            with open(os.path.join(directory, "rank-%d.json" % rank)) as file:
-                found.append(json.load(file))
-        except OSError:
-            found.append({"step": "start"})
-    return found
-
-
 def free_port():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
 
 
-def main():
-    num_ranks, limit_s = int(ARGUMENTS[0]), float(ARGUMENTS[1])
-    result["wanted"] = ARGUMENTS[2:]
+def main(probe):
+    number, limit, *devices = probe.wanted
+    num_ranks, limit_s = int(number), float(limit)
+    probe.result["wanted"] = devices
     if importlib.util.find_spec("torch") is None:
-        result["absent"] = True
+        probe.result["absent"] = True
         return
-    stage("all-reduce over %d ranks" % num_ranks)
+    probe.stage("all-reduce over %d ranks" % num_ranks)
     with tempfile.TemporaryDirectory() as directory:
         common = dict(
             os.environ,
@@ -122,7 +97,7 @@ def main():
             MASTER_ADDR="127.0.0.1",
             MASTER_PORT=str(free_port()),
         )
-        if result["wanted"] == ["cpu"]:
+        if probe.wanted == ["cpu"]:
             common["CUDA_VISIBLE_DEVICES"] = ""
         program = [sys.executable, os.path.abspath(__file__), "--rank", directory]
         ranks = [
@@ -141,7 +116,7 @@ def main():
         for process in ranks:
             process.kill()
             process.wait()
-    result["ranks"] = said
+    probe.result["ranks"] = said
     failed = [rank for rank, code in enumerate(codes) if code]
     if failed:
         rank = failed[0]
@@ -151,36 +126,35 @@ def main():
     hung = [rank for rank, code in enumerate(codes) if code is None]
     if hung:
         # Those that have come least far keep the others waiting.
-        steps = ["start", "import", "meeting the others", "adding up", "timing", "done"]
-        first = min(steps.index(rank["step"]) for rank in said)
-        late = [rank for rank in hung if steps.index(said[rank]["step"]) == first] or hung
+        first = min(STEPS.index(rank["step"]) for rank in said)
+        late = [rank for rank in hung if STEPS.index(said[rank]["step"]) == first] or hung
         names = ", ".join("rank %d" % rank for rank in late)
-        result["all_reduce"] = {
+        probe.result["all_reduce"] = {
             "problem": "hung",
-            "detail": "%s at: %s, after %g s" % (names, steps[first], limit_s),
+            "detail": "%s at: %s, after %g s" % (names, STEPS[first], limit_s),
         }
         return
-    result["version"] = said[0]["version"]
+    probe.result["version"] = said[0]["version"]
     on_gpu = said[0]["device"] != "cpu"
     name = "%d ranks by %s" % (num_ranks, "nccl" if on_gpu else "gloo")
     found = {"name": name, "kind": "gpu" if on_gpu else "cpu"}
     found["bus_bytes_per_s"] = min(rank["bus_bytes_per_s"] for rank in said)
-    result["devices"].append(found)
-    if not on_gpu and said[0]["num_gpus"] and result["wanted"] != ["cpu"]:
-        result["cpu_because"] = "%d ranks need a GPU each, and %d can be seen" % (
+    probe.result["devices"].append(found)
+    if not on_gpu and said[0]["num_gpus"] and probe.wanted != ["cpu"]:
+        probe.result["cpu_because"] = "%d ranks need a GPU each, and %d can be seen" % (
             num_ranks,
             said[0]["num_gpus"],
         )
     wrong = [str(number) for number, rank in enumerate(said) if not rank["ok"]]
     if wrong:
-        result["all_reduce"] = {"problem": "wrong", "detail": "on rank %s" % ", ".join(wrong)}
+        probe.result["all_reduce"] = {"problem": "wrong", "detail": "on rank %s" % ", ".join(wrong)}
     if on_gpu:
-        stage("copies between pairs")
-        found["pairs"] = pairs(num_ranks)
-    stage("done")
+        probe.stage("copies between pairs")
+        found["pairs"] = pairs(probe, num_ranks)
+    probe.stage("done")
 
 
-def pairs(count):
+def pairs(probe, count):
     """Copy between every two GPUs, and see what arrives."""
     import torch
 
@@ -201,7 +175,7 @@ def pairs(count):
                 best = min(best, time.perf_counter() - start)
             ok = bool(torch.equal(there.cpu(), sent.cpu()))
             if not ok:
-                result["notes"].append("peer copy from cuda:%d to cuda:%d is wrong" % (a, b))
+                probe.result["notes"].append("peer copy from cuda:%d to cuda:%d is wrong" % (a, b))
             found.append(
                 {
                     "from": a,
@@ -214,37 +188,5 @@ def pairs(count):
     return found
 
 
-def libraries():
-    """Return the CUDA libraries that are loaded, by where they are."""
-    try:
-        with open("/proc/self/maps") as maps:
-            paths = {line.split(None, 5)[5].strip() for line in maps if line.count("/") > 1}
-    except OSError:
-        return []
-    names = ("libcuda.so", "libcudart", "libcublas", "libcudnn", "libnccl", "libnvidia-ml")
-    return sorted(path for path in paths if os.path.basename(path).startswith(names))
-
-
-if "TARMAC_PROBE_LIMIT_S" in os.environ:
-    # Says where it hangs, and ends, should nobody be left to end it.
-    faulthandler.dump_traceback_later(float(os.environ["TARMAC_PROBE_LIMIT_S"]) + 5, exit=True)
-
-if __name__ == "__main__" and sys.argv[1] == "--rank":
-    as_rank(sys.argv[2])
-elif __name__ == "__main__":
-    RESULT, DEPTH, ARGUMENTS = sys.argv[1], sys.argv[2], sys.argv[3:]
-    result = {"framework": "together", "stage": "import", "devices": [], "notes": [], "error": None}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            main()
-        except BaseException as error:
-            result["error"] = {
-                "type": type(error).__name__,
-                "message": str(error),
-                "traceback": traceback.format_exc(),
-            }
-    result["notes"] += [str(warning.message) for warning in caught]
-    result["libraries"] = libraries()
-    stage(result["stage"])
-    sys.exit(1 if result["error"] else 0)
+if __name__ == "__main__":
+    run("together", main, as_rank)

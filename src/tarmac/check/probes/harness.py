@@ -1,0 +1,192 @@
+"""What all probes share: the result's file, the turns at measuring, how an error is told.
+
+A probe is a program of this folder that makes one framework compute:
+
+    python NAME_probe.py RESULT quick|normal|deep [DEVICE ...]
+
+It runs under whatever interpreter holds the framework, from Python 3.7 on, on the host or with this
+folder mounted into a container, so this module needs the standard library alone. RESULT is
+rewritten after every stage, so that a crash or a hang leaves the stage it came in.
+"""
+
+import contextlib
+import faulthandler
+import json
+import os
+import sys
+import time
+import traceback
+import warnings
+
+# How far a process comes that computes together with others.
+STEPS = ["start", "import", "meeting the others", "adding up", "timing", "done"]
+
+
+class Probe:
+    """A probe at work.
+
+    ``result`` is what RESULT is to hold, ``seconds`` what each measured rate may take (0 where none
+    is), ``sizes`` the size of a product that fills a GPU or a CPU.
+    """
+
+    def __init__(self, framework, path, depth, arguments):
+        self.depth = depth
+        self.seconds = {"quick": 0.0, "normal": 0.15, "deep": 1.0}[depth]
+        self.sizes = {"cpu": 768 if depth == "normal" else 2048, "gpu": 8192}
+        self.result = {
+            "framework": framework,
+            "stage": "import",
+            "devices": [],
+            "notes": [],
+            "error": None,
+            "wanted": arguments,
+        }
+        self._path = path
+
+    @property
+    def wanted(self):
+        """The devices that were asked for; all where there are none."""
+        return self.result["wanted"]
+
+    def stage(self, name):
+        """Write down what is begun."""
+        self.result["stage"] = name
+        write_whole(self._path, self.result)
+
+    def wants(self, name):
+        """Whether a device was asked for: ``cuda:0`` by its name or as ``cuda``."""
+        return not self.wanted or name in self.wanted or name.split(":")[0] in self.wanted
+
+    @contextlib.contextmanager
+    def turn(self):
+        """Measure while no other probe does, where several run together."""
+        if "TARMAC_PROBE_TURN" not in os.environ:
+            yield
+            return
+        import fcntl
+
+        with open(os.environ["TARMAC_PROBE_TURN"]) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def rate(self, work, function, synchronize=lambda: None):
+        """Return work per second of the fastest of several runs."""
+        function()
+        synchronize()
+        best, end = 0.0, time.perf_counter() + self.seconds
+        while True:
+            start = time.perf_counter()
+            for _ in range(3):
+                function()
+            synchronize()
+            now = time.perf_counter()
+            best = max(best, 3 * work / (now - start))
+            if now > end:
+                return best
+
+
+def run(framework, main, as_rank=None):
+    """Run a probe's ``main(probe)``, and end with exit code 1 where it failed.
+
+    A probe that starts processes which compute together starts itself with ``--rank``; these call
+    ``as_rank`` with the arguments behind it.
+    """
+    if "TARMAC_PROBE_LIMIT_S" in os.environ:
+        # Says where it hangs, and ends, should nobody be left to end it.
+        faulthandler.dump_traceback_later(float(os.environ["TARMAC_PROBE_LIMIT_S"]) + 5, exit=True)
+    if sys.argv[1] == "--rank":
+        as_rank(*sys.argv[2:])
+        return
+    probe = Probe(framework, sys.argv[1], sys.argv[2], sys.argv[3:])
+    result = probe.result
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            main(probe)
+        except BaseException as error:
+            result["error"] = {
+                "type": type(error).__name__,
+                "message": str(error),
+                "traceback": traceback.format_exc(),
+            }
+    result["notes"] += [str(warning.message) for warning in caught]
+    result["libraries"] = _libraries()
+    probe.stage(result["stage"])
+    sys.exit(1 if result["error"] else 0)
+
+
+def write_whole(path, content):
+    """Write JSON so that a reader sees all of it or what was there before."""
+    with open(path + ".part", "w") as file:
+        json.dump(content, file)
+    os.replace(path + ".part", path)
+
+
+def relative(ours, reference):
+    """Return the largest difference of two arrays, as a part of the largest number."""
+    return float(abs(ours - reference).max() / abs(reference).max())
+
+
+def judged(error, tolerance):
+    """Return an error with its verdict."""
+    # A NaN is no smaller than anything.
+    return {"error": error, "tolerance": tolerance, "ok": bool(error <= tolerance)}
+
+
+def trained(losses):
+    """Return the losses of three steps with their verdict."""
+    return {"losses": losses, "ok": losses[0] > losses[1] > losses[2]}
+
+
+def convolve(np, images, kernels):
+    """Convolve in float64: images ``[n, h, w, c]``, kernels ``[3, 3, c, out]``, no padding."""
+    height, width = images.shape[1] - 2, images.shape[2] - 2
+    out = np.zeros((len(images), height, width, kernels.shape[3]))
+    for row in range(3):
+        for column in range(3):
+            part = images[:, row : row + height, column : column + width]
+            out += part.astype(np.float64) @ kernels[row, column].astype(np.float64)
+    return out
+
+
+def convolve_channels_first(np, images, kernels):
+    """Convolve in float64: images ``[n, c, h, w]``, kernels ``[out, c, 3, 3]``, no padding."""
+    out = convolve(np, images.transpose(0, 2, 3, 1), kernels.transpose(2, 3, 1, 0))
+    return out.transpose(0, 3, 1, 2)
+
+
+def teller(directory, rank):
+    """Return a function by which a rank writes down its step, and what is known by then."""
+    path = _rank_file(directory, rank)
+
+    def say(**facts):
+        write_whole(path, facts)
+
+    return say
+
+
+def read_ranks(directory, count):
+    """Return what each rank has written."""
+    found = []
+    for rank in range(count):
+        try:
+            with open(_rank_file(directory, rank)) as file:
+                found.append(json.load(file))
+        except OSError:
+            found.append({"step": "start"})
+    return found
+
+
+def _rank_file(directory, rank):
+    return os.path.join(directory, "rank-%d.json" % rank)
+
+
+def _libraries():
+    """Return the CUDA libraries that are loaded, by where they are."""
+    try:
+        with open("/proc/self/maps") as maps:
+            paths = {line.split(None, 5)[5].strip() for line in maps if line.count("/") > 1}
+    except OSError:
+        return []
+    names = ("libcuda.so", "libcudart", "libcublas", "libcudnn", "libnccl", "libnvidia-ml")
+    return sorted(path for path in paths if os.path.basename(path).startswith(names))
