@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test test-frameworks test-nightly check format clean
 
-# Trains on data that comes with a dependency, so it needs no download of its own.
+# Trains on data that comes with Tarmac, so it needs no download of its own.
 demo: $(VENV)/.installed
 	$(BIN)/tarmac train digits-mlp --verify
 
@@ -41,7 +41,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	  { echo "$(PYTHON) has no venv. On Debian or Ubuntu: apt install python3-venv"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

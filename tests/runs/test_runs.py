@@ -188,7 +188,7 @@ def test_a_comparison_shows_only_what_differed(tmp_path):
 def test_tensorboard_reads_the_run_directory_without_doubled_points(tmp_path):
     accumulator = pytest.importorskip(
         "tensorboard.backend.event_processing.event_accumulator",
-        reason="tensorboard is not installed; run: pip install tarmac[tensorboard]",
+        reason="tensorboard is not installed; run: pip install 'tarmac-gpu[tensorboard]'",
     )
     run = create(tmp_path)
     with run.events(first_step=1) as events:

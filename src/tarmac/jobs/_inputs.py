@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tarmac.distribution import require
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs._shared import is_shared
 from tarmac.storage import (
@@ -40,13 +41,15 @@ _MOST_EXPANSION = 1000
 
 
 def refuse_missing_inputs(inputs: Sequence[Input], base: Path) -> None:
-    """Raise a RequestError where an input that is a path is not there.
+    """Raise a RequestError where a path is not there, or an object store's client.
 
     Args:
         inputs: Of any task.
         base: What relative paths start from: the job file's directory.
     """
     for given in inputs:
+        if is_object(given.source):
+            require("obstore", given.source)
         is_elsewhere = _is_url(given.source) or is_object(given.source) or is_shared(given.source)
         if not is_elsewhere and not (base / given.source).exists():
             raise RequestError(f"input {given.source}: no such file or directory")

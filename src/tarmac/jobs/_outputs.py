@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from tarmac.distribution import require
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs._shared import is_shared
 from tarmac.storage import SCHEMES, atomic_writer, is_object, put_object
@@ -22,8 +23,10 @@ __all__ = ["keep_outputs", "refuse_unknown_stores"]
 
 
 def refuse_unknown_stores(outputs: Sequence[Output]) -> None:
-    """Raise a RequestError for a URI of a store that is not known."""
+    """Raise a RequestError for a URI of a store that is not known, or whose client is missing."""
     for output in outputs:
+        if is_object(output.to):
+            require("obstore", output.to)
         scheme = urlsplit(output.to).scheme
         if scheme not in ("", "file", *SCHEMES) and not is_shared(output.to):
             known = ", ".join(f"{name}://" for name in SCHEMES)

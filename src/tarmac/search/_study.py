@@ -17,6 +17,7 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from tarmac import runs
+from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError, TarmacError
 from tarmac.search._leases import Leases
 from tarmac.search._ledger import GENERATION, Ledger
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Study", "find_study", "list_studies"]
 
-_PACKAGES = ("tarmac", "optuna", "torch", "numpy")
+_PACKAGES = ("optuna", "torch", "numpy")
 _STATES = {
     TrialState.COMPLETE: "complete",
     TrialState.PRUNED: "pruned",
@@ -277,13 +278,13 @@ class Study:
 
 def _command() -> tuple[str, ...]:
     """Return the command line, if it is Tarmac's, without passwords."""
-    if Path(sys.argv[0]).name not in ("tarmac", "__main__.py"):
+    if Path(sys.argv[0]).name not in SCRIPTS:
         return ()
     return tuple(masked(word) for word in sys.argv)
 
 
 def _versions() -> dict[str, str]:
-    versions = {}
+    versions = {"tarmac": installed_version()}
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)

@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.distribution import require
+from tarmac.errors import TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -122,14 +123,11 @@ def list_objects(uri: str, environment: Mapping[str, str]) -> list[str]:
 @contextlib.contextmanager
 def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any, str]]:
     """Open the store of a URI, and turn its errors into ours."""
-    try:
-        import obstore  # noqa: PLC0415 - an extra
-        from obstore.exceptions import BaseError  # noqa: PLC0415
-        from obstore.store import from_url  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise RequestError(
-            f"{uri}: object stores need obstore", hint="pip install 'tarmac[objects]'"
-        ) from error
+    require("obstore", uri)
+    import obstore  # noqa: PLC0415 - an extra
+    from obstore.exceptions import BaseError  # noqa: PLC0415
+    from obstore.store import from_url  # noqa: PLC0415
+
     parts = urlsplit(uri)
     config, client = s3_config(environment) if parts.scheme == "s3" else ({}, {})
     retries = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def read_versioned(path: Path, model: type[_Record], version: int, kind: str) ->
         raise RequestError(
             f"{path} was written by a newer Tarmac (schema {found}, this one reads up to "
             f"{version})",
-            hint="Upgrade: pip install --upgrade tarmac",
+            hint=upgrade_hint(),
         )
     try:
         return model.model_validate(content)
