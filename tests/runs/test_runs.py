@@ -58,6 +58,13 @@ def test_a_run_of_schema_1_can_always_be_read(tmp_path):
         ({"schema_version": 3}, RequestError, r"newer Tarmac \(schema 3, this one reads up to 2\)"),
         ({"status": "flying"}, TarmacError, "is damaged: status"),
         ({"surprise": 1}, TarmacError, "is damaged: surprise"),
+        (
+            {"schema_version": "2"},
+            TarmacError,
+            "is damaged: schema_version is '2', expected a number",
+        ),
+        ({"schema_version": None}, TarmacError, "is damaged: schema_version is None"),
+        ({"schema_version": 0}, TarmacError, "is damaged: schema_version is 0"),
     ],
 )
 def test_a_record_that_cannot_be_read_is_refused_in_words(tmp_path, change, error, message):
