@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
@@ -79,6 +78,8 @@ def upgrade_hint() -> str:
 
 def installed_version() -> str:
     """Return Tarmac's version."""
+    from importlib.metadata import version  # noqa: PLC0415 - costs --help a tenth of its time
+
     return version(DISTRIBUTION)
 
 
