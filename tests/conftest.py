@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-_HAS_TORCH = importlib.util.find_spec("torch") is not None
-# The folders whose every test needs an extra; .ci/core runs the others without.
-_NEED_EXTRAS = ("cli", "devices", "docs", "examples", "search", "train", "workloads")
-collect_ignore = [] if _HAS_TORCH else list(_NEED_EXTRAS)
+# Folders and files whose tests need a package that an extra brings; .ci/test-with runs without, too.
+_NEED = {
+    "torch": (
+        *("cli", "devices", "docs", "examples", "search", "train", "workloads"),
+        *("check/test_check.py", "check/test_container.py", "check/test_probes.py"),
+    ),
+    "optuna": ("search", "cli/test_search.py"),
+    "obstore": ("jobs/test_objects.py",),
+}
+_MISSING = [module for module in _NEED if importlib.util.find_spec(module) is None]
+_HAS_TORCH = "torch" not in _MISSING
+collect_ignore = [path for module in _MISSING for path in _NEED[module]]
 
 # Tests run in parallel on few cores: how long a draw takes says nothing of it.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -51,7 +59,5 @@ def _has_cuda() -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if not _HAS_TORCH:
-        terminalreporter.line(
-            f"not collected, for PyTorch is not installed: {', '.join(_NEED_EXTRAS)}"
-        )
+    for module in _MISSING:
+        terminalreporter.line(f"not collected without {module}: {', '.join(_NEED[module])}")
