@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Folders and files whose tests need a package that an extra brings; .ci/test-with runs without, too.
+# Folders and files whose tests need a package that an extra brings.
 _NEED = {
     "torch": (
         *("cli", "devices", "docs", "examples", "search", "train", "workloads"),
