@@ -2,30 +2,34 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Such as: make test PYTEST_OPTIONS="-rs --durations=20"
+PYTEST_OPTIONS ?=
 
 .PHONY: demo test test-frameworks test-nightly check format clean
 
-# Trains on data that comes with a dependency, so it needs no download of its own.
+# Trains on data that comes with Tarmac, so it needs no download of its own.
 demo: $(VENV)/.installed
 	$(BIN)/tarmac train digits-mlp --verify
 
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest -m "not frameworks and not nightly"
+	$(BIN)/pytest -m "not frameworks and not nightly" $(PYTEST_OPTIONS)
 
 # Builds environments of TensorFlow, JAX, Keras, MXNet, Chainer and Horovod in the user's cache: minutes
 # the first time, and a compiler, seconds later.
 test-frameworks: $(VENV)/.installed-dev
-	$(BIN)/pytest -m frameworks -n 1
+	$(BIN)/pytest -m frameworks -n 1 $(PYTEST_OPTIONS)
 
 # What CI leaves out for time: the examples on the whole of MNIST.
 test-nightly: $(VENV)/.installed-dev
-	$(BIN)/pytest -m nightly -n 1
+	$(BIN)/pytest -m nightly -n 1 $(PYTEST_OPTIONS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
@@ -41,7 +45,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	  { echo "$(PYTHON) has no venv. On Debian or Ubuntu: apt install python3-venv"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
+
+# Folders and files whose tests need a package that an extra brings.
+_NEED = {
+    "torch": (
+        *("cli", "devices", "docs", "examples", "search", "train", "workloads"),
+        *("check/test_check.py", "check/test_container.py", "check/test_probes.py"),
+    ),
+    "optuna": ("search", "cli/test_search.py"),
+    "obstore": ("jobs/test_objects.py",),
+}
+_MISSING = [module for module in _NEED if importlib.util.find_spec(module) is None]
+_HAS_TORCH = "torch" not in _MISSING
+collect_ignore = [path for module in _MISSING for path in _NEED[module]]
 
 # Tests run in parallel on few cores: how long a draw takes says nothing of it.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -19,7 +32,10 @@ settings.load_profile("tests")
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     # Tests run in parallel: threads of one test on the cores of another only make both slower.
-    torch.set_num_threads(1)
+    if _HAS_TORCH:
+        import torch
+
+        torch.set_num_threads(1)
 
 
 @pytest.fixture
@@ -54,5 +70,18 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        if item.get_closest_marker("gpu") and not _has_cuda():
             item.add_marker(pytest.mark.skip(reason="no CUDA device; run: pytest -m gpu on one"))
+
+
+def _has_cuda() -> bool:
+    if not _HAS_TORCH:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for module in _MISSING:
+        terminalreporter.line(f"not collected without {module}: {', '.join(_NEED[module])}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from tarmac.distribution import explained_imports, installed_version
 from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
@@ -35,11 +36,14 @@ _ROOMS = {
 
 def __getattr__(name: str) -> object:
     """Import a verb when it is first used: ``import tarmac`` alone loads no framework."""
+    if name == "__version__":
+        return installed_version()
     if name not in _ROOMS:
         raise AttributeError(f"module 'tarmac' has no attribute {name!r}")
     # A room of the verb's name stands for it: it is callable, and is what the name means once it is
     # imported.
-    room = importlib.import_module(_ROOMS[name])
+    with explained_imports():
+        room = importlib.import_module(_ROOMS[name])
     return room if _ROOMS[name] == f"tarmac.{name}" else getattr(room, name)
 
 

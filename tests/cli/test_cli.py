@@ -18,7 +18,7 @@ def test_help_and_import_load_no_framework():
         "from tarmac.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "print([m for m in ('torch', 'numpy', 'sklearn', 'pydantic', 'rich') if m in sys.modules])"
+        "print([m for m in ('torch', 'numpy', 'optuna', 'pydantic', 'rich') if m in sys.modules])"
     )
     process = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

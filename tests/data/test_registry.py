@@ -170,3 +170,19 @@ def test_cifar10_in_every_layout_is_the_same_data(tmp_path, cifar, batches):
 def test_datasets_lie_in_directories_of_any_name(tmp_path, origin, name):
     data.add("mnist", origin.rename(tmp_path / name), tmp_path / "root" / name)
     assert data.load("mnist", tmp_path / "root" / name).train.inputs.shape == (200, 5, 5)
+
+
+def test_the_embedded_digits_are_the_published_ones_to_the_bit():
+    digits = data.load("digits")
+    # Of scikit-learn 1.9.1's load_digits(), split likewise, images as uint8 and targets as int64.
+    sums = [
+        hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+        for split in (digits.train, digits.test)
+        for array in (split.inputs, split.targets)
+    ]
+    assert sums == [
+        "c7d866edd7dd55767b097a8bbe48258c90f47027388ef42c6c2cc89aa7e9c8bd",
+        "d88bc14b5455324ff8c5b13f3d3dbf61f9f2fed107c1bdae032e8506d4ff6116",
+        "32db2c93c6aa3f03e1880d61f36dc1cb08ef2b7f6cf899a762ba8dc555b36538",
+        "5b60d960d691c63f4e10de32b748c8dadcfa8c4000d9b6fe5efbd78200686ddc",
+    ]

@@ -16,6 +16,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tarmac.distribution import install_hint
 from tarmac.errors import RequestError
 from tarmac.formats import read_any, read_paths, read_shipyard, write_shipyard
 from tarmac.formats.shipyard._properties import all_properties, check, without_secrets
@@ -437,6 +438,7 @@ def test_what_cannot_be_run_is_shown_and_given_back_and_refused_with_a_reason(tm
 @pytest.fixture
 def azure():
     """Return the variables of an account whose one container has two blobs."""
+    pytest.importorskip("obstore", reason=f"obstore is not installed; {install_hint('objects')}")
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

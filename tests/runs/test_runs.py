@@ -62,6 +62,13 @@ def test_a_run_of_an_older_schema_can_always_be_read(tmp_path, schema, pid):
         ({"schema_version": 4}, RequestError, r"newer Tarmac \(schema 4, this one reads up to 3\)"),
         ({"status": "flying"}, TarmacError, "is damaged: status"),
         ({"surprise": 1}, TarmacError, "is damaged: surprise"),
+        (
+            {"schema_version": "2"},
+            TarmacError,
+            "is damaged: schema_version is '2', expected a number",
+        ),
+        ({"schema_version": None}, TarmacError, "is damaged: schema_version is None"),
+        ({"schema_version": 0}, TarmacError, "is damaged: schema_version is 0"),
     ],
 )
 def test_a_record_that_cannot_be_read_is_refused_in_words(tmp_path, change, error, message):
@@ -234,7 +241,7 @@ def test_a_comparison_shows_only_what_differed(tmp_path):
 def test_tensorboard_reads_the_run_directory_without_doubled_points(tmp_path):
     accumulator = pytest.importorskip(
         "tensorboard.backend.event_processing.event_accumulator",
-        reason="tensorboard is not installed; run: pip install tarmac[tensorboard]",
+        reason="tensorboard is not installed; run: pip install 'tarmac-gpu[tensorboard]'",
     )
     run = create(tmp_path)
     with run.events(first_step=1) as events:

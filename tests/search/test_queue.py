@@ -14,6 +14,7 @@ import pytest
 from optuna.trial import TrialState
 from stand_in import StandIn, search
 
+from tarmac.distribution import install_hint
 from tarmac.errors import RequestError, TarmacError
 from tarmac.search import Choices, Numbers, Result, Silent, Study
 from tarmac.search._queue import TrialQueue
@@ -232,11 +233,11 @@ def test_a_method_that_cannot_search_the_space_is_refused(method, space, fields,
 def test_a_missing_extra_is_named(monkeypatch):
     from tarmac.search import Space
 
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "cmaes", None)
     request = make_request({"workload": "mlp", "method": "cmaes"})
     with pytest.raises(RequestError) as caught:
         check_method(request, Space(NUMBERS))
-    assert caught.value.hint == "pip install 'tarmac[search]'"
+    assert caught.value.hint == install_hint("search")
 
 
 def test_losers_stop_early_and_the_best_never(make_study):

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from tarmac.check._check import check
 from tarmac.check._inventory import identify_machine
 from tarmac.check._report import Report
+from tarmac.distribution import installed_version
 from tarmac.errors import TarmacError
 from tarmac.storage import write_text
 
@@ -63,7 +64,7 @@ def _key(environment: Mapping[str, str]) -> str:
         *identify_machine(),
         sys.prefix,
         torch,
-        importlib.metadata.version("tarmac"),
+        installed_version(),
         *(environment.get(name) for name in _VARIABLES),
     )
     return hashlib.blake2b(repr(facts).encode(), digest_size=12).hexdigest()

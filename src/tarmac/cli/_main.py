@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import sys
 import traceback
 from typing import TYPE_CHECKING, NoReturn
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tarmac.cli._voice import speaks_for_all
+from tarmac.distribution import explained_imports, installed_version
 from tarmac.errors import PeerFailed, TarmacError, unknown_name
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _Commands(click.Group):
 
 def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
     if asked:
-        click.echo(f"tarmac {importlib.metadata.version('tarmac')}")
+        click.echo(f"tarmac {installed_version()}")
         ctx.exit()
 
 
@@ -101,7 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
     try:
-        result = _tarmac.main(given, prog_name="tarmac", standalone_mode=False)
+        with explained_imports():
+            result = _tarmac.main(given, prog_name="tarmac", standalone_mode=False)
         sys.exit(result if isinstance(result, int) else 0)
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough; Python must not complain at exit.

@@ -31,7 +31,7 @@ class DatasetStatus:
         num_train: Training samples.
         num_test: Test samples.
         sample_shape: Of one sample.
-        state: ``embedded`` in a dependency, ``present``, ``partial`` or ``absent``.
+        state: ``embedded`` in Tarmac, ``present``, ``partial`` or ``absent``.
         path: Where its files are or would be; None for an embedded one.
     """
 
@@ -124,8 +124,8 @@ def describe(root: Path | None = None) -> list[DatasetStatus]:
     described = [
         DatasetStatus(
             name="digits",
-            summary="small handwritten digits, embedded in scikit-learn",
-            homepage="https://scikit-learn.org/stable/datasets/toy_dataset.html",
+            summary="small handwritten digits, embedded in Tarmac",
+            homepage="https://doi.org/10.24432/C50P49",
             num_train=1438,
             num_test=359,
             sample_shape=(8, 8),

@@ -31,7 +31,7 @@ def data_root() -> Path:
 def place(name: str, root: Path | None) -> tuple[Source, Path]:
     """Return a downloadable dataset's source and its directory, or raise a RequestError."""
     if name == "digits":
-        raise RequestError("digits come with scikit-learn: there is nothing to fetch or add")
+        raise RequestError("digits come with Tarmac: there is nothing to fetch or add")
     if name not in SOURCES:
         summaries = {"digits": "embedded"} | {n: s.summary for n, s in SOURCES.items()}
         raise unknown_name("dataset", name, summaries)

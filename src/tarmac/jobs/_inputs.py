@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tarmac.distribution import require
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs._shared import is_shared
 from tarmac.storage import (
@@ -44,7 +45,7 @@ _RUN_RECORD = "job-run.json"
 
 
 def refuse_missing_inputs(inputs: Sequence[Input], base: Path) -> None:
-    """Raise a RequestError where an input cannot be what it should be.
+    """Raise a RequestError where an input cannot be had as asked, or its store's client is missing.
 
     Args:
         inputs: Of any task.
@@ -52,6 +53,8 @@ def refuse_missing_inputs(inputs: Sequence[Input], base: Path) -> None:
     """
     for given in inputs:
         location = Location.parse(given.source)
+        if location.is_object:
+            require("obstore", given.source)
         if is_shared(given.source) or location.is_url or location.is_object:
             continue
         if not location.is_local:

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tarmac.distribution import require
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs._shared import is_shared
 from tarmac.storage import SCHEMES, Location, atomic_writer, put_object
@@ -22,9 +23,11 @@ __all__ = ["keep_outputs", "refuse_unknown_stores"]
 
 
 def refuse_unknown_stores(outputs: Sequence[Output]) -> None:
-    """Raise a RequestError for a URI of a store that is not known."""
+    """Raise a RequestError for a URI of a store that is not known, or whose client is missing."""
     for output in outputs:
         location = Location.parse(output.to)
+        if location.is_object:
+            require("obstore", output.to)
         if not (is_shared(output.to) or location.is_local or location.is_object):
             known = ", ".join(f"{name}://" for name in SCHEMES)
             raise RequestError(

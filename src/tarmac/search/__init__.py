@@ -13,6 +13,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from tarmac.distribution import explained_imports
 from tarmac.search._evaluator import Candidate, EpochReporter, Evaluator, Progress, Result
 
 if TYPE_CHECKING:
@@ -67,14 +68,16 @@ _PLACES = {
 def __getattr__(name: str) -> object:
     if name not in _PLACES:
         raise AttributeError(f"module 'tarmac.search' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tarmac.search.{_PLACES[name]}"), name)
+    with explained_imports("search"):
+        return getattr(importlib.import_module(f"tarmac.search.{_PLACES[name]}"), name)
 
 
 class _Verb(ModuleType):
     """Lets ``tarmac.search(...)`` search although importing this package binds that name to it."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> object:
-        from tarmac.search._search import search  # noqa: PLC0415 - loads Optuna and PyTorch
+        with explained_imports("search"):
+            from tarmac.search._search import search  # noqa: PLC0415 - loads Optuna and PyTorch
 
         return search(*args, **kwargs)
 

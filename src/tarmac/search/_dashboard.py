@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
+from tarmac.distribution import require
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
@@ -35,11 +35,7 @@ def serve(study: Study, host: str, port: int, ready: Callable[[str], None]) -> N
     Raises:
         RequestError: optuna-dashboard is not installed, or the port is taken.
     """
-    if importlib.util.find_spec("optuna_dashboard") is None:
-        raise RequestError(
-            "the dashboard needs the package optuna-dashboard, which is not installed",
-            hint="pip install 'tarmac[search]'",
-        )
+    require("optuna_dashboard")
     from optuna_dashboard import wsgi  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
 
     number = study.optuna._study_id

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import warnings
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from optuna.trial import TrialState
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.distribution import require
+from tarmac.errors import TarmacError
 from tarmac.search._ledger import GENERATION
 from tarmac.search._objectives import front
 from tarmac.search._report import summarize
@@ -44,12 +44,7 @@ def render_page(study: Study) -> str:
         RequestError: plotly is not installed.
         TarmacError: No network of the study has been trained to its end yet.
     """
-    if importlib.util.find_spec("plotly") is None:
-        raise RequestError(
-            "plots need the package plotly, which is not installed",
-            hint="pip install 'tarmac[search]'",
-        )
-
+    require("plotly")
     study.ledger.refresh()
     complete = [one for one in study.ledger.trials if one.state == TrialState.COMPLETE]
     if not complete:

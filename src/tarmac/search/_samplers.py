@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.samplers import BaseSampler
 
-from tarmac.errors import RequestError
+from tarmac.distribution import require
 from tarmac.search._parameters import FieldError
 from tarmac.search._space import Choices
 
@@ -95,11 +94,7 @@ def check_method(request: Request, space: Space) -> None:
         )
     if request.method != "cmaes":
         return
-    if importlib.util.find_spec("cmaes") is None:
-        raise RequestError(
-            "method cmaes needs the package cmaes, which is not installed",
-            hint="pip install 'tarmac[search]'",
-        )
+    require("cmaes")
     if all(isinstance(one, Choices) for one in space.parameters.values()):
         raise FieldError(
             ("method",),

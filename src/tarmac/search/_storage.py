@@ -14,6 +14,7 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
 from optuna.trial import TrialState
 
+from tarmac.distribution import install_hint
 from tarmac.errors import RequestError, TarmacError
 from tarmac.storage import (
     DamagedLine,
@@ -197,7 +198,7 @@ def _database_errors(url: str) -> Iterator[None]:
     except ImportError as error:
         raise RequestError(
             f"the driver of {masked(url)} is not installed: {error}",
-            hint="For PostgreSQL: pip install 'tarmac[postgresql]'; for MySQL: pip install pymysql "
+            hint=f"For PostgreSQL: {install_hint('postgresql')}; for MySQL: pip install pymysql "
             "and mysql+pymysql://...; for Redis: pip install redis",
         ) from error
     except (SQLAlchemyError, OSError) as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from filelock import FileLock
 
 from tarmac import runs
+from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError
 from tarmac.search._record import StudyRecord, read_study_record
 from tarmac.search._storage import masked, open_storage
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StudyWriter"]
 
-_PACKAGES = ("tarmac", "optuna", "torch", "numpy")
+_PACKAGES = ("optuna", "torch", "numpy")
 
 
 class StudyWriter(Study):
@@ -188,13 +189,13 @@ class StudyWriter(Study):
 
 def _command() -> tuple[str, ...]:
     """Return the command line, if it is Tarmac's, without passwords."""
-    if Path(sys.argv[0]).name not in ("tarmac", "__main__.py"):
+    if Path(sys.argv[0]).name not in SCRIPTS:
         return ()
     return tuple(masked(word) for word in sys.argv)
 
 
 def _versions() -> dict[str, str]:
-    versions = {}
+    versions = {"tarmac": installed_version()}
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)

@@ -6,7 +6,8 @@ import contextlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.distribution import require
+from tarmac.errors import TarmacError
 from tarmac.storage._locations import Location
 
 if TYPE_CHECKING:
@@ -119,14 +120,11 @@ def list_objects(uri: str, environment: Mapping[str, str]) -> list[str]:
 @contextlib.contextmanager
 def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any, str]]:
     """Open the store of a URI, and turn its errors into ours."""
-    try:
-        import obstore  # noqa: PLC0415 - an extra
-        from obstore.exceptions import BaseError  # noqa: PLC0415
-        from obstore.store import from_url  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise RequestError(
-            f"{uri}: object stores need obstore", hint="pip install 'tarmac[objects]'"
-        ) from error
+    require("obstore", uri)
+    import obstore  # noqa: PLC0415 - an extra
+    from obstore.exceptions import BaseError  # noqa: PLC0415
+    from obstore.store import from_url  # noqa: PLC0415
+
     place = Location.parse(uri)
     key = place.path.lstrip("/")
     config, client = s3_config(environment) if place.scheme == "s3" else ({}, {})

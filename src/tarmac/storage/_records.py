@@ -1,4 +1,7 @@
-"""Records: JSON files of a published layout, with a number that says which."""
+"""Records: JSON files of a published layout, with a number that says which.
+
+A reader reads every version up to its own, and refuses newer ones; CONTRIBUTING.md has the rule.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError, TarmacError
 from tarmac.storage._atomic import read_errors
 
@@ -39,11 +43,15 @@ def read_versioned(path: Path, model: type[_Record], version: int, kind: str) ->
     except ValueError as error:
         raise TarmacError(f"{path} is damaged: {error}") from error
     found = content.get("schema_version") if isinstance(content, dict) else None
-    if isinstance(found, int) and found > version:
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise TarmacError(
+            f"{path} is damaged: schema_version is {found!r}, expected a number from 1 to {version}"
+        )
+    if found > version:
         raise RequestError(
             f"{path} was written by a newer Tarmac (schema {found}, this one reads up to "
             f"{version})",
-            hint="Upgrade: pip install --upgrade tarmac",
+            hint=upgrade_hint(),
         )
     try:
         return model.model_validate(content)

@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError, TarmacError
 from tarmac.storage import write_bytes
 
@@ -121,7 +122,7 @@ def read_checkpoint(path: Path, workload: str) -> Checkpoint:
         raise RequestError(
             f"checkpoint {path} is of version {header['version']}, "
             f"this Tarmac reads up to {_VERSION}",
-            hint="Upgrade: pip install --upgrade tarmac",
+            hint=upgrade_hint(),
         )
     if header["workload"] != workload:
         raise RequestError(f"checkpoint {path} is of {header['workload']}, not of {workload}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tarmac import runs
+from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError, TarmacError
 from tarmac.runs import Parallel, Run
 from tarmac.train._layout import devices_again
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "create_run", "plan_of", "recorded"]
 
-_PACKAGES = ("tarmac", "torch", "numpy", "safetensors", "scikit-learn")
+_PACKAGES = ("torch", "numpy", "safetensors")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -223,7 +224,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
+    versions = {"python": platform.python_version(), "tarmac": installed_version()}
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
@@ -235,7 +236,7 @@ def _versions() -> dict[str, str]:
 
 def _command() -> list[str]:
     """Return the command line where Tarmac's own is running, and nothing from Python."""
-    return sys.argv if Path(sys.argv[0]).name in ("tarmac", "__main__.py") else []
+    return sys.argv if Path(sys.argv[0]).name in SCRIPTS else []
 
 
 def _source_directory(reference: str) -> Path:

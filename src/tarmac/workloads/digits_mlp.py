@@ -1,4 +1,4 @@
-"""digits-mlp: scikit-learn's handwritten digits with a small network; needs no download.
+"""digits-mlp: handwritten digits that come with Tarmac, with a small network; needs no download.
 
 Data: 1,797 real digits of 8x8 pixels in 17 grey levels, 1,438 to train and 359 to test
 (`sklearn.datasets.load_digits`, the test part of UCI's Optical Recognition of Handwritten Digits).
@@ -31,7 +31,7 @@ def model(hidden: int = 128, dropout: float = 0.1) -> nn.Module:
 
 workload = Workload(
     name="digits-mlp",
-    summary="a small network on scikit-learn's digits; needs no download",
+    summary="a small network on the embedded digits; needs no download",
     dataset="digits",
     model=model,
     recipe=Recipe(

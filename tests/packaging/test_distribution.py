@@ -1,0 +1,83 @@
+"""One place says what the distribution is called, and every hint takes it from there."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib.metadata import metadata
+from pathlib import Path
+
+import pytest
+
+import tarmac
+from tarmac.distribution import DISTRIBUTION, SCRIPTS, MissingExtraError, explained_imports, require
+
+_ROOT = Path(__file__).parents[2]
+_SOURCES = sorted((_ROOT / "src").rglob("*.py"))
+_PAGES = [*sorted((_ROOT / "docs").glob("*.md")), _ROOT / "README.md", _ROOT / "CONTRIBUTING.md"]
+
+
+def _project() -> dict:
+    return tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_the_distribution_is_called_what_the_hints_say():
+    assert _project()["name"] == DISTRIBUTION
+    assert set(_project()["scripts"]) | {"__main__.py"} == set(SCRIPTS)
+    assert tarmac.__version__ == _project()["version"] == metadata(DISTRIBUTION)["Version"]
+
+
+def test_no_other_module_words_an_install_hint_of_its_own():
+    # `tarmac` on the package index is somebody else's.
+    hint = re.compile(
+        r"pip install[^\n]*\btarmac\b|tarmac(-gpu)?\[|uv (pip|tool) install[^\n]*tarmac"
+    )
+    own = _ROOT / "src/tarmac/distribution.py"
+    wrong = [str(path) for path in _SOURCES if path != own and hint.search(path.read_text())]
+    assert wrong == []
+
+
+def test_the_docs_name_the_distribution_where_they_install_it():
+    command = re.compile(r"(?:pip|tool) install[^\n]*?['\" ](tarmac[\w-]*)\b|uvx (tarmac[\w-]*)")
+    named = {
+        (path.name, name)
+        for path in _PAGES
+        for found in command.finditer(path.read_text())
+        for name in found.groups()
+        if name is not None
+    }
+    assert {name for _, name in named} <= {DISTRIBUTION}, named
+
+
+def test_each_package_that_is_named_when_missing_is_in_its_extra():
+    from tarmac import distribution
+
+    extras = _project()["optional-dependencies"]
+    for module, package in distribution._PACKAGES.items():
+        names = [re.match(r"[\w-]+", text)[0] for text in extras[package.extra]]
+        assert module.replace("_", "-") in names
+
+
+def test_extras_name_each_package_once():
+    extras = _project()["optional-dependencies"]
+    listed = [
+        re.match(r"[\w-]+", text)[0]
+        for extra in (*extras.values(), _project()["dependencies"])
+        for text in extra
+        if not text.startswith(DISTRIBUTION)
+    ]
+    assert sorted(set(listed)) == sorted(listed)
+
+
+def test_a_missing_package_is_named_with_what_brings_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(MissingExtraError, match=r"^s3://b/k: object stores need obstore") as caught:
+        require("obstore", "s3://b/k")
+    assert caught.value.hint == f"pip install '{DISTRIBUTION}[objects]'"
+    assert caught.value.exit_code == 2
+
+
+def test_a_module_that_no_extra_brings_is_left_to_python():
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"), explained_imports():
+        import no_such_module  # noqa: F401
