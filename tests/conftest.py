@@ -83,7 +83,14 @@ def open_directory() -> Iterator[Path]:
 
 
 class _Trickle(http.server.BaseHTTPRequestHandler):
-    """Sends the first byte of a million, says so, and sends no other until the test ends."""
+    """Sends the first byte of a million at most, says so, and no other until the test ends."""
+
+    def do_HEAD(self) -> None:
+        self.server.begun.set()  # type: ignore[attr-defined]
+        self.server.over.wait()  # type: ignore[attr-defined]
+
+    def do_PUT(self) -> None:
+        self.do_HEAD()
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -104,7 +111,7 @@ class SlowServer:
 
     Attributes:
         url: Of something to fetch.
-        begun: Is set when a client has received the first byte of an answer.
+        begun: Is set when a client has its first byte, or waits for an answer.
     """
 
     url: str

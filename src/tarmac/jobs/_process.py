@@ -96,8 +96,8 @@ class Process:
         return total
 
     def ask_to_end(self, reason: str, grace_s: float) -> None:
-        """Send SIGTERM to the whole session, once."""
-        if not self.stopped_for:
+        """Send SIGTERM to the whole session, once; one that has ended already is left its end."""
+        if not self.stopped_for and not self.has_ended():
             self.stopped_for = reason
             self.kill_at = time.monotonic() + grace_s
             self._signal(signal.SIGTERM)
