@@ -443,9 +443,12 @@ def test_a_signal_after_the_last_success_is_no_error(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "work_on", work_and_signal)
     (tmp_path / "job.yaml").write_text("{name: x, command: echo}")
     arguments = ["run", str(tmp_path / "job.yaml"), "--output", str(tmp_path / "runs")]
-    assert main(arguments) == 0
+    with pytest.raises(SystemExit) as succeeded:
+        main(arguments)
     (tmp_path / "job.yaml").write_text("{name: x, command: exit 3}")
-    assert main(arguments) == 1
+    with pytest.raises(SystemExit) as failed:
+        main(arguments)
+    assert (succeeded.value.code, failed.value.code) == (0, 1)
 
 
 def test_two_processes_never_share_a_gpu(tmp_path):

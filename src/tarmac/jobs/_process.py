@@ -73,7 +73,8 @@ class Process:
             self.ask_to_end(f"its time limit of {timeout_s:g} s", grace_s)
         if limit_bytes is not None and not self.stopped_for:
             if self.memory_group is not None:
-                self._note_exceeded(limit_bytes)
+                if words := self._exceeded(limit_bytes):
+                    self.ask_to_end(words, 0.0)
             elif (held := self.memory_bytes()) > limit_bytes:
                 words = f"{held / 2**20:.0f} of {limit_bytes / 2**20:.0f} MiB"
                 self.ask_to_end(f"it took {words} of memory", 0.0)
@@ -81,9 +82,11 @@ class Process:
             self.kill_at = now + _KILL_AGAIN_S
             self.kill()
 
-    def _note_exceeded(self, limit_bytes: int) -> None:
-        if self.memory_group is not None and self.memory_group.was_exceeded():
-            self.ask_to_end(f"it took more than {limit_bytes / 2**20:.0f} MiB of memory", 0.0)
+    def _exceeded(self, limit_bytes: int) -> str:
+        """Return that the kernel has ended a part of it for its memory; empty where it has not."""
+        if self.memory_group is None or not self.memory_group.was_exceeded():
+            return ""
+        return f"it took more than {limit_bytes / 2**20:.0f} MiB of memory"
 
     def memory_bytes(self) -> int:
         """Return what it and its children hold together, shared pages counted once where known."""
@@ -143,7 +146,7 @@ class Process:
             limit_bytes: Of its memory, which may be why it ended.
         """
         if limit_bytes is not None and not self.stopped_for:
-            self._note_exceeded(limit_bytes)
+            self.stopped_for = self._exceeded(limit_bytes)
         # Before it is waited for: afterwards its number may be another session's.
         self._signal(signal.SIGKILL)
         code = self.popen.wait()
