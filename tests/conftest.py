@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import http.server
 import os
 import pickle
 import pwd
+import secrets
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -127,6 +130,39 @@ def slow_server() -> Iterator[SlowServer]:
         yield SlowServer(f"http://127.0.0.1:{serving.server_address[1]}/big.bin", serving.begun)
         serving.over.set()
         serving.shutdown()
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """What a test has started, with all that this has started.
+
+    Attributes:
+        variable: In the environment of each such process.
+    """
+
+    variable: str
+
+    def processes(self) -> list[psutil.Process]:
+        """Return those that are there now."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if self.variable in process.environ():
+                    found.append(process)
+        return found
+
+
+@pytest.fixture
+def trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trace:
+    """Mark what is started from now on.
+
+    What it builds goes into an empty cache, and servers on this machine are asked without a proxy.
+    """
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    name = f"TRACE_{os.getpid()}_{secrets.token_hex(4)}"
+    monkeypatch.setenv(name, "1")
+    return Trace(name)
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 import sys
 import textwrap
 from pathlib import Path
@@ -178,29 +176,6 @@ def test_stopping_interrupts_all_that_runs_and_leaves_no_process(executor, attem
     assert executor.wait(0) == []
 
 
-def processes_with(variable: str) -> list[psutil.Process]:
-    """Return the processes whose environment has a variable, but for this one."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and variable in process.environ():
-                found.append(process)
-    return found
-
-
-@pytest.fixture
-def traced(monkeypatch, tmp_path) -> str:
-    """Return the name of a variable that all that is started from now on inherits.
-
-    What is built goes into an empty cache, and servers on this machine are asked without a proxy.
-    """
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    name = f"TRACED_{os.getpid()}_{secrets.token_hex(4)}"
-    monkeypatch.setenv(name, "1")
-    return name
-
-
 @pytest.mark.parametrize(
     "needs",
     [
@@ -210,20 +185,20 @@ def traced(monkeypatch, tmp_path) -> str:
     ids=["download", "installer"],
 )
 def test_stopping_ends_a_preparation_with_all_that_it_has_started(
-    executor, attempts, slow_server, traced, needs
+    executor, attempts, slow_server, trace, needs
 ):
     needs = needs.format(url=slow_server.url)
     (attempt,) = attempts(f"{{name: x, command: 'true', {needs}}}")
     assert not isinstance(executor.start(attempt), Busy)
     assert slow_server.begun.wait(120)
-    started = processes_with(traced)
+    started = trace.processes()
     executor.stop()
     (end,) = executor.wait(60)
     assert (end.outcome, end.reason) == ("interrupted", "the run was stopped")
     executor.close()
     _, alive = psutil.wait_procs(started, timeout=60)
     assert not alive
-    assert not processes_with(traced)
+    assert not trace.processes()
 
 
 def test_stopping_forgets_preparations_that_have_not_begun(executor, attempts, slow_server):
@@ -246,7 +221,6 @@ def test_outputs_that_do_not_get_through_are_given_up_when_the_run_is_stopped(
     monkeypatch.setenv("AWS_ENDPOINT_URL", slow_server.url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     (attempt,) = attempts(
         "{name: x, command: echo > out, outputs: [{path: out, to: 's3://bucket/made'}]}"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -103,18 +102,7 @@ def runner(tmp_path: Path, text: str, **options) -> subprocess.Popen[bytes]:
     )
 
 
-def with_variable(name: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if name in process.environ():
-                found.append(process)
-    return found
-
-
-def test_no_installer_runs_on_when_the_runner_is_killed(tmp_path, slow_server):
-    traced = f"TRACED_{os.getpid()}_{secrets.token_hex(4)}"
-    environment = {**os.environ, traced: "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+def test_no_installer_runs_on_when_the_runner_is_killed(tmp_path, slow_server, trace):
     process = runner(
         tmp_path,
         f"""
@@ -122,10 +110,9 @@ def test_no_installer_runs_on_when_the_runner_is_killed(tmp_path, slow_server):
         command: echo
         environment: {{requirements: ["six @ {slow_server.url}/six-1.0-py3-none-any.whl"]}}
         """,
-        env=environment | {"NO_PROXY": "127.0.0.1"},
     )
     assert slow_server.begun.wait(120)
-    started = with_variable(traced)
+    started = trace.processes()
     # The runner, its guardian, what stages, and the installer.
     assert len(started) >= 4
     process.kill()
