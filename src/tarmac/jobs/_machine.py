@@ -117,7 +117,7 @@ class Machine:
         if not needs.gpus:
             return ()
         # A process sees one instance at most, however many it is given (MIG user guide, "CUDA
-        # visible devices").
+        # device enumeration").
         large = [gpu for gpu in self.gpus if gpu.memory_bytes >= (needs.gpu_memory or 0)]
         return [gpu for gpu in large if needs.gpus <= 1 or not gpu.is_instance]
 
