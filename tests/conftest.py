@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import http.server
 import importlib.util
 import os
+import pickle
+import pwd
+import secrets
+import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tarmac.devices import is_unified, own_groups
 
 # Folders and files whose tests need a package that an extra brings.
 _NEED = {
@@ -66,6 +78,164 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     yield mount
     if disk.exists():
         subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.fixture
+def second_user() -> Callable[[Callable[[], object]], object]:
+    """Return a function that calls another as user "nobody", in a process that it waits for.
+
+    What the call returns comes back; what it raises is raised again.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user; run the tests as root")
+    nobody = pwd.getpwnam("nobody")
+
+    def call(function: Callable[[], object]) -> object:
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setgroups([])
+                os.setgid(nobody.pw_gid)
+                os.setuid(nobody.pw_uid)
+                outcome = (True, function())
+            except BaseException as error:
+                outcome = (False, error)
+            with os.fdopen(writer, "wb") as file:
+                pickle.dump(outcome, file)
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as file:
+            is_returned, value = pickle.load(file)
+        os.waitpid(pid, 0)
+        if not is_returned:
+            raise value
+        return value
+
+    return call
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """Yield a directory that all users may enter, as ``tmp_path`` is not, and write to."""
+    path = Path(tempfile.mkdtemp())
+    path.chmod(0o1777)
+    yield path
+    shutil.rmtree(path)
+
+
+class _Trickle(http.server.BaseHTTPRequestHandler):
+    """Sends the first byte of a million at most, says so, and no other until the test ends."""
+
+    def do_HEAD(self) -> None:
+        self.server.begun.set()  # type: ignore[attr-defined]
+        self.server.over.wait()  # type: ignore[attr-defined]
+
+    def do_PUT(self) -> None:
+        self.do_HEAD()
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000000")
+        self.end_headers()
+        self.wfile.write(b"x")
+        self.wfile.flush()
+        self.server.begun.set()  # type: ignore[attr-defined]
+        self.server.over.wait()  # type: ignore[attr-defined]
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@dataclasses.dataclass(frozen=True)
+class SlowServer:
+    """A server whose answers begin and do not end.
+
+    Attributes:
+        url: Of something to fetch.
+        begun: Is set when a client has its first byte, or waits for an answer.
+    """
+
+    url: str
+    begun: threading.Event
+
+
+@pytest.fixture
+def slow_server() -> Iterator[SlowServer]:
+    """Yield a server on 127.0.0.1 whose answers begin and do not end."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Trickle) as serving:
+        serving.begun, serving.over = threading.Event(), threading.Event()  # type: ignore[attr-defined]
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        yield SlowServer(f"http://127.0.0.1:{serving.server_address[1]}/big.bin", serving.begun)
+        serving.over.set()
+        serving.shutdown()
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """What a test has started, with all that this has started.
+
+    Attributes:
+        variable: In the environment of each such process.
+    """
+
+    variable: str
+
+    def processes(self) -> list[psutil.Process]:
+        """Return those that are there now."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if self.variable in process.environ():
+                    found.append(process)
+        return found
+
+
+@pytest.fixture
+def trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trace:
+    """Mark what is started from now on.
+
+    What it builds goes into an empty cache, and servers on this machine are asked without a proxy.
+    """
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    name = f"TRACE_{os.getpid()}_{secrets.token_hex(4)}"
+    monkeypatch.setenv(name, "1")
+    return Trace(name)
+
+
+@pytest.fixture
+def limited_group() -> Iterator[Callable[[str, Mapping[str, str]], Path]]:
+    """Return a function that makes a control group with limits, to put processes of a test in.
+
+    It takes a controller and what to write to which of its files, by the names of version 2
+    (``cpu.max``, ``memory.max``).
+    """
+    made: list[Path] = []
+
+    def make(controller: str, limits: Mapping[str, str]) -> Path:
+        groups = own_groups(controller)
+        if not groups:
+            pytest.skip("no control groups are mounted here")
+        path = groups[-1] / f"tarmac-test-{os.getpid()}-{controller}"
+        try:
+            path.mkdir()
+            made.append(path)
+            for name, text in limits.items():
+                if not is_unified() and name == "cpu.max":
+                    quota, period = text.split()
+                    (path / "cpu.cfs_period_us").write_text(period)
+                    (path / "cpu.cfs_quota_us").write_text(quota)
+                else:
+                    file = name if is_unified() else "memory.limit_in_bytes"
+                    (path / file).write_text(text)
+        except OSError as error:
+            pytest.skip(f"control groups cannot be made here, try as root: {error}")
+        return path
+
+    yield make
+    for path in made:
+        path.rmdir()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tarmac.errors import RequestError
 from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs._machine import Machine, read_machine
+from tarmac.jobs._machine import read_machine
 from tarmac.jobs._scheduler import run_tasks
 from tarmac.jobs.executors import Attempt, Busy, LocalExecutor
 
@@ -21,13 +21,12 @@ def local(base: Path) -> LocalExecutor:
     return LocalExecutor(read_machine(), base, base / "shared", secret_variables={"VAULT"})
 
 
-def accepting_all(base: Path) -> LocalExecutor:
-    """As a cluster does, whose queue has room for everything."""
-    machine = Machine(cpus=1e6, memory=2**60, gpus=(), leases=None)
-    return LocalExecutor(machine, base, base / "shared", secret_variables={"VAULT"})
+def quick(base: Path) -> LocalExecutor:
+    """Grants little time to what is asked to end."""
+    return LocalExecutor(read_machine(), base, base / "shared", grace_s=0.1)
 
 
-EXECUTORS = {"local": local, "accepting-all": accepting_all}
+EXECUTORS = {"local": local}
 
 
 @pytest.fixture(params=EXECUTORS)
@@ -182,6 +181,96 @@ def test_stopping_interrupts_all_that_runs_and_leaves_no_process(executor, attem
     with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(int(printed.read_text())).wait(60)
     assert executor.wait(0) == []
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [
+        "inputs: [{{from: '{url}'}}]",
+        "environment: {{requirements: ['six @ {url}/six-1.0-py3-none-any.whl']}}",
+    ],
+    ids=["download", "installer"],
+)
+def test_stopping_ends_a_preparation_with_all_that_it_has_started(
+    executor, attempts, slow_server, trace, needs
+):
+    needs = needs.format(url=slow_server.url)
+    (attempt,) = attempts(f"{{name: x, command: 'true', {needs}}}")
+    assert not isinstance(executor.start(attempt), Busy)
+    assert slow_server.begun.wait(120)
+    started = trace.processes()
+    executor.stop()
+    (end,) = executor.wait(60)
+    assert (end.outcome, end.reason) == ("interrupted", "the run was stopped")
+    executor.close()
+    _, alive = psutil.wait_procs(started, timeout=60)
+    assert not alive
+    assert not trace.processes()
+
+
+def test_stopping_forgets_preparations_that_have_not_begun(executor, attempts, slow_server):
+    text = "{name: x, command: 'true', sweep: {repeat: 9}, resources: {cpus: 0.01}, "
+    every = attempts(text + f"inputs: [{{from: '{slow_server.url}'}}]}}")
+    for attempt in every:
+        assert not isinstance(executor.start(attempt), Busy)
+    assert slow_server.begun.wait(60)
+    executor.stop()
+    ends = []
+    while len(ends) < len(every):
+        ends += executor.wait(60)
+    assert {end.outcome for end in ends} == {"interrupted"}
+
+
+def test_outputs_that_do_not_get_through_are_given_up_when_the_run_is_stopped(
+    tmp_path, attempts, slow_server, monkeypatch
+):
+    pytest.importorskip("obstore", reason="needs pip install 'tarmac[objects]'")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", slow_server.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    (attempt,) = attempts(
+        "{name: x, command: echo > out, outputs: [{path: out, to: 's3://bucket/made'}]}"
+    )
+    with contextlib.closing(quick(tmp_path)) as local:
+        assert not isinstance(local.start(attempt), Busy)
+        while not slow_server.begun.is_set():
+            assert local.wait(0.05) == []
+        local.stop()
+        (end,) = local.wait(60)
+    assert (end.outcome, end.exit_code) == ("interrupted", 0)
+    assert end.reason == "the run was stopped before its outputs were kept"
+
+
+@pytest.mark.parametrize("gone", ['"$PWD"', '"${PWD%/work}"'])
+def test_a_task_that_takes_its_directory_away_has_failed_and_others_go_on(executor, attempts, gone):
+    ends = finish(
+        executor,
+        attempts(
+            f"""
+            name: x
+            resources: {{cpus: 0.01}}
+            tasks:
+              - {{name: gone, command: 'rm -rf {gone}; exit 4'}}
+              - {{name: other, command: 'true'}}
+            """
+        ),
+    )
+    assert (ends["gone"].outcome, ends["gone"].reason) == ("failed", "exit code 4")
+    assert ends["other"].outcome == "succeeded"
+
+
+def test_a_stop_after_the_end_of_a_program_leaves_it_its_success(executor, attempts):
+    (attempt,) = attempts("{name: x, command: 'echo $$'}")
+    assert not isinstance(executor.start(attempt), Busy)
+    printed = attempt.directory / "stdout"
+    while not printed.read_text():
+        pass
+    # Its own parent waits for it, so it is there until the executor looks.
+    while psutil.Process(int(printed.read_text())).status() != psutil.STATUS_ZOMBIE:
+        pass
+    executor.stop()
+    (end,) = executor.wait(60)
+    assert end.outcome == "succeeded"
 
 
 def test_waiting_returns_when_patience_ends(executor, attempts):

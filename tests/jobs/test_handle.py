@@ -6,6 +6,7 @@ import concurrent.futures
 import dataclasses
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 import tarmac
 from tarmac.errors import RequestError
-from tarmac.jobs import Job, JobFailed, Secret, list_statuses, parse_job
+from tarmac.jobs import Handle, Job, JobFailed, Secret, list_statuses, parse_job
 from tarmac.jobs._identity import identify
 
 
@@ -90,6 +91,36 @@ def test_a_process_that_has_another_ones_number_is_not_taken_for_it():
     assert not dataclasses.replace(this, start_ticks=this.start_ticks - 1).is_alive()
     assert not dataclasses.replace(this, boot_id="earlier").is_alive()
     assert not dataclasses.replace(this, host="elsewhere").is_alive()
+
+
+def test_a_signal_reaches_the_process_that_was_meant_and_none_with_its_number():
+    with subprocess.Popen(["sleep", "600"]) as sleeper:
+        this = identify(sleeper.pid)
+        assert not dataclasses.replace(this, start_ticks=this.start_ticks - 1).send(signal.SIGKILL)
+        assert this.is_alive()
+        assert this.send(signal.SIGKILL)
+        assert sleeper.wait() == -signal.SIGKILL
+    assert not this.send(signal.SIGKILL)
+
+
+def test_another_users_job_is_not_cancelled_and_that_is_said(second_user, open_directory):
+    handle = tarmac.submit(job("{name: x, command: sleep 600}"), output=open_directory)
+    try:
+        other = Handle(handle.path)
+        with pytest.raises(RequestError, match="is another user's: process"):
+            second_user(other.cancel)
+        assert handle.running()
+    finally:
+        assert handle.cancel()
+        handle._popen.wait()
+
+
+def test_a_named_secret_that_stands_for_another_one_is_refused(tmp_path):
+    with pytest.raises(RequestError, match=r"'s3/k' stands for .*, which is no place on this"):
+        tarmac.jobs.start_runner(
+            tarmac.jobs.JobRun(tmp_path, job("{name: x, command: a}"), tmp_path, ()),
+            secrets={"s3/k": Secret(vault_id="https://vault.example/k")},
+        )
 
 
 def test_a_file_is_read_and_its_paths_start_from_it(tmp_path):

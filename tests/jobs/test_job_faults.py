@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import secrets
+import signal
 import subprocess
 import sys
 import textwrap
@@ -14,8 +17,10 @@ import psutil
 
 from tarmac.devices import GpuInfo
 from tarmac.jobs import create_run, parse_job, plan_tasks
+from tarmac.jobs._cgroup import make_memory_group, parent_of_groups
 from tarmac.jobs._machine import Machine
-from tarmac.jobs._scheduler import run_tasks
+from tarmac.jobs._process import Process, start
+from tarmac.jobs._scheduler import pause_s, run_tasks
 from tarmac.jobs.executors import LocalExecutor
 
 
@@ -64,14 +69,172 @@ def test_a_task_that_is_killed_has_failed_by_its_signal(tmp_path):
     assert (task["outcome"], task["reason"], task["exit_code"]) == ("failed", "signal 9", -9)
 
 
-def test_a_task_that_forks_and_ignores_being_asked_is_killed_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("tarmac.jobs.executors._local._GRACE_S", 0.2)
+def test_a_task_that_forks_and_ignores_being_asked_is_killed_whole(tmp_path):
     nap = f"811.{os.getpid()}"
     script = f"trap '' TERM; (trap '' TERM; sleep {nap}; sleep {nap}) & (setsid sleep {nap}) & wait"
     job = parse_job(f'{{name: x, timeout: 0.3, command: "{script}"}}')
-    ended = work(job, tmp_path)
+    ended = work(job, tmp_path, grace_s=0.2)
     assert ended[0].reason == "its time limit of 0.3 s"
     assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", nap]]
+
+
+def runner(tmp_path: Path, text: str, **options) -> subprocess.Popen[bytes]:
+    (tmp_path / "job.yaml").write_text(textwrap.dedent(text))
+    command = ["run", str(tmp_path / "job.yaml"), "--output", str(tmp_path / "runs"), "--json"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "tarmac", *command], stdout=subprocess.DEVNULL, **options
+    )
+
+
+def test_no_installer_runs_on_when_the_runner_is_killed(tmp_path, slow_server, trace):
+    process = runner(
+        tmp_path,
+        f"""
+        name: x
+        command: echo
+        environment: {{requirements: ["six @ {slow_server.url}/six-1.0-py3-none-any.whl"]}}
+        """,
+    )
+    assert slow_server.begun.wait(120)
+    started = trace.processes()
+    # The runner, its guardian, what stages, and the installer.
+    assert len(started) >= 4
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(started, timeout=60)
+    assert not alive
+
+
+def test_an_interrupt_of_the_terminal_interrupts_a_preparation_and_does_not_fail_it(
+    tmp_path, slow_server
+):
+    process = runner(
+        tmp_path,
+        f"{{name: x, command: echo, inputs: [{{from: '{slow_server.url}'}}]}}",
+        start_new_session=True,
+        env={**os.environ, "NO_PROXY": "127.0.0.1"},
+    )
+    assert slow_server.begun.wait(120)
+    # As a terminal does: to all of the foreground's process group.
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) == 1
+    (run,) = (tmp_path / "runs").iterdir()
+    last = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()][-1]
+    assert (last["outcome"], last["reason"]) == ("interrupted", "the run was stopped")
+
+
+@pytest.fixture
+def memory_groups() -> Path:
+    """Return the directory in which tasks' control groups are made."""
+    parent = parent_of_groups()
+    group = make_memory_group(f"tarmac-test-{secrets.token_hex(4)}", 2**26)
+    if parent is None or group is None:
+        pytest.skip("control groups cannot be made here; try as root, outside of containers")
+    group.remove()
+    return parent
+
+
+def test_a_program_is_in_its_control_group_from_its_first_instruction(tmp_path, memory_groups):
+    job = parse_job(
+        "{name: x, sweep: {repeat: 8}, resources: {memory: 64MiB, cpus: 0.01},"
+        " command: [grep, tarmac-, /proc/self/cgroup]}"
+    )
+    assert [end.outcome for end in work(job, tmp_path)] == ["succeeded"] * 8
+    printed = [path.read_text() for path in (tmp_path / "runs").glob("*/tasks/*/stdout")]
+    names = {text.strip().rpartition("/")[2] for text in printed}
+    assert len(names) == 8
+    assert not [name for name in names if (memory_groups / name).exists()]
+
+
+def test_a_limit_on_memory_changes_nothing_else_for_a_program(tmp_path, memory_groups, monkeypatch):
+    for name in ("LANG", "LC_ALL", "LC_CTYPE"):
+        monkeypatch.delenv(name, raising=False)
+    text = """
+        name: x
+        resources: {cpus: 0.01}
+        tasks:
+          - {name: free, command: &shown "grep Sig[BIC] /proc/self/status; env | grep -v TARMAC"}
+          - {name: limited, command: *shown, resources: {memory: 64MiB, cpus: 0.01}}
+          - {name: none, command: [no-such-program], resources: {memory: 64MiB}}
+          - {name: text, command: [/etc/hostname], resources: {memory: 64MiB}}
+          - {name: plain, command: [/etc/hostname]}
+        """
+    ends = {end.task.name: end for end in work(parse_job(textwrap.dedent(text)), tmp_path)}
+    free, limited = sorted((tmp_path / "runs").glob("*/tasks/*/stdout"))[:2]
+    plain = [re.sub("(PWD|OLDPWD)=.*", "", path.read_text()) for path in (free, limited)]
+    assert plain[0] == plain[1]
+    assert ends["none"].reason == "no-such-program: No such file or directory"
+    assert ends["text"].reason == ends["plain"].reason
+    assert ends["none"].exit_code is None
+
+
+def test_no_control_group_is_left_when_the_runner_is_killed(tmp_path, memory_groups):
+    before = {*memory_groups.glob("tarmac-*")}
+    os.mkfifo(tmp_path / "begun")
+    process = runner(
+        tmp_path,
+        f"""
+        name: x
+        resources: {{memory: 64MiB}}
+        command: grep tarmac- /proc/self/cgroup > {tmp_path}/begun; exec sleep 600
+        """,
+    )
+    own = (tmp_path / "begun").read_text().strip().rpartition("/")[2]
+    assert memory_groups / own not in before
+    (task,) = (memory_groups / own / "cgroup.procs").read_text().split()
+    (guardian,) = [
+        other
+        for other in psutil.Process(process.pid).children()
+        if "guardian.py" in str(other.cmdline())
+    ]
+    process.kill()
+    process.wait()
+    psutil.wait_procs([guardian], timeout=60)
+    assert not psutil.pid_exists(int(task))
+    assert not (memory_groups / own).exists()
+
+
+def started(command: list[str], tmp_path: Path, **options) -> Process:
+    return start(
+        command,
+        directory=tmp_path,
+        environment=os.environ,
+        stdout=tmp_path / "stdout",
+        stderr=tmp_path / "stderr",
+        **options,
+    )
+
+
+def test_a_process_that_does_not_end_is_looked_at_seldom_and_not_all_the_time(tmp_path):
+    process = started(["sleep", "600"], tmp_path)
+    process.stopped_for, process.kill_at = "x", 100.0
+    process.enforce(100.0, None, None, 0.0)
+    assert min(process.times_to_look(None)) > 101
+    assert process.finish() == -signal.SIGKILL
+
+
+def test_an_engine_that_hangs_while_it_kills_a_container_holds_nothing_up(tmp_path):
+    process = started(["sleep", "600"], tmp_path, kill_command=("sleep", "600"))
+    process.stopped_for, process.kill_at = "x", 100.0
+    process.enforce(100.0, None, None, 0.0)
+    (engine,) = [
+        other
+        for other in psutil.Process().children()
+        if other.cmdline() == ["sleep", "600"] and other.pid != process.popen.pid
+    ]
+    # The client, which tells of the container's end, is left for as long as that may come.
+    assert not process.has_ended()
+    process.enforce(process.kill_at, None, None, 0.0)
+    assert process.finish() == -signal.SIGKILL
+    assert not engine.is_running()
+
+
+@pytest.mark.parametrize(
+    ("backoff_s", "number", "expected"),
+    [(1, 1, 1), (1, 4, 8), (0, 5000, 0), (1, 5000, 3600), (10, 10, 3600), (7200, 3, 7200)],
+)
+def test_pauses_double_up_to_an_hour_however_many_there_are(backoff_s, number, expected):
+    assert pause_s(backoff_s, number) == expected
 
 
 def test_a_clock_that_jumps_changes_no_limit_and_no_pause(tmp_path, monkeypatch):
@@ -120,7 +283,7 @@ def test_two_runners_take_turns_with_the_only_gpu(tmp_path):
     assert [rival.communicate(timeout=240)[0] for rival in rivals] == ["5\n", "5\n"]
 
 
-def work(job, tmp_path: Path) -> list:
+def work(job, tmp_path: Path, **options) -> list:
     ends: list = []
 
     class Watcher:
@@ -135,7 +298,7 @@ def work(job, tmp_path: Path) -> list:
     machine = Machine(
         cpus=8, memory=2**34, gpus=[GpuInfo("GPU-a", "fast", 2**34)], leases=tmp_path / "leases"
     )
-    executor = LocalExecutor(machine, tmp_path, run.path / "shared")
+    executor = LocalExecutor(machine, tmp_path, run.path / "shared", **options)
     try:
         run_tasks(tasks, run.path, executor, Watcher())
     finally:

@@ -431,6 +431,26 @@ def test_a_signal_ends_all_tasks_and_says_how_to_go_on(tmp_path, number):
     assert not sleepers(nap)
 
 
+def test_a_signal_after_the_last_success_is_no_error(tmp_path, monkeypatch):
+    from tarmac import jobs
+    from tarmac.cli import main
+
+    def work_and_signal(*arguments, **options):
+        counts = work_on(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGINT)
+        return counts
+
+    monkeypatch.setattr(jobs, "work_on", work_and_signal)
+    (tmp_path / "job.yaml").write_text("{name: x, command: echo}")
+    arguments = ["run", str(tmp_path / "job.yaml"), "--output", str(tmp_path / "runs")]
+    with pytest.raises(SystemExit) as succeeded:
+        main(arguments)
+    (tmp_path / "job.yaml").write_text("{name: x, command: exit 3}")
+    with pytest.raises(SystemExit) as failed:
+        main(arguments)
+    assert (succeeded.value.code, failed.value.code) == (0, 1)
+
+
 def test_two_processes_never_share_a_gpu(tmp_path):
     from tarmac.devices import GpuInfo
     from tarmac.jobs._job import Resources

@@ -17,7 +17,7 @@ import psutil
 from tarmac.check._evidence import Container, Driver, Host, Inventory, Limits, PciCard
 from tarmac.check._libraries import find_libraries
 from tarmac.check._nvml import open_nvml, read_gpus
-from tarmac.devices import find_devices
+from tarmac.devices import find_devices, read_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -200,26 +200,18 @@ def _limits(root: Path) -> Limits:
         soft, _ = resource.getrlimit(number)
         return None if soft == resource.RLIM_INFINITY else soft
 
+    own = read_limits(root)
     shm = None
     with contextlib.suppress(OSError):
         shm = shutil.disk_usage(root / "dev/shm").total
     return Limits(
-        cpus=_cpus(root),
-        memory_bytes=_number(root / "sys/fs/cgroup/memory.max"),
+        cpus=own.cpus,
+        memory_bytes=own.memory_bytes,
         shm_bytes=shm,
         memlock_bytes=limit(resource.RLIMIT_MEMLOCK),
         open_files=limit(resource.RLIMIT_NOFILE),
         infiniband=any((root / "sys/class/infiniband").glob("*")),
     )
-
-
-def _cpus(root: Path) -> float:
-    """Return how many CPUs this process may use, by its affinity and its cgroup's quota."""
-    allowed = float(len(psutil.Process().cpu_affinity()))
-    quota, _, period = (_text(root / "sys/fs/cgroup/cpu.max") or "max").partition(" ")
-    if quota == "max":
-        return allowed
-    return min(allowed, int(quota) / int(period))
 
 
 def _kernel_log() -> tuple[str, ...]:

@@ -230,7 +230,7 @@ def _work(
     ok = counts["succeeded"] == len(run.tasks)
     if not as_json:
         click.echo(f"{summary or 'nothing to do'}  {run.path}")
-    if stop.came:
+    if stop.came and not ok:
         raise TarmacError(
             "interrupted", hint=f"Go on with what is left: tarmac run --resume {run.path}"
         )

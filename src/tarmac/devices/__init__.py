@@ -8,5 +8,17 @@ Example:
 
 from tarmac.devices._device import Device, find_devices, name_devices, read_cpuinfo
 from tarmac.devices._gpus import GpuInfo, list_gpus
+from tarmac.devices._limits import ProcessLimits, is_unified, own_groups, read_limits
 
-__all__ = ["Device", "GpuInfo", "find_devices", "list_gpus", "name_devices", "read_cpuinfo"]
+__all__ = [
+    "Device",
+    "GpuInfo",
+    "ProcessLimits",
+    "find_devices",
+    "is_unified",
+    "list_gpus",
+    "name_devices",
+    "own_groups",
+    "read_cpuinfo",
+    "read_limits",
+]

@@ -10,11 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["MemoryGroup", "make_memory_group"]
+from tarmac.devices import is_unified, own_groups
 
-_ROOT = Path("/sys/fs/cgroup")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["MemoryGroup", "make_memory_group", "parent_of_groups"]
 
 
 class MemoryGroup:
@@ -23,23 +26,20 @@ class MemoryGroup:
     Args:
         path: Of the group.
         is_unified: Whether it is of version 2.
+
+    Attributes:
+        path: As given; a process that writes 0 to ``cgroup.procs`` there joins it.
     """
 
     def __init__(self, path: Path, *, is_unified: bool) -> None:
-        self._path = path
+        self.path = path
         self._is_unified = is_unified
-
-    def add(self, pid: int) -> None:
-        """Put a process into it, whose later children will be in it too."""
-        # One that has ended already needs no limit.
-        with contextlib.suppress(OSError):
-            (self._path / "cgroup.procs").write_text(str(pid))
 
     def was_exceeded(self) -> bool:
         """Whether the kernel has ended a process of the group for its memory."""
         name = "memory.events" if self._is_unified else "memory.oom_control"
         with contextlib.suppress(OSError):
-            for line in (self._path / name).read_text().splitlines():
+            for line in (self.path / name).read_text().splitlines():
                 key, _, count = line.partition(" ")
                 if key == "oom_kill":
                     return int(count) > 0
@@ -47,36 +47,44 @@ class MemoryGroup:
 
     def kill(self) -> None:
         """Send SIGKILL to whatever is left in it."""
+        for pid in self._members():
+            with contextlib.suppress(OSError):
+                descriptor = os.pidfd_open(pid)
+                try:
+                    # What is a member after it was opened is what was opened, or that has ended.
+                    if pid in self._members():
+                        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                finally:
+                    os.close(descriptor)
+
+    def _members(self) -> list[int]:
         with contextlib.suppress(OSError):
-            for pid in (self._path / "cgroup.procs").read_text().split():
-                with contextlib.suppress(OSError):
-                    os.kill(int(pid), signal.SIGKILL)
+            return [int(pid) for pid in (self.path / "cgroup.procs").read_text().split()]
+        return []
 
     def remove(self) -> None:
         """Remove the group; processes of it that are not quite gone keep it for a while."""
         with contextlib.suppress(OSError):
-            self._path.rmdir()
+            self.path.rmdir()
 
 
-def make_memory_group(name: str, limit_bytes: int, root: Path = _ROOT) -> MemoryGroup | None:
+def make_memory_group(name: str, limit_bytes: int) -> MemoryGroup | None:
     """Make a group in which more memory than a limit cannot be had.
 
     Args:
         name: The group's, unique on this machine.
         limit_bytes: For all its processes together; swap counts as well where it is counted.
-        root: Where control groups are mounted.
 
     Returns:
         The group; None where this process may not make one.
     """
-    is_unified = (root / "cgroup.controllers").exists()
-    parent = _parent(root, is_unified=is_unified)
+    parent = parent_of_groups()
     if parent is None:
         return None
-    path = parent / name
+    path, unified = parent / name, is_unified()
     try:
         path.mkdir()
-        if is_unified:
+        if unified:
             (path / "memory.max").write_text(str(limit_bytes))
             (path / "memory.oom.group").write_text("1")
             _write_if_there(path / "memory.swap.max", "0")
@@ -87,37 +95,20 @@ def make_memory_group(name: str, limit_bytes: int, root: Path = _ROOT) -> Memory
         with contextlib.suppress(OSError):
             path.rmdir()
         return None
-    return MemoryGroup(path, is_unified=is_unified)
+    return MemoryGroup(path, is_unified=unified)
 
 
-def _parent(root: Path, *, is_unified: bool) -> Path | None:
+def parent_of_groups() -> Path | None:
     """Return the group that a new one may be made in: this process's own, or the nearest above."""
-    mounted = root if is_unified else root / "memory"
-    own = _own_group("" if is_unified else "memory")
-    if own is None or not mounted.is_dir():
-        return None
-    group = mounted / own.lstrip("/")
-    # A container that sees only its part of the tree has its own group at the root.
-    group = group if group.is_dir() else mounted
-    if not is_unified:
-        return group if os.access(group, os.W_OK) else None
+    groups = own_groups("memory")
+    if not is_unified():
+        return groups[0] if groups and os.access(groups[0], os.W_OK) else None
     # In version 2 a group with processes of its own has no children with controllers.
-    for candidate in (group, *group.parents):
-        if not candidate.is_relative_to(mounted):
-            return None
+    for group in groups:
         with contextlib.suppress(OSError):
-            enabled = (candidate / "cgroup.subtree_control").read_text().split()
-            if "memory" in enabled and os.access(candidate, os.W_OK):
-                return candidate
-    return None
-
-
-def _own_group(controller: str) -> str | None:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, names, path = line.split(":", 2)
-            if controller in names.split(","):
-                return path
+            enabled = (group / "cgroup.subtree_control").read_text().split()
+            if "memory" in enabled and os.access(group, os.W_OK):
+                return group
     return None
 
 

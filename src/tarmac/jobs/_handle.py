@@ -84,15 +84,20 @@ class Handle:
 
         Returns:
             Whether it was running.
+
+        Raises:
+            RequestError: It is another user's.
         """
         runner = self.status().runner
         if runner is None:
             return False
         try:
-            os.kill(runner.pid, signal.SIGTERM)
-        except ProcessLookupError:
-            return False
-        return True
+            return runner.send(signal.SIGTERM)
+        except PermissionError as error:
+            raise RequestError(
+                f"{self.path.name} is another user's: process {runner.pid} may not be ended",
+                hint="Ask who has started it, or be root.",
+            ) from error
 
     def result(self, timeout: float | None = None) -> Sequence[TaskStatus]:
         """Wait for its end.
@@ -227,6 +232,9 @@ def start_runner(
         concurrency: At most so many tasks at once.
         fake_gpus: GPUs to pretend.
         secrets: What named secrets stand for here; references only, which are no secrets.
+
+    Raises:
+        RequestError: A named secret stands for another named one.
     """
     options = ["--resume", str(run.path)]
     if concurrency is not None:
@@ -234,8 +242,7 @@ def start_runner(
     if fake_gpus:
         options += ["--fake-gpus", str(fake_gpus)]
     for name, secret in (secrets or {}).items():
-        place = f"env:{secret.env}" if secret.env is not None else f"file:{secret.file}"
-        options += ["--secret", f"{name}={place}"]
+        options += ["--secret", f"{name}={_secret_location(name, secret)}"]
     with (run.path / "runner.log").open("ab") as log:
         popen = subprocess.Popen(
             [sys.executable, "-m", "tarmac", "run", *options],
@@ -247,6 +254,17 @@ def start_runner(
         )
     note_runner(run.path, popen.pid)
     return Handle(run.path, popen)
+
+
+def _secret_location(name: str, secret: Secret) -> str:
+    if secret.env is not None:
+        return f"env:{secret.env}"
+    if secret.file is not None:
+        return f"file:{secret.file}"
+    raise RequestError(
+        f"secrets: {name!r} stands for {secret}, which is no place on this machine",
+        hint="Say env=VARIABLE or file=PATH",
+    )
 
 
 def attach(reference: str, output: str | Path | None = None) -> Handle:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
+import signal
 import socket
 from pathlib import Path
 
@@ -32,6 +35,26 @@ class ProcessIdentity:
             return identify(self.pid) == self
         except ProcessLookupError:
             return False
+
+    def send(self, number: signal.Signals) -> bool:
+        """Send a signal to this process and to no other that has its number by now.
+
+        Returns:
+            Whether it was there.
+
+        Raises:
+            PermissionError: It is another user's.
+        """
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                # What was opened is this one if that is alive now.
+                if self.is_alive():
+                    signal.pidfd_send_signal(descriptor, number)
+                    return True
+            finally:
+                os.close(descriptor)
+        return False
 
 
 def identify(pid: int) -> ProcessIdentity:

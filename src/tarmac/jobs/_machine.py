@@ -1,28 +1,25 @@
-"""What this machine has for tasks, who has what of it, and leases that other processes respect."""
+"""What this machine has for tasks, and who has what of it."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import math
-import os
-import tempfile
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import psutil
 
-from tarmac.devices import GpuInfo, list_gpus
+from tarmac.devices import GpuInfo, list_gpus, read_limits
 from tarmac.errors import RequestError
+from tarmac.jobs._leases import Leases, default_leases
 from tarmac.jobs.executors._base import Grant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from tarmac.jobs._job import Resources
     from tarmac.jobs._plan import Task
 
-__all__ = ["Machine", "default_leases", "read_machine"]
+__all__ = ["Machine", "read_machine"]
 
 # Sums of parts, such as ten tenths of a GPU, may miss the whole by rounding.
 _SLACK = 1e-9
@@ -30,27 +27,33 @@ _SLACK = 1e-9
 _GIB = 2**30
 
 
-def default_leases() -> Path:
-    """Return the directory where all users' processes on this machine lease GPUs."""
-    return Path(tempfile.gettempdir()) / "tarmac-leases"
-
-
 def read_machine(*, fake_gpus: int = 0, leases: Path | None = None) -> Machine:
-    """Look at this machine.
+    """Look at what of this machine this process may use.
+
+    Cores and memory are those of its affinity and its control groups, GPUs those that
+    ``CUDA_VISIBLE_DEVICES`` leaves it.
 
     Args:
         fake_gpus: GPUs to pretend, for trying job files; they take no part in leases.
         leases: Where GPUs are leased; by default `default_leases`.
     """
-    gpus = list_gpus()
+    limits, total = read_limits(), psutil.virtual_memory().total
+    gpus: Sequence[GpuInfo] = ()
+    problem: RequestError | None = None
     if fake_gpus:
-        gpus = tuple(GpuInfo(f"FAKE-{n}", "fake", 16 * _GIB) for n in range(fake_gpus))
-    allowed = float(len(psutil.Process().cpu_affinity()))
+        gpus = [GpuInfo(f"FAKE-{n}", "fake", 16 * _GIB) for n in range(fake_gpus)]
+    else:
+        try:
+            gpus = list_gpus()
+        except RequestError as error:
+            problem = error
     return Machine(
-        cpus=allowed,
-        memory=psutil.virtual_memory().total,
+        # A quota below one core makes a task slow, and does not make it impossible.
+        cpus=max(1.0, limits.cpus),
+        memory=min(total, limits.memory_bytes or total),
         gpus=gpus,
         leases=None if fake_gpus else leases or default_leases(),
+        gpu_problem=problem,
     )
 
 
@@ -62,6 +65,7 @@ class Machine:
         memory: Bytes to give away.
         gpus: GPUs to give away.
         leases: The directory of their locks; None where nobody else could want them.
+        gpu_problem: Why it is not known which GPUs there are; raised when a task needs any.
 
     Attributes:
         cpus: As given.
@@ -70,21 +74,32 @@ class Machine:
     """
 
     def __init__(
-        self, *, cpus: float, memory: int, gpus: Sequence[GpuInfo], leases: Path | None
+        self,
+        *,
+        cpus: float,
+        memory: int,
+        gpus: Sequence[GpuInfo],
+        leases: Path | None,
+        gpu_problem: RequestError | None = None,
     ) -> None:
         self.cpus = cpus
         self.memory = memory
         self.gpus = tuple(gpus)
-        self._leases = leases
+        self._leases = None if leases is None else Leases(leases)
+        self._gpu_problem = gpu_problem
         self._free_cpus = cpus
         self._free_memory = memory
         self._free = {gpu.uuid: 1.0 for gpu in gpus}
-        self._locks: dict[str, IO[str]] = {}
 
     def refuse_what_never_fits(self, tasks: Iterable[Task]) -> None:
-        """Raise a RequestError for a task that needs more than the whole machine has."""
+        """Raise a RequestError for a task that needs more than the whole machine has.
+
+        Also where a task needs GPUs, and they cannot be looked at or leased.
+        """
         for task in tasks:
             needs = task.resources
+            if needs.gpus and self._gpu_problem is not None:
+                raise self._gpu_problem
             problem = self._problem(needs)
             if problem is not None:
                 raise RequestError(
@@ -93,12 +108,18 @@ class Machine:
                     if needs.gpus
                     else "Ask for less.",
                 )
+            if self._leases is not None:
+                for gpu in self.candidates(needs):
+                    self._leases.open(gpu.uuid)
 
     def candidates(self, needs: Resources) -> Sequence[GpuInfo]:
         """Return the GPUs that a task's could come from; none where it needs none."""
         if not needs.gpus:
             return ()
-        return [gpu for gpu in self.gpus if gpu.memory_bytes >= (needs.gpu_memory or 0)]
+        # A process sees one instance at most, however many it is given (MIG user guide, "CUDA
+        # device enumeration").
+        large = [gpu for gpu in self.gpus if gpu.memory_bytes >= (needs.gpu_memory or 0)]
+        return [gpu for gpu in large if needs.gpus <= 1 or not gpu.is_instance]
 
     def has_room(self, needs: Resources) -> bool:
         """Whether CPUs and memory are free, whatever the GPUs are."""
@@ -159,24 +180,8 @@ class Machine:
         return tuple(taken)
 
     def _lease(self, uuid: str) -> bool:
-        """Lock a GPU against other processes; the lock ends with this process."""
-        if self._leases is None or uuid in self._locks:
-            return True
-        with contextlib.suppress(FileExistsError):
-            self._leases.mkdir(parents=True)
-            # As /tmp itself: anybody may make locks, nobody may take another's away.
-            self._leases.chmod(0o1777)
-        descriptor = os.open(self._leases / f"{uuid}.lock", os.O_RDWR | os.O_CREAT, 0o666)
-        file = os.fdopen(descriptor, "r+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            return False
-        self._locks[uuid] = file
-        return True
+        return self._leases is None or self._leases.take(uuid)
 
     def _release(self, uuid: str) -> None:
-        lock = self._locks.pop(uuid, None)
-        if lock is not None:
-            lock.close()
+        if self._leases is not None:
+            self._leases.give_back(uuid)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Ended", "Watcher", "directory_name", "run_tasks", "task_directory"]
 
+# Longer pauses help nobody who waits; a pause that was asked for is kept all the same.
+_LONGEST_PAUSE_S = 3600.0
+
 # How often `stop` is asked, and an executor without room is asked again.
 _PATIENCE_S = 0.5
 
@@ -74,6 +77,18 @@ def directory_name(index: int, name: str) -> str:
     """Return what the directory of a task is called."""
     plain = re.sub(r"[^A-Za-z0-9._=,-]+", "_", name)[:80]
     return f"{index:06d}-{plain}"
+
+
+def pause_s(backoff_s: float, number: int) -> float:
+    """Return how long to wait after an attempt has failed, in seconds.
+
+    Args:
+        backoff_s: After the first one; doubled after each, up to an hour.
+        number: Of the attempt, from 1.
+    """
+    # The largest power needed: beyond it, a pause of a microsecond has grown to an hour.
+    doubled = backoff_s * 2.0 ** min(number - 1, 32)
+    return min(doubled, max(backoff_s, _LONGEST_PAUSE_S))
 
 
 def run_tasks(
@@ -200,7 +215,7 @@ class _Session:
         attempt, task = finished.attempt, finished.attempt.task
         is_again = is_retried(attempt, finished.outcome, finished.exit_code)
         if is_again and not self._stopping:
-            delay_s = task.retries.backoff * 2 ** (attempt.number - 1)
+            delay_s = pause_s(task.retries.backoff, attempt.number)
             self._journal.write(
                 "retried", task=task.index, attempt=attempt.number, reason=finished.reason
             )

@@ -1,10 +1,11 @@
-"""Ends the tasks of a runner that is gone: ``python guardian.py MARK [ENGINE ...]``.
+"""Ends the tasks of a runner that is gone: ``python guardian.py MARK GROUPS [ENGINE ...]``.
 
-Its standard input is a pipe that the runner holds; the pipe ends with the runner. Stands alone, so
-that it starts at once.
+Its standard input is a pipe that the runner holds; the pipe ends with the runner. GROUPS is the
+directory where the runner makes control groups, or empty. Stands alone, so that it starts at once.
 """
 
 import contextlib
+import glob
 import os
 import signal
 import subprocess
@@ -12,17 +13,45 @@ import sys
 import time
 
 
-def marked(mark: bytes) -> list[int]:
-    """Return the processes whose environment has the mark."""
-    found = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                descriptor = os.open(f"/proc/{entry.name}/environ", os.O_RDONLY)
-                with os.fdopen(descriptor, "rb") as file:
-                    if mark in file.read().split(b"\0"):
-                        found.append(int(entry.name))
-    return found
+def processes() -> "list[int]":
+    """Return the numbers of all processes but this one."""
+    numbers = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
+    return [number for number in numbers if number != os.getpid()]
+
+
+def is_marked(pid: int, mark: bytes) -> bool:
+    """Whether a process's environment has the mark."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - pathlib starts slowly
+        return mark in file.read().split(b"\0")
+    return False
+
+
+def is_member(pid: int, groups: "list[str]") -> bool:
+    """Whether a process is in one of some control groups."""
+    for group in groups:
+        with contextlib.suppress(OSError), open(f"{group}/cgroup.procs", encoding="ascii") as file:  # noqa: PTH123 - as above
+            if str(pid) in file.read().split():
+                return True
+    return False
+
+
+def signal_all(number: int, mark: bytes, groups: "list[str]") -> bool:
+    """Send a signal to all that belongs to the run; return whether there was anything."""
+    has_found = False
+    for pid in processes():
+        try:
+            # Opened before it is looked at, so that the signal reaches what was looked at.
+            descriptor = os.pidfd_open(pid)
+        except OSError:
+            continue
+        try:
+            if is_marked(pid, mark) or is_member(pid, groups):
+                has_found = True
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+    return has_found
 
 
 def end_containers(engine: str, mark: str) -> None:
@@ -35,25 +64,32 @@ def end_containers(engine: str, mark: str) -> None:
             subprocess.run([engine, "kill", *names], capture_output=True, timeout=30, check=False)
 
 
-def main() -> None:
-    """Wait for the runner's end, then ask what it left to end, and kill what does not."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    mark = f"TARMAC_RUN={sys.argv[1]}".encode()
-    while os.read(0, 1):
-        pass
-    for engine in sys.argv[2:]:
-        end_containers(engine, sys.argv[1])
+def end_processes(mark: bytes, groups: "list[str]") -> None:
+    """Ask all that belongs to the run to end, and kill what does not."""
     for number, patience_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
         end = time.monotonic() + patience_s
-        left = marked(mark)
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
-        while left and time.monotonic() < end:
-            time.sleep(0.05)
-            left = marked(mark)
-        if not left:
+        if not signal_all(number, mark, groups):
             return
+        while time.monotonic() < end:
+            time.sleep(0.05)
+            # 0 sends nothing, and finds what is left.
+            if not signal_all(0, mark, groups):
+                return
+
+
+def main() -> None:
+    """Wait for the runner's end, then end what it left."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    mark, directory, *engines = sys.argv[1:]
+    while os.read(0, 1):
+        pass
+    for engine in engines:
+        end_containers(engine, mark)
+    groups = glob.glob(f"{glob.escape(directory)}/tarmac-{mark}-*") if directory else []  # noqa: PTH207 - as above
+    end_processes(f"TARMAC_RUN={mark}".encode(), groups)
+    for group in groups:
+        with contextlib.suppress(OSError):
+            os.rmdir(group)  # noqa: PTH106 - as above
 
 
 if __name__ == "__main__":

@@ -9,21 +9,18 @@ import secrets
 import selectors
 import shutil
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
-from tarmac.jobs._cgroup import make_memory_group
-from tarmac.jobs._containers import container_command, find_engine, pull_with_login
-from tarmac.jobs._environments import build_venv
-from tarmac.jobs._inputs import fetch_inputs
+from tarmac.jobs._cgroup import make_memory_group, parent_of_groups
+from tarmac.jobs._containers import container_command, find_engine
 from tarmac.jobs._job import Container, Venv
-from tarmac.jobs._outputs import keep_outputs
 from tarmac.jobs._plan import thread_variables
 from tarmac.jobs._process import MARK, Process, guarded, start
 from tarmac.jobs._secrets import resolve_secrets, secret_variables
-from tarmac.jobs._shared import within_run
-from tarmac.jobs.executors._base import Busy, Finished, is_retried
+from tarmac.jobs.executors._base import Busy, Finished, Grant, is_retried
+from tarmac.jobs.executors._stagers import Stagers
+from tarmac.jobs.executors._staging import StageIn, StageOut
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -32,17 +29,18 @@ if TYPE_CHECKING:
     from tarmac.jobs._job import Secret
     from tarmac.jobs._machine import Machine
     from tarmac.jobs._plan import Task
-    from tarmac.jobs.executors._base import Attempt, Grant, Outcome
+    from tarmac.jobs.executors._base import Attempt, Outcome
+    from tarmac.jobs.executors._staging import Answer
 
 __all__ = ["LocalExecutor"]
-
-# How long a task may take to end by itself once asked to.
-_GRACE_S = 10.0
 
 # How often memory is looked at while any is limited.
 _LOOK_EVERY_S = 0.5
 
-_THREADS = 4
+# Downloads and installers at once: more of them share the same line and the same disk.
+_MOST_STAGERS = 4
+
+_STOPPED = "the run was stopped"
 
 # A disk with less than this cannot take what a program says at its end.
 _FULL_BYTES = 2**16
@@ -50,13 +48,21 @@ _FULL_BYTES = 2**16
 
 @dataclasses.dataclass
 class _Active:
-    """An attempt that has its resources: in preparation, at work, or its outputs on their way."""
+    """An attempt that has its resources: staged in, at work with a process, or staged out.
+
+    Attributes:
+        attempt: Which.
+        grant: What it has.
+        process: Its program's, while that runs.
+        finished: How its program ended, while its outputs are on their way.
+        withdraw_at: When its outputs are not waited for any longer, by the monotonic clock.
+    """
 
     attempt: Attempt
     grant: Grant
     process: Process | None = None
-    future: Future[object] | None = None
     finished: Finished | None = None
+    withdraw_at: float | None = None
 
 
 class LocalExecutor:
@@ -72,6 +78,8 @@ class LocalExecutor:
         mapping: What names of secrets stand for here.
         secret_variables: Of this process, those that hold a secret of some task; only the tasks
             that ask for it inherit them.
+        grace_s: How long a task may take to end by itself once asked to, and its outputs once the
+            run is stopped, in seconds.
 
     Raises:
         RequestError: A container's engine does not answer.
@@ -88,12 +96,14 @@ class LocalExecutor:
         containers: Sequence[Container] = (),
         mapping: Mapping[str, Secret] | None = None,
         secret_variables: Collection[str] = (),
+        grace_s: float = 10.0,
     ) -> None:
         self._machine = machine
         self._base = base
         self._shared = shared
         self._mapping = mapping or {}
         self._secret_variables = secret_variables
+        self._grace_s = grace_s
         self._mark = secrets.token_hex(8)
         self._active: dict[int, _Active] = {}
         self._ended: list[Finished] = []
@@ -102,14 +112,10 @@ class LocalExecutor:
             wanted = dict.fromkeys(container.engine for container in containers)
             self._engines = {name: find_engine(name) for name in wanted}
             engines = tuple(dict.fromkeys(self._engines.values()))
-            opened.enter_context(guarded(self._mark, engines))
-            self._threads = opened.enter_context(ThreadPoolExecutor(_THREADS, "tarmac-task"))
+            opened.enter_context(guarded(self._mark, engines, parent_of_groups()))
             self._selector = opened.enter_context(selectors.DefaultSelector())
-            self._wake_read, self._wake_write = os.pipe()
-            opened.callback(os.close, self._wake_read)
-            opened.callback(os.close, self._wake_write)
-            os.set_blocking(self._wake_write, False)
-            self._selector.register(self._wake_read, selectors.EVENT_READ)
+            self._stagers = Stagers(self._mark, _MOST_STAGERS, self._selector)
+            opened.callback(self._stagers.close)
             self._opened = opened.pop_all()
 
     def refuse(self, tasks: Sequence[Task]) -> None:
@@ -119,13 +125,16 @@ class LocalExecutor:
     def start(self, attempt: Attempt) -> Grant | Busy:
         """Begin an attempt where there is room; see `Executor`."""
         task = attempt.task
-        grant = self._machine.take(task.resources)
+        try:
+            grant = self._machine.take(task.resources)
+        except TarmacError as error:
+            self._ended.append(Finished(attempt, "failed", f"not started: {error}"))
+            return Grant(0.0, 0, (), 0.0)
         if grant is None:
             return Busy.NO_GPU if self._machine.has_room(task.resources) else Busy.FULL
         active = self._active[task.index] = _Active(attempt, grant)
         if task.inputs or isinstance(task.environment, (Venv, Container)):
-            active.future = self._threads.submit(self._prepare, attempt)
-            active.future.add_done_callback(self._wake)
+            self._stage_in(attempt)
         else:
             self._launch(active, {})
         return grant
@@ -136,9 +145,7 @@ class LocalExecutor:
         while not self._ended:
             now = time.monotonic()
             pause_s = min(deadline - now, self._next_look(now))
-            for key, _ in self._selector.select(max(0.0, pause_s)):
-                if key.fd == self._wake_read:
-                    os.read(self._wake_read, 4096)
+            self._selector.select(max(0.0, pause_s))
             self._look()
             if time.monotonic() >= deadline:
                 break
@@ -148,9 +155,14 @@ class LocalExecutor:
     def stop(self) -> None:
         """End all attempts; see `Executor`."""
         self._stopping = True
-        for active in self._active.values():
+        for index, active in self._active.items():
             if active.process is not None:
-                active.process.ask_to_end("the run was stopped", _GRACE_S)
+                active.process.ask_to_end(_STOPPED, self._grace_s)
+            elif active.finished is not None:
+                # Its work is done: what is left of it may take as long as a program may.
+                active.withdraw_at = time.monotonic() + self._grace_s
+            else:
+                self._stagers.withdraw(index, _STOPPED, self._grace_s)
 
     def close(self) -> None:
         """Let go of everything; see `Executor`."""
@@ -158,40 +170,32 @@ class LocalExecutor:
 
     def _next_look(self, now: float) -> float:
         """Return for how many seconds nothing needs to be looked at."""
-        times = []
+        times = self._stagers.times_to_look()
         for active in self._active.values():
             if active.process is not None:
                 times += active.process.times_to_look(active.attempt.task.timeout_s)
                 if active.attempt.task.resources.memory is not None:
                     times.append(now + _LOOK_EVERY_S)
+            elif active.withdraw_at is not None:
+                times.append(active.withdraw_at)
         return min(times, default=float("inf")) - now
 
-    def _prepare(self, attempt: Attempt) -> Mapping[str, str]:
-        """Bring what a task needs; return the variables of its environment."""
+    def _stage_in(self, attempt: Attempt) -> None:
         task = attempt.task
-        work = attempt.directory / "work"
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        inputs = [
-            given.model_copy(update={"source": within_run(given.source, self._shared)})
-            for given in task.inputs
-        ]
-        fetch_inputs(inputs, self._base, work)
-        if isinstance(task.environment, Venv):
-            venv = build_venv(task.environment, self._base)
-            path = os.environ.get("PATH", "")
-            return {"VIRTUAL_ENV": str(venv), "PATH": f"{venv / 'bin'}:{path}"}
-        if isinstance(task.environment, Container) and task.environment.login is not None:
-            secret = {"login": task.environment.login}
-            credentials = resolve_secrets(secret, os.environ, self._mapping, self._base)["login"]
-            engine = self._engines[task.environment.engine]
-            pull_with_login(engine, task.environment, credentials)
-        return {}
-
-    def _wake(self, _: object) -> None:
-        # A full pipe wakes as well.
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._wake_write, b"x")
+        environment = task.environment
+        engine = None
+        if isinstance(environment, Container):
+            engine = self._engines[environment.engine]
+        request = StageIn(
+            inputs=task.inputs,
+            environment=environment,
+            base=self._base,
+            shared=self._shared,
+            work=attempt.directory / "work",
+            engine=engine,
+            mapping=self._mapping,
+        )
+        self._stagers.submit(task.index, request)
 
     def _launch(self, active: _Active, variables: Mapping[str, str]) -> None:
         attempt, grant = active.attempt, active.grant
@@ -266,41 +270,51 @@ class LocalExecutor:
     def _look(self) -> None:
         """See what has ended or gone too far."""
         now = time.monotonic()
-        for active in [*self._active.values()]:
-            if active.future is not None:
-                if active.future.done():
-                    self._proceed(active)
-            elif active.process is not None:
+        for index, answer in self._stagers.answers(now):
+            self._proceed(self._active[index], answer)
+        for index, active in [*self._active.items()]:
+            if active.process is not None:
                 self._look_at(active, active.process, now)
+            elif active.withdraw_at is not None and now >= active.withdraw_at:
+                active.withdraw_at = None
+                self._stagers.withdraw(index, _STOPPED, self._grace_s)
 
-    def _proceed(self, active: _Active) -> None:
-        """Go on after what a thread has done: a preparation, or outputs."""
-        future, active.future = active.future, None
-        assert future is not None
-        error = future.exception()
+    def _proceed(self, active: _Active, answer: Answer) -> None:
+        """Go on after what was staged: what a task needs, or its outputs."""
         if active.finished is not None:
-            problems = [str(error)] if error is not None else future.result()
-            assert isinstance(problems, list)
-            self._finish(dataclasses.replace(active.finished, problems=tuple(problems)))
-        elif error is not None:
-            self._conclude(active, "failed", f"not started: {error}")
+            self._finish_with(active.finished, answer)
         elif self._stopping:
-            self._conclude(active, "interrupted", "the run was stopped")
+            self._conclude(active, "interrupted", _STOPPED)
+        elif answer.error is not None:
+            self._conclude(active, "failed", f"not started: {answer.error}")
         else:
-            variables = future.result()
-            assert isinstance(variables, dict)
-            self._launch(active, variables)
+            self._launch(active, answer.variables)
+
+    def _finish_with(self, finished: Finished, answer: Answer) -> None:
+        """Let an attempt end with what became of its outputs."""
+        if answer.error == _STOPPED:
+            finished = dataclasses.replace(
+                finished, outcome="interrupted", reason=f"{_STOPPED} before its outputs were kept"
+            )
+        elif answer.error is not None:
+            finished = dataclasses.replace(finished, problems=(answer.error,))
+        else:
+            finished = dataclasses.replace(finished, problems=tuple(answer.problems))
+        self._finish(finished)
 
     def _look_at(self, active: _Active, process: Process, now: float) -> None:
         task = active.attempt.task
-        if process.popen.poll() is None:
-            process.enforce(now, task.timeout_s, task.resources.memory, _GRACE_S)
+        if not process.has_ended():
+            process.enforce(now, task.timeout_s, task.resources.memory, self._grace_s)
             return
         self._selector.unregister(process.pidfd)
         seconds = now - process.started
         code = process.finish(task.resources.memory)
         active.process = None
-        if process.stopped_for:
+        if process.start_error:
+            reason = f"{task.command[0]}: {process.start_error}"
+            self._conclude(active, "failed", reason)
+        elif process.stopped_for:
             outcome: Outcome = "interrupted" if self._stopping else "failed"
             self._conclude(active, outcome, process.stopped_for, code, seconds)
         elif code == 0:
@@ -308,7 +322,7 @@ class LocalExecutor:
         else:
             words = f"exit code {code}" if code > 0 else f"signal {-code}"
             # Its own words on this may not have found room either.
-            if shutil.disk_usage(active.attempt.directory).free < _FULL_BYTES:
+            if _is_full(active.attempt.directory):
                 words += ", and no space is left on its disk"
             self._conclude(active, "failed", words, code, seconds)
 
@@ -327,23 +341,28 @@ class LocalExecutor:
         if not keeps or is_retried(attempt, outcome, exit_code):
             self._finish(active.finished)
             return
-        outputs = [
-            output.model_copy(update={"to": within_run(output.to, self._shared)})
-            for output in attempt.task.outputs
-        ]
-        active.future = self._threads.submit(
-            keep_outputs,
-            outputs,
-            attempt.directory / "work",
-            self._base,
+        request = StageOut(
+            outputs=attempt.task.outputs,
+            base=self._base,
+            shared=self._shared,
+            work=attempt.directory / "work",
             succeeded=outcome == "succeeded",
         )
-        active.future.add_done_callback(self._wake)
+        self._stagers.submit(attempt.task.index, request)
+        if self._stopping:
+            active.withdraw_at = time.monotonic() + self._grace_s
 
     def _finish(self, finished: Finished) -> None:
         active = self._active.pop(finished.attempt.task.index)
         self._machine.give_back(active.grant)
         self._ended.append(finished)
+
+
+def _is_full(directory: Path) -> bool:
+    # A task may have taken its directory away, which says nothing of the disk.
+    with contextlib.suppress(OSError):
+        return shutil.disk_usage(directory).free < _FULL_BYTES
+    return False
 
 
 def _variables(attempt: Attempt, grant: Grant) -> dict[str, str]:

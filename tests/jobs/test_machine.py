@@ -1,0 +1,131 @@
+"""What is given to tasks, and leases between processes of several users."""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tarmac import RequestError
+from tarmac.devices import GpuInfo
+from tarmac.jobs import parse_job, plan_tasks
+from tarmac.jobs._job import Resources
+from tarmac.jobs._leases import Leases, default_leases
+from tarmac.jobs._machine import Machine
+
+ONE = Resources(gpus=1)
+
+
+def machine(leases: Path | None, *gpus: GpuInfo, **options) -> Machine:
+    gpus = gpus or (GpuInfo("GPU-a", "fast", 2**34),)
+    return Machine(cpus=8, memory=2**34, gpus=gpus, leases=leases, **options)
+
+
+def take_one(leases: Path) -> bool:
+    return machine(leases).take(ONE) is not None
+
+
+def test_two_users_lease_the_same_gpus_in_turn(second_user, open_directory):
+    leases = open_directory / "leases"
+    before = os.umask(0o077)
+    try:
+        ours = machine(leases)
+        grant = ours.take(ONE)
+    finally:
+        os.umask(before)
+    assert grant is not None
+    assert second_user(functools.partial(take_one, leases)) is False
+    ours.give_back(grant)
+    assert second_user(functools.partial(take_one, leases)) is True
+    assert ours.take(ONE) is not None
+
+
+def test_a_second_user_makes_the_directory_and_the_first_uses_it(second_user, open_directory):
+    leases = open_directory / "leases"
+    assert second_user(functools.partial(take_one, leases)) is True
+    assert stat.S_IMODE(leases.stat().st_mode) == 0o1777
+    assert take_one(leases)
+
+
+@pytest.mark.parametrize("prepared", ["link", "directory link", "pipe", "closed", "file"])
+def test_what_somebody_else_has_prepared_is_refused_and_never_followed(
+    second_user, open_directory, prepared
+):
+    leases, victim = open_directory / "leases", open_directory / "victim"
+    lock = leases / "GPU-a.lock"
+
+    def prepare() -> None:
+        if prepared == "directory link":
+            victim.mkdir()
+            leases.symlink_to(victim)
+        elif prepared == "file":
+            leases.touch()
+        else:
+            leases.mkdir()
+            if prepared == "link":
+                lock.symlink_to(victim)
+            elif prepared == "pipe":
+                os.mkfifo(lock)
+
+    if prepared == "closed":
+        leases.mkdir(mode=0o700)
+        attempt = functools.partial(second_user, functools.partial(take_one, leases))
+    else:
+        second_user(prepare)
+        attempt = functools.partial(take_one, leases)
+    with pytest.raises(RequestError, match=r"GPU-a\.lock: GPUs cannot be leased"):
+        attempt()
+    assert not victim.is_file()
+    assert not victim.is_dir() or not list(victim.iterdir())
+
+
+def test_locks_that_cannot_be_opened_are_said_before_anything_starts(tmp_path):
+    (tmp_path / "leases").touch()
+    tasks = [*plan_tasks(parse_job("{name: x, command: a, resources: {gpus: 1}}"), tmp_path)]
+    with pytest.raises(RequestError, match="GPUs cannot be leased"):
+        machine(tmp_path / "leases").refuse_what_never_fits(tasks)
+
+
+def test_gpus_are_leased_where_every_user_may_write(tmp_path):
+    closed, opened = tmp_path / "closed", tmp_path / "opened"
+    closed.mkdir()
+    opened.mkdir()
+    opened.chmod(0o1777)
+    for candidates in ((closed, opened), (opened, closed), (tmp_path / "none", opened)):
+        assert default_leases(candidates) == opened / "tarmac-leases"
+
+
+def test_the_place_of_leases_does_not_depend_on_who_asks(tmp_path, monkeypatch):
+    before = default_leases()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert default_leases() == before
+
+
+def test_an_instance_with_slashes_in_its_name_can_be_leased(tmp_path):
+    leases = Leases(tmp_path / "leases")
+    assert leases.take("MIG-GPU-a/1/2")
+    assert not Leases(tmp_path / "leases").take("MIG-GPU-a/1/2")
+    leases.give_back("MIG-GPU-a/1/2")
+    assert Leases(tmp_path / "leases").take("MIG-GPU-a/1/2")
+
+
+def test_a_task_gets_one_instance_of_a_partitioned_gpu_and_never_two():
+    parts = [GpuInfo(f"MIG-{n}", "H100 1g", 2**33, is_instance=True) for n in range(2)]
+    whole = GpuInfo("GPU-a", "H100", 2**36)
+    shared = machine(None, *parts, whole)
+    assert shared.candidates(Resources(gpus=2)) == [whole]
+    assert shared.candidates(ONE) == [*parts, whole]
+
+
+def test_unknown_gpus_stop_tasks_that_need_them_and_no_others(tmp_path):
+    job = parse_job(
+        "{name: x, tasks: [{name: a, command: a}, {name: b, command: b, resources: {gpus: 1}}]}"
+    )
+    without, with_gpu = plan_tasks(job, tmp_path)
+    blind = machine(None, gpu_problem=RequestError("the driver does not say"))
+    blind.refuse_what_never_fits([without])
+    with pytest.raises(RequestError, match="the driver does not say"):
+        blind.refuse_what_never_fits([with_gpu])
