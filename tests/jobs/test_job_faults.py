@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tarmac.devices import GpuInfo
 from tarmac.jobs import create_run, parse_job, plan_tasks
