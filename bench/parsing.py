@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from _harness import table, write_results
 from tarmac.formats import read_any, read_shipyard
-from tarmac.jobs.documents import parse_document
+from tarmac.jobs.foreign import parse_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable

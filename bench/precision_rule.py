@@ -18,7 +18,7 @@ from torch import nn
 import tarmac
 from _harness import Spread, table, write_results
 from tarmac.data import Dataset, Split
-from tarmac.train._products import measure_bf16_speedup
+from tarmac.training.planning.products import measure_bf16_speedup
 from tarmac.workloads import Adam, Recipe, Workload
 
 _NUM_INPUTS = 256

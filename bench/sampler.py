@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import optuna
 
 from _harness import Spread, table, write_results
-from tarmac.search import Choices, EvolutionSampler, Numbers, Silent, Space
-from tarmac.search._queue import TrialQueue
-from tarmac.search._request import make_request
-from tarmac.search._study_writer import StudyWriter
+from tarmac.studies import Choices, EvolutionSampler, Numbers, Silent, Space
+from tarmac.studies.request import make_request
+from tarmac.studies.study.queue import TrialQueue
+from tarmac.studies.study.writer import StudyWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

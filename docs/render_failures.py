@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tarmac.check import Report, read_catalogue
+from tarmac.checks import Report, read_catalogue
 
 HERE = Path(__file__).parent
 _LEVELS = {"failure": "does not work", "warning": "works badly", "note": "worth knowing"}

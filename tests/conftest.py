@@ -21,15 +21,15 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tarmac.devices import is_unified, own_groups
+from tarmac.machine import is_unified, own_groups
 
 # Folders and files whose tests need a package that an extra brings.
 _NEED = {
     "torch": (
-        *("cli", "devices", "docs", "examples", "search", "train", "workloads"),
-        *("check/test_check.py", "check/test_container.py", "check/test_probes.py"),
+        *("cli", "docs", "examples", "machine", "studies", "training", "workloads"),
+        *("checks/test_check.py", "checks/test_container.py", "checks/test_probes.py"),
     ),
-    "optuna": ("search", "cli/test_search.py"),
+    "optuna": ("studies", "cli/test_search.py"),
     "obstore": ("jobs/test_objects.py",),
 }
 _MISSING = [module for module in _NEED if importlib.util.find_spec(module) is None]

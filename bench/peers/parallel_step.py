@@ -5,7 +5,7 @@
 HOW is tarmac, ddp (PyTorch's own), lightning or accelerate. All train the same model with the same
 optimizer, preprocessing and loss on the same number of random samples of the data's shape. Peers
 get ready-made batches, so that none pays for a loader. Rank 0 prints one JSON line. Pairs of key
-and value go to `tarmac.train`.
+and value go to `tarmac.training`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def samples() -> data.Dataset:
 
 
 def by_tarmac() -> list[float]:
-    """Train as `tarmac.train` does."""
+    """Train as `tarmac.training` does."""
     mine = dataclasses.replace(workload, dataset=samples)
     with tempfile.TemporaryDirectory() as output:
         run = tarmac.train(mine, epochs=EPOCHS, precision=PRECISION, output=output, **OPTIONS)

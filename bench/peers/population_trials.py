@@ -3,7 +3,7 @@
     python population_trials.py HOW NEURONS LAYERS NETWORKS STEPS EPOCHS
 
 HOW is ``stacked`` (all as one), ``alone`` (the same code, stacks of one) or ``train``
-(`tarmac.train`, one after another). All seven optimizers and four activations take turns.
+(`tarmac.training`, one after another). All seven optimizers and four activations take turns.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import torch
 
 import tarmac
 from tarmac import data
-from tarmac.search._evaluator import Candidate
-from tarmac.search.population._evaluator import StackedEvaluator
+from tarmac.studies.evaluation.interface import Candidate
+from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
 from tarmac.workloads import find_workload
 
 OPTIMIZERS = ("rmsprop", "adam", "sgd", "adagrad", "adadelta", "adamax", "nadam")

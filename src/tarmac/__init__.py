@@ -16,21 +16,21 @@ from tarmac.distribution import explained_imports, installed_version
 from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
-    from tarmac.check import check
+    from tarmac.checks import check
     from tarmac.jobs import attach, submit
-    from tarmac.search import search
-    from tarmac.train import resume, train
+    from tarmac.studies import search
+    from tarmac.training import resume, train
 
 __all__ = ["RequestError", "TarmacError", "attach", "check", "resume", "search", "submit", "train"]
 
 # Where a name is at home. Three verbs are the names of their rooms, which are callable.
 _ROOMS = {
     "attach": "tarmac.jobs",
-    "check": "tarmac.check",
-    "resume": "tarmac.train",
-    "search": "tarmac.search",
+    "check": "tarmac.checks",
+    "resume": "tarmac.training",
+    "search": "tarmac.studies",
     "submit": "tarmac.jobs",
-    "train": "tarmac.train",
+    "train": "tarmac.training",
 }
 
 

@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 
 from hostile import each_name
-from tarmac.cli._checked import check_into
-from tarmac.cli._job_logs import Tail
-from tarmac.cli._job_progress import _LiveProgress
+from tarmac.cli.preflight import check_into
+from tarmac.cli.views.job import _LiveProgress
+from tarmac.cli.views.job_logs import Tail
 from tarmac.jobs import Grant, create_run, parse_job, prepare, submit, task_directory
 
 

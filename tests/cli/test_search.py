@@ -13,13 +13,13 @@ import urllib.request
 
 import pytest
 
-from tarmac.search import Study
+from tarmac.studies import Study
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A study that is completed, of four networks."""
-    from tarmac.search import search
+    from tarmac.studies import search
 
     return search(
         "digits-mlp",
@@ -134,7 +134,7 @@ def test_the_page_of_plots_needs_nothing_else(tarmac, done):
 
 
 def test_the_dashboard_serves_the_study(done):
-    from tarmac.search import _dashboard
+    from tarmac.studies.views import dashboard as _dashboard
 
     found = []
     answered = threading.Event()
@@ -300,7 +300,7 @@ def test_a_file_is_a_study_and_its_errors_have_places(tarmac, tmp_path):
 
 def test_importing_search_loads_neither_optuna_nor_torch():
     program = (
-        "import sys, tarmac.search, tarmac.cli.search\n"
+        "import sys, tarmac.studies, tarmac.cli.commands.search\n"
         "print([name for name in ('optuna', 'torch', 'plotly') if name in sys.modules])"
     )
     done = subprocess.run(

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tarmac.data import _sources
+from tarmac.data import sources as _sources
 
 
 class Mirror(http.server.ThreadingHTTPServer):

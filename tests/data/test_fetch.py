@@ -22,7 +22,7 @@ import dataclasses, hashlib, os, signal, sys
 sys.path.insert(0, sys.argv[3])
 import conftest
 from tarmac import data
-from tarmac.data import _sources
+from tarmac.data import sources as _sources
 layout = tuple(_sources.DataFile(name, md5=hashlib.md5(content).hexdigest())
                for name, content in conftest.contents().items())
 _sources.SOURCES["mnist"] = dataclasses.replace(

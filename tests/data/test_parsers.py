@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as npst
 
 from tarmac import RequestError, TarmacError
 from tarmac.data import Dataset, Split
-from tarmac.data._cifar import parse_binary_batch, parse_python_batch
-from tarmac.data._idx import parse_idx
+from tarmac.data.cifar import parse_binary_batch, parse_python_batch
+from tarmac.data.idx import parse_idx
 
 
 def idx(array: np.ndarray) -> bytes:

@@ -14,7 +14,7 @@ import pytest
 
 from hostile import each_name
 from tarmac import RequestError, TarmacError, data
-from tarmac.data import _sources
+from tarmac.data import sources as _sources
 
 
 def test_digits_are_embedded_with_a_fixed_split():

@@ -68,7 +68,7 @@ def test_the_workload_in_the_docs_is_under_25_lines():
 
 
 def test_the_readme_counts_the_known_failures():
-    from tarmac.check import read_catalogue
+    from tarmac.checks import read_catalogue
 
     page = (ROOT / "README.md").read_text()
     counted = [int(number) for number in re.findall(r"\[(\d+) known failures\]", page)]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tarmac import check
-from tarmac.check._frameworks import find_framework
+from tarmac.checks.frameworks import find_framework
 from tarmac.jobs import Venv, plan_tasks, read_job
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

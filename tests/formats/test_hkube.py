@@ -21,7 +21,7 @@ from tarmac.formats import (
     write_hkube,
 )
 from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs.documents import parse_document
+from tarmac.jobs.foreign import parse_document
 
 # kube-HPC/gpu-algorithm at 5ef663a, README.md.
 GPU = """{

@@ -10,7 +10,7 @@ import pytest
 from tarmac.errors import RequestError, TarmacError
 from tarmac.formats import read_any, read_paths, read_shipyard
 from tarmac.jobs import plan_tasks
-from tarmac.jobs.documents import parse_document
+from tarmac.jobs.foreign import parse_document
 
 # Azure/batch-shipyard at 3329150, recipes/Chainer-GPU/config/jobs.json.
 CHAINER_2 = """{
@@ -643,7 +643,7 @@ def test_a_folder_without_a_jobs_file_says_so(tmp_path):
 
 
 def test_files_are_listed_where_the_environment_names_an_account(tmp_path, monkeypatch):
-    from tarmac.formats import _detect
+    from tarmac.formats import detect as _detect
 
     text = whole(
         "task_factory:\n"
@@ -770,7 +770,7 @@ def test_of_the_logs_alone_nothing_is_kept_but_what_the_run_has():
 
 
 def test_patterns_cross_directories_as_in_the_original(tmp_path):
-    from tarmac.jobs._outputs import keep_outputs
+    from tarmac.jobs.outputs import keep_outputs
 
     extra = (
         "local_path: $AZ_BATCH_TASK_WORKING_DIR/a b, include: ['ckpt/*.pt'], exclude: ['*/t.pt']"

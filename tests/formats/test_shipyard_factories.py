@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tarmac.errors import RequestError
 from tarmac.formats import read_shipyard
-from tarmac.formats.shipyard._formatting import Template
+from tarmac.formats.shipyard.reading.formatting import Template
 from tarmac.jobs import plan_tasks
-from tarmac.jobs.documents import parse_document
+from tarmac.jobs.foreign import parse_document
 
 
 def read(task: dict, **job):

@@ -10,8 +10,8 @@ import yaml
 from tarmac import formats
 from tarmac.errors import RequestError
 from tarmac.formats import read_shipyard
-from tarmac.formats.shipyard._properties import all_properties
-from tarmac.jobs.documents import parse_document
+from tarmac.formats.shipyard.reading.properties import all_properties
+from tarmac.jobs.foreign import parse_document
 
 SCHEMAS = Path(__file__).parents[3] / "shared" / "samples" / "batch-shipyard" / "schemas"
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tarmac.errors import RequestError
 from tarmac.formats import read_paths, read_shipyard, write_shipyard
-from tarmac.formats.shipyard._scalars import read_scalar
+from tarmac.formats.shipyard.reading.scalars import read_scalar
 from tarmac.jobs import plan_tasks
-from tarmac.jobs.documents import dump_document, parse_document
+from tarmac.jobs.foreign import dump_document, parse_document
 
 
 def read(text: str):

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from tarmac.distribution import install_hint
 from tarmac.errors import RequestError
 from tarmac.formats import read_any, read_paths, read_shipyard, write_shipyard
-from tarmac.formats.shipyard._properties import all_properties, check, without_secrets
-from tarmac.formats.shipyard._report import Report
+from tarmac.formats.shipyard.reading.properties import all_properties, check, without_secrets
+from tarmac.formats.shipyard.report import Report
 from tarmac.jobs import Job, parse_job, plan_tasks
-from tarmac.jobs.documents import parse_document
+from tarmac.jobs.foreign import parse_document
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "batch-shipyard"
 
@@ -491,7 +491,7 @@ def test_other_files_are_not_taken_for_batch_shipyards():
 
 
 def test_the_reports_order_is_that_of_the_files():
-    from tarmac.formats.shipyard._configuration import merge
+    from tarmac.formats.shipyard.reading.configuration import merge
 
     first = parse_document("pool_specification: {vm_sice: 1}", "pool.yaml")
     second = parse_document("job_specifications: [{id: 1}]", "jobs.yaml")

@@ -19,6 +19,7 @@ import pytest
 from test_run import Watcher, wait_for
 
 from hostile import each_name
+from tarmac.environments.containers import container_command, find_engine, pull_with_login
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs import (
     Grant,
@@ -30,9 +31,8 @@ from tarmac.jobs import (
     task_directory,
     work_on,
 )
-from tarmac.jobs._containers import container_command, find_engine, pull_with_login
-from tarmac.jobs._job import Container
-from tarmac.jobs._placeholders import escape
+from tarmac.jobs.model import Container
+from tarmac.jobs.placeholders import escape
 
 # One for each process of the tests, by which it knows its own containers.
 IMAGE = f"tarmac-test-busybox-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
@@ -271,7 +271,7 @@ def test_an_engine_that_never_answers_is_said(tmp_path, monkeypatch):
     (tmp_path / "podman").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "podman").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("tarmac.jobs._containers._ANSWER_S", 0.1)
+    monkeypatch.setattr("tarmac.environments.containers._ANSWER_S", 0.1)
     with pytest.raises(RequestError, match="podman does not answer within") as caught:
         find_engine("podman")
     assert "docker" not in caught.value.hint
@@ -375,8 +375,8 @@ def test_a_login_is_in_no_file_while_its_image_comes(tmp_path, monkeypatch):
     )
     (tmp_path / "docker").chmod(0o755)
     program = (
-        "import sys; from tarmac.jobs._containers import pull_with_login\n"
-        "from tarmac.jobs._job import Container\n"
+        "import sys; from tarmac.environments.containers import pull_with_login\n"
+        "from tarmac.jobs.model import Container\n"
         "pull_with_login(sys.argv[1], Container(image='registry.example/i', pull='always'),"
         " 'me:hunter2hunter2')\n"
     )

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tarmac.environments.requirements import read_requirements
 from tarmac.errors import RequestError
 from tarmac.jobs import Venv, build_venv, remove_venv
-from tarmac.jobs._requirements import read_requirements
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_each_installer_builds_an_environment_of_its_own(tmp_path, installer, mo
     assert build_venv(venv, tmp_path, tmp_path / "venvs") == by_uv
     installer.rename(installer.with_name("other"))
     monkeypatch.setattr(
-        "tarmac.jobs._environments.build_environment", lambda path, *_: path.mkdir()
+        "tarmac.environments.venvs.build_environment", lambda path, *_: path.mkdir()
     )
     assert build_venv(venv, tmp_path, tmp_path / "venvs") != by_uv
 

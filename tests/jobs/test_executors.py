@@ -12,9 +12,9 @@ import pytest
 
 from tarmac.errors import RequestError
 from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs._machine import read_machine
-from tarmac.jobs._scheduler import run_tasks
 from tarmac.jobs.executors import Attempt, Busy, LocalExecutor
+from tarmac.jobs.machine import read_machine
+from tarmac.jobs.scheduler import run_tasks
 
 
 def local(base: Path) -> LocalExecutor:

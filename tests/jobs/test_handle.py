@@ -15,7 +15,7 @@ import pytest
 import tarmac
 from tarmac.errors import RequestError
 from tarmac.jobs import Handle, Job, JobFailed, Secret, list_statuses, parse_job
-from tarmac.jobs._identity import identify
+from tarmac.processes.identity import identify
 
 
 def job(text: str) -> Job:

@@ -17,9 +17,9 @@ import pytest
 
 from hostile import each_name
 from tarmac.errors import RequestError, TarmacError
-from tarmac.jobs._inputs import fetch_inputs, refuse_missing_inputs
-from tarmac.jobs._job import Input, Output
-from tarmac.jobs._outputs import keep_outputs, refuse_unknown_stores
+from tarmac.jobs.inputs import fetch_inputs, refuse_missing_inputs
+from tarmac.jobs.model import Input, Output
+from tarmac.jobs.outputs import keep_outputs, refuse_unknown_stores
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tarmac.devices import GpuInfo
 from tarmac.jobs import create_run, parse_job, plan_tasks
-from tarmac.jobs._cgroup import make_memory_group, parent_of_groups
-from tarmac.jobs._machine import Machine
-from tarmac.jobs._process import Process, start
-from tarmac.jobs._scheduler import pause_s, run_tasks
 from tarmac.jobs.executors import LocalExecutor
+from tarmac.jobs.machine import Machine
+from tarmac.jobs.scheduler import pause_s, run_tasks
+from tarmac.machine import GpuInfo
+from tarmac.processes.cgroup import make_memory_group, parent_of_groups
+from tarmac.processes.tree import Process, start
 
 
 def tarmac(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
@@ -254,10 +254,10 @@ def test_a_clock_that_jumps_changes_no_limit_and_no_pause(tmp_path, monkeypatch)
 _RIVAL = """
 import contextlib, sys
 from pathlib import Path
-from tarmac.devices import GpuInfo
+from tarmac.machine import GpuInfo
 from tarmac.jobs import create_run, parse_job, plan_tasks
-from tarmac.jobs._machine import Machine
-from tarmac.jobs._scheduler import run_tasks
+from tarmac.jobs.machine import Machine
+from tarmac.jobs.scheduler import run_tasks
 from tarmac.jobs.executors import LocalExecutor
 
 class Silent:

@@ -11,13 +11,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarmac.documents.document import change_document, dump_document, parse_document
+from tarmac.documents.quantities import parse_bytes, parse_cpus, parse_seconds
 from tarmac.errors import RequestError
-from tarmac.jobs._document import change_document, dump_document, parse_document
-from tarmac.jobs._job import Container, Job, SystemEnvironment, TaskSpec, Venv
-from tarmac.jobs._placeholders import escape, fill
-from tarmac.jobs._plan import plan_tasks
-from tarmac.jobs._quantities import parse_bytes, parse_cpus, parse_seconds
-from tarmac.jobs._read import parse_job, read_job
+from tarmac.jobs.model import Container, Job, SystemEnvironment, TaskSpec, Venv
+from tarmac.jobs.placeholders import escape, fill
+from tarmac.jobs.plan import plan_tasks
+from tarmac.jobs.reader import parse_job, read_job
 from yaml_numbers import YAML_NUMBERS, YAML_TEXTS
 
 WHOLE = """
@@ -392,7 +392,7 @@ def test_merges_of_merges_are_gathered_once():
 
 
 def test_very_many_merges_are_refused(monkeypatch):
-    monkeypatch.setattr("tarmac.jobs._document._MAX_VALUES", 1000)
+    monkeypatch.setattr("tarmac.documents.document._MAX_VALUES", 1000)
     # Each hides what it merges, so that few values come of many merges.
     keys = ", ".join(f"k{n}: 1" for n in range(10))
     lines = [f"m{n}: &m{n} {{{keys}}}" for n in range(20)]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tarmac import RequestError
-from tarmac.devices import GpuInfo
 from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs._job import Resources
-from tarmac.jobs._leases import Leases, default_leases
-from tarmac.jobs._machine import Machine
+from tarmac.jobs.leases import Leases, default_leases
+from tarmac.jobs.machine import Machine
+from tarmac.jobs.model import Resources
+from tarmac.machine import GpuInfo
 
 ONE = Resources(gpus=1)
 

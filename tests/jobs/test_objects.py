@@ -20,11 +20,11 @@ import tarmac
 import tarmac.runs
 from hostile import each_key
 from tarmac.errors import RequestError, TarmacError
+from tarmac.files import get_object, list_objects, put_object
+from tarmac.files.objects import s3_config
 from tarmac.jobs import create_run, parse_job, prepare, work_on
-from tarmac.jobs._inputs import fetch_inputs
-from tarmac.jobs._job import Input
-from tarmac.storage import get_object, list_objects, put_object
-from tarmac.storage._objects import s3_config
+from tarmac.jobs.inputs import fetch_inputs
+from tarmac.jobs.model import Input
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_a_training_is_copied_to_a_bucket(s3, tmp_path, monkeypatch):
     assert b'"completed"' in record
 
 
-class Stop(tarmac.train.Silent):
+class Stop(tarmac.training.Silent):
     def stepped(self, epoch, step, score):
         if (epoch, step) == (2, 3):
             os.kill(os.getpid(), signal.SIGTERM)

@@ -11,11 +11,11 @@ import torch
 
 import tarmac
 from tarmac import RequestError, TarmacError
-from tarmac.data import _sources
-from tarmac.train import apply_settings, settings_of
+from tarmac.data import sources as _sources
+from tarmac.training import apply_settings, settings_of
 from tarmac.workloads import Constant, Expectation, OneCycle, Scale, find_workload, workload_names
-from tarmac.workloads._layers import LocalResponseNorm
 from tarmac.workloads.cifar10_convnet import preprocess
+from tarmac.workloads.layers import LocalResponseNorm
 
 # Published: Keras's summaries for the first two; the others by the arithmetic of their layers.
 NUM_PARAMETERS = {
@@ -227,7 +227,7 @@ def test_a_package_can_provide_workloads(monkeypatch):
     def entry_points(*, group, name=None):
         return [p for p in (point, broken) if name in (None, p.name)]
 
-    monkeypatch.setattr("tarmac.workloads._registry.entry_points", entry_points)
+    monkeypatch.setattr("tarmac.workloads.registry.entry_points", entry_points)
     assert {"mine", "broken"} < set(workload_names())
     assert find_workload("mine").name == "digits-mlp"
     with pytest.raises(TarmacError, match="'broken' of no_such_package:x failed to load"):

@@ -3,6 +3,6 @@
 Commands are imported when they are called, so that ``tarmac --help`` loads no framework.
 """
 
-from tarmac.cli._main import main
+from tarmac.cli.entry import main
 
 __all__ = ["main"]

@@ -6,10 +6,10 @@ Example:
     (1438, 8, 8)
 """
 
-from tarmac.data._acquire import add, fetch
-from tarmac.data._base import Dataset, Progress, Split
-from tarmac.data._registry import DatasetStatus, FileStatus, describe, load, names, verify
-from tarmac.data._store import data_root
+from tarmac.data.acquire import add, fetch
+from tarmac.data.base import Dataset, Progress, Split
+from tarmac.data.registry import DatasetStatus, FileStatus, describe, load, names, verify
+from tarmac.data.store import data_root
 
 __all__ = [
     "Dataset",

@@ -1,8 +1,8 @@
 """Other systems' job files, read into Tarmac's `Job` and written back."""
 
-from tarmac.formats._detect import read_any, read_paths
-from tarmac.formats._hkube import left_out_for_hkube, notes_for_hkube, read_hkube, write_hkube
-from tarmac.formats._reading import Reading
+from tarmac.formats.detect import read_any, read_paths
+from tarmac.formats.hkube import left_out_for_hkube, notes_for_hkube, read_hkube, write_hkube
+from tarmac.formats.reading import Reading
 from tarmac.formats.shipyard import read_shipyard, write_shipyard
 
 __all__ = [

@@ -6,18 +6,18 @@ Example:
     'hello'
 """
 
-from tarmac.jobs._containers import find_engine
-from tarmac.jobs._environments import build_venv, list_venvs, remove_venv
-from tarmac.jobs._handle import Handle, JobFailed, attach, start_runner, submit
-from tarmac.jobs._job import Job, Secret, Venv
-from tarmac.jobs._machine import Machine, read_machine
-from tarmac.jobs._plan import Task, plan_tasks, thread_variables
-from tarmac.jobs._read import parse_job, read_job
-from tarmac.jobs._scheduler import Ended, Watcher, task_directory
-from tarmac.jobs._secrets import read_secret_mapping
-from tarmac.jobs._status import RunStatus, TaskStatus, list_statuses, read_status
-from tarmac.jobs._submit import JobRun, create_run, find_run, prepare, work_on
+from tarmac.environments.containers import find_engine
+from tarmac.environments.venvs import build_venv, list_venvs, remove_venv
 from tarmac.jobs.executors import Grant, Outcome
+from tarmac.jobs.handle import Handle, JobFailed, attach, start_runner, submit
+from tarmac.jobs.machine import Machine, read_machine
+from tarmac.jobs.model import Job, Secret, Venv
+from tarmac.jobs.plan import Task, plan_tasks, thread_variables
+from tarmac.jobs.reader import parse_job, read_job
+from tarmac.jobs.scheduler import Ended, Watcher, task_directory
+from tarmac.jobs.secrets import read_secret_mapping
+from tarmac.jobs.status import RunStatus, TaskStatus, list_statuses, read_status
+from tarmac.jobs.verb import JobRun, create_run, find_run, prepare, work_on
 
 __all__ = [
     "Ended",

@@ -5,12 +5,12 @@ A run's directory holds ``run.json`` (what was asked, where it ran, how it ended
 with ``cat``, copied with ``cp``, and given to TensorBoard as it stands.
 """
 
-from tarmac.runs._catalog import BrokenRun, default_output, list_runs, remove, resolve
-from tarmac.runs._compare import Comparison, compare
-from tarmac.runs._directory import Run
-from tarmac.runs._events import EventWriter
-from tarmac.runs._git import git_state
-from tarmac.runs._record import (
+from tarmac.runs.catalog import BrokenRun, default_output, list_runs, remove, resolve
+from tarmac.runs.compare import Comparison, compare
+from tarmac.runs.directory import Run
+from tarmac.runs.events import EventWriter
+from tarmac.runs.git import git_state
+from tarmac.runs.record import (
     SCHEMA_VERSION,
     GitState,
     Parallel,

@@ -4,8 +4,8 @@ Each reference workload is one file beside this one. A user's own is found by pa
 ``tarmac train my_model.py:workload``, or through the entry point group ``tarmac.workloads``.
 """
 
-from tarmac.workloads._base import Expectation, Preprocess, Recipe, Scale, Verdict, Workload
-from tarmac.workloads._optimizers import (
+from tarmac.workloads.base import Expectation, Preprocess, Recipe, Scale, Verdict, Workload
+from tarmac.workloads.optimizers import (
     SGD,
     Adadelta,
     Adagrad,
@@ -15,8 +15,8 @@ from tarmac.workloads._optimizers import (
     Optimizer,
     RMSprop,
 )
-from tarmac.workloads._registry import find_workload, reference_of, workload_names
-from tarmac.workloads._schedules import Constant, OneCycle, Schedule
+from tarmac.workloads.registry import find_workload, reference_of, workload_names
+from tarmac.workloads.schedules import Constant, OneCycle, Schedule
 
 __all__ = [
     "SGD",

@@ -15,10 +15,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from tarmac.workloads._base import Expectation, Recipe, Workload
-from tarmac.workloads._optimizers import SGD
-from tarmac.workloads._schedules import OneCycle
-from tarmac.workloads._tower import TowerShape, build_tower
+from tarmac.workloads.base import Expectation, Recipe, Workload
+from tarmac.workloads.optimizers import SGD
+from tarmac.workloads.schedules import OneCycle
+from tarmac.workloads.tower import TowerShape, build_tower
 
 _CROP = 24
 _CONTRAST = (0.2, 1.8)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from tarmac.workloads._base import Expectation, Recipe, Scale, Workload
-from tarmac.workloads._optimizers import Adam
-from tarmac.workloads._schedules import OneCycle
+from tarmac.workloads.base import Expectation, Recipe, Scale, Workload
+from tarmac.workloads.optimizers import Adam
+from tarmac.workloads.schedules import OneCycle
 
 
 def model(hidden: int = 128, dropout: float = 0.1) -> nn.Module:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from tarmac.errors import RequestError, unknown_name
-from tarmac.workloads._base import Recipe, Scale, Workload
-from tarmac.workloads._init import glorot_uniform_
-from tarmac.workloads._optimizers import (
+from tarmac.workloads.base import Recipe, Scale, Workload
+from tarmac.workloads.init import glorot_uniform_
+from tarmac.workloads.optimizers import (
     SGD,
     Adadelta,
     Adagrad,

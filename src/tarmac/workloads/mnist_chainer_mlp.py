@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from tarmac.workloads._base import Expectation, Recipe, Workload
-from tarmac.workloads._optimizers import Adam
+from tarmac.workloads.base import Expectation, Recipe, Workload
+from tarmac.workloads.optimizers import Adam
 
 
 def model(hidden: int = 1000) -> nn.Module:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from tarmac.workloads._base import Expectation, Recipe, Workload
-from tarmac.workloads._init import glorot_uniform_
-from tarmac.workloads._optimizers import Adadelta
+from tarmac.workloads.base import Expectation, Recipe, Workload
+from tarmac.workloads.init import glorot_uniform_
+from tarmac.workloads.optimizers import Adadelta
 
 
 def model(dropout_conv: float = 0.25, dropout_dense: float = 0.5) -> nn.Module:

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tarmac.workloads._base import Expectation, Recipe, Scale, Workload
-from tarmac.workloads._optimizers import SGD
-from tarmac.workloads._schedules import OneCycle
-from tarmac.workloads._tower import TowerShape, build_tower
+from tarmac.workloads.base import Expectation, Recipe, Scale, Workload
+from tarmac.workloads.optimizers import SGD
+from tarmac.workloads.schedules import OneCycle
+from tarmac.workloads.tower import TowerShape, build_tower
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from tarmac.workloads._base import Expectation, Recipe, Scale, Workload
-from tarmac.workloads._optimizers import Adam
-from tarmac.workloads._schedules import OneCycle
+from tarmac.workloads.base import Expectation, Recipe, Scale, Workload
+from tarmac.workloads.optimizers import Adam
+from tarmac.workloads.schedules import OneCycle
 
 
 def model(conv1: int = 16, conv2: int = 32) -> nn.Module:

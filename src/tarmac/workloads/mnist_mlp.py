@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from tarmac.workloads._base import Expectation, Recipe, Workload
-from tarmac.workloads._init import glorot_uniform_
-from tarmac.workloads._optimizers import RMSprop
+from tarmac.workloads.base import Expectation, Recipe, Workload
+from tarmac.workloads.init import glorot_uniform_
+from tarmac.workloads.optimizers import RMSprop
 
 
 def model(hidden: int = 512, dropout: float = 0.2) -> nn.Module:

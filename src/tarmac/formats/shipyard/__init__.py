@@ -1,13 +1,13 @@
 """Azure Batch Shipyard's configurations, of before 3.0 and since."""
 
-from tarmac.formats.shipyard._configuration import (
+from tarmac.formats.shipyard.mapping.jobs import ShipyardReading, read_shipyard
+from tarmac.formats.shipyard.reading.configuration import (
     find_jobs_files,
     looks_like_shipyard,
     read_part,
     read_siblings,
 )
-from tarmac.formats.shipyard._jobs import ShipyardReading, read_shipyard
-from tarmac.formats.shipyard._write import write_shipyard
+from tarmac.formats.shipyard.writing import write_shipyard
 
 __all__ = [
     "ShipyardReading",

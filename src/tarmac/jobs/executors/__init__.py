@@ -3,7 +3,7 @@
 `local` is here; Slurm, Ray and Kubernetes will stand beside it behind the same interface.
 """
 
-from tarmac.jobs.executors._base import (
+from tarmac.jobs.executors.interface import (
     Attempt,
     Busy,
     Executor,
@@ -12,7 +12,7 @@ from tarmac.jobs.executors._base import (
     Outcome,
     is_retried,
 )
-from tarmac.jobs.executors._local import LocalExecutor
+from tarmac.jobs.executors.local import LocalExecutor
 
 __all__ = [
     "Attempt",

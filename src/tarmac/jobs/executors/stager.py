@@ -12,7 +12,7 @@ import signal
 import sys
 from multiprocessing.connection import Connection
 
-from tarmac.jobs.executors._staging import perform
+from tarmac.jobs.executors.staging import perform
 
 
 def main() -> None:

@@ -1,0 +1,226 @@
+"""The machine as its kernel, its files and NVIDIA's driver describe it, without any framework."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from tarmac.checks.evidence import Container, Driver, Host, Inventory, Limits, PciCard
+from tarmac.checks.libraries import find_libraries
+from tarmac.machine import find_devices, read_limits
+from tarmac.machine.nvml import open_nvml, read_gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["HIDDEN", "identify_machine", "read_inventory"]
+
+_VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
+
+# PCI class 0x03 is display controllers, with 0x0302 for those without a screen; 0x1200 is
+# processing accelerators (pci.ids).
+_CARD_CLASSES = ("0x03", "0x1200")
+
+_VARIABLES = re.compile(
+    "(CUDA|NVIDIA|NCCL|GLOO|XLA|TF|JAX|PYTORCH|TORCH|HIP|ROCR|KERAS|HOROVOD|MXNET|OMP)_.*"
+    "|HSA_.*|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK|LD_LIBRARY_PATH|LD_PRELOAD"
+)
+# Values of variables with such names are not ours to show.
+HIDDEN = re.compile("TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+
+_MODULES = ("nvidia", "nvidia_uvm", "nvidia_peermem", "nouveau", "amdgpu")
+
+
+def read_inventory(
+    root: Path = Path("/"), environment: Mapping[str, str] | None = None
+) -> Inventory:
+    """Describe this machine.
+
+    Args:
+        root: Where ``proc``, ``sys`` and ``dev`` are; for tests.
+        environment: By default this process's.
+    """
+    variables = os.environ if environment is None else environment
+    with open_nvml() as nvml:
+        started = not isinstance(nvml, str)
+        gpus = read_gpus() if started else ()
+        version, cuda = (nvml.version, nvml.cuda) if not isinstance(nvml, str) else (None, None)
+        nvml_error = nvml if isinstance(nvml, str) else None
+    libraries = find_libraries(variables)
+    return Inventory(
+        host=_read_host(root),
+        driver=Driver(
+            version=version,
+            cuda=cuda,
+            nvml_error=nvml_error,
+            module_version=_module_version(root),
+            modules=_modules(root),
+            library=libraries.get("libcuda.so.1"),
+        ),
+        gpus=gpus,
+        cards=_cards(root),
+        container=_container(root, variables),
+        limits=_limits(root),
+        environment={
+            name: "(set)" if HIDDEN.search(name) else value
+            for name, value in sorted(variables.items())
+            if _VARIABLES.fullmatch(name)
+        },
+        kernel_log=_kernel_log(),
+        libraries=libraries,
+    )
+
+
+def identify_machine(root: Path = Path("/")) -> tuple[str | None, str | None]:
+    """Return this start's boot id and the driver module's version, without asking the driver."""
+    return _text(root / "proc/sys/kernel/random/boot_id"), _module_version(root)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _read_host(root: Path) -> Host:
+    (cpu,) = find_devices("cpu")
+    release = _text(root / "etc/os-release") or ""
+    name = re.search('^PRETTY_NAME="?(.*?)"?$', release, re.MULTILINE)
+    return Host(
+        cpu=cpu.name,
+        cores=psutil.cpu_count() or 1,
+        memory_bytes=cpu.memory_bytes,
+        disk_free_bytes=shutil.disk_usage(Path.cwd()).free,
+        kernel=platform.release(),
+        system=name[1] if name else platform.system(),
+        boot_id=_text(root / "proc/sys/kernel/random/boot_id"),
+    )
+
+
+def _module_version(root: Path) -> str | None:
+    loaded = _text(root / "sys/module/nvidia/version")
+    if loaded is not None:
+        return loaded
+    described = re.search(
+        r"\s(\d+\.\d+(?:\.\d+)?)\s", _text(root / "proc/driver/nvidia/version") or ""
+    )
+    return described[1] if described else None
+
+
+def _modules(root: Path) -> tuple[str, ...]:
+    lines = (_text(root / "proc/modules") or "").splitlines()
+    loaded = {line.split()[0] for line in lines if line}
+    return tuple(name for name in _MODULES if name in loaded)
+
+
+def _cards(root: Path) -> tuple[PciCard, ...]:
+    found = []
+    for device in sorted((root / "sys/bus/pci/devices").glob("*")):
+        vendor = _VENDORS.get(_text(device / "vendor") or "")
+        kind = _text(device / "class") or ""
+        if vendor is None or not kind.startswith(_CARD_CLASSES):
+            continue
+        driver = None
+        with contextlib.suppress(OSError):
+            driver = (device / "driver").readlink().name
+        links = {
+            "now": _link(device, "current"),
+            "max": _link(device, "max"),
+        }
+        found.append(
+            PciCard(
+                address=device.name,
+                vendor=vendor,
+                device=_text(device / "device") or "",
+                driver=driver,
+                memory_bytes=_number(device / "mem_info_vram_total"),
+                used_bytes=_number(device / "mem_info_vram_used"),
+                busy=_number(device / "gpu_busy_percent"),
+                link={key: link for key, link in links.items() if link},
+            )
+        )
+    return (*found, *_apples(root))
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if text and text.isdecimal() else None
+
+
+def _link(device: Path, when: str) -> str | None:
+    speed, width = (_text(device / f"{when}_link_{what}") for what in ("speed", "width"))
+    return f"{speed} x{width}" if speed and width else None
+
+
+def _apples(root: Path) -> Iterator[PciCard]:
+    """Yield Apple's own GPU, which is on no bus: firmware names the chip that it is part of."""
+    names = (_text(root / "proc/device-tree/compatible") or "").split("\0")
+    chip = next((name for name in names if re.fullmatch(r"apple,t\d+", name)), None)
+    if chip is not None:
+        modules = (_text(root / "proc/modules") or "").splitlines()
+        driver = "asahi" if any(line.startswith("asahi ") for line in modules) else None
+        yield PciCard(address="built in", vendor="apple", device=chip, driver=driver)
+
+
+def _container(root: Path, environment: Mapping[str, str]) -> Container:
+    kind = None
+    if "KUBERNETES_SERVICE_HOST" in environment:
+        kind = "kubernetes"
+    elif {"APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"} & environment.keys():
+        kind = "apptainer"
+    elif (root / "run/.containerenv").exists():
+        kind = "podman"
+    elif (root / ".dockerenv").exists():
+        kind = "docker"
+    elif named := _text(root / "run/systemd/container"):
+        # systemd writes down what it was started in (https://systemd.io/CONTAINER_INTERFACE).
+        kind = named
+    elif "microsoft" in (_text(root / "proc/version") or "").lower():
+        kind = "wsl"
+    names = [
+        str(path.relative_to(root / "dev"))
+        for pattern in ("nvidia*", "nvidia-caps/*", "kfd", "dri/render*", "dxg")
+        for path in sorted((root / "dev").glob(pattern))
+    ]
+    return Container(kind=kind, device_nodes=tuple(names))
+
+
+def _limits(root: Path) -> Limits:
+    def limit(number: int) -> int | None:
+        soft, _ = resource.getrlimit(number)
+        return None if soft == resource.RLIM_INFINITY else soft
+
+    own = read_limits(root)
+    shm = None
+    with contextlib.suppress(OSError):
+        shm = shutil.disk_usage(root / "dev/shm").total
+    return Limits(
+        cpus=own.cpus,
+        memory_bytes=own.memory_bytes,
+        shm_bytes=shm,
+        memlock_bytes=limit(resource.RLIMIT_MEMLOCK),
+        open_files=limit(resource.RLIMIT_NOFILE),
+        infiniband=any((root / "sys/class/infiniband").glob("*")),
+    )
+
+
+def _kernel_log() -> tuple[str, ...]:
+    """Return the last lines of NVIDIA's driver in the kernel's log, where we may read it."""
+    try:
+        done = subprocess.run(
+            ["dmesg"], capture_output=True, text=True, timeout=5, check=False, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    lines = [line for line in done.stdout.splitlines() if "NVRM" in line]
+    return tuple(lines[-50:])

@@ -1,0 +1,1 @@
+"""What a check says: verdicts, requirements, pages."""

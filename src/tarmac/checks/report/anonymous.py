@@ -1,0 +1,71 @@
+"""Takes what names persons, and what is secret, out of a report that leaves the machine."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tarmac.checks.inventory import HIDDEN
+from tarmac.checks.report.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["without_names"]
+
+# A shorter value, such as "1", may stand anywhere without being the secret.
+_MIN_SECRET = 6
+
+
+def without_names(report: Report, environment: Mapping[str, str]) -> Report:
+    """Return a report without the user's name, home directory and secrets.
+
+    Frameworks print paths and sometimes variables, so all that is text is looked through.
+
+    Args:
+        report: Any.
+        environment: Holds secrets by variables' names, and the user's name.
+    """
+    secrets = [v for k, v in environment.items() if HIDDEN.search(k) and len(v) >= _MIN_SECRET]
+    home, names = _home(), _names(environment)
+    user = re.compile(rf"(?<=/)({'|'.join(map(re.escape, names))})(?![\w.-])") if names else None
+
+    def clean(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "(hidden)")
+        if home is not None:
+            text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
+        return user.sub("USER", text) if user else text
+
+    return Report.model_validate(_mapped(report.model_dump(), clean))
+
+
+def _home() -> str | None:
+    try:
+        home = str(Path.home())
+    except RuntimeError:
+        # A container's user may have no name, and no home.
+        return None
+    return home if home not in ("/", "/root") else None
+
+
+def _names(environment: Mapping[str, str]) -> list[str]:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = ""
+    names = {user, environment.get("SUDO_USER", "")}
+    # Root is nobody in particular, and part of many paths.
+    return sorted(names - {"", "root"})
+
+
+def _mapped(value: Any, clean: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {key: _mapped(part, clean) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mapped(part, clean) for part in value]
+    return value

@@ -1,0 +1,1 @@
+"""From evidence to findings: the catalogue of failures and its rules."""

@@ -1,0 +1,338 @@
+"""Rules on frameworks: how they are built, what they see, and what they compute."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tarmac.checks.rules.registry import nvidia_cards, rule
+from tarmac.machine.chips import find_chip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tarmac.checks.evidence import Evidence, Probe
+    from tarmac.checks.rules.registry import Hits
+
+# The shares of nominal rates under which we warn, and call it a failure. Healthy cards reach 0.7
+# to 0.85 in large bf16 products and 0.9 in copies; shapes, clocks and cooling explain some of the
+# rest.
+_SLOW = 0.6
+_VERY_SLOW = 0.3
+
+# Bytes/s of pinned memory over PCIe 3.0 x8, the slowest link a card of today should have.
+_SLOW_COPIES = 6e9
+
+# Frameworks print a screen or two; what floods a log also hides in it what matters.
+_FLOOD_BYTES = 10 * 2**20
+
+# cuda:0, gpu(0), /device:GPU:0, cupy
+_ON_GPU = re.compile("cuda|gpu|cupy|rocm", re.IGNORECASE)
+
+# Probes of several processes, which are no device's.
+_RANKS = frozenset({"together", "horovod"})
+
+
+def _result(probe: Probe, *keys: str) -> Any:
+    value: Any = probe.result
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _of(evidence: Evidence, framework: str) -> Iterator[Probe]:
+    for probe in evidence.probes:
+        if probe.framework == framework and probe.outcome != "not installed":
+            yield probe
+
+
+def _major(version: object) -> int | None:
+    match = re.match(r"\d+", str(version))
+    return int(match[0]) if match else None
+
+
+def _should_use_gpu(probe: Probe, evidence: Evidence) -> bool:
+    """Whether a GPU is here and the probe was not told to keep to the CPU."""
+    is_here = bool(evidence.inventory.gpus) or bool(nvidia_cards(evidence))
+    return is_here and set(probe.result.get("wanted", ())) != {"cpu"}
+
+
+@rule("torch-cpu-build")
+def _torch_cpu_build(evidence: Evidence) -> Hits:
+    for probe in _of(evidence, "torch"):
+        build = probe.result.get("build")
+        if (
+            build
+            and not build.get("cuda")
+            and not build.get("hip")
+            and _should_use_gpu(probe, evidence)
+        ):
+            yield probe.label, f"version {probe.result.get('version')}"
+
+
+@rule("driver-old")
+def _driver_old(evidence: Evidence) -> Hits:
+    most = evidence.inventory.driver.cuda
+    for probe in evidence.probes:
+        built = _result(probe, "build", "cuda")
+        # Within a major version, newer builds run on older drivers (CUDA minor version
+        # compatibility).
+        wanted, offered = _major(built), _major(most)
+        if wanted is not None and offered is not None and wanted > offered:
+            yield probe.label, f"built for CUDA {built}, the driver has {most}"
+
+
+@rule("arch-missing")
+def _arch_missing(evidence: Evidence) -> Hits:
+    for probe in _of(evidence, "torch"):
+        architectures = _result(probe, "build", "architectures") or ()
+        numbers = [
+            (match[1], int(match[2]))
+            for name in architectures
+            if (match := re.fullmatch(r"(sm|compute)_(\d+)[af]?", name))
+        ]
+        for gpu in evidence.inventory.gpus:
+            if gpu.capability is None or not numbers:
+                continue
+            wanted = 10 * gpu.capability[0] + gpu.capability[1]
+            # Machine code runs on its own major version, from its minor one on; PTX on all later.
+            runs = any(
+                (number // 10 == wanted // 10 if kind == "sm" else True) and number <= wanted
+                for kind, number in numbers
+            )
+            if not runs:
+                yield (
+                    probe.label,
+                    f"{gpu.name} is sm_{wanted}, the build has {' '.join(architectures)}",
+                )
+
+
+@rule("no-visible")
+def _no_visible(evidence: Evidence) -> Hits:
+    value = evidence.inventory.environment.get("CUDA_VISIBLE_DEVICES")
+    gpus = evidence.inventory.gpus
+    if value is None or not gpus:
+        return
+    names = [name.strip() for name in value.split(",")]
+    known = [gpu.uuid or "" for gpu in gpus] + [u for gpu in gpus for u in gpu.mig_devices]
+    # Drivers before 470 name a partition by its GPU: MIG-GPU-UUID/INSTANCE/INSTANCE (MIG guide).
+    known += [f"MIG-{gpu.uuid}" for gpu in gpus if gpu.mig_devices]
+
+    def is_here(name: str) -> bool:
+        if name.isdecimal():
+            return int(name) < len(gpus)
+        name = name.partition("/")[0] if name.startswith("MIG-GPU-") else name
+        return bool(name) and any(uuid.startswith(name) for uuid in known)
+
+    if not all(is_here(name) for name in names):
+        yield "machine", f"CUDA_VISIBLE_DEVICES={value!r}, the driver has {len(gpus)}"
+
+
+@rule("tf-cpu-build")
+def _tf_cpu_build(evidence: Evidence) -> Hits:
+    for probe in _of(evidence, "tensorflow"):
+        if _result(probe, "build", "with_cuda") is False and _should_use_gpu(probe, evidence):
+            yield probe.label, f"version {probe.result.get('version')}, built without CUDA"
+
+
+@rule("tf-memory-all")
+def _tf_memory_all(evidence: Evidence) -> Hits:
+    variables = evidence.inventory.environment
+    if variables.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower() != "true":
+        for probe in _of(evidence, "tensorflow"):
+            if any(device["kind"] == "gpu" for device in probe.result.get("devices", ())):
+                yield probe.label, "TF_FORCE_GPU_ALLOW_GROWTH is not set"
+
+
+@rule("jax-cpu")
+def _jax_cpu(evidence: Evidence) -> Hits:
+    for probe in _of(evidence, "jax"):
+        if _result(probe, "build", "plugins") == {} and _should_use_gpu(probe, evidence):
+            yield probe.label, f"version {probe.result.get('version')} without a CUDA plugin"
+
+
+@rule("jax-preallocate")
+def _jax_preallocate(evidence: Evidence) -> Hits:
+    variables = evidence.inventory.environment
+    if not {"XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION"} & variables.keys():
+        for probe in _of(evidence, "jax"):
+            if any(device["kind"] == "gpu" for device in probe.result.get("devices", ())):
+                yield probe.label, "XLA_PYTHON_CLIENT_PREALLOCATE is not set"
+
+
+@rule("ld-path-shadow")
+def _ld_path_shadow(evidence: Evidence) -> Hits:
+    search = evidence.inventory.environment.get("LD_LIBRARY_PATH", "")
+    directories = [part.rstrip("/") for part in search.split(":") if part]
+    for probe in evidence.probes:
+        for path in probe.result.get("libraries", ()):
+            shadows = any(path.startswith(f"{directory}/") for directory in directories)
+            is_drivers = "libcuda.so" in path or "libnvidia-ml" in path
+            if shadows and not is_drivers and "site-packages" not in path:
+                yield probe.label, path
+
+
+@rule("mxnet-cpu-build")
+def _mxnet_cpu_build(evidence: Evidence) -> Hits:
+    for probe in _of(evidence, "mxnet"):
+        if _result(probe, "build", "with_cuda") is False and _should_use_gpu(probe, evidence):
+            yield probe.label, f"version {probe.result.get('version')}, feature CUDA is off"
+
+
+@rule("chainer-cupy")
+def _chainer_cupy(evidence: Evidence) -> Hits:
+    for probe in _of(evidence, "chainer"):
+        if (
+            _result(probe, "build", "cupy") is None
+            and "build" in probe.result
+            and _should_use_gpu(probe, evidence)
+        ):
+            yield probe.label, "cupy is not installed"
+
+
+@rule("silent-cpu")
+def _silent_cpu(evidence: Evidence) -> Hits:
+    for probe, device in _measured(evidence):
+        placement = str(device.get("placement") or "")
+        if device["kind"] == "gpu" and placement and not _ON_GPU.search(placement):
+            yield _at(probe, device), f"what it computed for this device lies on {placement}"
+    if not evidence.inventory.gpus:
+        return
+    for probe in evidence.probes:
+        devices = probe.result.get("devices", ())
+        is_on_cpu = bool(devices) and all(device["kind"] == "cpu" for device in devices)
+        has_reason = "cpu_because" in probe.result or not _should_use_gpu(probe, evidence)
+        if probe.outcome == "done" and is_on_cpu and not has_reason:
+            yield probe.label, f"the driver has {len(evidence.inventory.gpus)}, it sees none"
+
+
+@rule("device-absent")
+def _device_absent(evidence: Evidence) -> Hits:
+    for probe in evidence.probes:
+        wanted = set(probe.result.get("wanted", ()))
+        names = [device["name"] for device in probe.result.get("devices", ())]
+        absent = wanted - {*names, *(name.split(":")[0] for name in names)}
+        # Ranks have names of their own.
+        if probe.outcome == "done" and probe.framework not in _RANKS and absent:
+            yield probe.label, f"it sees no {', '.join(sorted(absent))}"
+
+
+def _at(probe: Probe, device: Mapping[str, Any]) -> str:
+    return f"{probe.label} on {device['name']}"
+
+
+def _measured(evidence: Evidence) -> Iterator[tuple[Probe, Mapping[str, Any]]]:
+    for probe in evidence.probes:
+        for device in probe.result.get("devices", ()):
+            yield probe, device
+
+
+@rule("wrong-result")
+def _wrong_result(evidence: Evidence) -> Hits:
+    for probe, device in _measured(evidence):
+        for kind in ("matmul", "convolution"):
+            judged = device.get(kind)
+            if judged is not None and not judged["ok"]:
+                error = f"{judged['error']:.1e}, more than {judged['tolerance']:.0e}"
+                yield _at(probe, device), f"{kind} is off by {error}"
+        training = device.get("training")
+        if training is not None and not training["ok"]:
+            losses = ", ".join(f"{loss:.3f}" for loss in training["losses"])
+            yield _at(probe, device), f"the loss does not fall: {losses}"
+
+
+def _shares(evidence: Evidence) -> Iterator[tuple[str, float, str]]:
+    """Yield where, which share of its nominal matrix rate a chip reaches, and that in words."""
+    for probe, device in _measured(evidence):
+        chip = find_chip(device.get("chip"))
+        for kind in ("bf16", "fp16"):
+            nominal = getattr(chip, kind) if chip else None
+            rate = (device.get("flops") or {}).get(kind)
+            if nominal and rate:
+                words = f"{rate / 1e12:.0f} of {nominal:g} TFLOP/s in {kind}"
+                yield _at(probe, device), rate / nominal / 1e12, words
+
+
+@rule("very-slow-compute")
+def _very_slow_compute(evidence: Evidence) -> Hits:
+    for where, share, words in _shares(evidence):
+        if share < _VERY_SLOW:
+            yield where, words
+
+
+@rule("slow-compute")
+def _slow_compute(evidence: Evidence) -> Hits:
+    for where, share, words in _shares(evidence):
+        if _VERY_SLOW <= share < _SLOW:
+            yield where, words
+
+
+@rule("slow-memory")
+def _slow_memory(evidence: Evidence) -> Hits:
+    for probe, device in _measured(evidence):
+        chip = find_chip(device.get("chip"))
+        rate = (device.get("copies") or {}).get("memory")
+        if chip and rate and rate < _SLOW * chip.bandwidth * 1e9:
+            words = f"{rate / 1e9:.0f} of {chip.bandwidth:g} GB/s"
+            yield _at(probe, device), words
+
+
+@rule("slow-copies")
+def _slow_copies(evidence: Evidence) -> Hits:
+    for probe, device in _measured(evidence):
+        copies = device.get("copies") or {}
+        for direction in ("to_device", "from_device"):
+            rate = copies.get(direction)
+            if rate and rate < _SLOW_COPIES and copies.get("pinned", True):
+                words = direction.replace("_", " the ")
+                yield _at(probe, device), f"{rate / 1e9:.1f} GB/s {words}"
+
+
+@rule("probe-crashed")
+def _probe_crashed(evidence: Evidence) -> Hits:
+    for probe in evidence.probes:
+        if probe.outcome == "crashed":
+            yield probe.label, probe.detail
+
+
+@rule("probe-hung")
+def _probe_hung(evidence: Evidence) -> Hits:
+    for probe in evidence.probes:
+        if probe.outcome == "hung" and "all_reduce" not in probe.result:
+            yield probe.label, probe.detail
+
+
+@rule("probe-no-result")
+def _probe_no_result(evidence: Evidence) -> Hits:
+    for probe in evidence.probes:
+        if probe.outcome == "no result":
+            yield probe.label, probe.detail
+
+
+@rule("probe-left-processes")
+def _probe_left_processes(evidence: Evidence) -> Hits:
+    for probe in evidence.probes:
+        # What is ended before its time has no chance to end what it started.
+        if probe.left_behind and probe.outcome != "hung":
+            yield probe.label, f"{probe.left_behind} still ran"
+
+
+@rule("probe-flood")
+def _probe_flood(evidence: Evidence) -> Hits:
+    for probe in evidence.probes:
+        if probe.printed_bytes > _FLOOD_BYTES:
+            yield probe.label, f"{probe.printed_bytes / 2**20:.0f} MiB"
+
+
+@rule("import-failed")
+def _import_failed(evidence: Evidence) -> Hits:
+    for probe in evidence.probes:
+        if probe.outcome == "failed" and probe.result.get("stage") == "import":
+            yield probe.label, probe.detail
+
+
+@rule("probe-failed")
+def _probe_failed(evidence: Evidence) -> Hits:
+    for probe in evidence.probes:
+        if probe.outcome == "failed" and probe.result.get("stage") != "import":
+            yield probe.label, probe.detail

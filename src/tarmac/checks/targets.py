@@ -1,0 +1,89 @@
+"""Where probes run: an interpreter, a container image, or an environment built for a framework."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.checks.frameworks import PROVISIONED
+from tarmac.errors import RequestError, unknown_name
+from tarmac.jobs import build_venv, find_engine
+
+if TYPE_CHECKING:
+    from tarmac.checks.frameworks import Framework
+
+__all__ = ["THIS_PYTHON", "Place", "container_place", "provisioned_place", "python_place"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where probes run.
+
+    Attributes:
+        name: For people.
+        command: What runs a Python program there, e.g. ``("/opt/tf/bin/python",)``.
+        image: Of a container, where it is one.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    image: str | None = None
+
+
+THIS_PYTHON = Place("this Python", (sys.executable,))
+
+
+_PINS = Path(__file__).with_name("environments")
+
+
+def python_place(path: str | Path) -> Place:
+    """Return the place of another interpreter.
+
+    Raises:
+        RequestError: There is none, or it is no Python from 3.7 on.
+    """
+    found = shutil.which(str(path))
+    if found is None:
+        raise RequestError(
+            f"--python {path} is no program that can be run",
+            hint="Name an interpreter, e.g. /opt/venv/bin/python",
+        )
+    try:
+        done = subprocess.run(
+            [found, "-c", "import sys; print(sys.version_info >= (3, 7))"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RequestError(f"--python {path} does not start: {error}") from error
+    if done.stdout.strip() != "True":
+        raise RequestError(f"--python {path} is no Python of at least 3.7")
+    return Place(str(path), (found,))
+
+
+def container_place(image: str) -> Place:
+    """Return the place of a container image, under Docker or Podman.
+
+    Raises:
+        RequestError: No engine is here, or it does not answer.
+    """
+    return Place(image, (find_engine(None),), image)
+
+
+def provisioned_place(framework: Framework) -> Place:
+    """Build an environment of pinned versions for a framework, once, and return its place.
+
+    Raises:
+        RequestError: There are no pins for it.
+        TarmacError: It could not be built; the installer's own words are in the message.
+    """
+    if framework.pins is None:
+        raise unknown_name("environment", framework.name, dict.fromkeys(PROVISIONED, ""))
+    path = build_venv(framework.pins, _PINS)
+    return Place(f"tarmac's {framework.name} environment", (str(path / "bin/python"),))

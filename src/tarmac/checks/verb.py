@@ -1,0 +1,206 @@
+"""The verb: looks at the machine, lets every framework compute, and says what is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Literal
+
+from tarmac.checks.evidence import Evidence
+from tarmac.checks.frameworks import FRAMEWORKS, find_framework
+from tarmac.checks.inventory import read_inventory
+from tarmac.checks.report.report import make_report, parse_requirements, required_frameworks
+from tarmac.checks.run_probe import measuring_turns, run_probe
+from tarmac.checks.targets import (
+    THIS_PYTHON,
+    Place,
+    container_place,
+    provisioned_place,
+    python_place,
+)
+from tarmac.errors import RequestError
+from tarmac.machine.nvml import gpus_of_process, open_nvml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.checks.evidence import Probe
+    from tarmac.checks.report.report import Report
+
+__all__ = ["Depth", "check"]
+
+Depth = Literal["quick", "normal", "deep"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Task:
+    framework: str
+    place: Place
+    is_asked: bool
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def check(
+    frameworks: Sequence[str] = (),
+    *,
+    pythons: Sequence[str | Path] = (),
+    images: Sequence[str] = (),
+    provision: Sequence[str] = (),
+    depth: Depth = "normal",
+    devices: Sequence[str] = (),
+    ranks: int | None = None,
+    require: Sequence[str] = (),
+    timeout_s: float = 120.0,
+) -> Report:
+    """Look at this machine, and let frameworks compute on its devices.
+
+    Args:
+        frameworks: Names from `tarmac.checks.FRAMEWORKS`; by default those that are installed.
+        pythons: Interpreters to probe instead of this one.
+        images: Container images to probe instead of this interpreter.
+        provision: Frameworks to build an environment of pinned versions for, and probe there.
+        depth: ``quick`` looks at the machine and lets PyTorch alone compute, ``normal`` lets all
+            compute and measures rates, ``deep`` measures longer, fills memory, and takes Keras
+            through all its backends.
+        devices: ``cuda:0``, ``cuda``, ``cpu``; all by default.
+        ranks: Processes that add numbers up together, by PyTorch over NCCL where there is a GPU
+            for each, else over Gloo, and by Horovod; by default one for each of several GPUs that
+            PyTorch sees, and Horovod's are two.
+        require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
+            probed too.
+        timeout_s: Of each probe.
+
+    Returns:
+        The report; its ``ok`` says whether all that is required holds.
+
+    Raises:
+        RequestError: A name, an interpreter, an image or a requirement is not understood.
+        TarmacError: An environment could not be built.
+    """
+    started = time.perf_counter()
+    requirements = parse_requirements(require)
+    if not timeout_s > 0:
+        raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")
+    if depth not in ("quick", "normal", "deep"):
+        raise RequestError(f"depth is {depth!r}, expected quick, normal or deep")
+    asked = [find_framework(name).name for name in frameworks]
+    needed = [] if asked else required_frameworks(require)
+    places = [python_place(python) for python in pythons]
+    places += [container_place(image) for image in images]
+    tasks = [
+        _Task(framework.name, provisioned_place(framework), is_asked=True)
+        for framework in map(find_framework, provision)
+    ]
+    tasks += [
+        _Task(name, place, is_asked=bool(asked)) for place in places for name in asked or FRAMEWORKS
+    ]
+    if not places:
+        provided = {task.framework for task in tasks}
+        here = [] if tasks and not asked else asked or _installed(depth)
+        tasks += [
+            _Task(name, THIS_PYTHON, is_asked=bool(asked) or name in needed)
+            for name in dict.fromkeys((*here, *needed))
+            if name not in provided
+        ]
+    if ranks is not None and ranks < 2:
+        raise RequestError(f"ranks is {ranks}, expected at least 2")
+    for device in devices:
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+            raise RequestError(f"device is {device!r}, expected cpu, cuda or cuda:INDEX")
+    evidence = _collect([*_expanded(tasks, depth, ranks)], depth, devices, timeout_s)
+    if ranks is not None or depth != "quick":
+        # The probe itself must outlive ranks that hang, to name them.
+        limit = f"{0.8 * timeout_s:g}"
+        together = [
+            run_probe(
+                "together",
+                place,
+                depth=depth,
+                devices=[str(number), limit, *devices],
+                timeout_s=timeout_s,
+            )
+            for place, number in _teams(tasks, evidence, ranks)
+        ]
+        evidence = evidence.model_copy(update={"probes": (*evidence.probes, *together)})
+    return make_report(evidence, requirements=requirements, seconds=time.perf_counter() - started)
+
+
+def _installed(depth: Depth) -> list[str]:
+    """Return the frameworks to probe in this interpreter where none was named."""
+    names = ["torch"] if depth == "quick" else list(FRAMEWORKS)
+    return [name for name in names if importlib.util.find_spec(name) is not None]
+
+
+def _expanded(tasks: Sequence[_Task], depth: Depth, ranks: int | None) -> Iterator[_Task]:
+    """Take Keras through its backends, where that was asked for or there is time."""
+    for task in tasks:
+        if task.framework == "keras" and (depth == "deep" or task.is_asked):
+            for backend in find_framework("keras").backends:
+                yield dataclasses.replace(task, variables={"KERAS_BACKEND": backend})
+        elif task.framework == "horovod" and ranks is not None:
+            yield dataclasses.replace(task, variables={"TARMAC_PROBE_RANKS": str(ranks)})
+        else:
+            yield task
+
+
+def _teams(
+    tasks: Sequence[_Task], evidence: Evidence, ranks: int | None
+) -> Iterator[tuple[Place, int]]:
+    """Yield where PyTorch is probed, and how many processes shall compute together there."""
+    for place in dict.fromkeys(task.place for task in tasks if task.framework == "torch"):
+        # Those that PyTorch sees: variables may hide some of those that the driver has.
+        seen = [
+            device
+            for probe in evidence.probes
+            if (probe.framework, probe.where) == ("torch", place.name)
+            for device in probe.result.get("devices", ())
+            if device["kind"] == "gpu"
+        ]
+        number = len(seen) if ranks is None else ranks
+        if number > 1:
+            yield place, number
+
+
+def _collect(
+    tasks: Sequence[_Task], depth: Depth, devices: Sequence[str], timeout_s: float
+) -> Evidence:
+    stop = threading.Event()
+
+    def run(task: _Task, turns: Mapping[str, str], *, sees: bool) -> Probe:
+        return run_probe(
+            task.framework,
+            task.place,
+            depth=depth,
+            devices=devices,
+            timeout_s=timeout_s,
+            environment={**turns, **task.variables},
+            gpus_of=gpus_of_process if sees else lambda _: set(),
+            stop=stop,
+        )
+
+    with (
+        open_nvml() as nvml,
+        measuring_turns() as turns,
+        ThreadPoolExecutor(len(tasks) + 1) as threads,
+    ):
+        inventory = threads.submit(read_inventory)
+        sees = not isinstance(nvml, str)
+        running = [threads.submit(run, task, turns, sees=sees) for task in tasks]
+        try:
+            probes = [future.result() for future in running]
+        except BaseException:
+            stop.set()
+            raise
+    return Evidence(
+        inventory=inventory.result(),
+        probes=tuple(
+            probe
+            for task, probe in zip(tasks, probes, strict=True)
+            if probe.outcome != "not installed" or task.is_asked
+        ),
+    )

@@ -1,0 +1,195 @@
+"""``tarmac ps``, ``tarmac logs`` and ``tarmac cancel``: what becomes of jobs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tarmac.errors import RequestError, TarmacError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tarmac.jobs import Handle, RunStatus, TaskStatus
+
+__all__ = ["cancel", "logs", "ps"]
+
+_COLOURS = {"running": "cyan", "succeeded": "green", "failed": "red"}
+
+_LOOK_EVERY_S = 0.2
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+_output = click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    show_default="TARMAC_RUNS or ./runs",
+    help="Where the runs lie.",
+)
+
+
+@click.command("ps", context_settings=_HELP)
+@click.option("--all", "-a", "everything", is_flag=True, help="Also those that have ended.")
+@_output
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every task.")
+def ps(everything: bool, output: Path | None, as_json: bool) -> None:
+    """List the jobs at work here, the newest first."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from tarmac.cli.console import make_console
+    from tarmac.jobs import list_statuses
+    from tarmac.runs import default_output
+
+    statuses, broken = list_statuses(output)
+    found = [run for run in statuses if everything or run.state == "running"]
+    for one in broken:
+        click.echo(f"cannot be read: {one.path}: {one.reason}", err=True)
+    for problem in (problem for run in found for problem in run.problems):
+        click.echo(f"left out: {problem}", err=True)
+    if as_json:
+        click.echo(json.dumps([_row(run) for run in found], indent=2))
+        return
+    table = Table("run", "state", "tasks", "running", "failed", "began", box=None)
+    for run in found:
+        table.add_row(
+            run.name,
+            Text(run.state, style=_COLOURS.get(run.state, "yellow")),
+            f"{run.count('succeeded')}/{run.num_tasks}",
+            str(run.count("running")),
+            str(run.count("failed")),
+            _ago(run.created_at),
+        )
+    if found:
+        make_console().print(table)
+    else:
+        kind = "there are no jobs" if everything else "no job is at work"
+        click.echo(f"{kind} in {output or default_output()}")
+
+
+def _row(run: RunStatus) -> dict[str, object]:
+    return {
+        "name": run.name,
+        "path": str(run.path),
+        "state": run.state,
+        "created_at": run.created_at,
+        "num_tasks": run.num_tasks,
+        "problems": [*run.problems],
+        "runner_pid": run.runner.pid if run.runner is not None else None,
+        "tasks": [
+            {
+                "name": task.name,
+                "state": task.state,
+                "attempt": task.attempt,
+                "exit_code": task.exit_code,
+                "seconds": task.seconds,
+                "reason": task.reason,
+                "directory": str(task.directory),
+            }
+            for task in run.tasks
+        ],
+    }
+
+
+def _ago(created_at: str) -> str:
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(created_at)).total_seconds()
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
+
+
+@click.command("logs", context_settings=_HELP)
+@click.argument("run")
+@click.argument("task", required=False)
+@click.option("--follow", "-f", is_flag=True, help="Go on printing until the job has ended.")
+@click.option("--stderr", "only_stderr", is_flag=True, help="Only standard error.")
+@_output
+def logs(run: str, task: str | None, follow: bool, only_stderr: bool, output: Path | None) -> None:
+    """Print what a RUN's tasks, or its one TASK, have printed.
+
+    A RUN is its directory, its name, the beginning of its name, or "latest".
+    """
+    from tarmac.jobs import attach
+
+    handle = attach(run, output)
+    try:
+        _print_logs(handle, task, follow=follow, only_stderr=only_stderr)
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+        # That is how one stops following: as of any program that is ended so, and no error.
+        sys.exit(128 + signal.SIGINT)
+
+
+def _print_logs(handle: Handle, task: str | None, *, follow: bool, only_stderr: bool) -> None:
+    from tarmac.cli.views.job_logs import Tail
+
+    streams = ("stderr",) if only_stderr else ("stdout", "stderr")
+    tails: dict[int, list[Tail]] = {}
+    said: set[str] = set()
+    while True:
+        status = handle.status()
+        for problem in status.problems:
+            if problem not in said:
+                said.add(problem)
+                click.echo(f"left out: {problem}", err=True)
+        chosen = _chosen(status, task, may_come=follow and status.state == "running")
+        for one in chosen:
+            if one.index not in tails:
+                emit = _printer(one, is_alone=status.num_tasks == 1 or task is not None)
+                tails[one.index] = [Tail(one.directory / stream, emit) for stream in streams]
+            for tail in tails[one.index]:
+                tail.read()
+        if not follow or status.state != "running":
+            break
+        time.sleep(_LOOK_EVERY_S)
+    for pair in tails.values():
+        for tail in pair:
+            tail.close()
+
+
+def _chosen(status: RunStatus, name: str | None, *, may_come: bool) -> Sequence[TaskStatus]:
+    if name is None:
+        return status.tasks
+    chosen = [task for task in status.tasks if task.name == name]
+    if not chosen and not may_come:
+        raise unknown_name("task", name, {task.name: task.state for task in status.tasks})
+    return chosen
+
+
+def _printer(task: TaskStatus, *, is_alone: bool) -> Callable[[str], None]:
+    prefix = "" if is_alone else click.style(f"{task.name} | ", dim=True)
+    return lambda line: click.echo(prefix + line)
+
+
+@click.command("cancel", context_settings=_HELP)
+@click.argument("run")
+@click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait.")
+@_output
+def cancel(run: str, timeout: float, output: Path | None) -> None:
+    """End a RUN: its tasks get SIGTERM, and SIGKILL after ten seconds."""
+    from concurrent.futures import CancelledError
+
+    from tarmac.jobs import attach
+
+    handle = attach(run, output)
+    if not handle.cancel():
+        raise RequestError(f"{handle.path.name} is not at work", hint="tarmac ps --all")
+    try:
+        handle.exception(timeout)
+    except CancelledError:
+        pass
+    except TimeoutError as error:
+        raise TarmacError(
+            f"{handle.path.name} has been asked to end, and has not within {timeout:g} s",
+            hint="tarmac ps",
+        ) from error
+    click.echo(f"ended {handle.path.name}; go on: tarmac run --resume {handle.path}")

@@ -1,0 +1,260 @@
+"""``tarmac run`` and ``tarmac submit``: parse, call, render."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tarmac.cli.job_files import read_jobs, secret_places
+from tarmac.errors import RequestError, TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tarmac.formats import Reading
+    from tarmac.jobs import JobRun, Secret
+
+__all__ = ["command", "submit"]
+
+
+def _job_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say which job, and within what."""
+    options = (
+        click.option(
+            "--jobs", type=int, show_default="as many as fit", help="At most N tasks at once."
+        ),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Change a value of the file, e.g. resources.cpus=2; may be repeated.",
+        ),
+        click.option(
+            "--secret",
+            "secrets",
+            multiple=True,
+            metavar="NAME/KEY=env:VAR",
+            help="Where a named secret is to be found: env:VARIABLE or file:PATH; may be repeated.",
+        ),
+        click.option(
+            "--on",
+            type=click.Choice(["local"]),
+            default="local",
+            show_default=True,
+            help="Where tasks run: on this machine.",
+        ),
+        click.option(
+            "--fake-gpus",
+            type=click.IntRange(min=0),
+            default=0,
+            help="Pretend GPUs, to try a file without any.",
+        ),
+        click.option(
+            "--output",
+            type=click.Path(path_type=Path),
+            show_default="TARMAC_RUNS or ./runs",
+            help="Where runs are made.",
+        ),
+        click.option(
+            "--json", "as_json", is_flag=True, help="Print the result as JSON, and only that."
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command("run", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Print the tasks, and start nothing.")
+@click.option("--resume", metavar="RUN", help="Go on with a run: do what has not succeeded yet.")
+@click.option("--follow", is_flag=True, help="Print what tasks print, as they print it.")
+@_job_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    files: Sequence[Path],
+    dry_run: bool,
+    resume: str | None,
+    follow: bool,
+    jobs: int | None,
+    settings: Sequence[str],
+    secrets: Sequence[str],
+    on: str,  # noqa: ARG001 - there is one place so far, which click has checked
+    fake_gpus: int,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Run job FILEs on this machine: each task when what it needs is done and there is room.
+
+    A folder stands for the Batch Shipyard files in it.
+    """
+    from tarmac.cli.views.job_plan import plans_of, print_plans, rest_of
+    from tarmac.jobs import find_run, prepare
+
+    if bool(files) == (resume is not None):
+        raise RequestError("expected job files, or --resume RUN", hint="tarmac run job.yaml")
+    mapping = _asked(jobs, secrets, fake_gpus, quiet=as_json)
+    if resume is not None:
+        if settings:
+            raise RequestError(
+                "--set cannot be changed in a resumed run",
+                hint=f"Start a new one: tarmac run FILE --set {settings[0]}",
+            )
+        runs = [find_run(resume, output)]
+        if dry_run:
+            print_plans([rest_of(runs[0])], fake_gpus=fake_gpus, as_json=as_json)
+            return
+        prepare(runs[0].job, runs[0].base, mapping, fake_gpus=fake_gpus)
+    else:
+        read = read_jobs(files, settings, quiet=as_json, is_run=not dry_run)
+        if dry_run:
+            print_plans(plans_of(read), fake_gpus=fake_gpus, as_json=as_json)
+            return
+        runs = _make_runs(read, mapping, fake_gpus, output)
+    results = [
+        _work(
+            run,
+            jobs=jobs,
+            fake_gpus=fake_gpus,
+            follow=follow,
+            as_json=as_json,
+            mapping=mapping,
+        )
+        for run in runs
+    ]
+    if as_json:
+        click.echo(json.dumps(results, indent=2))
+    ctx.exit(0 if all(result["ok"] for result in results) else 1)
+
+
+@click.command("submit", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@_job_options
+def submit(
+    files: Sequence[Path],
+    jobs: int | None,
+    settings: Sequence[str],
+    secrets: Sequence[str],
+    on: str,  # noqa: ARG001 - there is one place so far, which click has checked
+    fake_gpus: int,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Run job FILEs in the background; see tarmac ps, logs and cancel."""
+    from tarmac.jobs import start_runner
+
+    mapping = _asked(jobs, secrets, fake_gpus, quiet=as_json)
+    read = read_jobs(files, settings, quiet=as_json, is_run=True)
+    paths = []
+    for run in _make_runs(read, mapping, fake_gpus, output):
+        start_runner(run, concurrency=jobs, fake_gpus=fake_gpus, secrets=secret_places(secrets))
+        paths.append(str(run.path))
+        if not as_json:
+            click.echo(f"{run.job.name}: {len(run.tasks)} tasks  {run.path}")
+    if as_json:
+        click.echo(json.dumps([{"path": path} for path in paths], indent=2))
+    else:
+        click.echo("Watch: tarmac ps, tarmac logs latest --follow. End: tarmac cancel latest")
+
+
+def _make_runs(
+    read: Sequence[tuple[Reading, Path]],
+    mapping: Mapping[str, Secret],
+    fake_gpus: int,
+    output: Path | None,
+) -> list[JobRun]:
+    """Make the runs of jobs, once none of them has to be refused."""
+    from tarmac.jobs import create_run, prepare
+
+    planned = [
+        (job, base, prepare(job, base, mapping, fake_gpus=fake_gpus))
+        for reading, base in read
+        for job in reading.jobs
+    ]
+    return [create_run(job, base, tasks, output) for job, base, tasks in planned]
+
+
+def _asked(
+    jobs: int | None, secrets: Sequence[str], fake_gpus: int, *, quiet: bool
+) -> dict[str, Secret]:
+    """Check what `_job_options` give, and return what names of secrets stand for."""
+    from tarmac.jobs import read_secret_mapping
+
+    if jobs is not None and jobs < 1:
+        raise RequestError(f"jobs is {jobs}, expected at least 1")
+    if fake_gpus and not quiet:
+        click.secho(
+            f"{fake_gpus} GPUs are PRETENDED (--fake-gpus): programs will find none",
+            fg="yellow",
+            err=True,
+        )
+    return read_secret_mapping() | secret_places(secrets)
+
+
+def _work(
+    run: JobRun,
+    *,
+    jobs: int | None,
+    fake_gpus: int,
+    follow: bool,
+    as_json: bool,
+    mapping: Mapping[str, Secret],
+) -> dict[str, Any]:
+    from tarmac.cli.views.job import progress_of
+    from tarmac.jobs import work_on
+
+    if not as_json:
+        click.echo(f"{run.job.name}: {len(run.tasks)} tasks  {run.path}")
+    # A job that wants no GPU need not wait for a look at them.
+    if not fake_gpus and any(task.resources.gpus for task in run.tasks):
+        from tarmac.cli.preflight import check_into
+
+        check_into(run.path, quiet=as_json)
+    with _Signals() as stop, progress_of(run, follow=follow, quiet=as_json) as watcher:
+        counts = work_on(
+            run,
+            watcher,
+            concurrency=jobs,
+            fake_gpus=fake_gpus,
+            stop=lambda: stop.came,
+            mapping=mapping,
+        )
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    ok = counts["succeeded"] == len(run.tasks)
+    if not as_json:
+        click.echo(f"{summary or 'nothing to do'}  {run.path}")
+    if stop.came and not ok:
+        raise TarmacError(
+            "interrupted", hint=f"Go on with what is left: tarmac run --resume {run.path}"
+        )
+    if not ok and not as_json:
+        click.echo(f"Again what has not succeeded: tarmac run --resume {run.path}", err=True)
+    return {"path": str(run.path), "ok": ok, "counts": dict(counts), "tasks": watcher.rows}
+
+
+class _Signals:
+    """Notes the first SIGINT or SIGTERM; a second one acts as it did before."""
+
+    def __init__(self) -> None:
+        self.came = False
+        self._before: Mapping[signal.Signals, Any] = {}
+
+    def __enter__(self) -> _Signals:
+        names = (signal.SIGINT, signal.SIGTERM)
+        self._before = {name: signal.signal(name, self._note) for name in names}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, handler in self._before.items():
+            signal.signal(name, handler)
+
+    def _note(self, *_: object) -> None:
+        self.came = True
+        self.__exit__()

@@ -1,0 +1,394 @@
+"""``tarmac search``: parse, call, render."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tarmac.errors import RequestError, TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tarmac.studies import Study
+
+__all__ = ["command"]
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+class _Option(click.Option):
+    """Shows a default that is given in words as it is: click puts brackets around it."""
+
+    def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
+        extra = super().get_help_extra(ctx)
+        if isinstance(self.show_default, str) and "default" in extra:
+            extra["default"] = self.show_default
+        return extra
+
+
+_option = functools.partial(click.option, cls=_Option)
+
+
+class _Group(click.Group):
+    """Searches, unless the first word is one of its commands."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args and args[0] in self.commands:
+            return super().make_context(info_name, args, parent, **extra)
+        return _begin.make_context(info_name, args, parent, **extra)
+
+
+@click.group("search", cls=_Group, context_settings=_SETTINGS)
+def command() -> None:
+    """Search for a good network."""
+
+
+@click.command(
+    "search",
+    context_settings=_SETTINGS,
+    epilog="Studies are looked at with: tarmac search list, show STUDY, best STUDY, export STUDY, "
+    "plot STUDY, dashboard STUDY. Each has --help.",
+)
+@click.argument("what", metavar="WORKLOAD|STUDY", required=False)
+@_option("--method", show_default="evolve", help="evolve, brute, random, tpe, cmaes or nsga2.")
+@_option(
+    "--generations", type=int, show_default="10", help="Generations of the evolution, at most."
+)
+@_option(
+    "--population", type=int, show_default="20", help="Networks in a generation, with survivors."
+)
+@_option("--retain", type=float, show_default="0.4", help="Share that survives by fitness.")
+@_option("--random-select", type=float, show_default="0.1", help="Chance of each other to survive.")
+@_option(
+    "--mutate", type=float, show_default="0.2", help="Chance of a child to have one gene changed."
+)
+@_option("--trials", type=int, help="End after N trainings.")
+@_option("--budget", help="End after so much time, such as 30m or 2h.")
+@_option(
+    "--space",
+    "space_file",
+    type=click.Path(path_type=Path),
+    help="A YAML file of parameters and their values.",
+)
+@_option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUES",
+    help="Search over a setting: v1,v2, lo..hi, lo..hi:log or lo..hi:step; one value fixes it.",
+)
+@_option(
+    "--objective",
+    show_default="val_accuracy",
+    help="What counts, the first most: val_accuracy, val_loss, params, seconds, epochs.",
+)
+@_option("--prune", show_default="none", help="Stop losers early: none, halving or median.")
+@_option(
+    "--confirm", type=int, show_default="0", help="Train the best N from two more seeds at the end."
+)
+@_option("--epochs", type=int, show_default="the workload's", help="Epochs of each, at most.")
+@_option("--patience", type=int, help="Stop one after N epochs without a lower val_loss.")
+@_option("--train-size", type=int, show_default="all", help="Train on the first N samples.")
+@_option(
+    "--validation-size",
+    type=int,
+    show_default="one for five to train on, at most 10,000",
+    help="Samples held out of training, which judge.",
+)
+@_option("--seed", type=int, show_default="0")
+@_option("--devices", "--device", "devices", show_default="auto", help="As of tarmac train.")
+@_option(
+    "--workers", type=int, show_default="by devices", help="Networks trained at the same time."
+)
+@_option("--storage", metavar="URL", help="An Optuna database instead of a journal file.")
+@_option(
+    "--output",
+    type=click.Path(path_type=Path),
+    show_default="TARMAC_RUNS or ./runs",
+    help="Where studies are made.",
+)
+@_option("--resume", metavar="STUDY", help="Go on with a study that was stopped.")
+@_option("--json", "as_json", is_flag=True, help="Print the result as JSON, and only that.")
+@click.pass_context
+def _begin(
+    ctx: click.Context,
+    /,
+    what: str | None,
+    space_file: Path | None,
+    settings: Sequence[str],
+    output: Path | None,
+    resume: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Search for a good network: evolve, try all, or sample.
+
+    WORKLOAD is a name of tarmac train --list or my_model.py:workload; STUDY is a YAML file, or a
+    study that comes with Tarmac: mlp-evolve.
+    """
+    from tarmac.cli.views.search import reporter_for
+    from tarmac.studies.verb import open_study, work_on
+
+    fields = {name: value for name, value in options.items() if value is not None}
+    space = _space(space_file, settings)
+    if space:
+        fields["space"] = space
+    study = open_study(what, output=output, resume=resume, **fields)
+    # A second Ctrl-C, which does not wait for what is under way, is told like the first.
+    with reporter_for(quiet=as_json) as reporter, contextlib.suppress(KeyboardInterrupt):
+        work_on(study, reporter)
+    _conclude(study, as_json=as_json)
+    ctx.exit(0 if study.record.status == "completed" else 1)
+
+
+def _space(file: Path | None, settings: Sequence[str]) -> dict[str, Any]:
+    from tarmac.studies.methods.written import parse_set
+    from tarmac.studies.request import read_space
+
+    found: dict[str, Any] = {} if file is None else dict(read_space(file))
+    named: dict[str, str] = {}
+    for text in settings:
+        key, values = parse_set(text)
+        if key in named:
+            raise RequestError(f"--set {key} is given twice: {named[key]!r} and {text!r}")
+        named[key] = text
+        found[key] = values
+    return found
+
+
+def _conclude(study: Study, *, as_json: bool) -> None:
+    from tarmac.cli.views.study import print_best, result_of
+
+    record = study.record
+    if as_json:
+        click.echo(json.dumps(result_of(study), indent=2))
+    elif record.best is not None and record.status == "completed":
+        print_best(study, record.best, record.front)
+    if record.status in ("interrupted", "running"):
+        raise TarmacError(
+            "interrupted; finished networks are kept, those under way will be repeated",
+            hint=f"Go on: tarmac search --resume {study.path}",
+        )
+    if record.status == "failed":
+        raise TarmacError(record.error or "failed", hint=f"See: tarmac search show {study.path}")
+
+
+def _common(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that every command on a study has."""
+    function = _option("--storage", metavar="URL", help="Its database, with the password.")(
+        function
+    )
+    return _option(
+        "--output",
+        type=click.Path(path_type=Path),
+        show_default="TARMAC_RUNS or ./runs",
+        help="Where studies lie.",
+    )(function)
+
+
+def _json(function: Callable[..., None]) -> Callable[..., None]:
+    return _option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+@command.command("list")
+@_option(
+    "--output",
+    type=click.Path(path_type=Path),
+    show_default="TARMAC_RUNS or ./runs",
+    help="Where studies lie.",
+)
+@_json
+def _list(output: Path | None, as_json: bool) -> None:
+    """List the studies, the newest first."""
+    from rich.table import Table
+
+    from tarmac import runs
+    from tarmac.cli.console import make_console
+    from tarmac.cli.views.study import number_text
+    from tarmac.studies import list_studies
+
+    found, broken = list_studies(output)
+    if as_json:
+        rows = [
+            {
+                "name": study.name,
+                "path": str(study.path),
+                "status": study.status,
+                "workload": study.request.workload,
+                "method": study.request.method,
+                "created_at": study.record.created_at.isoformat(),
+                "elapsed_s": study.record.elapsed_s,
+                "best": None if study.best is None else study.best.model_dump(),
+            }
+            for study in found
+        ]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    table = Table("study", "status", "method", "best", "test accuracy", "took", box=None)
+    for study in found:
+        best = study.best
+        table.add_row(
+            study.name,
+            study.status,
+            study.request.method,
+            "" if best is None else number_text(next(iter(best.values.values()))),
+            "" if best is None or best.test_accuracy is None else f"{best.test_accuracy:.4f}",
+            f"{study.record.elapsed_s:.0f} s",
+        )
+    make_console().print(table)
+    for path, why in broken:
+        click.echo(f"{path.name} cannot be read: {why}")
+    if not found:
+        click.echo(f"there are none in {output or runs.default_output()}")
+
+
+@command.command("show")
+@click.argument("study", metavar="STUDY")
+@_common
+@_json
+def _show(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
+    """Show how a study went: generations, trials, what failed."""
+    from tarmac.cli.console import make_console
+    from tarmac.cli.views.search import generation_table, totals_line, trial_line
+    from tarmac.cli.views.study import print_best, result_of
+    from tarmac.studies import find_study
+
+    found = find_study(study, output, storage)
+    found.ledger.refresh()
+    if as_json:
+        click.echo(json.dumps(result_of(found) | {"trials": found.trials}, indent=2))
+        return
+    console = make_console()
+    request = found.request
+    console.print(f"[bold]{found.name}[/bold]  {found.status}", markup=True)
+    size = found.space.size
+    console.print(
+        f"{request.workload} by {request.method} over "
+        f"{'infinitely many' if size is None else f'{size:,}'} networks, seed {request.seed}",
+        markup=False,
+    )
+    if found.record.why_ended:
+        console.print(f"ended: {found.record.why_ended}", markup=False)
+    if found.record.error:
+        console.print(found.record.error, markup=False)
+    console.print(totals_line(found), markup=False)
+    console.print(generation_table(found))
+    for trial in found.ledger.trials:
+        console.print(trial_line(found, trial), markup=False)
+    if found.best is not None:
+        print_best(found, found.best, found.record.front)
+
+
+@command.command("best")
+@click.argument("study", metavar="STUDY")
+@_common
+@_json
+def _best(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
+    """Print the network that a study found, and the line that trains it."""
+    from tarmac.cli.views.study import best_of, print_best
+    from tarmac.studies import find_study
+    from tarmac.studies.winner import choose_winner, front_numbers
+
+    found = find_study(study, output, storage)
+    found.ledger.refresh()
+    best, front = found.best, found.record.front
+    if best is None:
+        # The search is under way or was stopped: the best so far.
+        best = choose_winner(found)
+        front = front_numbers(found)
+    if best is None:
+        raise TarmacError(
+            f"study {found.name} has no network yet that was trained to its end",
+            hint=f"Go on with it: tarmac search --resume {found.path}",
+        )
+    if as_json:
+        rows = [found.row(found.ledger.trials[number]) for number in front]
+        click.echo(json.dumps({"best": best_of(found, best), "front": rows}, indent=2))
+        return
+    print_best(found, best, front)
+
+
+@command.command("export")
+@click.argument("study", metavar="STUDY")
+@_option(
+    "--format",
+    "wanted",
+    type=click.Choice(["csv", "json"]),
+    show_default="by the name of --to, else csv",
+)
+@_option("--to", type=click.Path(path_type=Path), help="A file, instead of standard output.")
+@_common
+def _export(
+    study: str, wanted: str | None, to: Path | None, output: Path | None, storage: str | None
+) -> None:
+    """Write all trials as CSV or JSON."""
+    from tarmac.files import write_text
+    from tarmac.studies import find_study
+    from tarmac.studies.views.export import export
+
+    found = find_study(study, output, storage)
+    is_json = to is not None and to.suffix == ".json"
+    text = export(found, wanted or ("json" if is_json else "csv"))
+    if to is None:
+        click.echo(text, nl=False)
+        return
+    write_text(to, text)
+    click.echo(f"wrote {to}", err=True)
+
+
+@command.command("plot")
+@click.argument("study", metavar="STUDY")
+@_option(
+    "--to", type=click.Path(path_type=Path), show_default="plot.html in the study", help="The file."
+)
+@_common
+def _plot(study: str, to: Path | None, output: Path | None, storage: str | None) -> None:
+    """Write a page of plots that needs nothing else, not even a network."""
+    from tarmac.files import write_text
+    from tarmac.studies import find_study
+    from tarmac.studies.views.plots import render_page
+
+    found = find_study(study, output, storage)
+    path = to or found.path / "plot.html"
+    write_text(path, render_page(found))
+    click.echo(f"wrote {path}")
+
+
+@command.command("dashboard")
+@click.argument("study", metavar="STUDY")
+@_option("--host", default="127.0.0.1", show_default=True)
+@_option("--port", type=int, default=8080, show_default=True)
+@_common
+@click.pass_context
+def _dashboard(
+    ctx: click.Context,
+    /,
+    study: str,
+    host: str,
+    port: int,
+    output: Path | None,
+    storage: str | None,
+) -> None:
+    """Serve a study in optuna-dashboard, until Ctrl-C."""
+    from tarmac.studies import find_study
+    from tarmac.studies.views.dashboard import serve
+
+    found = find_study(study, output, storage)
+    try:
+        serve(found, host, port, lambda url: click.echo(f"{found.name}: {url} (Ctrl-C ends it)"))
+    except KeyboardInterrupt:
+        # As shells tell that a program was ended by SIGINT.
+        ctx.exit(128 + signal.SIGINT)

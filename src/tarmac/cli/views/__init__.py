@@ -1,0 +1,1 @@
+"""How what a command does is shown."""

@@ -1,0 +1,252 @@
+"""How a search is shown: a live table on a terminal, a plain line per trial elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tarmac.cli.console import make_console
+from tarmac.cli.views.study import epochs_text
+from tarmac.studies.observer import Silent
+from tarmac.studies.views.report import by_generation, summarize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from optuna.trial import FrozenTrial
+    from rich.console import Console
+
+    from tarmac.studies import Progress, Reporter, Study
+
+__all__ = ["generation_table", "reporter_for", "totals_line", "trial_line"]
+
+_MOST_RUNNING_SHOWN = 12
+
+
+@contextlib.contextmanager
+def reporter_for(*, quiet: bool) -> Iterator[Reporter]:
+    """Give the reporter that suits where the output goes.
+
+    Args:
+        quiet: Show nothing.
+    """
+    console = make_console()
+    if quiet:
+        yield Silent()
+    elif not console.is_terminal:
+        yield _Plain(console)
+    else:
+        live = _Live(console)
+        with live.shown:
+            yield live
+
+
+def generation_table(study: Study) -> Table:
+    """Return the generations as a table."""
+    name = "generation" if study.request.method == "evolve" else "trials"
+    columns = ("survived", "trained", "best", "mean", "worst", "stopped", "failed", "known")
+    table = Table(name, *columns, box=None)
+    for group in by_generation(study):
+        table.add_row(
+            group.name,
+            str(group.survivors or ""),
+            str(group.trained),
+            *(_value(value) for value in (group.best, group.mean, group.worst)),
+            *(str(count or "") for count in (group.pruned, group.failed, group.reused)),
+        )
+    return table
+
+
+def totals_line(study: Study) -> str:
+    """Say in a line what there is so far."""
+    totals = summarize(study)
+    is_open = study.record.status == "running" and totals.expected
+    expected = f" of about {totals.expected:,}" if is_open else ""
+    parts = [f"{totals.trained:,}{expected} networks trained, {totals.distinct:,} distinct"]
+    if totals.saved:
+        parts.append(f"{totals.saved:,} trainings saved")
+    if totals.pruned:
+        parts.append(f"{totals.pruned:,} stopped early")
+    if totals.failed:
+        parts.append(f"{totals.failed:,} failed")
+    return ", ".join(parts)
+
+
+def trial_line(study: Study, trial: FrozenTrial) -> str:
+    """Say in a line what a trial was and how it went."""
+    row = study.row(trial)
+    made = ", ".join(f"{name}={_value(value)}" for name, value in trial.params.items())
+    values = "  ".join(
+        f"{name} {_value(row[name])}" for name in study.request.objective if name in row
+    )
+    took = f"{epochs_text(row['epochs'])}  {row['seconds']:.1f} s" if "seconds" in row else ""
+    if "same_as" in row:
+        took = f"known from {row['same_as']}"
+    where = "" if row["generation"] is None else f"generation {row['generation']}  "
+    parts = [f"{trial.number:>4}  {where}{row['state']:<8}", values, took, made]
+    if row.get("error"):
+        parts.append(str(row["error"]))
+    return "  ".join(part for part in parts if part)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() and abs(value) > 1 else f"{value:.4g}"
+    return "" if value is None else str(value)
+
+
+class _Plain(Silent):
+    """A line per trial and per generation."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def say(self, text: str) -> None:
+        """Print a line; a setting may hold what Rich would take for markup."""
+        self._console.print(text, markup=False)
+
+    def began(self, study: Study, where: str) -> None:
+        request, size = study.request, study.space.size
+        count = "infinitely many" if size is None else f"{size:,}"
+        self.say(
+            f"{study.record.name}: {request.method} over {count} networks of "
+            f"{request.workload}, judged by {', '.join(request.objective)} on "
+            f"{study.record.validation_size:,} held-out samples; at most {request.epochs} epochs "
+            f"on {study.record.train_size:,}, seed {request.seed}"
+        )
+        self.say(f"trains   {where}")
+        self.say(f"study    {study.path}")
+        if study.ledger.trials:
+            self.say(f"so far   {totals_line(study)}")
+
+    def noted(self, text: str) -> None:
+        self.say(f"note: {text}")
+
+    def trial_done(self, study: Study, trial: FrozenTrial) -> None:
+        self.say(trial_line(study, trial))
+
+    def generation_done(self, study: Study, generation: int) -> None:
+        group = next(one for one in by_generation(study) if one.name == str(generation))
+        saved = f", {group.reused} trainings saved" if group.reused else ""
+        self.say(
+            f"generation {generation}: {group.survivors} survived, {group.trained} trained{saved}; "
+            f"best {_value(group.best)}, mean {_value(group.mean)}, worst {_value(group.worst)}"
+        )
+
+    def retraining(
+        self,
+        study: Study,  # noqa: ARG002 - the reporter's signature
+        epoch: int,
+        metrics: Mapping[str, float],  # noqa: ARG002 - likewise
+    ) -> None:
+        if epoch == 0:
+            self.say("the winner is trained anew on all training data")
+
+    def ended(self, study: Study) -> None:
+        if study.record.why_ended:
+            self.say(f"ended, {study.record.why_ended}: {totals_line(study)}")
+
+
+class _Live(_Plain):
+    """A table that changes, with what happened worth a line above it."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self.shown = Live(console=console, refresh_per_second=4, transient=True)
+        self._study: Study | None = None
+        self._running: dict[int, str] = {}
+        self._began = time.monotonic()
+        self._had = 0
+        self._retraining = ""
+
+    def began(self, study: Study, where: str) -> None:
+        super().began(study, where)
+        self._study = study
+        study.ledger.refresh()
+        self._had = summarize(study).trained
+        self._began = time.monotonic()
+        self._draw()
+
+    def started(
+        self,
+        number: int,
+        settings: Mapping[str, object],  # noqa: ARG002 - the reporter's signature
+    ) -> None:
+        self._running[number] = ""
+        self._draw()
+
+    def epoch_done(self, progress: Progress) -> None:
+        metrics = progress.metrics
+        self._running[progress.number] = (
+            f"epoch {progress.epoch}  val_accuracy {metrics['val_accuracy']:.4f}"
+        )
+        self._draw()
+
+    def trial_done(self, study: Study, trial: FrozenTrial) -> None:
+        self._running.pop(trial.number, None)
+        if "error" in trial.user_attrs:
+            self.say(trial_line(study, trial))
+        self._draw()
+
+    def generation_done(
+        self,
+        study: Study,  # noqa: ARG002 - the reporter's signature
+        generation: int,  # noqa: ARG002 - likewise
+    ) -> None:
+        self._draw()
+
+    def retraining(
+        self,
+        study: Study,  # noqa: ARG002 - the reporter's signature
+        epoch: int,
+        metrics: Mapping[str, float],
+    ) -> None:
+        best = f"epoch {epoch}  accuracy {metrics['accuracy']:.4f}" if metrics else ""
+        self._retraining = f"training the winner anew on all training data  {best}"
+        self._draw()
+
+    def ended(self, study: Study) -> None:
+        self.shown.update(Text(""))
+        if study.ledger.trials:
+            self._console.print(generation_table(study))
+        super().ended(study)
+
+    def _draw(self) -> None:
+        study = self._study
+        if study is None:
+            return
+        lines = [totals_line(study) + self._left(study)]
+        for number, text in [*self._running.items()][:_MOST_RUNNING_SHOWN]:
+            made = ", ".join(
+                f"{name}={_value(value)}"
+                for name, value in study.ledger.trials[number].params.items()
+            )
+            lines.append(f"  {number:>4}  {made}  {text}")
+        if len(self._running) > _MOST_RUNNING_SHOWN:
+            lines.append(f"        and {len(self._running) - _MOST_RUNNING_SHOWN} more")
+        if self._retraining:
+            lines.append(self._retraining)
+        self.shown.update(Group(generation_table(study), Text("\n".join(lines))))
+
+    def _left(self, study: Study) -> str:
+        """Estimate the time left from the trainings of this session."""
+        totals = summarize(study)
+        spent = time.monotonic() - self._began
+        done = totals.trained - self._had
+        left = []
+        if totals.expected and done:
+            left.append(max(0, totals.expected - totals.trained) * spent / done)
+        budget = study.request.budget
+        if budget is not None:
+            left.append(max(0.0, budget - study.record.elapsed_s - spent))
+        if not left:
+            return ""
+        minutes, seconds = divmod(int(min(left)), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f", about {f'{hours}:' if hours else ''}{minutes:02}:{seconds:02} left"

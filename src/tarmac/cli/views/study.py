@@ -1,0 +1,95 @@
+"""What a study found, for people and for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tarmac.studies.views.report import by_generation, summarize
+from tarmac.studies.winner import train_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.studies import Study, Winner
+
+__all__ = ["best_of", "epochs_text", "number_text", "print_best", "result_of"]
+
+
+def result_of(study: Study) -> dict[str, Any]:
+    """Return all that is known of a study as a whole, as JSON values."""
+    study.ledger.refresh()
+    record = study.record
+    return {
+        "path": str(study.path),
+        "name": record.name,
+        "status": study.status,
+        "why_ended": record.why_ended,
+        "elapsed_s": record.elapsed_s,
+        "request": record.request,
+        "settings": record.settings,
+        "space": record.space,
+        "size": study.space.size,
+        "totals": dataclasses.asdict(summarize(study)),
+        "generations": [dataclasses.asdict(group) for group in by_generation(study)],
+        "best": None if record.best is None else best_of(study, record.best),
+        "front": [study.row(study.ledger.trials[number]) for number in record.front],
+        "error": record.error,
+    }
+
+
+def best_of(study: Study, best: Winner) -> dict[str, Any]:
+    """Return a winner as JSON values, with the line that trains it."""
+    return best.model_dump() | {"command": train_line(study, best)}
+
+
+def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
+    """Print the winner, how it did, and the line that trains it.
+
+    Args:
+        study: Whose.
+        best: The winner, or the best so far.
+        front: Numbers of the trials that none beats, where there are several objectives.
+    """
+    values = ", ".join(f"{name} {number_text(value)}" for name, value in best.values.items())
+    click.secho(
+        f"best: network {best.number}, {values} after {epochs_text(best.epochs)}",
+        fg="green",
+        bold=True,
+    )
+    if best.confirmed:
+        shown = ", ".join(map(number_text, best.confirmed))
+        click.echo(f"  from other seeds {shown}, of the best {study.request.confirm} the best mean")
+    for name, value in best.settings.items():
+        click.echo(f"  {name} = {value}")
+    if best.test_accuracy is not None:
+        click.echo(
+            f"trained anew on all training data: test accuracy {best.test_accuracy:.4f}  "
+            f"({study.path / (best.run or '')})"
+        )
+    if len(study.maximize) > 1:
+        click.echo(f"{len(front)} networks that none beats in everything:")
+        for number in front:
+            trial = study.ledger.trials[number]
+            shown = "  ".join(
+                f"{name} {number_text(value)}"
+                for name, value in zip(study.request.objective, trial.values, strict=True)
+            )
+            made = ", ".join(f"{name}={value}" for name, value in trial.params.items())
+            click.echo(f"  {number:>4}  {shown}  {made}")
+    click.echo(f"again: {train_line(study, best)}")
+    click.echo(f"study {study.path}")
+
+
+def epochs_text(count: int) -> str:
+    """Write ``1 epoch``, ``12 epochs``."""
+    return f"{count} epoch{'' if count == 1 else 's'}"
+
+
+def number_text(value: float | None) -> str:
+    """Write a number: whole ones with commas, others with four digits."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) > 1 else f"{value:.4f}"

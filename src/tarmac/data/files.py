@@ -1,0 +1,79 @@
+"""Finds a dataset's files on a disk, and tells right ones from damaged ones."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from typing import TYPE_CHECKING
+
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tarmac.data.sources import DataFile, Source
+
+__all__ = ["DamagedFileError", "find", "read_checked", "spellings"]
+
+
+class DamagedFileError(TarmacError):
+    """A data file is not what its authors published."""
+
+
+def spellings(file: DataFile) -> tuple[str, ...]:
+    """Return the names under which a file may lie on a disk, the usual ones first."""
+    # The original page's archive unpacked to train-images.idx3-ubyte.
+    names = (file.name, file.name.replace("-idx", ".idx"))
+    return tuple(dict.fromkeys(name + suffix for name in names for suffix in ("", ".gz")))
+
+
+def find(source: Source, file: DataFile, directories: Iterable[Path]) -> Path | None:
+    """Return the first place where a file of ``source`` is, or None."""
+    inner = ("", "cifar-10-batches-py", "cifar-10-batches-bin") if source.kind == "cifar" else ("",)
+    for directory in directories:
+        for folder in inner:
+            for name in spellings(file):
+                path = directory / folder / name
+                if path.is_file():
+                    return path
+    return None
+
+
+def read_checked(file: DataFile, path: Path, *, compressed: bool) -> bytes:
+    """Read a file, uncompressed, and compare it with its checksum.
+
+    Args:
+        file: What it should be.
+        path: Where it is, under whatever name.
+        compressed: Whether it is a ``.gz``.
+
+    Raises:
+        DamagedFileError: It is truncated, corrupt, or another file.
+        TarmacError: It cannot be read.
+    """
+    try:
+        stored = path.read_bytes()
+    except OSError as error:
+        raise TarmacError(f"cannot read {path}: {error.strerror}") from error
+    content = stored
+    if compressed:
+        if file.gz_md5 is not None:
+            _compare(path, stored, file.gz_md5)
+        try:
+            content = gzip.decompress(stored)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DamagedFileError(f"{path} is damaged: {error}") from error
+    if file.md5 is not None:
+        _compare(path, content, file.md5)
+    return content
+
+
+def _compare(path: Path, content: bytes, expected: str) -> None:
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if found != expected:
+        raise DamagedFileError(
+            f"{path} is damaged: its content has MD5 {found}, expected {expected} "
+            f"({len(content):,} bytes)"
+        )

@@ -1,0 +1,1 @@
+"""YAML and JSON files that know where their values are; amounts as people write them."""

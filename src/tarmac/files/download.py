@@ -1,0 +1,151 @@
+"""Downloads: from the first server that has the right content, resumed where they broke off."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, TypeAlias
+
+import httpx
+
+from tarmac.errors import TarmacError
+from tarmac.files.atomic import storage_errors
+from tarmac.files.locations import without_password
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    # Told of bytes done, bytes in all where known, and the file's name.
+    Progress: TypeAlias = Callable[[int, int | None, str], object]
+
+__all__ = ["UnreachableError", "download"]
+
+_TIMEOUT = httpx.Timeout(30, connect=10)
+
+# How often one server may break off and still be asked to go on.
+_MAX_RESUMES = 5
+
+
+class UnreachableError(TarmacError):
+    """No server gave the file; ``hint`` says of each what was tried.
+
+    Attributes:
+        failures: Of each URL tried, without passwords, why not.
+    """
+
+    def __init__(self, name: str, failures: Sequence[str]) -> None:
+        super().__init__(f"{name} could not be downloaded", hint="\n".join(failures))
+        self.failures = tuple(failures)
+
+
+def download(
+    urls: Sequence[str],
+    target: Path,
+    check: Callable[[Path], object],
+    progress: Progress | None = None,
+) -> None:
+    """Download a file to ``target``, whole and checked, or not at all.
+
+    What has come of it stays beside it as ``.part``, and the next call goes on from there.
+
+    Args:
+        urls: Tried in order.
+        target: Replaced in one move.
+        check: Raises a TarmacError for a file that is not right; it is then downloaded afresh.
+        progress: Told about every chunk.
+
+    Raises:
+        UnreachableError: No server had it, or none had it right.
+        StorageError: It could not be written here.
+    """
+    part = target.with_name(f"{target.name}.part")
+    failures = []
+    for url in urls:
+        shown = without_password(url)
+        # What was left of an earlier download may be of another version of the file.
+        for _ in range(2):
+            was_partial = part.exists()
+            try:
+                _receive(url, part, progress)
+                check(part)
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                failures.append(f"{shown}: {_reason(error)}")
+                break
+            except UnreachableError:
+                raise
+            except TarmacError as error:
+                part.unlink(missing_ok=True)
+                if not was_partial:
+                    failures.append(f"{shown}: {error.message}")
+                    break
+            else:
+                with storage_errors(target):
+                    part.replace(target)
+                return
+        else:
+            failures.append(f"{shown}: not the right content, also when downloaded afresh")
+    raise UnreachableError(target.name, failures)
+
+
+def _receive(url: str, part: Path, progress: Progress | None) -> None:
+    """Bring ``part`` to the whole length of what is at ``url``."""
+    version: dict[str, str] = {}
+    with httpx.Client(timeout=_TIMEOUT, follow_redirects=True) as client:
+        for attempt in range(_MAX_RESUMES + 1):
+            try:
+                _receive_once(client, url, part, version, progress)
+            except httpx.TransportError:
+                if attempt == _MAX_RESUMES:
+                    raise
+            else:
+                return
+
+
+def _receive_once(
+    client: httpx.Client,
+    url: str,
+    part: Path,
+    version: dict[str, str],
+    progress: Progress | None,
+) -> None:
+    """Ask for what is missing.
+
+    Args:
+        client: Of HTTP.
+        url: From where.
+        part: What has come already.
+        version: Says which version of the file that is; filled in by the first answer.
+        progress: Told about every chunk.
+    """
+    done = part.stat().st_size if part.exists() else 0
+    # Compressed files must come as they are: a length and a place in them mean nothing otherwise.
+    headers = {"Accept-Encoding": "identity"}
+    if done:
+        headers |= {"Range": f"bytes={done}-"} | version
+    with client.stream("GET", url, headers=headers) as response:
+        if response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+            # Nothing is left to send, or the file is another by now; the check will tell.
+            return
+        response.raise_for_status()
+        is_rest = response.status_code == httpx.codes.PARTIAL_CONTENT
+        done = done if is_rest else 0
+        tag = response.headers.get("ETag", "")
+        # The rest of another version must not follow the beginning of this one (RFC 9110, 13.1.5);
+        # a weak tag does not tell them apart.
+        version.update({"If-Range": tag} if tag.startswith('"') else {})
+        length = response.headers.get("Content-Length")
+        total = done + int(length) if length is not None else None
+        with storage_errors(part), part.open("ab" if is_rest else "wb") as file:
+            for chunk in response.iter_raw():
+                file.write(chunk)
+                done += len(chunk)
+                if progress is not None:
+                    progress(done, total, part.name.removesuffix(".part"))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _reason(error: httpx.HTTPError | httpx.InvalidURL) -> str:
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"HTTP {error.response.status_code} {error.response.reason_phrase}"
+    return without_password(str(error)) or type(error).__name__

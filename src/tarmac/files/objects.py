@@ -1,0 +1,152 @@
+"""Object stores by their URIs: ``s3://``, ``gs://`` and ``az://``, through obstore."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from tarmac.distribution import require
+from tarmac.errors import TarmacError
+from tarmac.files.locations import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+__all__ = [
+    "get_object",
+    "is_object",
+    "is_object_directory",
+    "list_objects",
+    "put_object",
+    "s3_config",
+]
+
+_CHUNK_BYTES = 2**20
+_RETRIES = 5
+_FIRST_DELAY_S = 0.2
+_LONGEST_DELAY_S = 10.0
+_LIMIT_S = 180.0
+
+
+def is_object(uri: str) -> bool:
+    """Whether a URI is of an object store."""
+    return Location.parse(uri).is_object
+
+
+def s3_config(environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the variables that TensorFlow's S3 file system obeyed, and AWS_ENDPOINT_URL.
+
+    Args:
+        environment: Usually ``os.environ``.
+
+    Returns:
+        The store's configuration, and its client's. Keys and regions are left to the store, which
+        reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION itself.
+    """
+    endpoint = environment.get("AWS_ENDPOINT_URL", "")
+    uses_https = environment.get("S3_USE_HTTPS", "1").lower() not in ("0", "false")
+    if not endpoint and environment.get("S3_ENDPOINT"):
+        host = environment["S3_ENDPOINT"]
+        scheme = "https" if uses_https else "http"
+        endpoint = host if "://" in host else f"{scheme}://{host}"
+    config: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
+    client: dict[str, Any] = {"timeout": timedelta(seconds=60)}
+    if endpoint.startswith("http://"):
+        client["allow_http"] = True
+    if environment.get("S3_VERIFY_SSL", "1").lower() in ("0", "false"):
+        client["allow_invalid_certificates"] = True
+    return config, client
+
+
+def put_object(path: Path, uri: str, environment: Mapping[str, str]) -> None:
+    """Upload a file. It is there whole when this returns, and as it was before when it raises.
+
+    Args:
+        path: The file.
+        uri: Where to, ``s3://bucket/key``.
+        environment: Usually ``os.environ``.
+
+    Raises:
+        TarmacError: The store does not take it, after some retries.
+    """
+    with _store(uri, environment) as (obstore, store, key):
+        obstore.put(store, key, path)
+
+
+def get_object(uri: str, path: Path, environment: Mapping[str, str]) -> None:
+    """Download an object to a file.
+
+    Raises:
+        TarmacError: It is not there, or the store does not give it.
+    """
+    with _store(uri, environment) as (obstore, store, key), path.open("wb") as file:
+        for chunk in obstore.get(store, key).stream(min_chunk_size=_CHUNK_BYTES):
+            file.write(chunk)
+
+
+def is_object_directory(uri: str, environment: Mapping[str, str]) -> bool:
+    """Whether a URI is not of an object, but of what lies above some.
+
+    Raises:
+        TarmacError: The store does not say.
+    """
+    with _store(uri, environment) as (obstore, store, key):
+        if key and not key.endswith("/"):
+            with contextlib.suppress(FileNotFoundError, obstore.exceptions.NotFoundError):
+                obstore.head(store, key)
+                return False
+        return any(batch for batch in obstore.list(store, key.rstrip("/") or None))
+
+
+def list_objects(uri: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the URIs of all objects below one, in order.
+
+    Args:
+        uri: Of a directory, ``s3://bucket/prefix``.
+        environment: Usually ``os.environ``.
+
+    Raises:
+        TarmacError: The store does not say.
+    """
+    root = "/".join(uri.split("/", maxsplit=3)[:3])
+    with _store(uri, environment) as (obstore, store, key):
+        batches = obstore.list(store, key.rstrip("/") or None)
+        paths = sorted(entry["path"] for batch in batches for entry in batch)
+    return [f"{root}/{path}" for path in paths]
+
+
+@contextlib.contextmanager
+def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any, str]]:
+    """Open the store of a URI, and turn its errors into ours."""
+    require("obstore", uri)
+    import obstore  # noqa: PLC0415 - an extra
+    from obstore.exceptions import BaseError  # noqa: PLC0415
+    from obstore.store import from_url  # noqa: PLC0415
+
+    place = Location.parse(uri)
+    key = place.path.lstrip("/")
+    config, client = s3_config(environment) if place.scheme == "s3" else ({}, {})
+    retries = {
+        "max_retries": _RETRIES,
+        "retry_timeout": timedelta(seconds=_LIMIT_S),
+        "backoff": {
+            "base": 2,
+            "init_backoff": timedelta(seconds=_FIRST_DELAY_S),
+            "max_backoff": timedelta(seconds=_LONGEST_DELAY_S),
+        },
+    }
+    root = f"{place.scheme}://{place.host}"
+    try:
+        store = from_url(
+            root,
+            config=config or None,  # type: ignore[call-overload]  # one type per store
+            client_options=client or None,
+            retry_config=retries,
+        )
+        yield obstore, store, key
+    except (BaseError, FileNotFoundError, PermissionError, ValueError) as error:
+        # A ValueError is of a key that obstore has no way to say, such as one with a newline.
+        first = str(error).strip().splitlines()[0]
+        raise TarmacError(f"{root}/{key}: {first}") from error

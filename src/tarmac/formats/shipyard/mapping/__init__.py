@@ -1,0 +1,1 @@
+"""What a configuration of Batch Shipyard's means for a job of ours."""

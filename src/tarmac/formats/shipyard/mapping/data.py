@@ -1,0 +1,314 @@
+"""Resource files, and data from and to Azure's stores, as inputs and outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import re
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tarmac.formats.shipyard.mapping.patterns import after
+from tarmac.jobs.foreign import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tarmac.formats.shipyard.report import Path, Report
+
+__all__ = [
+    "NODE_SHARED",
+    "Transfer",
+    "inside",
+    "read_inputs",
+    "read_outputs",
+    "read_resource_files",
+    "split_remote",
+]
+
+# Where below its directory a task finds what a node's tasks share in Azure Batch.
+NODE_SHARED = "node-shared"
+
+_SCHEMES = ("http", "https", "az", "s3", "gs")
+_MODE = re.compile(r"0?[0-7]{3,4}")
+_TASK_DIRECTORY = re.compile(
+    r"\$\{?AZ_BATCH_TASK_(WORKING_DIR\}?|DIR\}?/wd)(?P<rest>/.*)?|\$\{?AZ_BATCH_TASK_DIR\}?/?"
+)
+_WHOLE_DIRECTORY = re.compile(r"\$\{?AZ_BATCH_TASK_DIR\}?/?")
+_NODE_DIRECTORY = re.compile(r"\$\{?AZ_BATCH_NODE_SHARED_DIR\}?(?P<rest>/.*)?")
+# Where a task's files are, from its directory in Azure Batch, and what else is there.
+_WORKING = "wd/"
+_LOGS = ("stdout.txt", "stderr.txt")
+_STRIP = re.compile(r"--strip-components[= ]+(\d{1,4})")
+_WHEN = {"taskcompletion": "always", "taskfailure": "failure", "tasksuccess": "success"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+    """Files that a task takes from another one's directory.
+
+    Attributes:
+        job: Whose job.
+        task: Whose.
+        to: Where to, below the directory of the task that takes them.
+        include: Which, from the other's directory; all where there are none.
+        exclude: Which not.
+        path: Where it is asked for.
+    """
+
+    job: str
+    task: str
+    to: str
+    include: Sequence[str]
+    exclude: Sequence[str]
+    path: Path
+
+
+def inside(text: str) -> str | None:
+    """Return a path below a task's directory, ``.`` for that itself; None for what is elsewhere."""
+    match = _TASK_DIRECTORY.fullmatch(text)
+    if match is not None:
+        text = (match["rest"] or ".").lstrip("/") or "."
+    shared = _NODE_DIRECTORY.fullmatch(text)
+    if shared is not None:
+        text = NODE_SHARED + (shared["rest"] or "")
+    path = PurePosixPath(text)
+    is_outside = path.is_absolute() or ".." in path.parts or "$" in text or not text.strip()
+    return None if is_outside else str(path)
+
+
+def read_resource_files(
+    files: Sequence[Mapping[str, Any] | None] | None, path: Path, report: Report
+) -> Iterator[dict[str, Any]]:
+    """Yield the inputs that ``resource_files`` are."""
+    for number, file in enumerate(files or ()):
+        source, to = (file or {}).get("blob_source"), (file or {}).get("file_path")
+        if file is None or source is None or to is None:
+            continue
+        where = (*path, number)
+        if not _is_url(source):
+            report.wrong((*where, "blob_source"), f"{source!r}: expected an HTTP or HTTPS URL")
+            continue
+        if re.search(r"[?&]sig=", source):
+            report.note(
+                (*where, "blob_source"),
+                "its signature is a secret, and the run's directory will have it: az:// takes the "
+                "key from the environment",
+            )
+        target = inside(to)
+        if target in (None, "."):
+            report.wrong((*where, "file_path"), f"{to!r}: leads out of the task's directory")
+            continue
+        found = {"from": escape(source), "to": escape(target or "")}
+        mode = file.get("file_mode")
+        if mode and not _MODE.fullmatch(mode):
+            report.wrong((*where, "file_mode"), f"{mode!r}: expected an octal mode such as '0755'")
+        elif mode:
+            found["mode"] = mode
+        yield found
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in _SCHEMES and bool(parts.netloc)
+
+
+def split_remote(
+    part: Mapping[str, Any], path: Path, report: Report
+) -> tuple[str, str, str] | None:
+    """Return the account's alias, the container and the path in it; None where it cannot be had."""
+    alias = part.get("storage_account_settings")
+    remote = part.get("remote_path") or part.get("container") or part.get("file_share")
+    if alias is None or remote is None:
+        return None
+    container, _, prefix = remote.strip("/").partition("/")
+    if not re.fullmatch(r"\$?[A-Za-z0-9-]+", container) or ".." in prefix.split("/"):
+        report.wrong((*path, "remote_path"), f"{remote!r}: expected CONTAINER/PATH")
+        return None
+    if part.get("is_file_share") or part.get("file_share"):
+        report.refuse((*path, "remote_path"), "file shares of Azure are not reached; blobs are")
+    return alias, container, prefix.strip("/")
+
+
+def read_inputs(
+    data: Mapping[str, Any] | None, path: Path, report: Report, accounts: dict[str, None]
+) -> tuple[list[dict[str, Any]], list[Transfer]]:
+    """Return the inputs that ``input_data`` is, and what comes from other tasks.
+
+    Args:
+        data: As in the file.
+        path: Where it is.
+        report: Takes what is wrong or otherwise.
+        accounts: Takes the aliases of the storage accounts.
+    """
+    inputs: list[dict[str, Any]] = []
+    transfers: list[Transfer] = []
+    for stored in _stored(data, "destination", path, report, accounts):
+        part, where, base = stored.part, stored.where, stored.base
+        _note_blobxfer(part, where, report)
+        match = _STRIP.search(part.get("blobxfer_extra_options") or "")
+        below = PurePosixPath(*PurePosixPath(stored.prefix).parts[int(match[1]) if match else 0 :])
+        found: dict[str, Any] = {
+            "from": escape(stored.uri),
+            "to": escape(str(PurePosixPath(base) / below)),
+        }
+        for name in ("include", "exclude"):
+            patterns = [p for p in part.get(name) or () if p is not None]
+            if patterns:
+                above = f"{stored.prefix}/" if stored.prefix else ""
+                # What matches nothing above matches nothing below.
+                found[name] = [part for p in patterns for part in after(p, above) or [p]]
+        inputs.append(found)
+    for number, part in enumerate((data or {}).get("azure_batch") or ()):
+        transfer = _transfer(part or {}, (*path, "azure_batch", number), report)
+        transfers += [transfer] if transfer is not None else []
+    return inputs, transfers
+
+
+def _transfer(part: Mapping[str, Any], path: Path, report: Report) -> Transfer | None:
+    job, task = part.get("job_id"), part.get("task_id")
+    if job is None or task is None:
+        return None
+    to = inside(part.get("destination") or ".")
+    if to is None:
+        shown = part.get("destination")
+        report.refuse((*path, "destination"), f"{shown!r} is outside of the task's directory")
+        return None
+    if set(part.get("include") or ()) & {*_LOGS}:
+        report.refuse(
+            (*path, "include"),
+            "a task's logs are in the run's directory, and not among its files: let it write what "
+            "others need to a file",
+        )
+        return None
+    patterns = {
+        name: _in_working_directory([p for p in part.get(name) or () if p is not None])
+        for name in ("include", "exclude")
+    }
+    for name, given in patterns.items():
+        for pattern in given:
+            if not _is_inside_pattern(pattern):
+                report.wrong((*path, name), f"{pattern!r}: leads out of the task's directory")
+                return None
+    return Transfer(job, task, to, patterns["include"], patterns["exclude"], path)
+
+
+def _in_working_directory(patterns: Sequence[str]) -> list[str]:
+    """Return patterns of names below a task's directory as ones of names where its files are.
+
+    One that would match none is taken for one of the files: it can mean nothing else.
+    """
+    return [rest for p in patterns for rest in after(p, _WORKING) or [p]]
+
+
+def _is_inside_pattern(pattern: str) -> bool:
+    parts = PurePosixPath(pattern).parts
+    return bool(parts) and not pattern.startswith("/") and ".." not in parts
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stored:
+    """A directory in a storage account, and where it is below a task's.
+
+    Attributes:
+        part: As in the file.
+        where: It is in the file.
+        is_whole: Whether it is a task's directory of Azure Batch, which has the logs too.
+        base: Below the task's directory.
+        container: In the account.
+        prefix: In the container.
+    """
+
+    part: Mapping[str, Any]
+    where: Path
+    is_whole: bool
+    base: str
+    container: str
+    prefix: str
+
+    @property
+    def uri(self) -> str:
+        return f"az://{self.container}/{self.prefix}"
+
+
+def _stored(
+    data: Mapping[str, Any] | None,
+    older_name: str,
+    path: Path,
+    report: Report,
+    accounts: dict[str, None],
+) -> Iterator[_Stored]:
+    """Yield what ``azure_storage`` names; ``older_name`` is what ``local_path`` was before 3.0."""
+    for number, part in enumerate((data or {}).get("azure_storage") or ()):
+        where = (*path, "azure_storage", number)
+        remote = split_remote(part or {}, where, report)
+        if remote is None:
+            continue
+        alias, container, prefix = remote
+        accounts[alias] = None
+        local = part.get("local_path") or part.get(older_name)
+        base = inside(local) if local is not None else "."
+        if base is None:
+            report.refuse((*where, "local_path"), f"{local!r} is outside of the task's directory")
+            continue
+        is_whole = local is None or _WHOLE_DIRECTORY.fullmatch(local) is not None
+        yield _Stored(part, where, is_whole, base, container, prefix)
+
+
+def read_outputs(
+    data: Mapping[str, Any] | None, path: Path, report: Report, accounts: dict[str, None]
+) -> Iterator[dict[str, Any]]:
+    """Yield the outputs that ``output_data`` is; see `read_inputs`."""
+    for stored in _stored(data, "source", path, report, accounts):
+        part, where = stored.part, stored.where
+        if stored.is_whole:
+            report.note(
+                where,
+                "of the task's directory, what is below wd/ is kept, and the logs are in the run",
+            )
+        _note_blobxfer(part, where, report)
+        yield from _output(stored, report)
+
+
+def _output(stored: _Stored, report: Report) -> Iterator[dict[str, Any]]:
+    part, base = stored.part, stored.base
+    found: dict[str, Any] = {
+        "path": escape("*" if base == "." else base),
+        "to": escape(stored.uri.rstrip("/")),
+        "when": _WHEN[part.get("condition") or "taskcompletion"],
+    }
+    if base != ".":
+        found["root"] = escape(base)
+    for name in ("include", "exclude"):
+        patterns = [pattern for pattern in part.get(name) or () if pattern is not None]
+        for pattern in patterns:
+            if not _is_inside_pattern(pattern):
+                where = (*stored.where, name)
+                report.wrong(where, f"{pattern!r}: leads out of the task's directory")
+                return
+        files = [pattern for pattern in patterns if pattern not in _LOGS or not stored.is_whole]
+        if name == "include" and patterns and not files:
+            # Of the logs alone, which are in the run.
+            return
+        if stored.is_whole and name == "exclude":
+            files = [rest for pattern in files for rest in after(pattern, _WORKING)]
+        elif stored.is_whole:
+            files = _in_working_directory(files)
+        if files:
+            above = "" if base == "." else f"{glob.escape(base)}/"
+            found[name] = [above + pattern for pattern in files]
+    yield found
+
+
+def _note_blobxfer(part: Mapping[str, Any], path: Path, report: Report) -> None:
+    rest = _STRIP.sub("", part.get("blobxfer_extra_options") or "").split()
+    if rest:
+        shown = " ".join(word.partition("=")[0] for word in rest if word.startswith("-"))
+        report.note(
+            (*path, "blobxfer_extra_options"),
+            f"{shown or 'it'} is without effect here, and kept: blobxfer is not used",
+        )

@@ -1,0 +1,119 @@
+"""What tasks of a job need of one another: by name, by range, and for their files."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any
+
+from tarmac.jobs.foreign import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.formats.shipyard.reading.expand import Made
+    from tarmac.formats.shipyard.report import Path, Report
+
+__all__ = ["Needs", "transfer_files"]
+
+
+class Needs:
+    """The tasks that others may depend on.
+
+    Args:
+        made: All of a job, but for its merge task.
+        report: Takes what is not there.
+    """
+
+    def __init__(self, made: Sequence[Made], report: Report) -> None:
+        self._report = report
+        self._known = {one.id: one for one in made}
+        self._numbers = {
+            int(one.id): one for one in made if re.fullmatch(r"0|[1-9]\d{0,18}", one.id)
+        }
+
+    def of(self, task: Mapping[str, Any], path: Path) -> list[str]:
+        """Return the names of what a task depends on, each once."""
+        return [*dict.fromkeys([*self._named(task, path), *self._range(task, path)])]
+
+    def _named(self, task: Mapping[str, Any], path: Path) -> list[str]:
+        known = self._known
+        needs = []
+        for number, name in enumerate(task.get("depends_on") or ()):
+            if name in known:
+                needs.append(known[name].fields["name"])
+            elif name is not None:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else ""
+                where = (*path, "depends_on", number)
+                self._report.wrong(where, f"{name!r} is no task of this job", hint)
+        return needs
+
+    def _range(self, task: Mapping[str, Any], path: Path) -> list[str]:
+        numbers = self._numbers
+        bounds = task.get("depends_on_range")
+        where = (*path, "depends_on_range")
+        if bounds is None:
+            return []
+        if len(bounds) != 2 or None in bounds or not bounds[0] <= bounds[1]:
+            self._report.wrong(where, f"{bounds}: expected two numbers, the first and the last")
+            return []
+        needs = []
+        # No longer than there are tasks, for the first that is missing ends it.
+        for number in range(bounds[0], bounds[1] + 1):
+            if number not in numbers:
+                self._report.wrong(where, f"{bounds}: there is no task '{number}'")
+                return []
+            needs.append(numbers[number].fields["name"])
+        return needs
+
+
+def transfer_files(made: Sequence[Made], job_id: str, report: Report) -> None:
+    """Give tasks the files that they take from others, which they then need.
+
+    Args:
+        made: All tasks of a job, which are changed.
+        job_id: Its id.
+        report: Takes what is not there.
+    """
+    known = {one.id: one for one in made}
+    for one in made:
+        for transfer in one.template.transfers:
+            if transfer.job != job_id:
+                report.refuse(
+                    transfer.path,
+                    f"files of the job {transfer.job!r} are not taken: let its task keep them "
+                    "by output_data, and take them by azure_storage",
+                )
+                continue
+            other = known.get(transfer.task)
+            if other is None or other is one:
+                near = difflib.get_close_matches(transfer.task, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else ""
+                where = (*transfer.path, "task_id")
+                said = "is the task itself" if other is one else "is no task of this job"
+                report.wrong(where, f"{transfer.task!r} {said}", hint)
+                continue
+            place = f"run:{other.id}"
+            _keep_all(other, place)
+            given: dict[str, Any] = {"from": place, "to": escape(transfer.to)}
+            for name, patterns in (
+                ("include", transfer.include),
+                ("exclude", transfer.exclude),
+            ):
+                if patterns:
+                    given[name] = [*patterns]
+            one.fields["inputs"] = [*one.fields.get("inputs", ()), given]
+            needs = [*one.fields.get("needs", ()), other.fields["name"]]
+            one.fields["needs"] = [*dict.fromkeys(needs)]
+            report.note(
+                transfer.path,
+                f"{transfer.task} is needed for it, and keeps its files for it in the run",
+            )
+
+
+def _keep_all(one: Made, place: str) -> None:
+    kept = {"path": "*", "to": place, "when": "always"}
+    outputs = one.fields.get("outputs", ())
+    if kept not in outputs:
+        one.fields["outputs"] = [*outputs, kept]

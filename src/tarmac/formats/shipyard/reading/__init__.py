@@ -1,0 +1,1 @@
+"""Batch Shipyard's files as one configuration, with its factories expanded."""

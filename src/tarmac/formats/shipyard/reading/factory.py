@@ -1,0 +1,209 @@
+"""Task factories: the values that each of a factory's tasks gets.
+
+Source of the kinds and their rules: convoy/task_factory.py and docs/35 of Azure/batch-shipyard at
+bf190ec (3.9.1).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from tarmac.formats.shipyard.report import Path, Report
+
+__all__ = ["MOST_TASKS", "kind_of", "values_of"]
+
+# More than any pool ran; a mistake in a range makes more than memory holds.
+MOST_TASKS = 100_000
+
+_LONGEST = 1000
+
+# In the order in which Batch Shipyard looks for them.
+_KINDS = ("custom", "file", "repeat", "random", "parametric_sweep")
+_SWEEPS = ("product", "product_iterables", "combinations", "permutations", "zip")
+
+_DRAWS: dict[str, tuple[tuple[str, ...], Callable[..., float]]] = {
+    "uniform": (("a", "b"), random.Random.uniform),
+    "triangular": (("low", "high", "mode"), random.Random.triangular),
+    "beta": (("alpha", "beta"), random.Random.betavariate),
+    "exponential": (("lambda",), random.Random.expovariate),
+    "gamma": (("alpha", "beta"), random.Random.gammavariate),
+    "gauss": (("mu", "sigma"), random.Random.gauss),
+    "lognormal": (("mu", "sigma"), random.Random.lognormvariate),
+    "pareto": (("alpha",), random.Random.paretovariate),
+    "weibull": (("alpha", "beta"), random.Random.weibullvariate),
+}
+
+
+def kind_of(factory: Mapping[str, Any], path: Path, report: Report) -> str | None:
+    """Return which kind a factory is; None, and a problem, where it is none."""
+    found = [kind for kind in _KINDS if factory.get(kind) is not None]
+    if not found:
+        report.wrong(path, f"expected one of {', '.join(_KINDS)}")
+        return None
+    if len(found) > 1:
+        rest = ", ".join(found[1:])
+        report.note(path, f"{found[0]} is taken, as Batch Shipyard does, and not {rest}")
+    return found[0]
+
+
+def values_of(
+    kind: str, factory: Mapping[str, Any], path: Path, report: Report
+) -> list[tuple[Any, ...]] | None:
+    """Return the values of each task, for the kinds whose values are in the file.
+
+    Args:
+        kind: ``repeat``, ``random`` or ``parametric_sweep``.
+        factory: As in the file.
+        path: Where it is.
+        report: Takes what is wrong.
+
+    Returns:
+        None where something is.
+    """
+    where = (*path, kind)
+    if kind == "repeat":
+        rows: Iterable[tuple[Any, ...]] = itertools.repeat(
+            (), min(max(factory[kind], 0), MOST_TASKS)
+        )
+        return _taken(rows, factory[kind], where, report)
+    if kind == "random":
+        return _drawn(factory[kind], where, report)
+    return _swept(factory[kind], where, report)
+
+
+def _taken(
+    rows: Iterable[tuple[Any, ...]], count: int, path: Path, report: Report
+) -> list[tuple[Any, ...]] | None:
+    if count < 1:
+        report.wrong(path, "makes no task")
+        return None
+    if count > MOST_TASKS:
+        shown = f"{count:,}" if count < 10**15 else "far"
+        more = "tasks, more" if count < 10**15 else "more tasks"
+        report.wrong(path, f"makes {shown} {more} than {MOST_TASKS:,}")
+        return None
+    return [*rows]
+
+
+def _swept(sweep: Mapping[str, Any], path: Path, report: Report) -> list[tuple[Any, ...]] | None:
+    found = [kind for kind in _SWEEPS if sweep.get(kind) is not None]
+    if not found:
+        report.wrong(path, f"expected one of {', '.join(_SWEEPS)}")
+        return None
+    kind, value = found[0], sweep[found[0]]
+    if len(found) > 1:
+        rest = ", ".join(found[1:])
+        report.note(path, f"{kind} is taken, as Batch Shipyard does, and not {rest}")
+    where = (*path, kind)
+    if kind in ("combinations", "permutations"):
+        return _chosen(kind, value, where, report)
+    if not value or any(part is None for part in value):
+        # Of no ranges, itertools would make one task without values.
+        report.wrong(where, "makes no task: it is empty")
+        return None
+    if kind == "product":
+        return _ranges(value, where, report)
+    if kind == "zip":
+        return _taken(zip(*value, strict=False), min(map(len, value)), where, report)
+    count = math.prod(map(len, value))
+    return _taken(itertools.product(*value), count, where, report)
+
+
+def _ranges(
+    parts: Sequence[Mapping[str, Any]], path: Path, report: Report
+) -> list[tuple[Any, ...]] | None:
+    ranges = []
+    for number, part in enumerate(parts):
+        start, stop, step = (part.get(name) for name in ("start", "stop", "step"))
+        if start is None or stop is None or step is None:
+            return None
+        if step == 0:
+            report.wrong((*path, number, "step"), "0: expected another number than 0")
+            return None
+        ranges.append(range(start, stop, step))
+    count = math.prod(_length(part) for part in ranges)
+    return _taken(
+        itertools.product(*ranges) if 0 < count <= MOST_TASKS else (), count, path, report
+    )
+
+
+def _length(part: range) -> int:
+    # len() refuses what a machine word does not hold.
+    return max(0, -(-(part.stop - part.start) // part.step))
+
+
+def _chosen(
+    kind: str, value: Mapping[str, Any], path: Path, report: Report
+) -> list[tuple[Any, ...]] | None:
+    items, length = value.get("iterable"), value.get("length")
+    if not items:
+        report.wrong(path, "iterable is missing or empty")
+        return None
+    if length is None and kind == "permutations":
+        length = len(items)
+    if length is None or not 1 <= length <= _LONGEST:
+        report.wrong(path, f"length is {length}, expected 1 to {_LONGEST}")
+        return None
+    if kind == "permutations":
+        count = math.perm(len(items), length)
+        return _taken(itertools.permutations(items, length), count, path, report)
+    if value.get("replacement"):
+        count = math.comb(len(items) + length - 1, length)
+        rows = itertools.combinations_with_replacement(items, length)
+        return _taken(rows, count, path, report)
+    count = math.comb(len(items), length)
+    return _taken(itertools.combinations(items, length), count, path, report)
+
+
+def _drawn(value: Mapping[str, Any], path: Path, report: Report) -> list[tuple[Any, ...]] | None:
+    count, seed = value.get("generate"), value.get("seed")
+    if count is None:
+        return None
+    if seed is None:
+        report.note(path, "no seed: 0 is taken, so that what is run is what was shown")
+    # The same numbers as Batch Shipyard draws from the same seed.
+    rng = random.Random(seed or 0)  # noqa: S311 - a sweep, no secret
+    integer, distribution = value.get("integer"), value.get("distribution")
+    if integer is not None:
+        return _draw_whole(integer, count, rng, (*path, "integer"), report)
+    found = [name for name in _DRAWS if (distribution or {}).get(name) is not None]
+    if len(found) != 1:
+        report.wrong(path, f"expected integer, or a distribution: one of {', '.join(_DRAWS)}")
+        return None
+    names, draw = _DRAWS[found[0]]
+    given = distribution[found[0]] if distribution is not None else {}
+    where = (*path, "distribution", found[0])
+    arguments = [given.get(name) for name in names]
+    if any(a is None for name, a in zip(names, arguments, strict=True) if name != "mode"):
+        report.wrong(where, f"expected {', '.join(names)}")
+        return None
+    return _draw(lambda: draw(rng, *arguments), count, where, report)
+
+
+def _draw_whole(
+    integer: Mapping[str, Any], count: int, rng: random.Random, path: Path, report: Report
+) -> list[tuple[Any, ...]] | None:
+    start, stop, step = (integer.get(name) for name in ("start", "stop", "step"))
+    if start is None or stop is None or step is None:
+        return None
+    return _draw(lambda: rng.randrange(start, stop, step), count, path, report)
+
+
+def _draw(
+    draw: Callable[[], Any], count: int, path: Path, report: Report
+) -> list[tuple[Any, ...]] | None:
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for _ in range(count):
+            yield (draw(),)
+
+    try:
+        return _taken(rows(), count, path, report)
+    except (ValueError, ZeroDivisionError, OverflowError, TypeError) as error:
+        report.wrong(path, f"nothing can be drawn: {error}")
+        return None

@@ -1,0 +1,51 @@
+"""Factories over files: the values that each file gives."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from tarmac.jobs.foreign import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["files_of"]
+
+
+def files_of(
+    uris: Sequence[str], storage: Mapping[str, Any], where: str | None
+) -> list[tuple[dict[str, str], dict[str, str]]]:
+    """Return the named values and the input of a task for each file.
+
+    Args:
+        uris: ``az://CONTAINER/PATH`` of all files.
+        storage: ``azure_storage`` of the factory, whose patterns are of paths in the container.
+        where: ``task_filepath``: under which of its names a task finds its file.
+
+    Raises:
+        ValueError: Its name there is no path below a task's directory.
+    """
+    rows = []
+    for uri in uris:
+        whole = uri.removeprefix("az://")
+        path = whole.partition("/")[2]
+        includes, excludes = storage.get("include") or (), storage.get("exclude") or ()
+        if includes and not any(p is not None and fnmatchcase(path, p) for p in includes):
+            continue
+        if any(p is not None and fnmatchcase(path, p) for p in excludes):
+            continue
+        name = PurePosixPath(path)
+        named = {
+            "file_path": path,
+            "file_path_with_container": whole,
+            "file_name": name.name,
+            # Of a.fastq.gz, a.
+            "file_name_no_extension": name.name.split(".")[0],
+        }
+        to = named[where or "file_path"]
+        if ".." in PurePosixPath(to).parts or PurePosixPath(to).is_absolute() or not to:
+            raise ValueError(f"{whole}: {to!r} is no path below a task's directory")
+        rows.append((named, {"from": escape(uri), "to": escape(to)}))
+    return rows

@@ -1,0 +1,378 @@
+"""Tasks on this machine: as processes or containers, within what the machine has."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import secrets
+import selectors
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+from tarmac.environments.containers import container_command, find_engine
+from tarmac.errors import TarmacError
+from tarmac.jobs.executors.interface import Busy, Finished, Grant, is_retried
+from tarmac.jobs.executors.stagers import Stagers
+from tarmac.jobs.executors.staging import StageIn, StageOut
+from tarmac.jobs.model import Container, Venv
+from tarmac.jobs.plan import thread_variables
+from tarmac.jobs.secrets import resolve_secrets, secret_variables
+from tarmac.processes.cgroup import make_memory_group, parent_of_groups
+from tarmac.processes.tree import MARK, Process, guarded, start
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.jobs.executors.interface import Attempt, Outcome
+    from tarmac.jobs.executors.staging import Answer
+    from tarmac.jobs.machine import Machine
+    from tarmac.jobs.model import Secret
+    from tarmac.jobs.plan import Task
+
+__all__ = ["LocalExecutor"]
+
+# How often memory is looked at while any is limited.
+_LOOK_EVERY_S = 0.5
+
+# Downloads and installers at once: more of them share the same line and the same disk.
+_MOST_STAGERS = 4
+
+_STOPPED = "the run was stopped"
+
+# A disk with less than this cannot take what a program says at its end.
+_FULL_BYTES = 2**16
+
+
+@dataclasses.dataclass
+class _Active:
+    """An attempt that has its resources: staged in, at work with a process, or staged out.
+
+    Attributes:
+        attempt: Which.
+        grant: What it has.
+        process: Its program's, while that runs.
+        finished: How its program ended, while its outputs are on their way.
+        withdraw_at: When its outputs are not waited for any longer, by the monotonic clock.
+    """
+
+    attempt: Attempt
+    grant: Grant
+    process: Process | None = None
+    finished: Finished | None = None
+    withdraw_at: float | None = None
+
+
+class LocalExecutor:
+    """Starts tasks on this machine.
+
+    While it exists, a guardian process ends its tasks should this process be killed.
+
+    Args:
+        machine: What tasks may take.
+        base: What relative paths of inputs and outputs start from: the job file's directory.
+        shared: Where tasks keep what is for other tasks of the run.
+        containers: The containers that tasks will ask for.
+        mapping: What names of secrets stand for here.
+        secret_variables: Of this process, those that hold a secret of some task; only the tasks
+            that ask for it inherit them.
+        grace_s: How long a task may take to end by itself once asked to, and its outputs once the
+            run is stopped, in seconds.
+
+    Raises:
+        RequestError: A container's engine does not answer.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        machine: Machine,
+        base: Path,
+        shared: Path,
+        *,
+        containers: Sequence[Container] = (),
+        mapping: Mapping[str, Secret] | None = None,
+        secret_variables: Collection[str] = (),
+        grace_s: float = 10.0,
+    ) -> None:
+        self._machine = machine
+        self._base = base
+        self._shared = shared
+        self._mapping = mapping or {}
+        self._secret_variables = secret_variables
+        self._grace_s = grace_s
+        self._mark = secrets.token_hex(8)
+        self._active: dict[int, _Active] = {}
+        self._ended: list[Finished] = []
+        self._stopping = False
+        with contextlib.ExitStack() as opened:
+            wanted = dict.fromkeys(container.engine for container in containers)
+            self._engines = {name: find_engine(name) for name in wanted}
+            engines = tuple(dict.fromkeys(self._engines.values()))
+            opened.enter_context(guarded(self._mark, engines, parent_of_groups()))
+            self._selector = opened.enter_context(selectors.DefaultSelector())
+            self._stagers = Stagers(self._mark, _MOST_STAGERS, self._selector)
+            opened.callback(self._stagers.close)
+            self._opened = opened.pop_all()
+
+    def refuse(self, tasks: Sequence[Task]) -> None:
+        """Raise a RequestError for a task that needs more than the whole machine has."""
+        self._machine.refuse_what_never_fits(tasks)
+
+    def start(self, attempt: Attempt) -> Grant | Busy:
+        """Begin an attempt where there is room; see `Executor`."""
+        task = attempt.task
+        try:
+            grant = self._machine.take(task.resources)
+        except TarmacError as error:
+            self._ended.append(Finished(attempt, "failed", f"not started: {error}"))
+            return Grant(0.0, 0, (), 0.0)
+        if grant is None:
+            return Busy.NO_GPU if self._machine.has_room(task.resources) else Busy.FULL
+        active = self._active[task.index] = _Active(attempt, grant)
+        if task.inputs or isinstance(task.environment, (Venv, Container)):
+            self._stage_in(attempt)
+        else:
+            self._launch(active, {})
+        return grant
+
+    def wait(self, patience_s: float) -> Sequence[Finished]:
+        """Return attempts that have ended; see `Executor`."""
+        deadline = time.monotonic() + patience_s
+        while not self._ended:
+            now = time.monotonic()
+            pause_s = min(deadline - now, self._next_look(now))
+            self._selector.select(max(0.0, pause_s))
+            self._look()
+            if time.monotonic() >= deadline:
+                break
+        ended, self._ended = self._ended, []
+        return ended
+
+    def stop(self) -> None:
+        """End all attempts; see `Executor`."""
+        self._stopping = True
+        for index, active in self._active.items():
+            if active.process is not None:
+                active.process.ask_to_end(_STOPPED, self._grace_s)
+            elif active.finished is not None:
+                # Its work is done: what is left of it may take as long as a program may.
+                active.withdraw_at = time.monotonic() + self._grace_s
+            else:
+                self._stagers.withdraw(index, _STOPPED, self._grace_s)
+
+    def close(self) -> None:
+        """Let go of everything; see `Executor`."""
+        self._opened.close()
+
+    def _next_look(self, now: float) -> float:
+        """Return for how many seconds nothing needs to be looked at."""
+        times = self._stagers.times_to_look()
+        for active in self._active.values():
+            if active.process is not None:
+                times += active.process.times_to_look(active.attempt.task.timeout_s)
+                if active.attempt.task.resources.memory is not None:
+                    times.append(now + _LOOK_EVERY_S)
+            elif active.withdraw_at is not None:
+                times.append(active.withdraw_at)
+        return min(times, default=float("inf")) - now
+
+    def _stage_in(self, attempt: Attempt) -> None:
+        task = attempt.task
+        environment = task.environment
+        engine = None
+        if isinstance(environment, Container):
+            engine = self._engines[environment.engine]
+        request = StageIn(
+            inputs=task.inputs,
+            environment=environment,
+            base=self._base,
+            shared=self._shared,
+            work=attempt.directory / "work",
+            engine=engine,
+            mapping=self._mapping,
+        )
+        self._stagers.submit(task.index, request)
+
+    def _launch(self, active: _Active, variables: Mapping[str, str]) -> None:
+        attempt, grant = active.attempt, active.grant
+        task, directory = attempt.task, attempt.directory
+        work = directory / "work"
+        own = _variables(attempt, grant)
+        group = None
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+            hidden = resolve_secrets(task.secrets, os.environ, self._mapping, self._base)
+            command: Sequence[str] = task.command
+            kill_command: Sequence[str] = ()
+            if isinstance(task.environment, Container):
+                command, kill_command = self._in_container(active, own, [*hidden])
+            else:
+                own = {"CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)} | own
+                if grant.memory:
+                    name = f"tarmac-{self._mark}-{task.index}-{attempt.number}"
+                    group = make_memory_group(name, grant.memory)
+            active.process = start(
+                command,
+                directory=work,
+                environment={
+                    **self._inherited(task),
+                    **variables,
+                    **own,
+                    **hidden,
+                    MARK: self._mark,
+                },
+                stdout=directory / "stdout",
+                stderr=directory / "stderr",
+                kill_command=kill_command,
+                memory_group=group,
+            )
+        except (OSError, TarmacError, ValueError) as error:
+            if group is not None:
+                group.remove()
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            program = task.command[0] if task.command else task.name
+            self._conclude(active, "failed", f"{program}: {reason}")
+            return
+        self._selector.register(active.process.pidfd, selectors.EVENT_READ)
+
+    def _inherited(self, task: Task) -> dict[str, str]:
+        """Return the variables of this process without the secrets of other tasks."""
+        others = {*self._secret_variables} - secret_variables([task], self._mapping)
+        return {name: value for name, value in os.environ.items() if name not in others}
+
+    def _in_container(
+        self, active: _Active, variables: Mapping[str, str], secret_names: Sequence[str]
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Return what runs a task in a container, and what kills it."""
+        attempt = active.attempt
+        task, container = attempt.task, attempt.task.environment
+        assert isinstance(container, Container)
+        engine = self._engines[container.engine]
+        name = f"tarmac-{self._mark}-{task.index}-{attempt.number}"
+        command = container_command(
+            task,
+            container,
+            active.grant,
+            engine=engine,
+            name=name,
+            mark=self._mark,
+            work=attempt.directory / "work",
+            base=self._base,
+            variables=variables,
+            secret_names=secret_names,
+        )
+        return command, (engine, "kill", name)
+
+    def _look(self) -> None:
+        """See what has ended or gone too far."""
+        now = time.monotonic()
+        for index, answer in self._stagers.answers(now):
+            self._proceed(self._active[index], answer)
+        for index, active in [*self._active.items()]:
+            if active.process is not None:
+                self._look_at(active, active.process, now)
+            elif active.withdraw_at is not None and now >= active.withdraw_at:
+                active.withdraw_at = None
+                self._stagers.withdraw(index, _STOPPED, self._grace_s)
+
+    def _proceed(self, active: _Active, answer: Answer) -> None:
+        """Go on after what was staged: what a task needs, or its outputs."""
+        if active.finished is not None:
+            self._finish_with(active.finished, answer)
+        elif self._stopping:
+            self._conclude(active, "interrupted", _STOPPED)
+        elif answer.error is not None:
+            self._conclude(active, "failed", f"not started: {answer.error}")
+        else:
+            self._launch(active, answer.variables)
+
+    def _finish_with(self, finished: Finished, answer: Answer) -> None:
+        """Let an attempt end with what became of its outputs."""
+        if answer.error == _STOPPED:
+            finished = dataclasses.replace(
+                finished, outcome="interrupted", reason=f"{_STOPPED} before its outputs were kept"
+            )
+        elif answer.error is not None:
+            finished = dataclasses.replace(finished, problems=(answer.error,))
+        else:
+            finished = dataclasses.replace(finished, problems=tuple(answer.problems))
+        self._finish(finished)
+
+    def _look_at(self, active: _Active, process: Process, now: float) -> None:
+        task = active.attempt.task
+        if not process.has_ended():
+            process.enforce(now, task.timeout_s, task.resources.memory, self._grace_s)
+            return
+        self._selector.unregister(process.pidfd)
+        seconds = now - process.started
+        code = process.finish(task.resources.memory)
+        active.process = None
+        if process.start_error:
+            reason = f"{task.command[0]}: {process.start_error}"
+            self._conclude(active, "failed", reason)
+        elif process.stopped_for:
+            outcome: Outcome = "interrupted" if self._stopping else "failed"
+            self._conclude(active, outcome, process.stopped_for, code, seconds)
+        elif code == 0:
+            self._conclude(active, "succeeded", "", 0, seconds)
+        else:
+            words = f"exit code {code}" if code > 0 else f"signal {-code}"
+            # Its own words on this may not have found room either.
+            if _is_full(active.attempt.directory):
+                words += ", and no space is left on its disk"
+            self._conclude(active, "failed", words, code, seconds)
+
+    def _conclude(
+        self,
+        active: _Active,
+        outcome: Outcome,
+        reason: str,
+        exit_code: int | None = None,
+        seconds: float = 0.0,
+    ) -> None:
+        """Keep an attempt's outputs, unless another one follows, and let it end."""
+        attempt = active.attempt
+        active.finished = Finished(attempt, outcome, reason, exit_code, seconds)
+        keeps = attempt.task.outputs and outcome != "interrupted"
+        if not keeps or is_retried(attempt, outcome, exit_code):
+            self._finish(active.finished)
+            return
+        request = StageOut(
+            outputs=attempt.task.outputs,
+            base=self._base,
+            shared=self._shared,
+            work=attempt.directory / "work",
+            succeeded=outcome == "succeeded",
+        )
+        self._stagers.submit(attempt.task.index, request)
+        if self._stopping:
+            active.withdraw_at = time.monotonic() + self._grace_s
+
+    def _finish(self, finished: Finished) -> None:
+        active = self._active.pop(finished.attempt.task.index)
+        self._machine.give_back(active.grant)
+        self._ended.append(finished)
+
+
+def _is_full(directory: Path) -> bool:
+    # A task may have taken its directory away, which says nothing of the disk.
+    with contextlib.suppress(OSError):
+        return shutil.disk_usage(directory).free < _FULL_BYTES
+    return False
+
+
+def _variables(attempt: Attempt, grant: Grant) -> dict[str, str]:
+    """Return what every task sees, its own ``env`` included."""
+    # What shares all CPUs counts them itself.
+    shares = attempt.task.resources.shares_cpus
+    return {
+        **({} if shares else thread_variables(grant.cpus)),
+        **attempt.task.env,
+        "TARMAC_TASK": attempt.task.name,
+        "TARMAC_TASK_INDEX": str(attempt.task.index),
+        "TARMAC_ATTEMPT": str(attempt.number),
+    }

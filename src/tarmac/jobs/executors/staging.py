@@ -1,0 +1,123 @@
+"""What is staged for tasks: their inputs and environments before, their outputs after.
+
+Requests and answers pass between an executor and the processes that do this for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from tarmac.environments.containers import pull_with_login
+from tarmac.environments.venvs import build_venv
+from tarmac.jobs.inputs import fetch_inputs
+from tarmac.jobs.model import Container, Venv
+from tarmac.jobs.outputs import keep_outputs
+from tarmac.jobs.run_files import within_run
+from tarmac.jobs.secrets import resolve_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.jobs.model import Environment, Input, Output, Secret
+
+__all__ = ["Answer", "StageIn", "StageOut", "perform"]
+
+
+@dataclasses.dataclass(frozen=True)
+class StageIn:
+    """Bring a task's inputs and make its environment.
+
+    Attributes:
+        inputs: From where, to where.
+        environment: Of the task.
+        base: What relative paths start from.
+        shared: Where tasks keep what is for other tasks of the run.
+        work: The task's directory; emptied before.
+        engine: The container engine's program, where the environment is a container.
+        mapping: What names of secrets stand for here.
+    """
+
+    inputs: Sequence[Input]
+    environment: Environment
+    base: Path
+    shared: Path
+    work: Path
+    engine: str | None
+    mapping: Mapping[str, Secret]
+
+    def perform(self) -> Mapping[str, str]:
+        """Do it; return the variables of the environment."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True)
+        inputs = [
+            given.model_copy(update={"source": within_run(given.source, self.shared)})
+            for given in self.inputs
+        ]
+        fetch_inputs(inputs, self.base, self.work)
+        environment = self.environment
+        if isinstance(environment, Venv):
+            venv = build_venv(environment, self.base)
+            path = os.environ.get("PATH", "")
+            return {"VIRTUAL_ENV": str(venv), "PATH": f"{venv / 'bin'}:{path}"}
+        if isinstance(environment, Container) and environment.login is not None:
+            secret = {"login": environment.login}
+            credentials = resolve_secrets(secret, os.environ, self.mapping, self.base)["login"]
+            assert self.engine is not None
+            pull_with_login(self.engine, environment, credentials)
+        return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class StageOut:
+    """Keep a task's outputs.
+
+    Attributes:
+        outputs: What and where to.
+        base: What relative destinations start from.
+        shared: Where tasks keep what is for other tasks of the run.
+        work: The task's directory.
+        succeeded: Whether the task did.
+    """
+
+    outputs: Sequence[Output]
+    base: Path
+    shared: Path
+    work: Path
+    succeeded: bool
+
+    def perform(self) -> Sequence[str]:
+        """Do it; return what went wrong, a line each."""
+        outputs = [
+            output.model_copy(update={"to": within_run(output.to, self.shared)})
+            for output in self.outputs
+        ]
+        return keep_outputs(outputs, self.work, self.base, succeeded=self.succeeded)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """How a request ended.
+
+    Attributes:
+        variables: Of the environment, after a `StageIn`.
+        problems: What went wrong with outputs, after a `StageOut`.
+        error: Why it was not done, in words; None where it was.
+    """
+
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    problems: Sequence[str] = ()
+    error: str | None = None
+
+
+def perform(request: StageIn | StageOut) -> Answer:
+    """Do what is asked; what goes wrong is in the answer."""
+    try:
+        if isinstance(request, StageIn):
+            return Answer(variables=request.perform())
+        return Answer(problems=tuple(request.perform()))
+    except Exception as error:
+        return Answer(error=str(error) or type(error).__name__)

@@ -1,0 +1,210 @@
+"""What is wrong with a job as a whole: tasks' names and needs, placeholders, sweeps."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from tarmac.jobs.placeholders import names_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tarmac.jobs.model import Job, TaskSpec
+    from tarmac.jobs.sweep import Sweep
+
+__all__ = ["MOST_TASKS", "Fault", "circle_of", "faults_of", "graph_faults", "too_many"]
+
+# As many as Batch Shipyard's factories may make here. A plan of so many takes about 100 MB.
+MOST_TASKS = 100_000
+
+# Placeholders that have a value in every task.
+_BUILT_IN = ("job.name", "task.name", "task.index", "tarmac.python")
+
+# Whose texts are filled: what a task sets for itself, and what the job sets for all.
+_OWN = ("command", "workload", "settings")
+_SHARED = ("env", "inputs", "outputs")
+
+# Finding the nearest name takes long, and nobody reads more of them.
+_MAX_HINTS = 20
+
+_Path = tuple[str | int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """Something wrong in a job.
+
+    Attributes:
+        path: Of the value in the job, by the names that files have.
+        message: What is wrong with it.
+        hint: What to do about it, where that is known.
+    """
+
+    path: _Path
+    message: str
+    hint: str = ""
+
+
+def faults_of(job: Job) -> list[Fault]:
+    """Return what is wrong with a job as a whole: its graph and its placeholders."""
+    return [*graph_faults(job), *dict.fromkeys(_wrong_placeholders(job))]
+
+
+def graph_faults(job: Job) -> list[Fault]:
+    """Return what is wrong with a job's tasks: their names, needs and number.
+
+    How many tasks a sweep over files makes is known where the files are; see `too_many`.
+    """
+    return [*_wrong_names(job), *_wrong_needs(job), *_too_large(job)]
+
+
+def too_many(number: int) -> str:
+    """Say that so many tasks are refused."""
+    return f"makes {number:,} tasks, expected at most {MOST_TASKS:,} in a job"
+
+
+def circle_of(needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return tasks that need each other, the first one again at the end; none if there are none.
+
+    Args:
+        needs: Of each task, by name; names of no task are passed over.
+    """
+    done: set[str] = set()
+    for start in needs:
+        path = [start]
+        stack: list[tuple[str, Iterator[str]]] = [(start, iter(needs[start]))]
+        on_path = {start}
+        while stack and start not in done:
+            name, rest = stack[-1]
+            following = next(
+                (other for other in rest if other in needs and other not in done), None
+            )
+            if following is None:
+                stack.pop()
+                path.pop()
+                on_path.discard(name)
+                done.add(name)
+            elif following in on_path:
+                return [*path[path.index(following) :], following]
+            else:
+                stack.append((following, iter(needs[following])))
+                path.append(following)
+                on_path.add(following)
+    return []
+
+
+def _specs(job: Job) -> list[tuple[_Path, TaskSpec]]:
+    """Return a job's own tasks with their paths, the one after all others last."""
+    specs: list[tuple[_Path, TaskSpec]] = [
+        (("tasks", number), task) for number, task in enumerate(job.tasks)
+    ]
+    return specs + ([(("after_all",), job.after_all)] if job.after_all is not None else [])
+
+
+def _sweep_of(job: Job, spec: TaskSpec) -> Sweep | None:
+    """Return a task's sweep: the job's, where it has none and does not follow all others."""
+    return spec.sweep if spec.sweep is not None or spec is job.after_all else job.sweep
+
+
+def _names_of(sweep: Sweep | None) -> tuple[str, ...]:
+    return () if sweep is None else sweep.names
+
+
+def _wrong_names(job: Job) -> Iterator[Fault]:
+    # A job without tasks is one task of its own name.
+    seen = set() if job.tasks else {job.name}
+    for path, spec in _specs(job):
+        if spec.name in seen:
+            yield Fault((*path, "name"), f"two tasks have the name {spec.name!r}")
+        seen.add(spec.name)
+
+
+def _wrong_needs(job: Job) -> Iterator[Fault]:
+    names = {task.name for task in job.tasks} or {job.name}
+    num_hints = 0
+    for path, spec in _specs(job):
+        for number, needed in enumerate(spec.needs):
+            if needed not in names:
+                num_hints += 1
+                hint = _hint(needed, tuple(sorted(names))) if num_hints <= _MAX_HINTS else ""
+                said = f"unknown task that {spec.name!r} needs: {needed!r}"
+                yield Fault((*path, "needs", number), said, hint)
+    circle = circle_of({task.name: task.needs for task in job.tasks})
+    if circle:
+        number, first = next((n, t) for n, t in enumerate(job.tasks) if t.name == circle[0])
+        said = f"tasks need each other: {' -> '.join(circle)}"
+        at = first.needs.index(circle[1]) if circle[1] in first.needs else 0
+        yield Fault(("tasks", number, "needs", at), said)
+
+
+def _too_large(job: Job) -> Iterator[Fault]:
+    sweeps: list[tuple[_Path, Sweep | None]] = [] if job.tasks else [(("sweep",), job.sweep)]
+    for path, spec in _specs(job):
+        # Of the job's sweep, which is over each of its tasks, the place is the job's.
+        sweeps.append(((*path, "sweep") if spec.sweep else ("sweep",), _sweep_of(job, spec)))
+    total = 0
+    for path, sweep in sweeps:
+        total += 1 if sweep is None else sweep.size()
+        if total > MOST_TASKS:
+            yield Fault(path, too_many(total))
+            return
+
+
+def _wrong_placeholders(job: Job) -> Iterator[Fault]:
+    inherits: list[tuple[tuple[str, ...], Mapping[str, str]]] = []
+    if not job.tasks:
+        inherits.append((_names_of(job.sweep), {}))
+        yield from _unknown_in(job, _OWN, (), _names_of(job.sweep))
+    for path, spec in _specs(job):
+        names = _names_of(_sweep_of(job, spec))
+        inherits.append((names, spec.env))
+        yield from _unknown_in(spec, (*_OWN, *_SHARED), path, names)
+    for path, text in (found for name in _SHARED for found in _texts(getattr(job, name), (name,))):
+        for used in names_in(text):
+            for names, env in inherits:
+                hidden = path[0] == "env" and path[1] in env
+                if not hidden and used not in (*names, *_BUILT_IN):
+                    yield _no_value(path, used, names)
+                    break
+
+
+def _unknown_in(
+    part: Job | TaskSpec, fields: Sequence[str], path: _Path, names: tuple[str, ...]
+) -> Iterator[Fault]:
+    for name in fields:
+        for inner, text in _texts(getattr(part, name), (*path, name)):
+            for used in names_in(text):
+                if used not in (*names, *_BUILT_IN):
+                    yield _no_value(inner, used, names)
+
+
+def _no_value(path: _Path, used: str, names: tuple[str, ...]) -> Fault:
+    return Fault(path, f"{{{{ {used} }}}} has no value", _hint(used, (*names, *_BUILT_IN)))
+
+
+@functools.lru_cache(maxsize=256)
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known[:20])}"
+
+
+def _texts(value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
+    """Yield the texts that are filled in a value, with their paths."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            text = getattr(value, name)
+            if isinstance(text, str):
+                yield (*path, field.alias or name), text
+    elif isinstance(value, tuple):
+        for number, part in enumerate(value):
+            yield from _texts(part, (*path, number))
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _texts(part, (*path, key))

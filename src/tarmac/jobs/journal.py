@@ -1,0 +1,85 @@
+"""What has happened to the tasks of a run, as lines that survive their writer."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import TarmacError
+from tarmac.files import append_lines, drop_torn_line, read_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+    from tarmac.files import JournalLines
+
+__all__ = ["Journal", "read_events", "read_journal"]
+
+
+class Journal:
+    """Appends events to a file; each is in the kernel's hands when `write` returns.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> Journal:
+        drop_torn_line(self._path)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    def write(self, event: str, **values: Any) -> None:
+        """Append an event.
+
+        Raises:
+            StorageError: It could not be written.
+        """
+        append_lines(self._path, [{"event": event, **values}])
+
+
+def read_journal(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield a journal's events, for a run that is to go on.
+
+    Raises:
+        StorageError: It cannot be read.
+        TarmacError: A line is damaged; what it said is not guessed.
+    """
+    found = read_events(path)
+    for line in found.damaged:
+        raise TarmacError(
+            str(line),
+            hint="Without that line its task counts as not done, and is done again:\n"
+            f"sed -i.damaged {line.number}d {shlex.quote(str(path))}",
+        )
+    yield from found.values
+
+
+def read_events(path: Path) -> JournalLines:
+    """Return a journal's events, and lines that are none.
+
+    A last line that its writer could not end is left out, for it never was.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    return read_lines(path, _problem)
+
+
+def _problem(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return "no event"
+    missing = [key for key in ("event", "task", "name") if key not in value]
+    missing += ["outcome"] if value.get("event") == "ended" and "outcome" not in value else []
+    return f"an event without {', '.join(missing)}" if missing else None

@@ -1,0 +1,187 @@
+"""What this machine has for tasks, and who has what of it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import psutil
+
+from tarmac.errors import RequestError
+from tarmac.jobs.executors.interface import Grant
+from tarmac.jobs.leases import Leases, default_leases
+from tarmac.machine import GpuInfo, list_gpus, read_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from tarmac.jobs.model import Resources
+    from tarmac.jobs.plan import Task
+
+__all__ = ["Machine", "read_machine"]
+
+# Sums of parts, such as ten tenths of a GPU, may miss the whole by rounding.
+_SLACK = 1e-9
+
+_GIB = 2**30
+
+
+def read_machine(*, fake_gpus: int = 0, leases: Path | None = None) -> Machine:
+    """Look at what of this machine this process may use.
+
+    Cores and memory are those of its affinity and its control groups, GPUs those that
+    ``CUDA_VISIBLE_DEVICES`` leaves it.
+
+    Args:
+        fake_gpus: GPUs to pretend, for trying job files; they take no part in leases.
+        leases: Where GPUs are leased; by default `default_leases`.
+    """
+    limits, total = read_limits(), psutil.virtual_memory().total
+    gpus: Sequence[GpuInfo] = ()
+    problem: RequestError | None = None
+    if fake_gpus:
+        gpus = [GpuInfo(f"FAKE-{n}", "fake", 16 * _GIB) for n in range(fake_gpus)]
+    else:
+        try:
+            gpus = list_gpus()
+        except RequestError as error:
+            problem = error
+    return Machine(
+        # A quota below one core makes a task slow, and does not make it impossible.
+        cpus=max(1.0, limits.cpus),
+        memory=min(total, limits.memory_bytes or total),
+        gpus=gpus,
+        leases=None if fake_gpus else leases or default_leases(),
+        gpu_problem=problem,
+    )
+
+
+class Machine:
+    """Counts what is free, and leases GPUs from all processes of the machine.
+
+    Args:
+        cpus: Cores to give away.
+        memory: Bytes to give away.
+        gpus: GPUs to give away.
+        leases: The directory of their locks; None where nobody else could want them.
+        gpu_problem: Why it is not known which GPUs there are; raised when a task needs any.
+
+    Attributes:
+        cpus: As given.
+        memory: As given.
+        gpus: As given.
+    """
+
+    def __init__(
+        self,
+        *,
+        cpus: float,
+        memory: int,
+        gpus: Sequence[GpuInfo],
+        leases: Path | None,
+        gpu_problem: RequestError | None = None,
+    ) -> None:
+        self.cpus = cpus
+        self.memory = memory
+        self.gpus = tuple(gpus)
+        self._leases = None if leases is None else Leases(leases)
+        self._gpu_problem = gpu_problem
+        self._free_cpus = cpus
+        self._free_memory = memory
+        self._free = {gpu.uuid: 1.0 for gpu in gpus}
+
+    def refuse_what_never_fits(self, tasks: Iterable[Task]) -> None:
+        """Raise a RequestError for a task that needs more than the whole machine has.
+
+        Also where a task needs GPUs, and they cannot be looked at or leased.
+        """
+        for task in tasks:
+            needs = task.resources
+            if needs.gpus and self._gpu_problem is not None:
+                raise self._gpu_problem
+            problem = self._problem(needs)
+            if problem is not None:
+                raise RequestError(
+                    f"task {task.name!r} needs {problem}",
+                    hint="Ask for less, or try it with pretended GPUs: --fake-gpus N"
+                    if needs.gpus
+                    else "Ask for less.",
+                )
+            if self._leases is not None:
+                for gpu in self.candidates(needs):
+                    self._leases.open(gpu.uuid)
+
+    def candidates(self, needs: Resources) -> Sequence[GpuInfo]:
+        """Return the GPUs that a task's could come from; none where it needs none."""
+        if not needs.gpus:
+            return ()
+        # A process sees one instance at most, however many it is given (MIG user guide, "CUDA
+        # device enumeration").
+        large = [gpu for gpu in self.gpus if gpu.memory_bytes >= (needs.gpu_memory or 0)]
+        return [gpu for gpu in large if needs.gpus <= 1 or not gpu.is_instance]
+
+    def has_room(self, needs: Resources) -> bool:
+        """Whether CPUs and memory are free, whatever the GPUs are."""
+        is_small = needs.cpus <= self._free_cpus + _SLACK
+        return is_small and (needs.memory or 0) <= self._free_memory
+
+    def take(self, needs: Resources) -> Grant | None:
+        """Give resources away, or None while they are not free."""
+        memory = needs.memory or 0
+        if not self.has_room(needs):
+            return None
+        gpus = self._take_gpus(needs)
+        if gpus is None:
+            return None
+        self._free_cpus -= needs.cpus
+        self._free_memory -= memory
+        return Grant(needs.cpus, memory, gpus, min(needs.gpus, 1.0))
+
+    def give_back(self, grant: Grant) -> None:
+        """Take back what a task had."""
+        self._free_cpus += grant.cpus
+        self._free_memory += grant.memory
+        for uuid in grant.gpus:
+            self._free[uuid] += grant.share
+            if self._free[uuid] > 1 - _SLACK:
+                self._release(uuid)
+
+    def _problem(self, needs: Resources) -> str | None:
+        if needs.cpus > self.cpus + _SLACK:
+            return f"{needs.cpus:g} CPUs, this machine has {self.cpus:g}"
+        if (needs.memory or 0) > self.memory:
+            has = f"{self.memory / _GIB:.1f} GiB"
+            return f"{(needs.memory or 0) / _GIB:.1f} GiB of memory, this machine has {has}"
+        large = self.candidates(needs)
+        if needs.gpus > len(large):
+            of = f" of {needs.gpu_memory / _GIB:.1f} GiB" if needs.gpu_memory else ""
+            return f"{needs.gpus:g} GPUs{of}, this machine has {len(large)}"
+        return None
+
+    def _take_gpus(self, needs: Resources) -> tuple[str, ...] | None:
+        share, count = min(needs.gpus, 1.0), math.ceil(needs.gpus)
+        # Parts go to the fullest GPU that has room, so that whole ones stay whole.
+        uuids = (gpu.uuid for gpu in self.candidates(needs))
+        fitting = sorted(uuids, key=lambda uuid: self._free[uuid])
+        taken: list[str] = []
+        for uuid in fitting:
+            if len(taken) == count:
+                break
+            if self._free[uuid] + _SLACK >= share and self._lease(uuid):
+                taken.append(uuid)
+        if len(taken) < count:
+            for uuid in taken:
+                if self._free[uuid] > 1 - _SLACK:
+                    self._release(uuid)
+            return None
+        for uuid in taken:
+            self._free[uuid] -= share
+        return tuple(taken)
+
+    def _lease(self, uuid: str) -> bool:
+        return self._leases is None or self._leases.take(uuid)
+
+    def _release(self, uuid: str) -> None:
+        if self._leases is not None:
+            self._leases.give_back(uuid)

@@ -1,0 +1,103 @@
+"""What may run next: tasks by what they need, their priority and their place in the file."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tarmac.jobs.plan import Task
+
+__all__ = ["Order"]
+
+
+class Order:
+    """Queues tasks once what they need has succeeded.
+
+    Tasks with GPUs wait in a queue of their own: where GPUs are short, others go on.
+
+    Args:
+        tasks: In the order of the file; those that follow all others are not among them.
+        done: Numbers of those that have succeeded already.
+    """
+
+    def __init__(self, tasks: Sequence[Task], done: set[int]) -> None:
+        self._ready: dict[bool, list[tuple[int, int, Task, int]]] = {False: [], True: []}
+        self._left = Counter(task.spec for task in tasks if task.index not in done)
+        self._waiting: dict[str, list[Task]] = {}
+        self._missing: dict[int, int] = {}
+        self._broken: set[str] = set()
+        for task in tasks:
+            if task.index in done:
+                continue
+            missing = [spec for spec in task.needs if self._left[spec]]
+            if not missing:
+                self.push(task, 1)
+                continue
+            self._missing[task.index] = len(missing)
+            for spec in missing:
+                self._waiting.setdefault(spec, []).append(task)
+
+    def push(self, task: Task, attempt: int) -> None:
+        """Queue an attempt."""
+        needs_gpus = task.resources.gpus > 0
+        heapq.heappush(self._ready[needs_gpus], (-task.priority, task.index, task, attempt))
+
+    def first(self, *, without_gpus: bool = False) -> tuple[Task, int] | None:
+        """Return the attempt that comes first, without taking it.
+
+        Args:
+            without_gpus: Whether only tasks without any count.
+        """
+        queues = [self._ready[False]] if without_gpus else [*self._ready.values()]
+        heads = [queue[0] for queue in queues if queue]
+        if not heads:
+            return None
+        _, _, task, attempt = min(heads, key=lambda head: head[:2])
+        return task, attempt
+
+    def take(self, task: Task) -> None:
+        """Take the attempt that `first` has returned."""
+        _, _, taken, _ = heapq.heappop(self._ready[task.resources.gpus > 0])
+        assert taken is task
+
+    def clear(self) -> None:
+        """Forget all that is queued, and all that would be."""
+        for queue in self._ready.values():
+            queue.clear()
+        self._missing.clear()
+
+    def succeeded(self, task: Task) -> None:
+        """Queue what has waited for this one alone."""
+        self._left[task.spec] -= 1
+        if self._left[task.spec]:
+            return
+        for other in self._waiting.pop(task.spec, ()):
+            # Another one that it needs may have failed before.
+            if other.index in self._missing:
+                self._missing[other.index] -= 1
+                if not self._missing[other.index]:
+                    del self._missing[other.index]
+                    self.push(other, 1)
+
+    def failed(self, task: Task) -> Iterator[tuple[Task, str]]:
+        """Yield what needs a task that has failed, and what needs that, with which it needs."""
+        if task.spec in self._broken:
+            return
+        specs = [task.spec]
+        while specs:
+            broken = specs.pop()
+            self._broken.add(broken)
+            for other in self._waiting.pop(broken, ()):
+                if self._missing.pop(other.index, None) is None:
+                    continue
+                yield other, broken
+                if other.spec not in self._broken:
+                    specs.append(other.spec)
+
+    def __bool__(self) -> bool:
+        """Whether anything is queued."""
+        return any(self._ready.values())

@@ -1,0 +1,107 @@
+"""Keeps what a task made: copies of files that match, each whole or absent."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.distribution import require
+from tarmac.errors import RequestError, TarmacError
+from tarmac.files import SCHEMES, Location, atomic_writer, put_object
+from tarmac.jobs.run_files import is_shared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tarmac.jobs.model import Output
+
+__all__ = ["keep_outputs", "refuse_unknown_stores"]
+
+
+def refuse_unknown_stores(outputs: Sequence[Output]) -> None:
+    """Raise a RequestError for a URI of a store that is not known, or whose client is missing."""
+    for output in outputs:
+        location = Location.parse(output.to)
+        if location.is_object:
+            require("obstore", output.to)
+        if not (is_shared(output.to) or location.is_local or location.is_object):
+            known = ", ".join(f"{name}://" for name in SCHEMES)
+            raise RequestError(
+                f"output {output.path}: {location.scheme}:// is not known",
+                hint=f"Use a path, file:///path, or one of {known}",
+            )
+
+
+def keep_outputs(
+    outputs: Sequence[Output], directory: Path, base: Path, *, succeeded: bool
+) -> list[str]:
+    """Copy what is to be kept to where it belongs.
+
+    One that fails does not stop the others.
+
+    Args:
+        outputs: What and where to.
+        directory: The task's.
+        base: What relative destinations start from: the job file's directory.
+        succeeded: Whether the task did.
+
+    Returns:
+        What went wrong, a line each.
+    """
+    problems = []
+    for output in outputs:
+        if output.when not in ("always", "success" if succeeded else "failure"):
+            continue
+        found = [
+            path
+            for path in _matching(directory, output.path)
+            if _is_wanted(output, str(path.relative_to(directory)))
+        ]
+        if not found and succeeded and not output.include:
+            problems.append(f"output {output.path}: nothing matches")
+        for path in found:
+            try:
+                _keep(path, output.to, _name(path, directory, output.root), base)
+            except (OSError, TarmacError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                problems.append(f"output {path.relative_to(directory)}: {reason}")
+    return problems
+
+
+def _is_wanted(output: Output, name: str) -> bool:
+    is_in = not output.include or any(fnmatchcase(name, pattern) for pattern in output.include)
+    return is_in and not any(fnmatchcase(name, pattern) for pattern in output.exclude)
+
+
+def _name(path: Path, directory: Path, root: str | None) -> Path:
+    above = directory / (root or "")
+    if path == above:
+        return Path(path.name)
+    return path.relative_to(above if path.is_relative_to(above) else directory)
+
+
+def _matching(directory: Path, pattern: str) -> Iterator[Path]:
+    """Yield the files that match, those of matching directories too, but none outside.
+
+    A file that has the pattern itself for its name is that file, and no pattern.
+    """
+    root = directory.resolve()
+    literal = directory / pattern
+    for path in [literal] if literal.exists() else sorted(directory.glob(pattern)):
+        inner = sorted(path.rglob("*")) if path.is_dir() else [path]
+        yield from (p for p in inner if p.is_file() and p.resolve().is_relative_to(root))
+
+
+def _keep(source: Path, to: str, name: Path, base: Path) -> None:
+    location = Location.parse(to)
+    if location.is_object:
+        put_object(source, f"{to.rstrip('/')}/{name.as_posix()}", os.environ)
+        return
+    with source.open("rb") as file, atomic_writer(location.below(base) / name) as copy:
+        shutil.copyfileobj(file, copy)
+        # A program that a task has built is to be started; whose it is, is ours to say.
+        os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o777)

@@ -1,0 +1,229 @@
+"""From a job to its tasks: sweeps expanded, settings inherited, placeholders filled."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from tarmac.documents.document import show_path
+from tarmac.errors import RequestError
+from tarmac.jobs.graph import MOST_TASKS, graph_faults, too_many
+from tarmac.jobs.model import Container, Job, TaskSpec
+from tarmac.jobs.placeholders import fill, fill_all, show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.jobs.model import Environment, Input, Output, Resources, Retries, Secret
+
+__all__ = ["Task", "plan_tasks", "thread_variables"]
+
+# Longer names make paths that file systems refuse.
+_LONGEST_NAME = 80
+
+_ADDED_UP = ("env", "secrets")
+_CHAINED = ("inputs", "outputs")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """One execution unit, with nothing left to choose.
+
+    Attributes:
+        name: Its own among the job's tasks, ``train[lr=0.1]``.
+        index: Its number in the order of the file, from 0.
+        spec: The name of what it was expanded from.
+        parameters: Its values in the sweep.
+        command: The program and its arguments.
+        needs: Names of specs that must have succeeded before.
+        continues: Whether what needs it goes on when it has failed.
+        is_last: Whether it follows all others, whatever became of them.
+    """
+
+    name: str
+    index: int
+    spec: str
+    parameters: Mapping[str, Any]
+    command: Sequence[str]
+    needs: Sequence[str]
+    environment: Environment
+    resources: Resources
+    env: Mapping[str, str]
+    secrets: Mapping[str, Secret]
+    inputs: Sequence[Input]
+    outputs: Sequence[Output]
+    timeout_s: float | None
+    retries: Retries
+    priority: int
+    continues: bool = False
+    is_last: bool = False
+
+    def command_line(self) -> str:
+        """Return the command as a shell would take it."""
+        return shlex.join(self.command) or "(what the image runs)"
+
+
+def plan_tasks(job: Job, directory: Path) -> Iterator[Task]:
+    """Yield a job's tasks, in the order of the file.
+
+    Args:
+        job: What to expand.
+        directory: What patterns of a sweep's ``files`` start from.
+
+    Raises:
+        RequestError: Tasks need each other in a circle, need one that is not there, use a
+            placeholder that has no value, or are too many.
+    """
+    for fault in graph_faults(job):
+        raise RequestError(f"{show_path(fault.path)}: {fault.message}", hint=fault.hint or None)
+    specs = job.tasks or (_own_task(job),)
+    index = 0
+    everything = (*specs, job.after_all) if job.after_all is not None else specs
+    for spec in everything:
+        whole = _inherit(job, spec)
+        is_last = spec is job.after_all
+        for task in _expand(job, whole, directory, index, is_last=is_last):
+            yield task
+            index += 1
+
+
+def _own_task(job: Job) -> TaskSpec:
+    fields = {
+        name: getattr(job, name) for name in TaskSpec.model_fields if name in Job.model_fields
+    }
+    return TaskSpec.model_construct(**fields, needs=())
+
+
+def thread_variables(cpus: float) -> dict[str, str]:
+    """Return the variables by which numeric libraries take no more threads than a task has CPUs.
+
+    What a task sets itself goes over them.
+    """
+    threads = str(max(1, int(cpus)))
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return dict.fromkeys(names, threads)
+
+
+def _inherit(job: Job, spec: TaskSpec) -> TaskSpec:
+    """Give a task what the job sets and it does not set itself."""
+    if not job.tasks and spec is not job.after_all:
+        return spec
+    changes: dict[str, Any] = {}
+    for name in ("environment", "resources", "timeout", "retries", "priority"):
+        if name not in spec.model_fields_set and name in job.model_fields_set:
+            changes[name] = getattr(job, name)
+    for name in _ADDED_UP:
+        changes[name] = getattr(job, name) | getattr(spec, name)
+    for name in _CHAINED:
+        changes[name] = (*getattr(job, name), *getattr(spec, name))
+    # A sweep of the job's is over each of its tasks; what follows all of them comes once.
+    if spec.sweep is None and spec is not job.after_all:
+        changes["sweep"] = job.sweep
+    return spec.model_copy(update=changes)
+
+
+def _expand(
+    job: Job, spec: TaskSpec, directory: Path, first: int, *, is_last: bool
+) -> Iterator[Task]:
+    if spec.sweep is None:
+        yield _task(job, spec, {}, first, spec.name, is_last=is_last)
+        return
+    files = {name: _matching(name, p, directory) for name, p in spec.sweep.files.items()}
+    number = first + spec.sweep.size(files)
+    if number > MOST_TASKS:
+        raise RequestError(f"task {spec.name!r}: its sweep over files {too_many(number)}")
+    for number, parameters in enumerate(spec.sweep.combinations(files)):
+        shown = ",".join(f"{name}={show(value)}" for name, value in parameters.items())
+        name = f"{spec.name}[{shown}]"
+        if len(name) > _LONGEST_NAME or "/" in name or "\n" in name:
+            name = f"{spec.name}[{number}]"
+        yield _task(job, spec, parameters, first + number, name, is_last=is_last)
+
+
+def _matching(name: str, pattern: str, directory: Path) -> list[str]:
+    # Path.glob takes no absolute patterns. The directory's own name is no pattern.
+    matching = glob.glob(pattern, root_dir=directory, recursive=True)  # noqa: PTH207
+    found = sorted(str(directory / path) for path in matching)
+    if not found:
+        raise RequestError(f"sweep over files: {name} is {pattern!r}, which matches none")
+    return found
+
+
+def _task(
+    job: Job,
+    spec: TaskSpec,
+    parameters: Mapping[str, Any],
+    index: int,
+    name: str,
+    *,
+    is_last: bool,
+) -> Task:
+    values = {
+        **parameters,
+        "job.name": job.name,
+        "task.name": name,
+        "task.index": index,
+        "tarmac.python": sys.executable,
+    }
+    try:
+        return Task(
+            name=name,
+            index=index,
+            spec=spec.name,
+            parameters=parameters,
+            command=_command(spec, values),
+            needs=spec.needs,
+            environment=_filled_whole(spec.environment, values),
+            resources=spec.resources,
+            env={key: fill(text, values) for key, text in spec.env.items()},
+            secrets=spec.secrets,
+            inputs=tuple(_filled(part, values) for part in spec.inputs),
+            outputs=tuple(_filled(part, values) for part in spec.outputs),
+            timeout_s=spec.timeout,
+            retries=spec.retries,
+            priority=spec.priority,
+            continues=spec.on_failure == "continue",
+            is_last=is_last,
+        )
+    except ValidationError as error:
+        said = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise RequestError(f"task {spec.name!r} with {dict(parameters)}: {said}") from error
+    except RequestError as error:
+        raise RequestError(f"task {spec.name!r}: {error.message}", hint=error.hint) from error
+
+
+def _command(spec: TaskSpec, values: Mapping[str, Any]) -> tuple[str, ...]:
+    if spec.workload is not None:
+        settings = fill_all(dict(spec.settings), values)
+        options = [part for key, text in settings.items() for part in ("--set", f"{key}={text}")]
+        workload = fill(spec.workload, values)
+        return (sys.executable, "-m", "tarmac", "train", workload, *options)
+    if isinstance(spec.command, str):
+        return ("sh", "-c", fill(spec.command, values))
+    if spec.command is None:
+        if not isinstance(spec.environment, Container):
+            raise RequestError("expected one of command and workload")
+        return ()
+    return tuple(fill(part, values) for part in spec.command)
+
+
+def _filled_whole(environment: Environment, values: Mapping[str, Any]) -> Environment:
+    """Fill all texts of an environment: an image, mounts, requirements."""
+    filled = fill_all(environment.model_dump(), values)
+    return type(environment).model_validate(filled)
+
+
+def _filled(part: Any, values: Mapping[str, Any]) -> Any:
+    texts = {
+        name: fill(value, values)
+        for name in type(part).model_fields
+        if isinstance(value := getattr(part, name), str)
+    }
+    # A value may lead out of the task's directory where the text did not.
+    return type(part).model_validate(part.model_dump() | texts)

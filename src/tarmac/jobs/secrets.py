@@ -1,0 +1,183 @@
+"""Turns references to secrets into secrets, at the moment of launch and not before."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+from pydantic import ValidationError
+
+from tarmac.errors import RequestError
+from tarmac.jobs.model import Container, Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tarmac.jobs.plan import Task
+
+__all__ = [
+    "missing_secrets",
+    "read_secret_mapping",
+    "resolve_secrets",
+    "secret_mapping_path",
+    "secret_variables",
+]
+
+
+def secret_mapping_path() -> Path:
+    """Return the user's file of secrets: ``TARMAC_SECRETS``, else in the configuration's place."""
+    named = os.environ.get("TARMAC_SECRETS")
+    return Path(named) if named else platformdirs.user_config_path("tarmac") / "secrets.toml"
+
+
+def read_secret_mapping(path: Path | None = None) -> dict[str, Secret]:
+    """Read where named secrets are to be found on this machine.
+
+    Each line of the TOML file maps a name to a place: ``"s3-secret/awsKey" = { env = "AWS_KEY" }``
+    or ``{ file = "~/.keys/aws" }``. It holds references only, never a secret itself. A relative
+    path starts from the file's own directory.
+
+    Args:
+        path: The file; by default `secret_mapping_path`, which need not exist.
+
+    Raises:
+        RequestError: It is not of this form. What it says is in no message.
+    """
+    given = path or secret_mapping_path()
+    try:
+        lines = tomllib.loads(given.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise RequestError(f"{given}: {reason}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise RequestError(f"{given}: {error}") from error
+    return {name: _place(given, name, place) for name, place in lines.items()}
+
+
+def _place(path: Path, name: str, place: object) -> Secret:
+    try:
+        secret = Secret.model_validate(place)
+    except ValidationError:
+        secret = None
+    if secret is None or (secret.env is None and secret.file is None):
+        # What stands there may be the secret itself.
+        raise RequestError(
+            f"{path}: {name!r} is not of the form {{ env = 'VARIABLE' }} or {{ file = 'PATH' }}"
+        )
+    if secret.file is not None:
+        file = str(path.resolve().parent / Path(secret.file).expanduser())
+        return secret.model_copy(update={"file": file})
+    return secret
+
+
+def resolve_secrets(
+    secrets: Mapping[str, Secret],
+    environment: Mapping[str, str],
+    mapping: Mapping[str, Secret],
+    base: Path,
+) -> dict[str, str]:
+    """Return the secrets themselves, by variable.
+
+    Args:
+        secrets: References, by the variable that is to hold them.
+        environment: Usually ``os.environ``.
+        mapping: What ``NAME/KEY`` and vault ids stand for here.
+        base: What relative paths of ``secrets`` start from: the job file's directory.
+
+    Raises:
+        RequestError: One is not to be had; its value is in no message.
+    """
+    return {
+        variable: _resolve(variable, secret, environment, mapping, base)
+        for variable, secret in secrets.items()
+    }
+
+
+def secret_variables(tasks: Iterable[Task], mapping: Mapping[str, Secret]) -> set[str]:
+    """Return the variables of this process that hold a secret of one of some tasks.
+
+    Args:
+        tasks: Which.
+        mapping: What ``NAME/KEY`` and vault ids stand for here.
+    """
+    found = set()
+    for task in tasks:
+        for secret in _wanted(task).values():
+            place = mapping.get(_name(secret), secret)
+            if place.env is not None:
+                found.add(place.env)
+    return found
+
+
+def missing_secrets(
+    tasks: Iterable[Task],
+    environment: Mapping[str, str],
+    mapping: Mapping[str, Secret],
+    base: Path,
+) -> None:
+    """Raise a RequestError that names every secret that tasks will not find.
+
+    Args:
+        tasks: All that will be started.
+        environment: Usually ``os.environ``.
+        mapping: What names stand for here.
+        base: What relative paths of tasks' secrets start from.
+    """
+    for name, place in mapping.items():
+        if place.env is None and place.file is None:
+            raise RequestError(f"secret {name}: expected a variable or a file, not another name")
+    problems: dict[str, str | None] = {}
+    for task in tasks:
+        for variable, secret in _wanted(task).items():
+            try:
+                _resolve(variable, secret, environment, mapping, base)
+            except RequestError as error:
+                problems[error.message] = error.hint
+    if problems:
+        first, *rest = problems
+        hints = dict.fromkeys(hint for hint in problems.values() if hint)
+        raise RequestError(first, hint="\n".join((*rest, *hints)) or None)
+
+
+def _wanted(task: Task) -> dict[str, Secret]:
+    wanted = dict(task.secrets)
+    if isinstance(task.environment, Container) and task.environment.login is not None:
+        wanted["the registry"] = task.environment.login
+    return wanted
+
+
+def _name(secret: Secret) -> str:
+    return secret.vault_id or f"{secret.name}/{secret.key}"
+
+
+def _resolve(
+    variable: str,
+    secret: Secret,
+    environment: Mapping[str, str],
+    mapping: Mapping[str, Secret],
+    base: Path,
+) -> str:
+    if secret.env is not None:
+        if secret.env not in environment:
+            raise RequestError(f"secret for {variable}: the variable {secret.env} is not set")
+        return environment[secret.env]
+    if secret.file is not None:
+        try:
+            path = base / Path(secret.file).expanduser()
+            return path.read_text(encoding="utf-8").rstrip("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+            raise RequestError(f"secret for {variable}: {secret.file}: {reason}") from error
+    name = _name(secret)
+    if name not in mapping:
+        raise RequestError(
+            f"secret for {variable}: nothing says where {name} is to be found",
+            hint=f"Say it: --secret {name}=env:VARIABLE, or a line of {secret_mapping_path()}",
+        )
+    # What a command line names starts from where it was typed.
+    return _resolve(variable, mapping[name], environment, {}, Path())

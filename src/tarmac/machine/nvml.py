@@ -1,0 +1,243 @@
+"""NVIDIA's GPUs as the driver's management library describes them; `nvidia-smi` is not needed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pynvml
+
+from tarmac.checks.evidence import Gpu, GpuProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Nvml", "gpus_of_process", "open_nvml", "read_gpus"]
+
+_SLOWDOWNS = {
+    "sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,
+    "sw_thermal": pynvml.nvmlClocksEventReasonSwThermalSlowdown,
+    "hw_slowdown": pynvml.nvmlClocksThrottleReasonHwSlowdown,
+    "hw_thermal": pynvml.nvmlClocksThrottleReasonHwThermalSlowdown,
+    "hw_power_brake": pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown,
+}
+
+_COMPUTE_MODES = {
+    pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
+    pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive process",
+}
+
+
+class Nvml:
+    """The started library.
+
+    Attributes:
+        version: The driver's.
+        cuda: The newest CUDA version that the driver runs, ``13.0``.
+    """
+
+    def __init__(self) -> None:
+        self.version: str | None = _ask(pynvml.nvmlSystemGetDriverVersion)
+        cuda = _ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        self.cuda = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
+
+
+@contextlib.contextmanager
+def open_nvml() -> Iterator[Nvml | str]:
+    """Start the library; yield why it does not start where it does not, in its own words."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        yield f"NVML: {error}"
+        return
+    try:
+        yield Nvml()
+    finally:
+        # What is lost by now was lost before.
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def read_gpus() -> tuple[Gpu, ...]:
+    """Describe all GPUs; the library must be open."""
+    return tuple(_read_gpu(index) for index in range(_ask(pynvml.nvmlDeviceGetCount) or 0))
+
+
+def gpus_of_process(pid: int) -> set[int]:
+    """Return the indices of the GPUs that a process or its children compute on."""
+    pids = {pid}
+    with contextlib.suppress(psutil.Error):
+        pids |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    found = set()
+    for index in range(_ask(pynvml.nvmlDeviceGetCount) or 0):
+        handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+        running = _running(handle, "Compute") if handle else ()
+        if any(process.pid in pids for process in running):
+            found.add(index)
+    return found
+
+
+def _read_gpu(index: int) -> Gpu:
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        name = pynvml.nvmlDeviceGetName(handle)
+    except pynvml.NVMLError as error:
+        return Gpu(index=index, error=str(error))
+
+    def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+        return _ask(function, handle, *arguments)
+
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo)
+    capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability)
+    mig = ask(pynvml.nvmlDeviceGetMigMode)
+    return Gpu(
+        index=index,
+        name=name,
+        uuid=ask(pynvml.nvmlDeviceGetUUID),
+        address=_address(ask(pynvml.nvmlDeviceGetPciInfo)),
+        memory_bytes=None if memory is None else memory.total,
+        used_bytes=None if memory is None else memory.used,
+        capability=None if capability is None else tuple(capability),
+        pcie=_known(
+            generation=ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
+            width=ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth),
+            max_generation=ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
+            max_width=ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
+        ),
+        nvlinks=_nvlinks(ask),
+        ecc=_flag((ask(pynvml.nvmlDeviceGetEccMode) or (None,))[0]),
+        corrected_errors=ask(
+            pynvml.nvmlDeviceGetTotalEccErrors,
+            pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,
+            pynvml.NVML_VOLATILE_ECC,
+        ),
+        uncorrected_errors=ask(
+            pynvml.nvmlDeviceGetTotalEccErrors,
+            pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            pynvml.NVML_VOLATILE_ECC,
+        ),
+        remap_failed=_remapped(ask, failed=True),
+        retired_pages=_retired_pages(ask),
+        retired_pages_pending=_remapped(ask, failed=False),
+        sm_clock_mhz=_known(
+            now=ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+            max=ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
+        ),
+        memory_clock_mhz=_known(
+            now=ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
+            max=ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_MEM),
+        ),
+        slowdowns=_slowdowns(ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons) or 0),
+        power_watts=_known(
+            now=_watts(ask(pynvml.nvmlDeviceGetPowerUsage)),
+            limit=_watts(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit)),
+        ),
+        temperature_c=ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+        utilization=getattr(ask(pynvml.nvmlDeviceGetUtilizationRates), "gpu", None),
+        persistence=_flag(ask(pynvml.nvmlDeviceGetPersistenceMode)),
+        compute_mode=_COMPUTE_MODES.get(ask(pynvml.nvmlDeviceGetComputeMode)),
+        mig=None if mig is None else bool(mig[0]),
+        mig_devices=_mig_devices(ask) if mig is not None and mig[0] else (),
+        processes=_processes(handle),
+    )
+
+
+def _ask(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the library; None where the card or the driver does not know the answer."""
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError:
+        return None
+
+
+def _address(pci: Any) -> str | None:
+    if pci is None:
+        return None
+    text = pci.busId if isinstance(pci.busId, str) else pci.busId.decode()
+    # NVML writes the domain with eight digits, the kernel with four.
+    domain, _, rest = text.lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}"
+
+
+def _known(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
+
+
+def _slowdowns(mask: int) -> tuple[str, ...]:
+    return tuple(name for name, bit in _SLOWDOWNS.items() if mask & bit)
+
+
+def _nvlinks(ask: Callable[..., Any]) -> tuple[bool, ...]:
+    states = []
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        state = ask(pynvml.nvmlDeviceGetNvLinkState, link)
+        if state is None:
+            break
+        states.append(bool(state))
+    return tuple(states)
+
+
+def _remapped(ask: Callable[..., Any], *, failed: bool) -> bool | None:
+    """Whether memory rows, or pages before Ampere, failed to be replaced or wait for it."""
+    rows = ask(pynvml.nvmlDeviceGetRemappedRows)
+    if rows is not None:
+        _, _, is_pending, has_failed = rows
+        return bool(has_failed if failed else is_pending)
+    return None if failed else _flag(ask(pynvml.nvmlDeviceGetRetiredPagesPendingStatus))
+
+
+def _retired_pages(ask: Callable[..., Any]) -> int | None:
+    rows = ask(pynvml.nvmlDeviceGetRemappedRows)
+    if rows is not None:
+        corrected, uncorrected, _, _ = rows
+        return int(corrected + uncorrected)
+    causes = (
+        pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
+        pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
+    )
+    pages = [ask(pynvml.nvmlDeviceGetRetiredPages, cause) for cause in causes]
+    known = [len(page) for page in pages if page is not None]
+    return sum(known) if known else None
+
+
+def _mig_devices(ask: Callable[..., Any]) -> tuple[str, ...]:
+    found = []
+    for number in range(ask(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
+        device = ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, number)
+        if device is not None:
+            found.append(str(_ask(pynvml.nvmlDeviceGetUUID, device)))
+    return tuple(found)
+
+
+def _running(handle: Any, kind: str) -> list[Any]:
+    """Return the processes of a kind; drivers before 510 have the second version of this only."""
+    for version in (3, 2):
+        found = _ask(getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}"), handle)
+        if found is not None:
+            return list(found)
+    return []
+
+
+def _processes(handle: Any) -> tuple[GpuProcess, ...]:
+    """Return the processes on a GPU, but for those that this one has started."""
+    found = {}
+    for process in (*_running(handle, "Graphics"), *_running(handle, "Compute")):
+        name, parents = None, []
+        with contextlib.suppress(psutil.Error):
+            there = psutil.Process(process.pid)
+            name, parents = there.name(), [parent.pid for parent in there.parents()]
+        if os.getpid() not in parents:
+            memory = process.usedGpuMemory
+            found[process.pid] = GpuProcess(pid=process.pid, name=name, memory_bytes=memory)
+    return tuple(found.values())

@@ -1,0 +1,264 @@
+"""A run's directory: made whole, written crash-safe, worked on by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.files import append_lines, read_lines, write_json, write_text
+from tarmac.runs.events import EventWriter
+from tarmac.runs.record import (
+    SCHEMA_VERSION,
+    GitState,
+    Parallel,
+    RunRecord,
+    Session,
+    now,
+    read_record,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["Run"]
+
+# How long to try for a run's lock before asking whether it is held or only looked at.
+_LOOK_S = 0.05
+
+
+class Run:
+    """One execution and its directory.
+
+    Args:
+        path: The directory, which exists.
+        record: What its ``run.json`` says.
+    """
+
+    def __init__(self, path: Path, record: RunRecord) -> None:
+        self.path = path
+        self.record = record
+
+    @classmethod
+    def create(
+        cls,
+        output: Path,
+        *,
+        workload: str,
+        command: Sequence[str],
+        configuration: Mapping[str, Any],
+        dataset: Mapping[str, Any],
+        device: Mapping[str, Any],
+        versions: Mapping[str, str],
+        seed: int,
+        git: GitState | None,
+        expectation: Mapping[str, Any] | None,
+        parallel: Parallel | None = None,
+        launch: str = "",
+    ) -> Run:
+        """Make a run's directory under ``output``, named for the workload and the time.
+
+        Raises:
+            RequestError: ``output`` cannot be written; nothing was made there.
+        """
+        created_at = now()
+        run_id = secrets.token_hex(8)
+        # A workload's name is the user's; only what is safe in a file's name goes into one.
+        safe = (
+            "".join(c if c.isalnum() or c in "-_." else "-" for c in workload).lstrip(".") or "run"
+        )
+        path = output / f"{safe}-{created_at:%Y%m%d-%H%M%S}-{run_id[:4]}"
+        record = RunRecord(
+            id=run_id,
+            workload=workload,
+            status="running",
+            created_at=created_at,
+            command=tuple(command),
+            configuration=dict(configuration),
+            dataset=dict(dataset),
+            device=dict(device),
+            parallel=parallel,
+            launch=launch,
+            versions=dict(versions),
+            seed=seed,
+            git=git,
+            expectation=None if expectation is None else dict(expectation),
+        )
+        try:
+            (path / "checkpoints").mkdir(parents=True)
+        except OSError as error:
+            raise RequestError(
+                f"runs cannot be made in {output}: {os.strerror(error.errno or 0)}",
+                hint="Name another directory with --output.",
+            ) from error
+        run = cls(path, record)
+        try:
+            run._write()
+        except TarmacError:
+            with contextlib.suppress(OSError):
+                run.checkpoints.rmdir()
+                path.rmdir()
+            raise
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        """Open a run's directory.
+
+        Raises:
+            RequestError: It is not a run, or one of a newer Tarmac.
+            TarmacError: Its ``run.json`` is damaged.
+        """
+        return cls(path, read_record(path / "run.json"))
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
+        return f"<Run {self.path} {self.status}{': ' if metrics else ''}{metrics}>"
+
+    @property
+    def name(self) -> str:
+        """The directory's name."""
+        return self.path.name
+
+    @property
+    def status(self) -> str:
+        """How the run stands; ``interrupted`` where it says running but no process works on it."""
+        if self.record.status == "running" and not self._is_held():
+            return "interrupted"
+        return self.record.status
+
+    @property
+    def checkpoints(self) -> Path:
+        """The directory of the checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """The trained weights, once there are."""
+        return self.path / "model.safetensors"
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The final metrics; empty before the run is completed."""
+        return self.record.metrics
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """The rows of ``metrics.jsonl``, one per epoch, without a last line that was torn off.
+
+        Raises:
+            TarmacError: Any other line is not JSON.
+        """
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return []
+        found = read_lines(path)
+        for line in found.damaged:
+            raise TarmacError(f"{path}:{line.number} is damaged: {line.reason}")
+        return [*found.values]
+
+    def update(self, **changes: Any) -> None:
+        """Change fields of the record and write ``run.json`` anew.
+
+        Raises:
+            StorageError: It could not be written; the old one is still there.
+        """
+        fields = self.record.model_dump() | {"schema_version": SCHEMA_VERSION} | changes
+        self.record = RunRecord.model_validate(fields)
+        self._write()
+
+    def append_metrics(self, row: Mapping[str, float]) -> None:
+        """Append an epoch's line to ``metrics.jsonl``, on the disk when this returns.
+
+        Raises:
+            StorageError: It could not be written.
+        """
+        append_lines(self.path / "metrics.jsonl", [row], is_durable=True)
+
+    def truncate_metrics(self, keep: Callable[[Mapping[str, float]], bool]) -> None:
+        """Drop the rows that ``keep`` refuses, and a torn last line."""
+        path = self.path / "metrics.jsonl"
+        if path.exists():
+            kept = [row for row in self.history if keep(row)]
+            write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+
+    @contextlib.contextmanager
+    def events(self, *, first_step: int) -> Iterator[EventWriter]:
+        """Open TensorBoard's events in the run's directory, where tensorboard is installed.
+
+        Args:
+            first_step: Points of this step and later, from before an interruption, are dropped.
+        """
+        writer = EventWriter.open(self.path, first_step=first_step)
+        try:
+            yield writer
+        finally:
+            writer.close()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep all other processes from working on the run or removing it.
+
+        Raises:
+            RequestError: Another process does, or has removed it.
+        """
+        lock = FileLock(self._lock, is_singleton=False)
+        try:
+            # Where the directory is gone its lock cannot be made.
+            with contextlib.suppress(FileNotFoundError):
+                self._acquire(lock)
+            if not (self.path / "run.json").exists():
+                raise RequestError(f"run {self.name} has been removed")
+            yield
+        finally:
+            lock.release()
+
+    def _acquire(self, lock: FileLock) -> None:
+        while not lock.is_locked:
+            try:
+                lock.acquire(timeout=_LOOK_S, poll_interval=_LOOK_S / 50)
+            except Timeout:
+                # One that only looks has the lock for a moment, and shares it.
+                if self._is_held():
+                    raise RequestError(
+                        f"run {self.name} is being worked on by another process"
+                    ) from None
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Hold the run while working on it; the hold ends with the process, however it ends.
+
+        Raises:
+            RequestError: Another process works on it.
+        """
+        with self.held():
+            session = Session(started_at=now(), pid=os.getpid())
+            sessions = [s.model_dump() for s in (*self.record.sessions, session)]
+            self.update(status="running", ended_at=None, error=None, sessions=sessions)
+            yield
+
+    def _is_held(self) -> bool:
+        """Look whether a process holds the run, without getting into the way of one that will."""
+        try:
+            with self._lock.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            # Nobody has ever held it, or its file system knows no locks.
+            return False
+        return False
+
+    @property
+    def _lock(self) -> Path:
+        return self.path / ".lock"
+
+    def _write(self) -> None:
+        write_json(self.path / "run.json", self.record.model_dump(mode="json"))

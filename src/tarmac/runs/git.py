@@ -1,0 +1,41 @@
+"""The state of the git repository that a run was started from."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from tarmac.runs.record import GitState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["git_state"]
+
+# A repository on a slow network disk must not hold up a training.
+_TIMEOUT_S = 5
+
+
+def git_state(directory: Path) -> GitState | None:
+    """Return the repository's state that ``directory`` is in; None without git or repository."""
+    commit = _git(directory, "rev-parse", "HEAD")
+    status = _git(directory, "status", "--porcelain")
+    if not commit or status is None:
+        return None
+    branch = _git(directory, "rev-parse", "--abbrev-ref", "HEAD")
+    return GitState(commit=commit, branch=None if branch == "HEAD" else branch, dirty=bool(status))
+
+
+def _git(directory: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,156 @@
+"""``run.json`` as a model."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from tarmac.files import read_versioned
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "GitState",
+    "Parallel",
+    "Replica",
+    "RunRecord",
+    "Session",
+    "now",
+    "read_record",
+]
+
+# 2 added `parallel` and `launch`, 3 `stopped_early` and `uploaded_to`.
+SCHEMA_VERSION = 3
+
+Status = Literal["running", "completed", "interrupted", "failed"]
+
+
+def now() -> datetime:
+    """Return the time, in UTC and whole milliseconds."""
+    time = datetime.now(UTC)
+    return time.replace(microsecond=time.microsecond // 1000 * 1000)
+
+
+class GitState(BaseModel):
+    """The commit that a run was started from, and whether files had changed since."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    commit: str
+    branch: str | None
+    dirty: bool
+
+
+class Session(BaseModel):
+    """One process that worked on a run; a resumed run has several."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    started_at: datetime
+    pid: int
+
+
+class Replica(BaseModel):
+    """One copy of the model, and how it fared.
+
+    Attributes:
+        rank: From 0.
+        host: The machine's name.
+        device: Where it computed.
+        samples_per_s: Of the last session, in training, without the time spent waiting for others.
+        waiting_s: Seconds of the last session that its process waited for others.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rank: int
+    host: str
+    device: dict[str, Any]
+    samples_per_s: float
+    waiting_s: float
+
+
+class Parallel(BaseModel):
+    """How a training used its devices.
+
+    Attributes:
+        strategy: ``single``, ``ddp`` or ``towers``.
+        world_size: Devices on all machines.
+        backend: What carried gradients between processes: ``nccl``, ``gloo`` or ``none``.
+        replicas: One per device; empty until a session has ended.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    strategy: str
+    world_size: int
+    backend: str
+    replicas: tuple[Replica, ...] = ()
+
+
+class RunRecord(BaseModel):
+    """Everything that ``run.json`` says.
+
+    Attributes:
+        schema_version: Of this file's layout.
+        id: Unique, in hexadecimal.
+        workload: Its name.
+        status: How it stands. A killed run still says ``running``; see `Run.status`.
+        created_at: UTC.
+        ended_at: When it last ended; None while it has not.
+        elapsed_s: Wall-clock seconds spent on it, in all sessions.
+        command: The command line; empty where it was started from Python.
+        configuration: Every effective value.
+        dataset: Name, sizes, fingerprint.
+        device: Where it ran; the first device of several.
+        parallel: How it used its devices; None in records of schema 1.
+        launch: Which launch of several processes made it, so that one that starts again finds it.
+        versions: Of Python, the packages that matter, CUDA.
+        seed: Of everything random.
+        git: None outside a repository.
+        metrics: Final values, such as ``test_accuracy``.
+        expectation: What was expected and whether it was met; None where nothing was.
+        stopped_early: Why it was completed before its last epoch; None where it was not.
+        uploaded_to: The URI below which its copy is; None where there is none.
+        error: Why it failed.
+        sessions: The processes that worked on it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: int = SCHEMA_VERSION
+    id: str
+    workload: str
+    status: Status
+    created_at: datetime
+    ended_at: datetime | None = None
+    elapsed_s: float = 0.0
+    command: tuple[str, ...]
+    configuration: dict[str, Any]
+    dataset: dict[str, Any]
+    device: dict[str, Any]
+    parallel: Parallel | None = None
+    launch: str = ""
+    versions: dict[str, str]
+    seed: int
+    git: GitState | None
+    metrics: dict[str, float] = {}
+    expectation: dict[str, Any] | None = None
+    stopped_early: str | None = None
+    uploaded_to: str | None = None
+    error: str | None = None
+    sessions: tuple[Session, ...] = ()
+
+
+def read_record(path: Path) -> RunRecord:
+    """Read a ``run.json``.
+
+    Raises:
+        RequestError: It was written by a newer Tarmac, or there is none.
+        TarmacError: It is damaged.
+    """
+    return read_versioned(path, RunRecord, SCHEMA_VERSION, "run")

@@ -1,0 +1,103 @@
+"""Trains the best networks again from other seeds: the best of many is partly the luckiest."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+from tarmac.studies.evaluation.interface import Candidate
+from tarmac.studies.methods.objectives import best_first, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from optuna.trial import FrozenTrial
+
+    from tarmac.studies.evaluation.interface import Evaluator, Progress
+    from tarmac.studies.study.study import Study
+    from tarmac.studies.study.writer import StudyWriter
+
+__all__ = ["NUM_SEEDS", "confirm", "confirmed_best", "finalists"]
+
+NUM_SEEDS = 2
+
+
+def finalists(study: Study, complete: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Return the trials that are to be trained again, best first; none where none was asked for."""
+    order = best_first([[trial.values[0]] for trial in complete], study.maximize[:1])
+    return [complete[index] for index in order[: study.request.confirm]]
+
+
+def confirm(
+    study: StudyWriter,
+    complete: Sequence[FrozenTrial],
+    evaluator: Evaluator,
+    stop: Callable[[], bool],
+) -> bool:
+    """Train the finalists from other seeds and keep in the study what they reach.
+
+    Args:
+        study: All its trials are finished.
+        complete: Those that have a value.
+        evaluator: What trains networks.
+        stop: Whether to give up; asked after every epoch.
+
+    Returns:
+        Whether it is done; False if it was given up.
+    """
+    request = study.request
+    assert request.epochs is not None
+    known = study.record.confirmed
+    asked: dict[int, int] = {}
+    candidates: list[Candidate] = []
+    for trial in finalists(study, complete):
+        for seed in range(request.seed + 1, request.seed + 1 + NUM_SEEDS):
+            if trial.number in known:
+                continue
+            # Beyond all trials, whose numbers name what they leave behind.
+            number = len(study.ledger.trials) + trial.number * NUM_SEEDS + seed - request.seed
+            asked[number] = trial.number
+            candidates.append(
+                Candidate(
+                    number=number,
+                    settings=study.settings_of(trial),
+                    seed=seed,
+                    epochs=request.epochs,
+                    patience=request.patience,
+                )
+            )
+    reached: dict[int, tuple[float, ...]] = dict.fromkeys(asked.values(), ())
+
+    def report(progress: Progress) -> bool:  # noqa: ARG001 - the interface's
+        return stop()
+
+    num_done = 0
+    for result in evaluator.evaluate(candidates, report) if candidates else ():
+        if result.stopped:
+            return False
+        num_done += 1
+        if result.error is None:
+            values = values_of(request.objective, result.metrics)
+            reached[asked[result.number]] += (values[0],)
+    # An evaluator that is halted leaves the rest out.
+    if num_done < len(candidates):
+        return False
+    study.update(confirmed={**known, **reached})
+    return True
+
+
+def confirmed_best(study: Study, complete: Sequence[FrozenTrial]) -> FrozenTrial | None:
+    """Return the finalist with the best mean over all its seeds.
+
+    One that failed from another seed is out. None where none is left, or none was asked for.
+    """
+    confirmed = study.record.confirmed
+    left = [
+        trial
+        for trial in finalists(study, complete)
+        if len(confirmed.get(trial.number, ())) == NUM_SEEDS
+    ]
+    if not left:
+        return None
+    means = [[statistics.fmean((t.values[0], *confirmed[t.number]))] for t in left]
+    return left[best_first(means, study.maximize[:1])[0]]

@@ -1,0 +1,1 @@
+"""What trains the candidates of a study."""

@@ -1,0 +1,153 @@
+"""Chooses what trains a study's networks, and says why."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.studies.evaluation.dataset import load_dataset
+from tarmac.studies.evaluation.in_processes import ProcessEvaluator
+from tarmac.studies.evaluation.interface import Slot, Training
+from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
+from tarmac.studies.evaluation.stacked.network import can_stack
+from tarmac.studies.evaluation.stacked.pool import PooledEvaluator
+from tarmac.workloads import find_workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tarmac.machine import Device
+    from tarmac.studies.evaluation.interface import Evaluator
+    from tarmac.studies.study.study import Study
+
+__all__ = ["Chosen", "choose_evaluator", "slots_of"]
+
+# More networks than are ever planned at a time.
+_ALL = 1_000_000
+
+# Each process holds PyTorch and the data: some hundred MiB.
+_MOST_ON_CPU = 8
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What trains the networks.
+
+    Attributes:
+        evaluator: Does it.
+        at_once: How many networks it wants in one call; None where it takes the next whenever it
+            has room, so that no network is claimed before it can be trained.
+        close: Ends what it has started.
+        summary: Where and how, for the user.
+    """
+
+    evaluator: Evaluator
+    at_once: int | None
+    close: Callable[[], None]
+    summary: str
+
+
+def choose_evaluator(
+    study: Study, devices: tuple[Device, ...], halted: Callable[[], bool]
+) -> Chosen:
+    """Choose how a study's networks are trained.
+
+    Multilayer perceptrons train in stacks, whatever their number: also a stack of one takes less
+    time than a process of its own (`bench/population.py`). Several GPUs and ``workers`` ask for
+    processes.
+
+    Args:
+        study: Whose.
+        devices: Where.
+        halted: Whether to give up what is under way; asked several times a second.
+    """
+    against = _against_stacks(study, devices)
+    if against is None:
+        return _stacked(study, devices[0], halted)
+    training = Training(
+        workload=study.request.workload,
+        train_size=study.record.train_size,
+        validation_size=study.record.validation_size,
+        runs=study.path / "runs",
+        logs=study.path / "logs",
+    )
+    slots = slots_of(devices, study.request.workers)
+    processes = ProcessEvaluator(training, slots, halted)
+    where = ", ".join(dict.fromkeys(slot.show() for slot in slots))
+    count = f"{len(slots)} at a time" if len(slots) > 1 else "one at a time"
+    return Chosen(
+        evaluator=processes,
+        at_once=None,
+        close=processes.close,
+        summary=f"one network per process, {count}, on {where}: {against}",
+    )
+
+
+def _against_stacks(study: Study, devices: tuple[Device, ...]) -> str | None:
+    """Return why networks are not stacked, in words, or None where they are."""
+    settings = study.record.settings
+    if study.request.workers is not None:
+        return "a number of workers was asked for"
+    if len(devices) > 1:
+        return "several devices were asked for"
+    workload = find_workload(study.request.workload)
+    dataset = load_dataset(workload, settings)
+    for corner in study.space.corners():
+        why = can_stack(workload, dataset, {**settings, **corner})
+        if why is not None:
+            return f"they cannot be stacked, {why}"
+    return None
+
+
+def _stacked(study: Study, device: Device, halted: Callable[[], bool]) -> Chosen:
+    request, record = study.request, study.record
+    workload = find_workload(request.workload)
+    stacks = StackedEvaluator(
+        workload,
+        load_dataset(workload, record.settings),
+        validation_size=record.validation_size,
+        train_size=record.train_size,
+        device=device,
+    )
+    precision, _ = stacks.precision
+    where = f"on {device.torch_name}, {precision}"
+    evaluator: Evaluator = stacks
+    close: Callable[[], None] = lambda: None  # noqa: E731 - a name would say no more
+    slots = slots_of((device,), None)
+    if len(slots) > 1:
+        setup = {
+            "workload": request.workload,
+            "settings": dict(record.settings),
+            "validation_size": record.validation_size,
+            "train_size": record.train_size,
+            "precision": precision,
+        }
+        pool = PooledEvaluator(stacks, setup, slots, study.path / "logs", halted)
+        evaluator, close = pool, pool.close
+        where += f", in {len(slots)} processes"
+    # A generation at once. Where all networks are known from the start, as many as there are; a
+    # method that learns from each result would learn nothing within a batch.
+    is_planned = request.method in ("evolve", "brute")
+    return Chosen(
+        evaluator=evaluator,
+        at_once=_ALL if is_planned else request.population,
+        close=close,
+        summary=f"networks of equal shape as one, {where}",
+    )
+
+
+def slots_of(devices: tuple[Device, ...], workers: int | None) -> list[Slot]:
+    """Share devices out among processes.
+
+    A GPU is one process's unless there are more processes than GPUs. On a CPU small networks train
+    fastest one per core, so its threads are shared out evenly.
+    """
+    first = devices[0]
+    if first.type == "cuda":
+        count = workers or len(devices)
+        chosen = [devices[index % len(devices)] for index in range(count)]
+        return [Slot(device.torch_name, 0) for device in chosen]
+    threads = first.num_threads * len(devices)
+    if workers is None:
+        workers = len(devices) if len(devices) > 1 else min(threads, _MOST_ON_CPU)
+    return [Slot("cpu", max(1, threads // workers)) for _ in range(max(1, workers))]

@@ -1,0 +1,27 @@
+"""The data that a study's networks train on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac import data
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.data import Dataset
+    from tarmac.training import Setting
+    from tarmac.workloads import Workload
+
+__all__ = ["load_dataset"]
+
+
+def load_dataset(workload: Workload, settings: Mapping[str, Setting]) -> Dataset:
+    """Load a workload's data: those that a setting names, else its own.
+
+    Raises:
+        RequestError: There is no such dataset.
+        TarmacError: It cannot be had.
+    """
+    name = settings.get("dataset", workload.dataset)
+    return name() if callable(name) else data.load(str(name))

@@ -1,0 +1,171 @@
+"""Trains networks one per process: what one of them does to its process harms no other."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import selectors
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import TarmacError
+from tarmac.processes.workers import LOOK_EVERY_S, Worker
+from tarmac.studies.evaluation.interface import Progress, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from tarmac.studies.evaluation.interface import Candidate, EpochReporter, Slot, Training
+
+__all__ = ["ProcessEvaluator", "start_trainer", "train_whole"]
+
+
+def start_trainer(slot: Slot, log: Path) -> Worker:
+    """Start a process that trains one network after another; see `tarmac.studies.evaluation.worker`."""
+    return Worker("tarmac.studies.evaluation.worker", slot.num_threads, log)
+
+
+class ProcessEvaluator:
+    """Trains each network by `tarmac.training` in a process; several at a time.
+
+    Processes live on from network to network, because importing PyTorch takes a second, and are
+    replaced after a failure.
+
+    Args:
+        training: What all networks share.
+        slots: Where they train, one for each process.
+        halted: Whether to give up what is under way; asked several times a second.
+    """
+
+    def __init__(
+        self, training: Training, slots: Sequence[Slot], halted: Callable[[], bool]
+    ) -> None:
+        self._training = training
+        self._slots = slots
+        self._halted = halted
+        self._workers: dict[int, Worker] = {}
+
+    def evaluate(self, candidates: Iterable[Candidate], report: EpochReporter) -> Iterator[Result]:
+        """Train candidates, each as soon as there is room; see `Evaluator.evaluate`.
+
+        Args:
+            candidates: The next is taken when a process is free, and no earlier.
+            report: Called after every epoch of each.
+        """
+        left: Iterator[Candidate] | None = iter(candidates)
+        busy: dict[int, Candidate] = {}
+        selector = selectors.DefaultSelector()
+        try:
+            while not self._halted():
+                for index in range(len(self._slots)):
+                    if index in busy or left is None:
+                        continue
+                    candidate = next(left, None)
+                    if candidate is None:
+                        left = None
+                        break
+                    worker = self._worker(index)
+                    worker.send(**self._job(candidate, self._slots[index]))
+                    busy[index] = candidate
+                    selector.register(worker.output, selectors.EVENT_READ, index)
+                if not busy:
+                    return
+                for key, _ in selector.select(LOOK_EVERY_S):
+                    result = self._hear(key.data, busy[key.data], report)
+                    if result is not None:
+                        selector.unregister(key.fileobj)
+                        del busy[key.data]
+                        if result.error is not None:
+                            self._workers.pop(key.data).kill()
+                        yield result
+        finally:
+            selector.close()
+            for index in busy:
+                self._workers.pop(index).kill()
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+
+    def _worker(self, index: int) -> Worker:
+        if index not in self._workers:
+            log = self._training.logs / f"worker-{os.getpid()}-{index}.log"
+            self._workers[index] = start_trainer(self._slots[index], log)
+        return self._workers[index]
+
+    def _job(self, candidate: Candidate, slot: Slot) -> dict[str, Any]:
+        training = self._training
+        return {
+            **dataclasses.asdict(candidate),
+            "settings": dict(candidate.settings),
+            "workload": training.workload,
+            "train_size": training.train_size,
+            "validation_size": training.validation_size,
+            "output": str(training.runs / f"{candidate.number:05d}"),
+            "devices": slot.device,
+        }
+
+    def _hear(self, index: int, candidate: Candidate, report: EpochReporter) -> Result | None:
+        """Take what a process says; return its candidate's result once there is one."""
+        worker = self._workers[index]
+        messages = worker.receive()
+        if messages is None:
+            return Result(number=candidate.number, error=worker.why_ended())
+        for message in messages:
+            if "epoch" in message:
+                progress = Progress(
+                    number=candidate.number, epoch=message["epoch"], metrics=message["metrics"]
+                )
+                worker.send(stop=report(progress))
+            elif "failed" in message:
+                return Result(number=candidate.number, error=message["failed"])
+            elif "interrupted" in message:
+                return Result(number=candidate.number, stopped=True)
+            else:
+                return Result(
+                    number=candidate.number, metrics=message["done"], stopped=message["stopped"]
+                )
+        return None
+
+
+def train_whole(
+    worker: Worker,
+    job: dict[str, Any],
+    on_epoch: Callable[[dict[str, float]], None],
+    halted: Callable[[], bool],
+) -> tuple[dict[str, float], str] | None:
+    """Train a network on all data and score it on the test set.
+
+    Args:
+        worker: Where.
+        job: What, as for a candidate; without ``validation_size``.
+        on_epoch: Is told of every epoch.
+        halted: Whether to give up.
+
+    Returns:
+        The run's metrics and directory; None if it was given up.
+
+    Raises:
+        TarmacError: The training failed.
+    """
+    worker.send(**job)
+    with selectors.DefaultSelector() as selector:
+        selector.register(worker.output, selectors.EVENT_READ)
+        while not halted():
+            if not selector.select(LOOK_EVERY_S):
+                continue
+            messages = worker.receive()
+            if messages is None:
+                raise TarmacError(f"the winner could not be trained: {worker.why_ended()}")
+            for message in messages:
+                if "epoch" in message:
+                    on_epoch(message["metrics"])
+                elif "failed" in message:
+                    raise TarmacError(f"the winner could not be trained: {message['failed']}")
+                elif "interrupted" in message:
+                    return None
+                else:
+                    return message["done"], message["run"]
+    return None

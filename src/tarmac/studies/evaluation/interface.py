@@ -1,0 +1,139 @@
+"""The interface between a study, which proposes networks, and the evaluators that train them.
+
+A study hands over a batch of candidates and takes their results as they come, in any order. It does
+not know whether they were trained one by one, in processes of their own, or as one stacked model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.training import Setting
+
+__all__ = ["Candidate", "EpochReporter", "Evaluator", "Progress", "Result", "Slot", "Training"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+    """What all networks of a study share.
+
+    Attributes:
+        workload: What is trained, as `tarmac.workloads.find_workload` takes it.
+        train_size: How many samples to train on, from the first.
+        validation_size: How many to hold out, from the last.
+        runs: Where runs' directories are made.
+        logs: Where processes write what they print.
+    """
+
+    workload: str
+    train_size: int
+    validation_size: int
+    runs: Path
+    logs: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """Room for one process.
+
+    Attributes:
+        device: As PyTorch spells it.
+        num_threads: Its threads on a CPU; 0 for a GPU.
+    """
+
+    device: str
+    num_threads: int
+
+    def show(self) -> str:
+        """Say where it is, such as ``cpu with 2 threads``."""
+        if not self.num_threads:
+            return self.device
+        return f"{self.device} with {self.num_threads} thread{'s' if self.num_threads > 1 else ''}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A network to train.
+
+    Attributes:
+        number: The trial's, unique in its study.
+        settings: What it sets, by the names that ``tarmac train --set`` takes;
+            ``learning_rate`` and ``batch_size`` too.
+        seed: Of its initial weights, its order of samples and its random draws.
+        epochs: At most so many.
+        patience: It stops once its validation loss has not fallen for so many epochs; None for
+            never.
+    """
+
+    number: int
+    settings: Mapping[str, Setting]
+    seed: int
+    epochs: int
+    patience: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Progress:
+    """A candidate at the end of one of its epochs.
+
+    Attributes:
+        number: The candidate's.
+        epoch: From 1.
+        metrics: At least ``loss``, ``accuracy``, ``val_loss`` and ``val_accuracy``.
+    """
+
+    number: int
+    epoch: int
+    metrics: Mapping[str, float]
+
+
+class EpochReporter(Protocol):
+    """Receives every epoch of every candidate, and decides whether the candidate goes on."""
+
+    def __call__(self, progress: Progress) -> bool:
+        """Return whether the candidate is to stop here, as a loser."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+    """What became of a candidate.
+
+    Attributes:
+        number: The candidate's.
+        metrics: Of its last epoch, with ``epochs`` (trained), ``num_parameters`` and ``seconds``
+            (its share of the time, where several were trained as one). Empty if it failed.
+        stopped: Whether the `EpochReporter` stopped it, or something else that was not its fault.
+        error: Why it failed: NaN, out of memory, an exception's message. None if it did not.
+        together: With how many others it was trained as one stacked model.
+    """
+
+    number: int
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    stopped: bool = False
+    error: str | None = None
+    together: int = 0
+
+
+class Evaluator(Protocol):
+    """Trains candidates."""
+
+    def evaluate(self, candidates: Sequence[Candidate], report: EpochReporter) -> Iterator[Result]:
+        """Train all candidates and yield each one's result as soon as it is there.
+
+        One candidate's failure is its result, never an exception. Closing the iterator stops what
+        is still being trained.
+
+        Args:
+            candidates: With different numbers.
+            report: Called after every epoch of each.
+
+        Raises:
+            RequestError: The candidates cannot be trained here at all; nothing was started.
+        """
+        ...

@@ -1,0 +1,193 @@
+"""From a candidate to a network whose every value is known."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import torch
+
+from tarmac.errors import RequestError
+from tarmac.studies.evaluation.stacked.architecture import (
+    Architecture,
+    CannotStackError,
+    read_architecture,
+)
+from tarmac.studies.evaluation.stacked.updates import Rule
+from tarmac.training import apply_settings, bind_dataset, build_model
+from tarmac.workloads import Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.data import Dataset
+    from tarmac.studies.evaluation.interface import Candidate
+    from tarmac.training import Setting
+    from tarmac.workloads import Recipe, Workload
+
+__all__ = ["Network", "Shape", "can_stack", "resolve"]
+
+# Candidates name these among their settings; a training has options for them.
+_OPTIONS = ("learning_rate", "batch_size")
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What networks of one stack have in common.
+
+    Attributes:
+        sizes: See `Architecture`.
+        batch_size: Samples per step.
+        preprocess: Of the samples.
+        label_smoothing: Of the targets.
+        weight_decay: By patterns of names, with the names they are matched with.
+    """
+
+    sizes: tuple[int, ...]
+    batch_size: int
+    preprocess: Scale
+    label_smoothing: float
+    weight_decay: tuple[tuple[str, float], ...]
+    names: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        """Return ``784-512-512-10, batches of 128``."""
+        return f"{'-'.join(map(str, self.sizes))}, batches of {self.batch_size}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A candidate with every value resolved.
+
+    Attributes:
+        candidate: As it was given.
+        shape: What it must have in common with others to be stacked with them.
+        rule: How it is updated.
+        activations: By hidden layer.
+        num_parameters: Weights and biases.
+    """
+
+    candidate: Candidate
+    shape: Shape
+    rule: Rule
+    activations: tuple[str, ...]
+    num_parameters: int
+    _workload: Workload
+    _arguments: Mapping[str, Setting]
+
+    def build(self) -> Architecture:
+        """Build the network with its initial weights: those of `tarmac.training` with its seed."""
+        return _build(self._workload, self._arguments, self.candidate.seed)
+
+
+def can_stack(
+    workload: Workload, dataset: Dataset, settings: Mapping[str, Setting] | None = None
+) -> str | None:
+    """Return why a workload's networks cannot be stacked, in words, or None where they can.
+
+    Args:
+        workload: Any.
+        dataset: Its data.
+        settings: Those that hold for the network that is tried.
+
+    Raises:
+        RequestError: A setting that cannot be.
+    """
+    changed, arguments = _configure(workload, dataset, settings or {})
+    if type(changed.recipe.preprocess) is not Scale:
+        return "its preprocessing is a function of its own, which may draw at random"
+    try:
+        _build(changed, arguments, seed=0)
+    except CannotStackError as error:
+        return str(error)
+    return None
+
+
+def resolve(
+    candidate: Candidate, workload: Workload, dataset: Dataset, settings: Mapping[str, Setting]
+) -> Network:
+    """Resolve a candidate.
+
+    Args:
+        candidate: Which.
+        workload: What its settings change.
+        dataset: The data.
+        settings: Of all candidates; a candidate's own come first.
+
+    Raises:
+        RequestError: A setting that cannot be.
+        CannotStackError: The network is not one that can be stacked.
+    """
+    changed, arguments = _configure(workload, dataset, {**settings, **candidate.settings})
+    if candidate.epochs < 1:
+        raise RequestError(f"epochs is {candidate.epochs}, expected at least 1")
+    recipe = changed.recipe
+    if type(recipe.preprocess) is not Scale:
+        raise CannotStackError("its preprocessing is a function of its own")
+    built = _build(changed, arguments, candidate.seed)
+    expected = (_flat_size(dataset), dataset.num_classes)
+    if (built.sizes[0], built.sizes[-1]) != expected:
+        raise RequestError(
+            f"the model takes {built.sizes[0]} values and returns {built.sizes[-1]}, expected "
+            f"{expected[0]} and {expected[1]} for {dataset.name}"
+        )
+    shape = Shape(
+        sizes=built.sizes,
+        batch_size=recipe.batch_size,
+        preprocess=recipe.preprocess,
+        label_smoothing=recipe.label_smoothing,
+        weight_decay=tuple(recipe.weight_decay.items()),
+        names=tuple(built.names) if recipe.weight_decay else (),
+    )
+    return Network(
+        candidate=candidate,
+        shape=shape,
+        rule=Rule(recipe.optimizer, recipe.schedule, candidate.epochs),
+        activations=built.activations,
+        num_parameters=built.num_parameters,
+        _workload=changed,
+        _arguments=arguments,
+    )
+
+
+def _configure(
+    workload: Workload, dataset: Dataset, settings: Mapping[str, Setting]
+) -> tuple[Workload, Mapping[str, Setting]]:
+    others = {name: value for name, value in settings.items() if name not in _OPTIONS}
+    changed, arguments = apply_settings(workload, others)
+    if isinstance(changed.dataset, str) and changed.dataset != dataset.name:
+        raise RequestError(f"dataset is {changed.dataset!r}, but the search is on {dataset.name!r}")
+    return bind_dataset(_with_options(changed, settings), dataset), arguments
+
+
+def _with_options(workload: Workload, settings: Mapping[str, Setting]) -> Workload:
+    recipe: Recipe = workload.recipe
+    if "learning_rate" in settings:
+        rate = _number("learning_rate", settings["learning_rate"])
+        optimizer = dataclasses.replace(recipe.optimizer, learning_rate=rate)
+        recipe = dataclasses.replace(recipe, optimizer=optimizer)
+    if "batch_size" in settings:
+        size = _number("batch_size", settings["batch_size"])
+        if size != int(size):
+            raise RequestError(f"batch_size is {size}, expected a whole number")
+        recipe = dataclasses.replace(recipe, batch_size=int(size))
+    return dataclasses.replace(workload, recipe=recipe)
+
+
+def _number(name: str, value: Setting) -> float:
+    try:
+        return float(value)
+    except ValueError as error:
+        raise RequestError(f"{name} is {value!r}, expected a number") from error
+
+
+def _build(workload: Workload, arguments: Mapping[str, Setting], seed: int) -> Architecture:
+    with torch.random.fork_rng(devices=[]):
+        return read_architecture(build_model(workload, arguments, seed))
+
+
+def _flat_size(dataset: Dataset) -> int:
+    size = 1
+    for length in dataset.sample_shape:
+        size *= length
+    return size

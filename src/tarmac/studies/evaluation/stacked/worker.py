@@ -1,0 +1,59 @@
+"""A process that trains stacks for a search; see `PooledEvaluator`.
+
+Started as ``python -m tarmac.studies.evaluation.stacked.worker NUM_THREADS``. Each line in is a stack, or
+the answer to an epoch; each line out is an epoch, a result, or that the stack is done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tarmac.processes.serving import serve
+from tarmac.studies.evaluation.dataset import load_dataset
+from tarmac.studies.evaluation.interface import Candidate
+from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
+from tarmac.workloads import find_workload
+
+if TYPE_CHECKING:
+    from tarmac.processes.serving import Conversation
+    from tarmac.studies.evaluation.interface import Progress
+
+__all__ = ["main"]
+
+
+class _Trainer:
+    """Trains stacks by one evaluator, which keeps the samples from one to the next."""
+
+    def __init__(self) -> None:
+        self._setup: dict[str, Any] | None = None
+        self._evaluator: StackedEvaluator | None = None
+
+    def work(self, job: dict[str, Any], search: Conversation) -> None:
+        """Train a stack and say how it went."""
+        if self._evaluator is None or job["setup"] != self._setup:
+            self._setup = job["setup"]
+            self._evaluator = _make_evaluator(**job["setup"])
+
+        def report(progress: Progress) -> bool:
+            search.say(**dataclasses.asdict(progress))
+            return bool(search.hear()["stop"])
+
+        candidates = [Candidate(**fields) for fields in job["candidates"]]
+        for result in self._evaluator.evaluate(candidates, report):
+            search.say(result=dataclasses.asdict(result))
+        search.say(idle=True)
+
+
+def _make_evaluator(workload: str, settings: dict[str, Any], **options: Any) -> StackedEvaluator:
+    found = find_workload(workload)
+    return StackedEvaluator(found, load_dataset(found, settings), device="cpu", **options)
+
+
+def main() -> None:
+    """Train what comes in, until the input ends."""
+    serve(_Trainer().work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""A process that trains networks for a search: jobs on standard input, epochs on standard output.
+
+Started as ``python -m tarmac.studies.evaluation.worker NUM_THREADS``. Each line in is a job, or the answer to
+an epoch; each line out is an epoch or a job's end.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tarmac.errors import TarmacError
+from tarmac.processes.serving import serve
+from tarmac.training import Silent, train
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.processes.serving import Conversation
+    from tarmac.runs import Run
+    from tarmac.training import Plan
+
+__all__ = ["main"]
+
+_LOSER = "stopped by the search, as a loser"
+
+
+class _Session(Silent):
+    """One network's training: tells the search of each epoch, and ends it where the search says so.
+
+    Args:
+        search: Is told.
+        is_candidate: Whether the search answers each epoch; it does not for the winner.
+    """
+
+    def __init__(self, search: Conversation, *, is_candidate: bool) -> None:
+        self._search = search
+        self._is_candidate = is_candidate
+        self._num_parameters = 0
+        self._row: dict[str, float] = {}
+        self._seconds = 0.0
+
+    def started(self, plan: Plan, run: Run, num_parameters: int) -> None:  # noqa: ARG002 - Reporter's
+        self._num_parameters = num_parameters
+
+    def stop(self, row: Mapping[str, float]) -> str | None:
+        """Return why the training ends after an epoch; None where it goes on."""
+        self._row = dict(row)
+        # Of training alone: the first network of a process would be charged with its imports.
+        self._seconds += row["seconds"]
+        self._search.say(epoch=int(row["epoch"]), metrics=self._row)
+        if not self._is_candidate:
+            return None
+        return _LOSER if self._search.hear()["stop"] else None
+
+    def result(self, run: Run) -> dict[str, Any]:
+        """Return what a candidate's training came to, once it is done."""
+        metrics = self._row | {"num_parameters": self._num_parameters, "seconds": self._seconds}
+        metrics["epochs"] = self._row["epoch"]
+        return {"done": metrics, "stopped": run.record.stopped_early == _LOSER}
+
+
+def main() -> None:
+    """Train what comes in, until the input ends."""
+    serve(_work)
+
+
+def _work(job: dict[str, Any], search: Conversation) -> None:
+    """Train one network and say how it went."""
+    is_candidate = "validation_size" in job
+    session = _Session(search, is_candidate=is_candidate)
+    settings = dict(job["settings"])
+    options = {key: settings.pop(key) for key in ("learning_rate", "batch_size") if key in settings}
+    given = ("epochs", "patience", "train_size", "validation_size", "seed", "devices", "output")
+    options |= {key: job[key] for key in given if key in job}
+    try:
+        if is_candidate:
+            # A search repeats a training that was cut short: nothing of it is of use.
+            shutil.rmtree(job["output"], ignore_errors=True)
+            # Only the winner's own training may see the test set.
+            options |= {"score_test": False, "checkpoint_every": job["epochs"] + 1}
+        run = train(
+            job["workload"], settings=settings, reporter=session, stop=session.stop, **options
+        )
+        if run.record.status != "completed":
+            search.say(interrupted=True)
+        elif is_candidate:
+            _drop_weights(run)
+            search.say(**session.result(run))
+        else:
+            search.say(done=dict(run.metrics), run=str(run.path))
+    except TarmacError as error:
+        search.say(failed=error.message)
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        search.say(failed=f"out of memory: {str(error).partition(chr(10))[0]}")
+    except Exception as error:
+        # Whatever a user's model raises is its network's end, not the search's.
+        search.say(failed=f"{type(error).__name__}: {error}")
+
+
+def _drop_weights(run: Run) -> None:
+    """Leave of a candidate's run what says how the network did."""
+    for path in (*run.checkpoints.iterdir(), run.model):
+        path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()

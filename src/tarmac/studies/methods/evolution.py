@@ -1,0 +1,222 @@
+"""The genetic algorithm, as an Optuna sampler.
+
+`tarmac.studies.methods.breeding` is the algorithm; the ledger knows what has been tried. Different from the
+published procedure are: children are mutated, never a network that has a score; a mutated gene
+takes another value than it had; and a network that is known already is not trained again: its
+result joins the generation, and its place goes to another child.
+
+Example:
+    >>> space = Space({"x": Numbers(0, 1)})
+    >>> study = optuna.create_study(sampler=EvolutionSampler(space, population_size=10))
+    >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=100)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from optuna.samplers import BaseGASampler, RandomSampler
+from optuna.study import StudyDirection
+from optuna.trial import TrialState
+
+from tarmac.studies.methods.breeding import Individual, Rules, make_child, select
+from tarmac.studies.methods.space import seeded
+from tarmac.studies.study.ledger import GENERATION, Ledger
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+    from tarmac.studies.methods.space import Space
+    from tarmac.training import Setting
+
+__all__ = ["Child", "EvolutionSampler"]
+
+# How many children in a row may be known networks before a random one takes the place.
+_TRIES = 50
+_SCORED = (TrialState.COMPLETE, TrialState.PRUNED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Child:
+    """A network that nobody has tried.
+
+    Attributes:
+        values: Its parameters.
+        origin: How it came about, such as ``3 x 7, optimizer mutated``.
+        reused: Numbers of finished trials that were bred again on the way to it.
+    """
+
+    values: dict[str, Setting]
+    origin: str
+    reused: tuple[int, ...] = ()
+
+
+class EvolutionSampler(BaseGASampler):
+    """Breeds networks in generations.
+
+    Every draw is a function of seed, generation and place in the generation, so a search that goes
+    on after a stop draws what it would have drawn. A generation's places count trials of every
+    state: one that failed or was stopped early is a member all the same, though a failed one is
+    never a parent, and one stopped early is only by chance.
+
+    Args:
+        space: What is searched over. `optuna.Trial` must be asked for its parameters.
+        seed: Of all draws.
+        population_size: Networks in a generation, surviving ones included.
+        retain: The share of the population that survives by its values.
+        random_select: With which probability each of the others survives.
+        mutate: With which probability one gene of a child is changed.
+        ledger: Of the study, where its trials are being read already.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int = 0,
+        population_size: int = 20,
+        retain: float = 0.4,
+        random_select: float = 0.1,
+        mutate: float = 0.2,
+        ledger: Ledger | None = None,
+    ) -> None:
+        super().__init__(population_size=population_size)
+        self._space = space
+        self._seed = seed
+        self._rules = Rules(population_size, retain, random_select, mutate)
+        self._ledger = ledger
+        self._parents: dict[int, list[FrozenTrial]] = {}
+        self._independent = RandomSampler(seed=seed)
+
+    def num_children(self, study: Study, generation: int) -> int:
+        """Return how many new networks a generation has: its survivors are not trained again."""
+        return max(
+            1, self._rules.population_size - len(self.get_parent_population(study, generation))
+        )
+
+    def breed(self, study: Study, generation: int, place: int) -> Child | None:
+        """Make the child for a place in a generation.
+
+        Args:
+            study: Its trials of earlier places are there already.
+            generation: From 0.
+            place: From 0.
+
+        Returns:
+            The child; None where every network of the space is known.
+        """
+        rng = seeded(self._seed, generation, place)
+        parents = [*map(_individual, self.get_parent_population(study, generation))]
+        ledger = self._read(study)
+        reused: list[int] = []
+        for _ in range(_TRIES if parents else 0):
+            values, origin = make_child(parents, self._space, self._rules.mutate, rng)
+            known = ledger.by_key.get(self._space.key(values))
+            if known is None:
+                return Child(values, origin, tuple(reused))
+            trial = ledger.trials[known]
+            if (
+                known not in reused
+                and trial.state in _SCORED
+                and trial.system_attrs.get(GENERATION) != generation
+            ):
+                reused.append(known)
+        drawn = self._space.draw_unseen(ledger.by_key, rng)
+        return None if drawn is None else Child(drawn, "random", tuple(reused))
+
+    def select_parent(self, study: Study, generation: int) -> list[FrozenTrial]:
+        """Return the survivors of the generation before, by number."""
+        rng = seeded(self._seed, generation, "select")
+        ledger = self._read(study)
+        before = {
+            trial.number: trial for trial in self.get_parent_population(study, generation - 1)
+        }
+        for trial in self.get_population(study, generation - 1):
+            before[trial.number] = trial
+            for number in trial.user_attrs.get("reused", ()):
+                before[number] = ledger.trials[number]
+        scored = [
+            _individual(before[number])
+            for number in sorted(before)
+            if before[number].state in _SCORED and before[number].values
+        ]
+        maximize = [one == StudyDirection.MAXIMIZE for one in study.directions]
+        return [before[number] for number in select(scored, maximize, self._rules, rng)]
+
+    def get_population(self, study: Study, generation: int) -> list[FrozenTrial]:
+        """Return a generation's finished trials, of every state."""
+        members = self._read(study).of_generation(generation)
+        return [trial for trial in members if trial.state.is_finished()]
+
+    def get_parent_population(self, study: Study, generation: int) -> list[FrozenTrial]:
+        """Return the survivors that a generation begins with; chosen once for all processes."""
+        if generation <= 0:
+            return []
+        if generation not in self._parents:
+            ledger = self._read(study)
+            survivors = ledger.survivors(generation)
+            if survivors is None:
+                survivors = self.select_parent(study, generation)
+                ledger.keep_survivors(generation, [trial.number for trial in survivors])
+            self._parents[generation] = survivors
+        return self._parents[generation]
+
+    def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
+        """Return the generation that a trial is in: the last, or the next where that is full."""
+        found = trial.system_attrs.get(GENERATION)
+        if found is not None:
+            return int(found)
+        ledger = self._read(study)
+        generation = max(0, ledger.last_generation)
+        if len(ledger.of_generation(generation)) >= self.num_children(study, generation):
+            generation += 1
+        study._storage.set_trial_system_attr(trial._trial_id, GENERATION, generation)
+        return generation
+
+    def infer_relative_search_space(
+        self,
+        study: Study,  # noqa: ARG002 - Optuna's signature
+        trial: FrozenTrial,  # noqa: ARG002 - Optuna's signature
+    ) -> dict[str, BaseDistribution]:
+        """Return the whole space, except what has one value."""
+        found = self._space.distributions()
+        return {name: one for name, one in found.items() if not one.single()}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return a child's parameters; of a random network where all are known."""
+        generation = self.get_trial_generation(study, trial)
+        place = len(self._read(study).of_generation(generation)) - 1
+        child = self.breed(study, generation, place)
+        if child is None:
+            return {}
+        return {name: value for name, value in child.values.items() if name in search_space}
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Draw a parameter that a child does not have at random."""
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def _read(self, study: Study) -> Ledger:
+        if self._ledger is None:
+            self._ledger = Ledger(study._storage, study._study_id, self._space)
+        self._ledger.refresh()
+        return self._ledger
+
+
+def _individual(trial: FrozenTrial) -> Individual:
+    return Individual(
+        number=trial.number,
+        genes=trial.params,
+        values=tuple(trial.values),
+        is_whole=trial.state == TrialState.COMPLETE,
+    )

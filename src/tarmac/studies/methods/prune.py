@@ -1,0 +1,98 @@
+"""Stops losers early: successive halving within a generation, or below the median."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, Protocol
+
+from tarmac.studies.study.ledger import GENERATION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.studies.study.ledger import Ledger
+
+__all__ = ["Halving", "Median", "Pruner", "make_pruner"]
+
+
+class Pruner(Protocol):
+    """Decides after an epoch whether a network goes on."""
+
+    def is_loser(self, ledger: Ledger, number: int, curve: Mapping[int, float]) -> bool:
+        """Return whether a trial stops here.
+
+        Args:
+            ledger: The study's trials.
+            number: The trial's.
+            curve: Its values so far, by epoch; more is better.
+        """
+        ...
+
+
+class Halving:
+    """Successive halving (Jamieson and Talwalkar, 2016), asynchronous as in ASHA (Li et al., 2020).
+
+    At epochs 1, 3, 9, ... the best third goes on, of those of the same generation that have come so
+    far. A network is judged at every epoch by the rungs that it has passed, so that one that came
+    to a rung first stops too once enough better ones have come there.
+
+    Args:
+        sign: 1 where more is better, -1 where less is.
+        factor: One in so many goes on.
+    """
+
+    def __init__(self, sign: float = 1.0, factor: int = 3) -> None:
+        self._sign = sign
+        self._factor = factor
+
+    def is_loser(self, ledger: Ledger, number: int, curve: Mapping[int, float]) -> bool:
+        """Return whether a trial is not in the best third at a rung that it has passed."""
+        generation = ledger.trials[number].system_attrs.get(GENERATION)
+        mates = ledger.trials if generation is None else ledger.of_generation(generation)
+        rung = 1
+        while rung <= max(curve):
+            others = [
+                self._sign * mate.intermediate_values[rung]
+                for mate in mates
+                if mate.number != number and rung in mate.intermediate_values
+            ]
+            better = sum(value > self._sign * curve[rung] for value in others)
+            came = len(others) + 1
+            if came >= self._factor and better >= math.ceil(came / self._factor):
+                return True
+            rung *= self._factor
+        return False
+
+
+class Median:
+    """Stops a network whose best value so far is below the median of others at this epoch.
+
+    That is Golovin et al.'s rule (Google Vizier, 2017).
+
+    Args:
+        sign: 1 where more is better, -1 where less is.
+        least: How many others there must be.
+    """
+
+    def __init__(self, sign: float = 1.0, least: int = 5) -> None:
+        self._sign = sign
+        self._least = least
+
+    def is_loser(self, ledger: Ledger, number: int, curve: Mapping[int, float]) -> bool:
+        """Return whether a trial is below the median."""
+        epoch = max(curve)
+        others = [
+            self._sign * trial.intermediate_values[epoch]
+            for trial in ledger.trials
+            if trial.number != number and epoch in trial.intermediate_values
+        ]
+        own = max(self._sign * value for value in curve.values())
+        return len(others) >= self._least and own < statistics.median(others)
+
+
+def make_pruner(name: str, sign: float) -> Pruner | None:
+    """Return the pruner of a name; None for ``none``."""
+    if name == "none":
+        return None
+    return Halving(sign) if name == "halving" else Median(sign)

@@ -1,0 +1,355 @@
+"""The space of a search: its parameters, which of them a configuration uses, and what it is called.
+
+Example:
+    >>> width = Choices((16, 32), when={"layers": (2,)})
+    >>> space = Space({"layers": Choices((1, 2)), "width": width})
+    >>> space.size
+    3
+    >>> space.key({"layers": 1, "width": 32}) == space.key({"layers": 1})
+    True
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import random
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import Trial
+
+    from tarmac.training import Setting
+
+__all__ = ["Choices", "Condition", "Numbers", "Parameter", "Space", "seeded"]
+
+Condition = dict[str, tuple[bool | int | float | str, ...]]
+
+# A finite space is walked through one by one only where that is quick.
+_MAX_WALK = 100_000
+
+
+def seeded(*parts: object) -> random.Random:
+    """Return a source of draws that is a function of ``parts``."""
+    return random.Random("/".join(map(str, parts)))  # noqa: S311 - nothing here is a secret
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """A parameter with named values.
+
+    Attributes:
+        values: At least one, no two the same.
+        when: The parameter is used only where each of these others has one of these values.
+    """
+
+    values: tuple[Setting, ...]
+    when: Condition = dataclasses.field(default_factory=dict)
+
+    @property
+    def size(self) -> float:
+        """How many values there are."""
+        return len(self.values)
+
+    def draw(self, rng: random.Random) -> Setting:
+        """Return one of the values."""
+        return rng.choice(self.values)
+
+    def all(self) -> Iterator[Setting]:
+        """Yield every value."""
+        yield from self.values
+
+    def __contains__(self, value: object) -> bool:
+        return any(value == one and type(value) is type(one) for one in self.values)
+
+    def distribution(self) -> BaseDistribution:
+        """Return it as Optuna has it."""
+        from optuna.distributions import CategoricalDistribution  # noqa: PLC0415 - loaded lazily
+
+        return CategoricalDistribution(self.values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """A parameter with a range of numbers.
+
+    Attributes:
+        low: The least.
+        high: The greatest, which is in it.
+        step: From one number to the next, counted from ``low``; None for every number between.
+        log: Whether to draw on a logarithmic scale.
+        whole: Whether the numbers are integers; their step is then 1 unless given.
+        when: As in `Choices`.
+    """
+
+    low: float
+    high: float
+    step: float | None = None
+    log: bool = False
+    whole: bool = False
+    when: Condition = dataclasses.field(default_factory=dict)
+
+    @property
+    def size(self) -> float:
+        """How many numbers there are; infinity between two floating-point ones."""
+        step = 1 if self.whole and self.step is None else self.step
+        if step is None:
+            return math.inf if self.high > self.low else 1
+        return math.floor((self.high - self.low) / step * (1 + 1e-12)) + 1
+
+    def draw(self, rng: random.Random) -> Setting:
+        """Return a number, uniformly on the range's own scale."""
+        if math.isfinite(self.size) and not self.log:
+            return self._at(rng.randrange(int(self.size)))
+        if not self.log:
+            return rng.uniform(self.low, self.high)
+        if not self.whole:
+            drawn = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+            return min(max(drawn, self.low), self.high)
+        # Each integer owns the half on either side of it, so that the ends are drawn too.
+        drawn = math.exp(rng.uniform(math.log(self.low - 0.5), math.log(self.high + 0.5)))
+        return int(min(max(round(drawn), self.low), self.high))
+
+    def all(self) -> Iterator[Setting]:
+        """Yield every number of a finite range."""
+        for index in range(int(self.size)):
+            yield self._at(index)
+
+    def __contains__(self, value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return False
+        if self.whole and not isinstance(value, int):
+            return False
+        if not self.low <= value <= self.high:
+            return False
+        steps = 0.0 if self.step is None else (value - self.low) / self.step
+        return abs(steps - round(steps)) < 1e-8
+
+    def distribution(self) -> BaseDistribution:
+        """Return it as Optuna has it."""
+        from optuna.distributions import (  # noqa: PLC0415 - loaded lazily
+            FloatDistribution,
+            IntDistribution,
+        )
+
+        if self.whole:
+            return IntDistribution(int(self.low), int(self.high), self.log, int(self.step or 1))
+        return FloatDistribution(self.low, self.high, self.log, self.step)
+
+    def _at(self, index: int) -> Setting:
+        if self.whole:
+            return int(self.low) + index * int(self.step or 1)
+        # As many digits as the step has, so that 0.1 three times is 0.3.
+        return self.low if self.step is None else float(f"{self.low + index * self.step:.12g}")
+
+
+Parameter = Choices | Numbers
+
+
+class Space:
+    """Parameters by name.
+
+    Args:
+        parameters: In any order; conditions must not be circular and name parameters of the space.
+
+    Raises:
+        ValueError: A condition names a parameter that is not there, or one that waits for itself.
+    """
+
+    def __init__(self, parameters: Mapping[str, Parameter]) -> None:
+        self.parameters = _ordered(parameters)
+        self._conditions = {name for one in parameters.values() for name in one.when}
+
+    def __repr__(self) -> str:
+        size = self.size
+        return f"<Space of {len(self.parameters)} parameters, {size or 'infinitely many'} networks>"
+
+    @property
+    def size(self) -> int | None:
+        """How many configurations differ; None where a parameter has infinitely many values."""
+        count = self._count([*self.parameters], 0, {})
+        return int(count) if math.isfinite(count) else None
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether some parameter is used in some configurations only."""
+        return bool(self._conditions)
+
+    def corners(self) -> Iterator[dict[str, Setting]]:
+        """Yield each value of each parameter by itself; of a range, its ends."""
+        for name, one in self.parameters.items():
+            for value in one.values if isinstance(one, Choices) else (one.low, one.high):
+                yield {name: value}
+
+    def distributions(self) -> dict[str, BaseDistribution]:
+        """Return every parameter as Optuna has it."""
+        return {name: one.distribution() for name, one in self.parameters.items()}
+
+    def suggest(self, trial: Trial) -> dict[str, Setting]:
+        """Ask an Optuna trial for the parameters that it uses, and return their values."""
+        found: dict[str, Any] = {}
+        for name, one in self.parameters.items():
+            if not self._is_active(name, found):
+                continue
+            if isinstance(one, Choices):
+                found[name] = trial.suggest_categorical(name, one.values)
+            elif one.whole:
+                low, high = int(one.low), int(one.high)
+                found[name] = trial.suggest_int(
+                    name, low, high, step=int(one.step or 1), log=one.log
+                )
+            else:
+                found[name] = trial.suggest_float(
+                    name, one.low, one.high, step=one.step, log=one.log
+                )
+        return found
+
+    def complete(self, values: Mapping[str, Setting], rng: random.Random) -> dict[str, Setting]:
+        """Draw what a configuration uses and has not, and leave out what it does not use."""
+        found: dict[str, Setting] = {}
+        for name, one in self.parameters.items():
+            if self._is_active(name, found):
+                found[name] = values[name] if name in values else one.draw(rng)
+        return found
+
+    def draw(self, rng: random.Random) -> dict[str, Setting]:
+        """Return a random configuration, without the parameters that it does not use."""
+        return self.complete({}, rng)
+
+    def key(self, values: Mapping[str, Setting]) -> str:
+        """Return a text that two configurations share if, and only if, they are the same network.
+
+        Parameters that a configuration does not use are ignored.
+        """
+        used: dict[str, Setting] = {}
+        for name in self.parameters:
+            if name in values and self._is_active(name, used):
+                used[name] = values[name]
+        return json.dumps(used, sort_keys=True)
+
+    def problems(self, values: Mapping[str, Setting]) -> list[str]:
+        """Say what keeps a configuration out of the space; nothing where it is in it."""
+        used: dict[str, Setting] = {}
+        found = []
+        for name, one in self.parameters.items():
+            if not self._is_active(name, used):
+                continue
+            if name not in values:
+                found.append(f"{name} is missing")
+                continue
+            used[name] = values[name]
+            if values[name] not in one:
+                found.append(f"{name} is {values[name]!r}, which is not in the space")
+        return found
+
+    def walk(self) -> Iterator[dict[str, Setting]]:
+        """Yield every configuration of a finite space."""
+        yield from self._walk([*self.parameters], 0, {})
+
+    def draw_unseen(
+        self, seen: Mapping[str, object], rng: random.Random, *, tries: int = 200
+    ) -> dict[str, Setting] | None:
+        """Return a random configuration that is not among those seen; None where all are.
+
+        Args:
+            seen: By `key`.
+            rng: Decides.
+            tries: How often to draw before a finite space is walked through.
+        """
+        size = self.size
+        if size is not None and len(seen) >= size:
+            return None
+        for _ in range(tries):
+            drawn = self.draw(rng)
+            if self.key(drawn) not in seen:
+                return drawn
+        if size is None or size > _MAX_WALK:
+            return None
+        left = [values for values in self.walk() if self.key(values) not in seen]
+        return rng.choice(left) if left else None
+
+    @property
+    def fingerprint(self) -> str:
+        """A short text that differs between different spaces."""
+        text = json.dumps(self.to_record(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the space as JSON values."""
+        return {
+            name: json.loads(json.dumps(dataclasses.asdict(one)))
+            for name, one in self.parameters.items()
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Space:
+        """Make a space of what `to_record` returned."""
+        found: dict[str, Parameter] = {}
+        for name, fields in record.items():
+            given = dict(fields)
+            given["when"] = {key: tuple(values) for key, values in given["when"].items()}
+            if "values" in given:
+                found[name] = Choices(tuple(given["values"]), given["when"])
+            else:
+                found[name] = Numbers(**given)
+        return cls(found)
+
+    def _is_active(self, name: str, values: Mapping[str, Setting]) -> bool:
+        return all(
+            other in values and values[other] in wanted
+            for other, wanted in self.parameters[name].when.items()
+        )
+
+    def _count(self, names: list[str], index: int, values: dict[str, Setting]) -> float:
+        if index == len(names):
+            return 1
+        name = names[index]
+        one = self.parameters[name]
+        if not self._is_active(name, values):
+            return self._count(names, index + 1, values)
+        if name not in self._conditions:
+            return one.size * self._count(names, index + 1, values)
+        if not math.isfinite(one.size):
+            return math.inf
+        return sum(self._count(names, index + 1, {**values, name: value}) for value in one.all())
+
+    def _walk(
+        self, names: list[str], index: int, values: dict[str, Setting]
+    ) -> Iterator[dict[str, Setting]]:
+        if index == len(names):
+            yield values
+        elif not self._is_active(names[index], values):
+            yield from self._walk(names, index + 1, values)
+        else:
+            for value in self.parameters[names[index]].all():
+                yield from self._walk(names, index + 1, {**values, names[index]: value})
+
+
+def _ordered(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Put every parameter after those that its condition names."""
+    found: dict[str, Parameter] = {}
+    left = dict(parameters)
+    for name, one in parameters.items():
+        for other, wanted in one.when.items():
+            if other not in parameters:
+                raise ValueError(
+                    f"{name} is used when {other} is {', '.join(map(str, wanted))}, "
+                    f"but {other} is not in the space"
+                )
+            if not all(value in parameters[other] for value in wanted):
+                raise ValueError(
+                    f"{name} is used when {other} is {', '.join(map(str, wanted))}, "
+                    f"which {other} never is"
+                )
+    while left:
+        ready = [name for name, one in left.items() if one.when.keys() <= found.keys()]
+        if not ready:
+            raise ValueError(f"the conditions of {', '.join(left)} wait for one another")
+        for name in ready:
+            found[name] = left.pop(name)
+    return found

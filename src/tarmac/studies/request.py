@@ -1,0 +1,293 @@
+"""What is asked of a search, from a file, from the command line or from Python."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel, ValidationError
+
+from tarmac.errors import RequestError
+from tarmac.jobs.foreign import Document, Problem, problems_of, read_document, refuse
+from tarmac.studies.methods.breeding import num_survivors
+from tarmac.studies.methods.objectives import OBJECTIVES
+from tarmac.studies.methods.written import FieldError, ParameterText
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "CHANGEABLE",
+    "Request",
+    "is_file",
+    "locate",
+    "make_request",
+    "read_request",
+    "read_space",
+    "study_names",
+]
+
+# What a resumed study may be given anew; all else decides which networks it tries.
+CHANGEABLE = {"confirm", "generations", "trials", "budget", "devices", "workers", "storage"}
+
+
+def _names(value: Any) -> Any:
+    """Let one text stand for several names."""
+    return tuple(value.split(",")) if isinstance(value, str) else value
+
+
+def _seconds(value: Any) -> Any:
+    from tarmac.documents.quantities import parse_seconds  # noqa: PLC0415 - beside its only use
+
+    return None if value is None else parse_seconds(value)
+
+
+class Request(BaseModel):
+    """Everything that was asked of a search.
+
+    Attributes:
+        workload: What is trained: a name, or ``path/to/file.py:attribute``.
+        method: ``evolve``, ``brute``, ``random``, ``tpe``, ``cmaes`` or ``nsga2``.
+        generations: The evolution ends after so many; 10 where neither ``trials`` nor ``budget``
+            ends it. Other methods train as many networks as so many populations have.
+        population: Networks in a generation, survivors of earlier ones included.
+        retain: The share of a population that survives, by fitness.
+        random_select: The probability with which each of the others survives too.
+        mutate: The probability with which a child has one gene changed.
+        trials: The search ends after so many trainings; None for no such end.
+        budget: It ends after so many seconds of work, in all sessions; None for no such end.
+        space: What is searched over, and what is fixed.
+        datasets: For a dataset, what differs in ``space`` on it.
+        objective: What counts; the first decides which network wins.
+        prune: Whether losers stop early: ``none``, ``halving`` or ``median``.
+        confirm: How many of the best are trained from two more seeds before one is the winner.
+        epochs: Each network trains at most so long; by default as long as its workload's recipe.
+        patience: It stops once its validation loss has not fallen for so many epochs.
+        train_size: How many samples to train on; all that are not held out by default.
+        validation_size: How many samples to hold out; by default one for every five to train on,
+            at most 10,000.
+        seed: Of the search and of every training in it.
+        devices: See `tarmac.machine.find_devices`.
+        workers: Processes that train at the same time; by default as many as suit the devices.
+        storage: An Optuna URL; by default a journal in the study's directory.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    workload: str
+    method: Literal["evolve", "brute", "random", "tpe", "cmaes", "nsga2"] = "evolve"
+    generations: int | None = None
+    population: int = 20
+    retain: float = 0.4
+    random_select: float = 0.1
+    mutate: float = 0.2
+    trials: int | None = None
+    budget: Annotated[float | None, BeforeValidator(_seconds)] = None
+    space: dict[str, ParameterText] = {}
+    datasets: dict[str, dict[str, ParameterText]] = {}
+    objective: Annotated[tuple[str, ...], BeforeValidator(_names)] = ("val_accuracy",)
+    prune: Literal["none", "halving", "median"] = "none"
+    confirm: int = 0
+    epochs: int | None = None
+    patience: int | None = None
+    train_size: int | None = None
+    validation_size: int | None = None
+    seed: int = 0
+    devices: str | int = "auto"
+    workers: int | None = None
+    storage: str | None = None
+
+    @property
+    def survivors(self) -> int:
+        """How many networks survive by their fitness."""
+        return num_survivors(self.retain, self.population)
+
+    def changed(self, other: Request) -> list[str]:
+        """Return the fields that decide which networks are tried and differ from another's."""
+        return [
+            name
+            for name in type(self).model_fields
+            if name not in CHANGEABLE and getattr(self, name) != getattr(other, name)
+        ]
+
+
+def study_names() -> tuple[str, ...]:
+    """Return the names of the studies that come with Tarmac."""
+    found = resources.files("tarmac.studies").joinpath("studies").iterdir()
+    return tuple(sorted(path.name.removesuffix(".yaml") for path in found))
+
+
+def read_request(source: str | Path, changes: Mapping[str, Any]) -> Request:
+    """Read a study's file and change what was asked for beside it.
+
+    Args:
+        source: A path that ends in ``.yaml``, ``.yml`` or ``.json``, or one of `study_names`.
+        changes: Fields of `Request`; those of ``space`` are added to the file's.
+
+    Raises:
+        RequestError: The file cannot be read or is no study; with line, column and nearest name.
+    """
+    document = _document(source)
+    if not isinstance(document.value, dict):
+        raise RequestError(f"{document.name}:1:1: is no study, expected keys and values")
+    try:
+        written = Request.model_validate(document.value)
+        _check(written)
+    except ValidationError as error:
+        raise refuse(document, problems_of(error, document, Request)) from error
+    except FieldError as error:
+        raise _located(error, document) from error
+    fields = {name: getattr(written, name) for name in written.model_fields_set}
+    asked = {**fields, **changes, "space": {**written.space, **changes.get("space", {})}}
+    dataset = make_request(asked).space.get("dataset")
+    on_it = {} if dataset is None else written.datasets.get(str(dataset.fixed), {})
+    asked["space"] = {**written.space, **on_it, **changes.get("space", {})}
+    asked["workload"] = _beside(str(source), str(asked["workload"]))
+    return make_request(asked)
+
+
+def read_space(path: Path) -> dict[str, ParameterText]:
+    """Read a file of parameters: what stands under ``space`` in a study's file.
+
+    Raises:
+        RequestError: The file cannot be read, or a parameter is wrong; with line and column.
+    """
+    document = read_document(path)
+    if not isinstance(document.value, dict):
+        raise RequestError(f"{path}:1:1: is no space, expected parameters and their values")
+    try:
+        return _SpaceFile.model_validate(document.value).root
+    except ValidationError as error:
+        raise refuse(document, problems_of(error, document, _SpaceFile)) from error
+
+
+class _SpaceFile(RootModel[dict[str, ParameterText]]):
+    """A file with parameters only."""
+
+
+def make_request(fields: Mapping[str, Any]) -> Request:
+    """Check what was asked.
+
+    Args:
+        fields: Of `Request`.
+
+    Raises:
+        RequestError: A field is unknown, of another type, or cannot be what it is.
+    """
+    try:
+        request = Request.model_validate(dict(fields))
+    except ValidationError as error:
+        found = problems_of(error, Document("", dict(fields), {}, {}), Request)
+        lines = [f"{one.path}: {one.message}{one.hint}".removeprefix(": ") for one in found]
+        raise RequestError(lines[0], hint="\n".join(lines[1:]) or None) from error
+    _check(request)
+    return request
+
+
+def is_file(what: str | Path) -> bool:
+    """Whether a study is read from a file: the user's or one that comes with Tarmac."""
+    return str(what).endswith((".yaml", ".yml", ".json")) or str(what) in study_names()
+
+
+def locate(error: FieldError, source: str | Path) -> RequestError:
+    """Say where in a study's file a field is; the error itself where it is not in it."""
+    document = _document(source)
+    return _located(error, document) if error.path in document.places else error
+
+
+def _document(source: str | Path) -> Document:
+    if str(source) not in study_names():
+        return read_document(Path(source))
+    path = resources.files("tarmac.studies").joinpath("studies", f"{source}.yaml")
+    with resources.as_file(path) as file:
+        return read_document(file)
+
+
+def _located(error: FieldError, document: Document) -> RequestError:
+    problem = Problem(document.place_of(error.path), ".".join(error.path), error.message)
+    found = refuse(document, [problem])
+    return RequestError(found.message, hint=error.hint)
+
+
+def _beside(source: str, workload: str) -> str:
+    """Find a workload's file from the directory of the study's file."""
+    path, separator, attribute = workload.rpartition(":")
+    beside = Path(source).parent / path
+    return f"{beside}:{attribute}" if separator and beside.is_file() else workload
+
+
+def _check(request: Request) -> None:
+    lowest = {
+        "generations": 1,
+        "population": 2,
+        "trials": 1,
+        "confirm": 0,
+        "epochs": 1,
+        "patience": 1,
+        "train_size": 1,
+        "validation_size": 1,
+        "seed": 0,
+        "workers": 1,
+    }
+    for name, least in lowest.items():
+        value = getattr(request, name)
+        if value is not None and value < least:
+            raise FieldError((name,), f"{name} is {value}, expected at least {least}")
+    for name in ("retain", "random_select", "mutate"):
+        value = getattr(request, name)
+        if not 0 <= value <= 1:
+            raise FieldError((name,), f"{name} is {value:g}, expected 0 to 1")
+    if request.budget is not None and request.budget <= 0:
+        raise FieldError(("budget",), f"budget is {request.budget:g} s, expected above 0")
+    if request.method == "evolve":
+        _check_evolution(request)
+    _check_objective(request.objective)
+    if request.prune != "none" and len(request.objective) > 1:
+        raise FieldError(
+            ("prune",),
+            f"prune is {request.prune} and there are {len(request.objective)} objectives: "
+            "losers are known by one",
+            hint="Leave out --prune, or name one objective.",
+        )
+    if request.prune != "none" and not request.objective[0].startswith("val_"):
+        raise FieldError(
+            ("prune",),
+            f"prune is {request.prune} and the objective {request.objective[0]}: losers are known "
+            "by their validation",
+            hint="Leave out --prune, or use --objective val_accuracy or val_loss.",
+        )
+
+
+def _check_evolution(request: Request) -> None:
+    keeps = int(request.retain * request.population + 1e-9)
+    hint = f"Such as --retain {max(0.4, 2 / request.population):g}, or a larger --population."
+    if keeps < 1:
+        raise FieldError(
+            ("retain",),
+            f"retain is {request.retain:g}, which keeps none of a population of "
+            f"{request.population}",
+            hint=hint,
+        )
+    if keeps >= request.population:
+        raise FieldError(
+            ("retain",),
+            f"retain is {request.retain:g}, which keeps all of a population of "
+            f"{request.population} and leaves no room for children",
+            hint=hint,
+        )
+
+
+def _check_objective(names: Sequence[str]) -> None:
+    from tarmac.errors import unknown_name  # noqa: PLC0415 - beside its only use
+
+    if not names:
+        raise FieldError(("objective",), "objective is empty, expected at least one")
+    for name in names:
+        if name not in OBJECTIVES:
+            wrong = unknown_name(
+                "objective", name, {key: one.summary for key, one in OBJECTIVES.items()}
+            )
+            raise FieldError(("objective",), wrong.message, hint=wrong.hint)
+        if names.count(name) > 1:
+            raise FieldError(("objective",), f"objective {name} is named twice")

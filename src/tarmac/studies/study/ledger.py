@@ -1,0 +1,119 @@
+"""A study's trials as this process knows them, each read once it has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial, TrialState
+
+    from tarmac.studies.methods.space import Space
+
+__all__ = ["GENERATION", "Ledger"]
+
+# Where a trial says which generation it belongs to: the attribute that Optuna derives from the name
+# of its sampler's class.
+GENERATION = "EvolutionSampler:generation"
+# Where a study keeps the survivors that a generation begins with, likewise.
+_SURVIVORS = "EvolutionSampler:parent:"
+
+
+class Ledger:
+    """The trials of a study, by number, generation and network.
+
+    Optuna's storages return all trials or one. Reading all at every question takes time that grows
+    with the square of their number; finished ones never change, so they are read once.
+
+    Args:
+        storage: Holds the trials.
+        study_id: Of the study in it.
+        space: Says which trials are of the same network.
+    """
+
+    def __init__(self, storage: BaseStorage, study_id: int, space: Space) -> None:
+        self._storage = storage
+        self._study_id = study_id
+        self._space = space
+        self._ids: list[int] = []
+        self._open: set[int] = set()
+        self.trials: list[FrozenTrial] = []
+        # The first trial of each network, by the space's key.
+        self.by_key: dict[str, int] = {}
+        self._numbers: dict[int, int] = {}
+        self._generations: dict[int, dict[int, None]] = {}
+
+    def refresh(self) -> None:
+        """Read what is new."""
+        for number in sorted(self._open):
+            self._keep(number, self._storage.get_trial(self._ids[number]))
+        while True:
+            try:
+                trial_id = self._storage.get_trial_id_from_study_id_trial_number(
+                    self._study_id, len(self._ids)
+                )
+            except KeyError:
+                return
+            trial = self._storage.get_trial(trial_id)
+            self._numbers[trial_id] = len(self._ids)
+            self._ids.append(trial_id)
+            self.trials.append(trial)
+            self._keep(trial.number, trial)
+
+    def trial_id(self, number: int) -> int:
+        """Return the storage's name of a trial."""
+        return self._ids[number]
+
+    def of_generation(self, generation: int) -> Sequence[FrozenTrial]:
+        """Return a generation's trials, in their order."""
+        return [self.trials[number] for number in self._generations.get(generation, ())]
+
+    def survivors(self, generation: int) -> list[FrozenTrial] | None:
+        """Return the survivors that a generation begins with; None where none are chosen yet."""
+        attributes = self._storage.get_study_system_attrs(self._study_id)
+        ids = attributes.get(f"{_SURVIVORS}{generation}")
+        if ids is None:
+            return None
+        return [self.trials[number] for number in sorted(map(self._numbers.__getitem__, ids))]
+
+    def keep_survivors(self, generation: int, numbers: Iterable[int]) -> None:
+        """Say once for all processes which trials a generation begins with."""
+        ids = [self._ids[number] for number in numbers]
+        self._storage.set_study_system_attr(self._study_id, f"{_SURVIVORS}{generation}", ids)
+
+    @property
+    def last_generation(self) -> int:
+        """The highest generation that there is; -1 where there is none."""
+        return max(self._generations, default=-1)
+
+    def in_state(self, *states: TrialState) -> list[FrozenTrial]:
+        """Return the unfinished trials in these states."""
+        return [
+            self.trials[number]
+            for number in sorted(self._open)
+            if self.trials[number].state in states
+        ]
+
+    @property
+    def trained(self) -> list[FrozenTrial]:
+        """The finished trials that were trained, rather than known from an earlier one."""
+        return [
+            trial
+            for trial in self.trials
+            if trial.state.is_finished() and "same_as" not in trial.user_attrs
+        ]
+
+    def _keep(self, number: int, trial: FrozenTrial) -> None:
+        self.trials[number] = trial
+        generation = trial.system_attrs.get(GENERATION)
+        if isinstance(generation, int):
+            self._generations.setdefault(generation, {})[number] = None
+        # A trial that is being asked for has some of its parameters only.
+        if not self._space.problems(trial.params):
+            self.by_key.setdefault(self._space.key(trial.params), number)
+        if trial.state.is_finished():
+            self._open.discard(number)
+        else:
+            self._open.add(number)

@@ -1,0 +1,105 @@
+"""``study.json`` as a model."""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - Pydantic reads it
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from tarmac.files import read_versioned
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["SCHEMA_VERSION", "StudyRecord", "Winner", "read_study_record"]
+
+SCHEMA_VERSION = 1
+
+
+class Winner(BaseModel):
+    """The network that a study found.
+
+    Attributes:
+        number: Its trial's.
+        settings: All that makes it, by the names that ``tarmac train --set`` takes.
+        values: Its objectives, by name.
+        epochs: How long its trial trained.
+        confirmed: Its first objective from other seeds; empty where none was asked for.
+        test_accuracy: Of the network trained anew on all training data; None before that is done.
+        test_loss: Likewise.
+        run: That training's run directory, from the study's.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int
+    settings: dict[str, bool | int | float | str]
+    values: dict[str, float]
+    epochs: int
+    confirmed: tuple[float, ...] = ()
+    test_accuracy: float | None = None
+    test_loss: float | None = None
+    run: str | None = None
+
+
+class StudyRecord(BaseModel):
+    """Everything that ``study.json`` says.
+
+    Attributes:
+        schema_version: Of this file's layout.
+        id: The study's name in its storage: that of its directory when it was made.
+        name: Of what was searched.
+        status: How it stands. A killed one still says ``running``; see `Study.status`.
+        why_ended: In words.
+        created_at: UTC.
+        ended_at: When it last ended.
+        elapsed_s: Wall-clock seconds of work on it.
+        command: The command line; empty where it was started from Python.
+        request: What was asked, with every value.
+        settings: Those of all its networks.
+        space: What is searched over.
+        fingerprint: Of the space that the study began with.
+        train_size: Samples that each network trains on.
+        validation_size: Samples that judge it.
+        storage: Where the trials are; without a password, None for the journal beside this file.
+        versions: Of the packages that matter.
+        best: The winner; None before there is one.
+        confirmed: What the best trials reached from other seeds, by number.
+        front: Numbers of the trials that none beats, where there are several objectives.
+        error: Why it failed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: int = SCHEMA_VERSION
+    id: str
+    name: str
+    status: Literal["running", "completed", "interrupted", "failed"]
+    why_ended: str | None = None
+    created_at: datetime
+    ended_at: datetime | None = None
+    elapsed_s: float = 0.0
+    command: tuple[str, ...] = ()
+    request: dict[str, Any]
+    settings: dict[str, bool | int | float | str]
+    space: dict[str, Any]
+    fingerprint: str
+    train_size: int
+    validation_size: int
+    storage: str | None = None
+    versions: dict[str, str] = {}
+    best: Winner | None = None
+    confirmed: dict[int, tuple[float, ...]] = {}
+    front: tuple[int, ...] = ()
+    error: str | None = None
+
+
+def read_study_record(path: Path) -> StudyRecord:
+    """Read a ``study.json``.
+
+    Raises:
+        RequestError: There is none, or it was written by a newer Tarmac.
+        TarmacError: It is damaged.
+    """
+    return read_versioned(path, StudyRecord, SCHEMA_VERSION, "study")

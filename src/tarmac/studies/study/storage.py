@@ -1,0 +1,213 @@
+"""Where a study's trials are kept: a journal in its directory, or a database that Optuna knows."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from typing import IO, TYPE_CHECKING, Any
+
+import optuna
+from optuna.exceptions import StorageInternalError
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
+from optuna.trial import TrialState
+
+from tarmac.distribution import install_hint
+from tarmac.errors import RequestError, TarmacError
+from tarmac.files import (
+    DamagedLine,
+    append_lines,
+    drop_torn_line,
+    read_lines,
+    storage_errors,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["has_password", "loss_of_database", "masked", "open_storage"]
+
+_CONNECT_S = 10
+# Where SQLAlchemy takes a password from: up to the first @, slashes included.
+_IN_AUTHORITY = re.compile(r"(\w://[^:/@\s]*):[^@\s]*@")
+_IN_QUERY = re.compile(r"([?&]\w*password=)[^&\s]*")
+_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+def open_storage(url: str | None, journal: Path) -> BaseStorage:
+    """Open what holds a study's trials.
+
+    Args:
+        url: Of a database, such as ``postgresql://user:word@host/name``; None for the journal.
+        journal: Its file; made if it is not there.
+
+    Raises:
+        RequestError: The URL is none that Optuna takes, or its driver is not installed.
+        TarmacError: The database cannot be reached, or the journal is damaged; it stays as it is.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    if url is None:
+        return _open_journal(journal)
+    if url.startswith(("redis://", "rediss://")):
+        with _database_errors(url):
+            return JournalStorage(JournalRedisBackend(url))
+    arguments = {}
+    if url.startswith(("postgresql", "mysql")):
+        arguments = {"connect_args": {"connect_timeout": _CONNECT_S}, "pool_pre_ping": True}
+    with _database_errors(url):
+        return RDBStorage(_with_driver(url), engine_kwargs=arguments)
+
+
+def masked(text: str) -> str:
+    """Return a text, such as a URL or a word of a command line, without passwords of databases."""
+    return _IN_QUERY.sub(r"\1***", _IN_AUTHORITY.sub(r"\1:***@", text))
+
+
+def has_password(url: str) -> bool:
+    """Whether a URL holds a password, or `masked` has left a sign of one."""
+    return bool(_IN_AUTHORITY.search(url) or _IN_QUERY.search(url))
+
+
+@contextlib.contextmanager
+def loss_of_database(url: str | None, go_on: str) -> Iterator[None]:
+    """Say in words that a database went away in the middle of a search.
+
+    Args:
+        url: Its URL; None where there is none.
+        go_on: The command line that goes on with the search.
+
+    Raises:
+        TarmacError: It is gone.
+    """
+    if url is None:
+        yield
+        return
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - slow to import
+
+    try:
+        yield
+    except (StorageInternalError, SQLAlchemyError) as error:
+        cause = error if isinstance(error, SQLAlchemyError) else error.__cause__ or error
+        cause = getattr(cause, "orig", None) or cause
+        raise TarmacError(
+            f"the database {masked(url)} was lost: {_first_line(cause)}",
+            hint="Finished networks are kept there, those under way will be repeated. "
+            f"Go on once it is back: {go_on}",
+        ) from error
+
+
+def _with_driver(url: str) -> str:
+    """Name PostgreSQL's driver: SQLAlchemy 2.0 would take psycopg2, and 2.1 psycopg."""
+    scheme, separator, rest = url.partition("://")
+    if scheme in ("postgresql", "postgres"):
+        scheme = "postgresql+psycopg"
+    return f"{scheme}{separator}{rest}"
+
+
+class _FileLock:
+    """The kernel's lock on a file, which ends with its holder however that ends.
+
+    Optuna's own is a file that a killed process leaves behind, and others wait 30 s for it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+
+    def acquire(self) -> bool:
+        with storage_errors(self._path):
+            self._file = self._path.open("ab")
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        return True
+
+    def release(self) -> None:
+        assert self._file is not None
+        self._file.close()
+
+
+class _Journal(JournalFileBackend):
+    """Optuna's journal, which waits for the disk once per trial instead of once per line.
+
+    A line is in the kernel's hands when it is written, so a killed process loses nothing. A power
+    cut may lose lines at the end: those since the last trial that was finished, which a search that
+    goes on makes again.
+    """
+
+    def __init__(self, path: Path, lock: _FileLock) -> None:
+        super().__init__(str(path), lock_obj=lock)  # type: ignore[arg-type]
+        self._path = path
+        self._own_lock = lock
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Append entries to the file."""
+        is_end = any(log.get("state") in _FINISHED for log in logs)
+        self._own_lock.acquire()
+        try:
+            append_lines(self._path, logs, is_durable=is_end)
+        finally:
+            self._own_lock.release()
+
+
+def _open_journal(path: Path) -> JournalStorage:
+    lock = _FileLock(path.with_name(path.name + ".lock"))
+    # A study that only others may write can be looked at.
+    if os.access(path.parent, os.W_OK):
+        lock.acquire()
+        try:
+            drop_torn_line(path)
+        finally:
+            lock.release()
+    try:
+        return JournalStorage(_Journal(path, lock))
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> TarmacError:
+    found = read_lines(path, _problem)
+    # Where each line is one, what they say together is not.
+    last = len(found.values)
+    line = found.damaged[0] if found.damaged else DamagedLine(path, last, str(error))
+    return TarmacError(
+        str(line),
+        hint="It was left as it is. To go on from what stands before that line:\n"
+        f"cp {path} {path}.damaged\n"
+        f"head -n {line.number - 1} {path}.damaged > {path}",
+    )
+
+
+def _problem(entry: object) -> str | None:
+    is_entry = isinstance(entry, dict) and "op_code" in entry
+    return None if is_entry else "it is no entry of a journal"
+
+
+@contextlib.contextmanager
+def _database_errors(url: str) -> Iterator[None]:
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError  # noqa: PLC0415 - slow to import
+
+    try:
+        yield
+    except (ArgumentError, ValueError) as error:
+        raise RequestError(
+            f"storage is {masked(url)!r}, which is no database's URL: {_first_line(error)}",
+            hint="Such as: --storage postgresql://user:password@host/name",
+        ) from error
+    except ImportError as error:
+        raise RequestError(
+            f"the driver of {masked(url)} is not installed: {error}",
+            hint=f"For PostgreSQL: {install_hint('postgresql')}; for MySQL: pip install pymysql "
+            "and mysql+pymysql://...; for Redis: pip install redis",
+        ) from error
+    except (SQLAlchemyError, OSError) as error:
+        cause = getattr(error, "orig", None) or error
+        raise TarmacError(
+            f"the database {masked(url)} cannot be reached: {_first_line(cause)}",
+            hint="Is it up, and may this machine connect? Without --storage a study is a file.",
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,254 @@
+"""A study: a directory that says what is searched, and the trials in its Optuna storage."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import optuna
+from optuna.storages import InMemoryStorage
+from optuna.study import StudyDirection
+from optuna.trial import TrialState
+
+from tarmac import runs
+from tarmac.errors import RequestError, TarmacError
+from tarmac.studies.methods.objectives import OBJECTIVES
+from tarmac.studies.methods.space import Space
+from tarmac.studies.request import Request
+from tarmac.studies.study.leases import Leases
+from tarmac.studies.study.ledger import GENERATION, Ledger
+from tarmac.studies.study.record import read_study_record
+from tarmac.studies.study.storage import has_password, masked, open_storage
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial
+
+    from tarmac.studies.study.record import StudyRecord, Winner
+    from tarmac.training import Setting
+
+__all__ = ["Study", "find_study", "list_studies"]
+
+_STATES = {
+    TrialState.COMPLETE: "complete",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "failed",
+    TrialState.RUNNING: "running",
+    TrialState.WAITING: "waiting",
+}
+
+
+class Study:
+    """A search and its directory, to be read; `StudyWriter` is who searches.
+
+    Args:
+        path: The directory, which exists.
+        record: What its ``study.json`` says.
+        storage: The database's URL where the record holds it without its password.
+    """
+
+    def __init__(self, path: Path, record: StudyRecord, storage: str | None = None) -> None:
+        self.path = path
+        self._record = record
+        self._request: Request | None = None
+        self._url = storage or record.storage
+        self._leases = Leases(path / "workers")
+
+    @classmethod
+    def open(cls, path: Path, storage: str | None = None) -> Self:
+        """Open a study's directory.
+
+        Raises:
+            RequestError: It is no study, or one of a newer Tarmac.
+            TarmacError: Its ``study.json`` is damaged.
+        """
+        return cls(path, read_study_record(path / "study.json"), storage)
+
+    def __repr__(self) -> str:
+        best = self.record.best
+        found = "" if best is None else f": {best.values}, test_accuracy={best.test_accuracy}"
+        return f"<Study {self.path} {self.status}{found}>"
+
+    @property
+    def name(self) -> str:
+        """The directory's name."""
+        return self.path.name
+
+    @property
+    def record(self) -> StudyRecord:
+        """What its ``study.json`` says."""
+        return self._record
+
+    @property
+    def request(self) -> Request:
+        """What was asked."""
+        if self._request is None:
+            self._request = Request.model_validate(self._record.request)
+        return self._request
+
+    @functools.cached_property
+    def space(self) -> Space:
+        """What is searched over.
+
+        Raises:
+            TarmacError: It is not what the study began with.
+        """
+        found = Space.from_record(self.record.space)
+        if found.fingerprint != self.record.fingerprint:
+            raise TarmacError(
+                f"{self.path / 'study.json'}: the space is not the one that the study began with",
+                hint="Put it back as it was, or begin a new study.",
+            )
+        return found
+
+    @property
+    def status(self) -> str:
+        """How it stands; whether a process works on it is asked, not read."""
+        if self._leases.living():
+            return "running"
+        return "interrupted" if self.record.status == "running" else self.record.status
+
+    @property
+    def best(self) -> Winner | None:
+        """The winner; None before there is one."""
+        return self.record.best
+
+    @functools.cached_property
+    def optuna(self) -> optuna.Study:
+        """The study as Optuna has it, for its own tools.
+
+        Raises:
+            RequestError: The password of its storage is not known.
+            TarmacError: Its storage cannot be reached, is damaged, or does not hold it.
+        """
+        return optuna.load_study(study_name=self.record.id, storage=self._storage)
+
+    @functools.cached_property
+    def ledger(self) -> Ledger:
+        """Its trials; `Ledger.refresh` reads what has come since."""
+        ledger = Ledger(self._storage, self.optuna._study_id, self.space)
+        ledger.refresh()
+        return ledger
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        """Every trial as plain values, by number."""
+        self.ledger.refresh()
+        return [self.row(trial) for trial in self.ledger.trials]
+
+    def row(self, trial: FrozenTrial) -> dict[str, Any]:
+        """Return a trial as plain values."""
+        attributes = trial.user_attrs
+        values = trial.values or []
+        named = dict(zip(self.request.objective, values, strict=False))
+        found = {
+            "number": trial.number,
+            "state": _STATES[trial.state],
+            "generation": trial.system_attrs.get(GENERATION),
+            "origin": attributes.get("origin"),
+            **named,
+            "params": dict(trial.params),
+        }
+        kept = ("epochs", "seconds", "num_parameters", "error", "same_as", "together", "run")
+        return found | {key: attributes[key] for key in kept if key in attributes}
+
+    def settings_of(self, trial: FrozenTrial) -> dict[str, Setting]:
+        """Return everything that makes a trial's network, its own parameters last."""
+        return {**self.record.settings, **trial.params}
+
+    @property
+    def maximize(self) -> list[bool]:
+        """Whether more is better, by objective."""
+        return [OBJECTIVES[name].maximize for name in self.request.objective]
+
+    def reload(self) -> None:
+        """Read the record anew."""
+        self._keep(read_study_record(self.path / "study.json"))
+
+    def _keep(self, record: StudyRecord) -> None:
+        self._record, self._request = record, None
+
+    @functools.cached_property
+    def _storage(self) -> BaseStorage:
+        """The Optuna storage, with the study in it."""
+        if self._url is not None and self.record.storage == self._url and has_password(self._url):
+            raise RequestError(
+                f"the password of {self.record.storage} is not kept in {self.name}",
+                hint="Name the database again: --storage URL",
+            )
+        storage = open_storage(self._url, self.path / "journal.log")
+        return storage if self._is_in(storage) else self._begin(storage)
+
+    def _begin(self, storage: BaseStorage) -> BaseStorage:  # noqa: ARG002 - the writer's
+        """Return a storage for a study that its own does not hold.
+
+        A process that was killed right after it made the directory leaves such a study: it has no
+        trial yet.
+        """
+        if self._url is not None:
+            raise TarmacError(f"study {self.record.id} is not in {masked(self._url)}")
+        empty = InMemoryStorage()
+        self._create_in(empty)
+        return empty
+
+    def _is_in(self, storage: BaseStorage) -> bool:
+        return any(one.study_name == self.record.id for one in storage.get_all_studies())
+
+    def _create_in(self, storage: BaseStorage) -> None:
+        directions = [
+            StudyDirection.MAXIMIZE if more else StudyDirection.MINIMIZE for more in self.maximize
+        ]
+        created = optuna.create_study(
+            storage=storage, study_name=self.record.id, directions=directions
+        )
+        with warnings.catch_warnings():
+            # Optuna calls it experimental; optuna-dashboard shows nameless objectives without it.
+            warnings.simplefilter("ignore")
+            created.set_metric_names([*self.request.objective])
+        for key in ("workload", "method", "seed"):
+            created.set_user_attr(key, getattr(self.request, key))
+        created.set_user_attr("settings", dict(self.record.settings))
+        created.set_user_attr("directory", str(self.path.resolve()))
+
+
+def list_studies(output: Path | None = None) -> tuple[list[Study], list[tuple[Path, str]]]:
+    """Return the studies under a directory, the newest first, and why others cannot be read."""
+    found: list[Study] = []
+    broken: list[tuple[Path, str]] = []
+    for path in sorted((output or runs.default_output()).glob("*/study.json")):
+        try:
+            found.append(Study.open(path.parent))
+        except TarmacError as error:
+            broken.append((path.parent, error.message))
+    found.sort(key=lambda study: study.record.created_at, reverse=True)
+    return found, broken
+
+
+def find_study(reference: str, output: Path | None = None, storage: str | None = None) -> Study:
+    """Find a study.
+
+    Args:
+        reference: A path, a name, the beginning of a name, or ``"latest"``.
+        output: Where studies lie; `tarmac.runs.default_output` if not given.
+        storage: The database's URL where that holds a password.
+
+    Raises:
+        RequestError: None fits, or more than one.
+    """
+    root = output or runs.default_output()
+    for path in (Path(reference), root / reference):
+        if (path / "study.json").exists():
+            return Study.open(path, storage)
+    found, _ = list_studies(root)
+    fitting = [study for study in found if study.name.startswith(reference)]
+    if reference == "latest" and found:
+        fitting = found[:1]
+    if len(fitting) == 1:
+        return Study.open(fitting[0].path, storage)
+    if fitting:
+        names = "\n".join(study.name for study in fitting)
+        raise RequestError(f"study {reference!r} is not unique in {root}", hint=names)
+    names = "\n".join(study.name for study in found[:10]) or "(none)"
+    raise RequestError(f"there is no study {reference!r} in {root}", hint=f"Newest there:\n{names}")

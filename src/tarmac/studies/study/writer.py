@@ -1,0 +1,202 @@
+"""A study as whoever searches has it: its record and its trials are written here."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from filelock import FileLock
+
+from tarmac import runs
+from tarmac.distribution import SCRIPTS, installed_version
+from tarmac.errors import RequestError
+from tarmac.files import write_json
+from tarmac.studies.study.record import StudyRecord, read_study_record
+from tarmac.studies.study.storage import masked, open_storage
+from tarmac.studies.study.study import Study
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial, TrialState
+
+    from tarmac.studies.methods.space import Space
+    from tarmac.studies.request import Request
+    from tarmac.studies.study.leases import Leases
+    from tarmac.training import Setting
+
+__all__ = ["StudyWriter"]
+
+_PACKAGES = ("optuna", "torch", "numpy")
+
+
+class StudyWriter(Study):
+    """A study that may be written: by the loop that searches, its queue, and the search's end.
+
+    All else is given a `Study`, which cannot be. Several processes may write one at a time; what
+    takes several steps is done under ``lock``.
+
+    Args:
+        path: See `Study`.
+        record: Likewise.
+        storage: Likewise.
+
+    Attributes:
+        lock: One process at a time holds it.
+    """
+
+    def __init__(self, path: Path, record: StudyRecord, storage: str | None = None) -> None:
+        super().__init__(path, record, storage)
+        self.lock = FileLock(path / ".lock", is_singleton=False)
+
+    @classmethod
+    def create(
+        cls,
+        output: Path,
+        name: str,
+        request: Request,
+        space: Space,
+        settings: Mapping[str, Setting],
+        *,
+        train_size: int,
+        validation_size: int,
+    ) -> StudyWriter:
+        """Make a study's directory and its place in the storage.
+
+        Raises:
+            RequestError: ``output`` cannot be written.
+            TarmacError: The storage cannot be reached; nothing was made.
+        """
+        created_at = runs.now()
+        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".")
+        path = output / f"{safe or 'study'}-{created_at:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        url = request.storage
+        if url is not None:
+            # Seen to be there before anything is made.
+            open_storage(url, path / "journal.log")
+            request = request.model_copy(update={"storage": masked(url)})
+        record = StudyRecord(
+            id=path.name,
+            name=name,
+            status="running",
+            created_at=created_at,
+            command=_command(),
+            request=request.model_dump(mode="json"),
+            settings=dict(settings),
+            space=space.to_record(),
+            fingerprint=space.fingerprint,
+            train_size=train_size,
+            validation_size=validation_size,
+            storage=None if url is None else masked(url),
+            versions=_versions(),
+        )
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise RequestError(
+                f"studies cannot be made in {output}: {error.strerror}",
+                hint="Name another directory with --output.",
+            ) from error
+        study = cls(path, record, url)
+        study._write()
+        study._create()
+        return study
+
+    @property
+    def leases(self) -> Leases:
+        """The processes that work on it."""
+        return self._leases
+
+    @property
+    def storage(self) -> BaseStorage:
+        """The Optuna storage.
+
+        Raises:
+            RequestError: Its password is not known.
+            TarmacError: It cannot be reached, is damaged, or does not hold the study.
+        """
+        return self._storage
+
+    def update(self, **changes: Any) -> None:
+        """Change fields of the record on top of what other processes have written.
+
+        Raises:
+            StorageError: It could not be written; the old one is still there.
+        """
+        with self.lock:
+            latest = read_study_record(self.path / "study.json")
+            self._keep(latest.model_copy(update=changes))
+            self._write()
+
+    def end(
+        self, status: Literal["interrupted", "failed"], *, error: str | None = None, **changes: Any
+    ) -> None:
+        """Record that this process's work on the study ended before the study did.
+
+        A study that another process has completed since stays completed.
+
+        Raises:
+            StorageError: It could not be written; the old record is still there.
+        """
+        with self.lock:
+            self.reload()
+            if self.record.status != "completed":
+                self.update(status=status, error=error, ended_at=runs.now(), **changes)
+
+    def add_trial(self, template: FrozenTrial) -> None:
+        """Add a trial with all that is known of it, as one line of the journal."""
+        self._storage.create_new_trial(self.optuna._study_id, template_trial=template)
+        self.ledger.refresh()
+
+    def set_state(self, number: int, state: TrialState) -> None:
+        """Let an unfinished trial wait or run."""
+        self._storage.set_trial_state_values(self.ledger.trial_id(number), state)
+
+    def mark(self, number: int, key: str, value: object) -> None:
+        """Keep a value with a trial, where optuna-dashboard shows it."""
+        self._storage.set_trial_user_attr(self.ledger.trial_id(number), key, value)
+
+    def add_value(self, number: int, epoch: int, value: float) -> None:
+        """Keep a trial's value after an epoch."""
+        self._storage.set_trial_intermediate_value(self.ledger.trial_id(number), epoch, value)
+
+    def tell(self, number: int, values: Sequence[float] | None, state: TrialState) -> None:
+        """Finish a trial; one that is finished stays as it is."""
+        self.optuna.tell(number, values, state, skip_if_finished=True)
+        self.ledger.refresh()
+
+    def _begin(self, storage: BaseStorage) -> BaseStorage:
+        if self._url is not None:
+            return super()._begin(storage)
+        with self.lock:
+            if not self._is_in(storage):
+                self._create_in(storage)
+        return storage
+
+    def _create(self) -> None:
+        """Make the study's place in its storage."""
+        with self.lock:
+            self._create_in(open_storage(self._url, self.path / "journal.log"))
+
+    def _write(self) -> None:
+        write_json(self.path / "study.json", self.record.model_dump(mode="json"))
+
+
+def _command() -> tuple[str, ...]:
+    """Return the command line, if it is Tarmac's, without passwords."""
+    if Path(sys.argv[0]).name not in SCRIPTS:
+        return ()
+    return tuple(masked(word) for word in sys.argv)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"tarmac": installed_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions

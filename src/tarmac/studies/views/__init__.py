@@ -1,0 +1,1 @@
+"""A study as people and other programs see it."""

@@ -1,0 +1,1 @@
+"""The training step: replicas, feeds, flat parameters, optimizers and the strategies."""

@@ -1,0 +1,270 @@
+"""The training loop: feeds, steps, scores and state, for any strategy.
+
+A step gets its batch on the device, preprocesses it there, and adds its loss and right answers to
+totals there. The host reads the totals once an epoch, or a few times a second where somebody
+watches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import torch
+
+from tarmac import runs
+from tarmac.errors import TarmacError
+from tarmac.training.engine.replica import Replica, Score
+from tarmac.training.engine.shares import cut, order_of
+from tarmac.training.planning.model import build_model
+from tarmac.training.session.checkpoint import Checkpoint
+from tarmac.training.strategies import (
+    AllReduce,
+    StopVote,
+    Strategy,
+    Team,
+    Towers,
+    synchronise_norms,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tarmac.data import Split
+    from tarmac.training.plan import Plan
+
+__all__ = ["Engine", "Epoch", "check_finite"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Epoch:
+    """How an epoch went.
+
+    Attributes:
+        num_steps: Steps done in it, fewer than there are where it was stopped.
+        seconds: Spent on it.
+        score: Over all ranks, of the model as it was at each step, with dropout.
+        stop: Whether some rank wishes to stop; the same on all.
+    """
+
+    num_steps: int
+    seconds: float
+    score: Score
+    stop: bool
+
+
+class Engine:
+    """A model in training, as one process of a team sees it.
+
+    Args:
+        plan: What to do.
+        team: All processes that train together.
+    """
+
+    def __init__(self, plan: Plan, team: Team) -> None:
+        self._plan = plan
+        self._team = team
+        self._recipe = plan.workload.recipe
+        model = build_model(plan.workload, plan.model_arguments, plan.seed)
+        self._strategy: Strategy
+        if plan.strategy == "towers":
+            self._strategy = Towers(plan, model)
+        else:
+            device = torch.device(plan.devices[team.local_rank].torch_name)
+            if plan.sync_batchnorm and team.world_size > 1:
+                model = synchronise_norms(model, device, team)
+            self._strategy = AllReduce(plan, Replica(plan, model, device, team.rank), team)
+        self._strategy.seed(plan.seed)
+        self._vote = StopVote(self._strategy.replicas[0].shared.stop_votes, team)
+        self._seen = 0
+        self._seconds = 0.0
+        self._session_s = 0.0
+        self._session_waiting_s = 0.0
+        self._session_samples = [0] * len(self._strategy.replicas)
+        if team.world_size > 1:
+            self._take_first_weights()
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of trained parameters."""
+        return self._strategy.parameters.num_parameters
+
+    def train_epoch(self, epoch: int, first_step: int, after_step: Callable[[int], bool]) -> Epoch:
+        """Train for one epoch, or until some rank is told to stop.
+
+        Args:
+            epoch: From 0.
+            first_step: Steps of it that are done already.
+            after_step: Called with the number of steps done; returns whether to stop there. All
+                ranks stop after the same step, a few later on GPUs.
+        """
+        started, waited = time.perf_counter(), self._team.seconds_waiting
+        strategy, shares, recipe = self._strategy, self._plan.shares, self._recipe
+        if first_step == 0:
+            self._clear_totals()
+        ranks = [replica.rank for replica in strategy.replicas]
+        order = order_of(self._plan.seed, epoch, self._plan.train_size)
+        batches = [
+            replica.feed.batches(order, shares.micro_batches(first_step, replica.rank))
+            for replica in strategy.replicas
+        ]
+        for replica in strategy.replicas:
+            replica.model.train()
+        num_steps = shares.num_steps
+        done, wished = first_step, False
+        for step in range(first_step, num_steps):
+            progress = (epoch + step / num_steps) / recipe.epochs
+            rate = recipe.optimizer.learning_rate * recipe.schedule.factor(progress)
+            strategy.optimizer.set_learning_rate(rate)
+            spans = [shares.slice_of(step, rank) for rank in ranks]
+            sizes = [[b - a for a, b in cut(*span, shares.accumulate)] for span in spans]
+            self._vote.cast(wished=wished)
+            strategy.step(1 / shares.global_size(step), batches, sizes)
+            self._team.beat()
+            for index, (start, stop) in enumerate(spans):
+                self._seen += stop - start
+                self._session_samples[index] += stop - start
+            done = step + 1
+            wished = after_step(done) or wished
+            if self._vote.is_carried(wished=wished):
+                break
+        self._synchronize()
+        took_s = time.perf_counter() - started
+        self._session_s += took_s
+        self._session_waiting_s += self._team.seconds_waiting - waited
+        seconds = self._seconds + took_s
+        self._seconds = seconds if done < num_steps else 0.0
+        loss, right, votes = self._added_up(float(wished))
+        seen = min(done * self._recipe.batch_size, shares.num_samples)
+        return Epoch(done, seconds, Score(loss / seen, right / seen), stop=votes > 0)
+
+    def score_so_far(self) -> Score:
+        """Return this process's training score in this epoch. Reading it waits for the device."""
+        loss, right = self._totals().tolist()
+        return Score(loss / max(self._seen, 1), right / max(self._seen, 1))
+
+    def evaluate_validation(self) -> Score:
+        """Score the held-out part of the training set; all ranks must call it."""
+        train = self._plan.dataset.train
+        return self._evaluate(train, len(train) - self._plan.validation_size)
+
+    def evaluate_test(self) -> Score:
+        """Score the test set; all ranks must call it."""
+        return self._evaluate(self._plan.dataset.test, 0)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Return parameters and buffers by name, uncast, as they are now."""
+        return self._strategy.parameters.state_dict()
+
+    def save(self, epoch: int, step: int) -> Checkpoint:
+        """Return the state after ``step`` steps of ``epoch``; all ranks must call it."""
+        random = {
+            f"{device_type}.{rank}" if rank else device_type: state
+            for rank, states in enumerate(self._strategy.random_states())
+            for device_type, state in states.items()
+        }
+        loss, right, _ = self._added_up(0.0)
+        return Checkpoint(
+            workload=self._plan.reference,
+            epoch=epoch,
+            step=step,
+            seconds=self._seconds,
+            model=self.weights(),
+            optimizer=self._strategy.optimizer.state(),
+            random=random,
+            totals=torch.tensor([loss, right], dtype=torch.float64),
+        )
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go back to a state that `save` returned for the same plan."""
+        self._strategy.load(checkpoint.model)
+        self._strategy.optimizer.load_state(checkpoint.optimizer)
+        num_replicas = self._plan.shares.num_replicas
+        states: list[dict[str, torch.Tensor]] = [{} for _ in range(num_replicas)]
+        for name, state in checkpoint.random.items():
+            device_type, _, rank = name.partition(".")
+            states[int(rank or 0)][device_type] = state
+        self._strategy.set_random_states(states)
+        self._clear_totals()
+        # What all ranks had added up goes on in the first; the sum is what counts.
+        if self._team.is_main:
+            self._strategy.replicas[0].totals.copy_(checkpoint.totals)
+            self._seen = min(
+                checkpoint.step * self._recipe.batch_size, self._plan.shares.num_samples
+            )
+        self._seconds = checkpoint.seconds
+
+    def replicas(self) -> tuple[runs.Replica, ...]:
+        """Return how every device has fared since this engine was made; all ranks must call it."""
+        busy_s = self._session_s - self._session_waiting_s
+        devices = self._plan.devices_of(self._team.local_rank)
+        own = [
+            runs.Replica(
+                rank=replica.rank,
+                host=socket.gethostname(),
+                device=device.to_record(),
+                samples_per_s=samples / busy_s if samples else 0.0,
+                waiting_s=self._session_waiting_s,
+            )
+            for replica, device, samples in zip(
+                self._strategy.replicas, devices, self._session_samples, strict=True
+            )
+        ]
+        return tuple(replica for part in self._team.gather(own) for replica in part)
+
+    def _take_first_weights(self) -> None:
+        """Make the first rank's weights everybody's, also where a model draws without the seed."""
+        parameters, model = self._strategy.parameters, self._strategy.replicas[0].model
+        for value in (parameters.values, *model.buffers()):
+            if not self._team.is_main:
+                value.zero_()
+            self._team.add_up(value)
+        parameters.publish()
+
+    def _evaluate(self, split: Split, start: int) -> Score:
+        """Score the samples from ``start`` on, each rank its share of them."""
+        replica = self._strategy.replicas[0]
+        share = cut(start, len(split), self._team.world_size)[self._team.rank]
+        totals = replica.evaluate(split, *share, self._team.beat)
+        self._team.add_up(totals)
+        loss, right = totals.tolist()
+        num_samples = len(split) - start
+        return Score(loss / num_samples, right / num_samples)
+
+    def _totals(self) -> torch.Tensor:
+        """Return the sum of this process's totals, float64 ``[2]`` on the CPU."""
+        return torch.stack([replica.totals.cpu() for replica in self._strategy.replicas]).sum(0)
+
+    def _clear_totals(self) -> None:
+        for replica in self._strategy.replicas:
+            replica.totals.zero_()
+        self._seen = 0
+
+    def _added_up(self, vote: float) -> tuple[float, float, float]:
+        """Add losses, right answers and a vote up over all ranks."""
+        device = self._strategy.replicas[0].device
+        totals = torch.cat([self._totals(), torch.tensor([vote], dtype=torch.float64)]).to(device)
+        self._team.add_up(totals)
+        loss, right, votes = totals.tolist()
+        return loss, right, votes
+
+    def _synchronize(self) -> None:
+        for replica in self._strategy.replicas:
+            if replica.device.type == "cuda":
+                torch.cuda.synchronize(replica.device)
+
+
+def check_finite(score: Score, epoch: int) -> None:
+    """Raise a TarmacError where a training has diverged.
+
+    Args:
+        score: Of the training set.
+        epoch: From 1, for the message.
+    """
+    if not torch.isfinite(torch.tensor(score.loss)):
+        raise TarmacError(
+            f"the loss is {score.loss} in epoch {epoch}: the training has diverged",
+            hint="Try a lower --lr, or --precision fp32.",
+        )

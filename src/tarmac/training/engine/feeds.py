@@ -1,0 +1,266 @@
+"""How samples get to a device: they lie there, are sent ahead, or are sent when needed.
+
+All three give the same samples in the same order; they differ in memory and in time alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+import torch
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from tarmac.data import Split
+    from tarmac.machine import Device
+
+    Spans = Sequence[tuple[int, int]]
+
+__all__ = ["Direct", "Feed", "FeedName", "Prefetch", "Resident", "choose_feed", "open_feed"]
+
+FeedName = Literal["resident", "prefetch", "direct"]
+
+# Data may take this share of what is free; the rest is for the model, whose layers' outputs are not
+# known beforehand.
+_RESIDENT_SHARE = 0.5
+
+# Batches that wait for the device, and threads that gather them: one gathers while another waits
+# for a page of the file.
+_DEPTH = 4
+_NUM_THREADS = 2
+
+
+class Feed(Protocol):
+    """Hands over an epoch's micro-batches."""
+
+    def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Yield, for each span of ``order``, tensors on the device that `samples` takes.
+
+        They are good until the next ones are asked for.
+
+        Args:
+            order: int64 ``[num_samples]`` on the CPU: the epoch's order.
+            spans: Where each micro-batch starts and stops in it.
+        """
+        ...
+
+    def samples(self, *handed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Turn what was handed over into uint8 inputs and int64 targets on the device."""
+        ...
+
+
+class Resident:
+    """All samples lie on the device; a batch is gathered there, by index.
+
+    On a CPU the dataset's own arrays serve, without a copy.
+
+    Args:
+        split: The samples.
+        num_samples: How many of them, from the first.
+        device: Where they are put.
+    """
+
+    def __init__(self, split: Split, num_samples: int, device: torch.device) -> None:
+        self._inputs = _tensor(split.inputs[:num_samples]).to(device)
+        self._targets = _tensor(split.targets[:num_samples]).to(device)
+        self._device = device
+
+    def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Yield the indices of each batch."""
+        there = order.to(self._device)
+        for start, stop in spans:
+            yield (there[start:stop],)
+
+    def samples(self, *handed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Gather the samples."""
+        (index,) = handed
+        return self._inputs.index_select(0, index), self._targets.index_select(0, index)
+
+
+class Direct:
+    """The host gathers a batch and sends it when the step asks for it.
+
+    Args:
+        split: The samples; may be a memory-mapped file.
+        device: Where they are sent.
+    """
+
+    def __init__(self, split: Split, device: torch.device) -> None:
+        self._split = split
+        self._device = device
+
+    def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Gather and send one batch after another."""
+        indices = order.numpy()
+        for start, stop in spans:
+            index = indices[start:stop]
+            inputs = torch.from_numpy(np.take(self._split.inputs, index, axis=0))
+            targets = torch.from_numpy(np.take(self._split.targets, index, axis=0))
+            yield inputs.to(self._device), targets.to(self._device)
+
+    def samples(self, *handed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what was handed over."""
+        inputs, targets = handed
+        return inputs, targets
+
+
+class Prefetch:
+    """Threads gather the next batches into pinned memory while the device computes.
+
+    No more than a few batches wait at a time, so that memory is bounded whatever the data's size.
+
+    Args:
+        split: The samples; may be a memory-mapped file.
+        batch_size: Of the largest micro-batch.
+        device: Where they are sent.
+    """
+
+    def __init__(self, split: Split, batch_size: int, device: torch.device) -> None:
+        self._split = split
+        self._device = device
+        on_cuda = device.type == "cuda"
+        # One more than wait, for the batch that the device computes on.
+        self._slots = [_Slot(split, batch_size, pinned=on_cuda) for _ in range(_DEPTH + 1)]
+        self._copies = torch.cuda.Stream(device) if on_cuda else None  # type: ignore[no-untyped-call]
+
+    def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Yield batches that were gathered, and on a GPU sent, while others were computed on."""
+        indices = order.numpy()
+        with ThreadPoolExecutor(_NUM_THREADS, "tarmac-prefetch") as threads:
+            gathered = deque(
+                (slot, threads.submit(slot.gather, self._split, indices[start:stop]))
+                for slot, (start, stop) in zip(self._slots, spans[:_DEPTH], strict=False)
+            )
+            for number in range(len(spans)):
+                slot, future = gathered.popleft()
+                size = future.result()
+                following = number + _DEPTH
+                if following < len(spans):
+                    start, stop = spans[following]
+                    free = self._slots[following % len(self._slots)]
+                    gathered.append(
+                        (free, threads.submit(free.gather, self._split, indices[start:stop]))
+                    )
+                yield slot.send(size, self._device, self._copies)
+
+    def samples(self, *handed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what was handed over."""
+        inputs, targets = handed
+        return inputs, targets
+
+
+class _Slot:
+    """Host memory for one batch."""
+
+    def __init__(self, split: Split, batch_size: int, *, pinned: bool) -> None:
+        shape = (batch_size, *split.inputs.shape[1:])
+        self._inputs = torch.empty(shape, dtype=torch.uint8, pin_memory=pinned)
+        self._targets = torch.empty(batch_size, dtype=torch.int64, pin_memory=pinned)
+        self._sent: torch.cuda.Event | None = None
+
+    def gather(self, split: Split, index: NDArray[np.int64]) -> int:
+        if self._sent is not None:
+            self._sent.synchronize()
+        size = len(index)
+        # NumPy checks indices in a second buffer unless told what to do with wrong ones.
+        np.take(split.inputs, index, axis=0, out=self._inputs[:size].numpy(), mode="clip")
+        np.take(split.targets, index, axis=0, out=self._targets[:size].numpy(), mode="clip")
+        return size
+
+    def send(
+        self, size: int, device: torch.device, copies: torch.cuda.Stream | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        inputs, targets = self._inputs[:size], self._targets[:size]
+        if copies is None:
+            return inputs, targets
+        current = torch.cuda.current_stream(device)
+        with torch.cuda.stream(copies):
+            sent = (inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True))
+            self._sent = torch.cuda.Event()  # type: ignore[no-untyped-call]  # PyTorch has no type
+            self._sent.record(copies)
+        current.wait_stream(copies)
+        for tensor in sent:
+            tensor.record_stream(current)
+        return sent
+
+
+def choose_feed(
+    request: str, split: Split, num_samples: int, device: Device
+) -> tuple[FeedName, str]:
+    """Choose how samples get to a device.
+
+    Args:
+        request: ``"auto"``, ``"resident"``, ``"prefetch"`` or ``"direct"``.
+        split: The samples.
+        num_samples: How many of them are trained on.
+        device: Where to.
+
+    Returns:
+        The feed, and the reason in words.
+
+    Raises:
+        RequestError: Another request.
+    """
+    sample_bytes = split.inputs[:1].nbytes + split.targets[:1].nbytes
+    needed, free = num_samples * sample_bytes, device.available_bytes
+    arithmetic = (
+        f"{num_samples:,} samples of {sample_bytes:,} bytes are {_size(needed)}, "
+        f"{device.torch_name} has {_size(free)} free"
+    )
+    match request:
+        case "resident" | "prefetch" | "direct":
+            return request, "as asked"
+        case "auto" if device.type == "cpu" and not _is_mapped(split.inputs):
+            return "resident", f"the data are in memory already: {arithmetic}"
+        case "auto" if needed <= _RESIDENT_SHARE * free:
+            return "resident", f"the data fit: {arithmetic}"
+        case "auto":
+            return "prefetch", f"the data take more than half of the memory: {arithmetic}"
+        case _:
+            raise RequestError(f"feed is {request!r}, expected auto, resident, prefetch or direct")
+
+
+def open_feed(
+    name: FeedName, split: Split, num_samples: int, batch_size: int, device: torch.device
+) -> Feed:
+    """Make a feed of the first ``num_samples`` samples, for micro-batches up to a size."""
+    match name:
+        case "resident":
+            return Resident(split, num_samples, device)
+        case "prefetch":
+            return Prefetch(split, batch_size, device)
+        case "direct":
+            return Direct(split, device)
+
+
+def _tensor(array: NDArray[Any]) -> torch.Tensor:
+    """View an array as a tensor that nobody writes to."""
+    with warnings.catch_warnings():
+        # PyTorch warns of arrays that must not be written to, such as a file mapped for reading.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def _is_mapped(array: NDArray[np.uint8]) -> bool:
+    """Whether an array, or what it is a view of, is a memory-mapped file."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap):
+            return True
+        base = base.base
+    return False
+
+
+def _size(num_bytes: int) -> str:
+    if num_bytes < 2**30:
+        return f"{num_bytes / 2**20:.1f} MiB"
+    return f"{num_bytes / 2**30:.1f} GiB"

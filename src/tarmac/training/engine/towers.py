@@ -1,0 +1,205 @@
+"""`towers`: one process, a replica on each device, parameters on the CPU.
+
+The design of TensorFlow's multi-GPU tutorial (tensorflow/models, tutorials/image/cifar10,
+cifar10_multi_gpu_train.py): every device gets its slice of the batch and fresh parameters, the CPU
+adds up the gradients and does the update.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import TYPE_CHECKING
+
+import torch
+
+from tarmac.errors import RequestError
+from tarmac.training.engine.optimizers import FlatOptimizer
+from tarmac.training.engine.parameters import Parameters
+from tarmac.training.engine.replica import Replica
+from tarmac.training.engine.shared_state import SharedState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from torch import nn
+
+    from tarmac.training.plan import Plan
+
+__all__ = ["Towers", "replicate"]
+
+
+def replicate(model: nn.Module, name: str) -> nn.Module:
+    """Return a copy of a model.
+
+    Raises:
+        RequestError: It holds something that cannot be copied.
+    """
+    try:
+        return copy.deepcopy(model)
+    except (TypeError, RuntimeError) as error:
+        raise RequestError(
+            f"towers cannot replicate the model of {name}: {error}",
+            hint="Use --strategy ddp, which builds it once per process.",
+        ) from error
+
+
+class Towers:
+    """Keeps the parameters on the CPU, and a replica on every device.
+
+    On GPUs, gradients leave each device on its stream as soon as they are computed, while other
+    devices still compute, and fresh parameters go out to all of them at once. On the CPU the
+    replicas show the parameters where they lie.
+
+    Args:
+        plan: What to do.
+        model: On the CPU, with the first weights.
+    """
+
+    def __init__(self, plan: Plan, model: nn.Module) -> None:
+        recipe = plan.workload.recipe
+        self._on_cuda = plan.devices[0].type == "cuda"
+        replicas: list[Replica] = []
+        for rank, device in enumerate(plan.devices):
+            # The first on the CPU needs no copy: its parameters are those that are updated.
+            needs_copy = rank > 0 or self._on_cuda
+            own = replicate(model, plan.workload.name) if needs_copy else model
+            source = replicas[0].parameters if rank and not self._on_cuda else None
+            replicas.append(Replica(plan, own, torch.device(device.torch_name), rank, source))
+        self.replicas = tuple(replicas)
+        self.parameters = replicas[0].parameters
+        self._shared = replicas[0].shared
+        if self._on_cuda:
+            dtype = self.parameters.values.dtype
+            model.to(dtype=dtype).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.parameters = Parameters(
+                model,
+                weight_decay=recipe.weight_decay,
+                bf16=plan.precision == "bf16",
+                dtype=dtype,
+                num_extra=SharedState.size_of(model),
+            )
+            self._shared = SharedState(model, self.parameters.extra)
+            _show_counts(model, of=replicas[0].model)
+            self._arriving = [_pinned(self.parameters.reduced) for _ in replicas]
+            self._leaving = _pinned(self.parameters.values)
+            self._leaving_extra = _pinned(self.parameters.extra)
+        self.optimizer = FlatOptimizer(recipe.optimizer, self.parameters.groups)
+        self._draws = [torch.get_rng_state() for _ in replicas]
+
+    def step(
+        self,
+        scale: float,
+        batches: Sequence[Iterator[tuple[torch.Tensor, ...]]],
+        sizes: Sequence[Sequence[int]],
+    ) -> None:
+        """Do one step; see `Strategy`."""
+        for replica, handed, spans in zip(self.replicas, batches, sizes, strict=True):
+            with self._drawing(replica):
+                _compute(replica, scale, handed, spans)
+            replica.shared.pack(replica.rank, len(self.replicas))
+            if self._on_cuda:
+                arriving = self._arriving[replica.rank]
+                arriving.copy_(replica.parameters.reduced, non_blocking=True)
+        self._add_up()
+        self._shared.unpack()
+        self.optimizer.step()
+        self._publish()
+
+    def load(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Set parameters and buffers."""
+        self.parameters.load_state_dict(state)
+        for replica in self.replicas:
+            replica.parameters.load_state_dict(state)
+
+    def seed(self, seed: int) -> None:
+        """Start the replicas' draws; those of replica 0 go on from the weights'."""
+        for replica in self.replicas:
+            with self._drawing(replica):
+                replica.seed(seed)
+
+    def random_states(self) -> list[dict[str, torch.Tensor]]:
+        """Return the state of each replica's generators, by device type."""
+        states = []
+        for replica in self.replicas:
+            with self._drawing(replica):
+                states.append(replica.random_state())
+        return states
+
+    def set_random_states(self, states: Sequence[Mapping[str, torch.Tensor]]) -> None:
+        """Go back to what `random_states` returned."""
+        for replica, state in zip(self.replicas, states, strict=True):
+            with self._drawing(replica):
+                replica.set_random_state(state)
+
+    def _add_up(self) -> None:
+        """Bring the sum of all replicas' gradients to the parameters that are updated."""
+        total = self.parameters.reduced
+        if not self._on_cuda:
+            for replica in self.replicas[1:]:
+                total.add_(replica.parameters.reduced)
+            return
+        total.zero_()
+        for replica, arriving in zip(self.replicas, self._arriving, strict=True):
+            torch.cuda.current_stream(replica.device).synchronize()
+            total.add_(arriving)
+
+    def _publish(self) -> None:
+        """Send parameters and buffers to all replicas.
+
+        Nothing waits here: `_add_up` waits for each device before the next update. From memory that
+        is not pinned, a copy to a GPU would wait.
+        """
+        self.parameters.publish()
+        extra = self.parameters.extra
+        if self._on_cuda:
+            self._leaving.copy_(self.parameters.values)
+            extra = self._leaving_extra.copy_(extra)
+        for replica in self.replicas:
+            own = replica.parameters
+            if self._on_cuda:
+                own.values.copy_(self._leaving, non_blocking=True)
+                own.publish()
+            if own is not self.parameters:
+                own.extra.copy_(extra, non_blocking=True)
+                replica.shared.unpack()
+
+    @contextlib.contextmanager
+    def _drawing(self, replica: Replica) -> Iterator[None]:
+        """Let a replica on the CPU draw from the state that it left, as in a process of its own."""
+        if replica.device.type == "cpu":
+            torch.set_rng_state(self._draws[replica.rank])
+        yield
+        if replica.device.type == "cpu":
+            self._draws[replica.rank] = torch.get_rng_state()
+
+
+def _compute(
+    replica: Replica,
+    scale: float,
+    batches: Iterator[tuple[torch.Tensor, ...]],
+    sizes: Sequence[int],
+) -> None:
+    """Compute a replica's gradients for its micro-batches of one step."""
+    computed = 0
+    for size in sizes:
+        handed = next(batches)
+        if size:
+            replica.compute(scale, *handed, add=computed > 0)
+            computed += 1
+    if not computed:
+        replica.parameters.clear_gradients()
+
+
+def _show_counts(model: nn.Module, *, of: nn.Module) -> None:
+    """Let a model that never computes show another's buffers that are no floats, such as counts."""
+    for shown, computed in zip(model.modules(), of.modules(), strict=True):
+        for name, buffer in computed.named_buffers(recurse=False):
+            if not buffer.is_floating_point():
+                shown.register_buffer(
+                    name, buffer, persistent=name not in computed._non_persistent_buffers_set
+                )
+
+
+def _pinned(like: torch.Tensor) -> torch.Tensor:
+    return torch.empty(like.shape, dtype=like.dtype, pin_memory=True)

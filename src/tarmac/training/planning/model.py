@@ -1,0 +1,105 @@
+"""A workload's model: built for its data, and tried before a training begins."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tarmac.errors import RequestError
+from tarmac.training.planning.flops import count_forward_flops
+from tarmac.training.strategies import replicate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import nn
+
+    from tarmac.data import Dataset
+    from tarmac.training.planning.settings import Setting
+    from tarmac.workloads import Workload
+
+__all__ = ["bind_dataset", "build_model", "try_model", "try_one_sample", "try_replica"]
+
+# A training step's backward pass does two products for each one of the forward pass.
+_STEP_OVER_FORWARD = 3
+
+
+def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
+    """Give a workload's model what it asks to know of its data: see `Workload.model`."""
+    known = {"sample_shape": dataset.sample_shape, "num_classes": dataset.num_classes}
+    asked = {
+        name: known[name]
+        for name, parameter in inspect.signature(workload.model).parameters.items()
+        if name in known and parameter.default is parameter.empty
+    }
+    if not asked:
+        return workload
+    return dataclasses.replace(workload, model=functools.partial(workload.model, **asked))
+
+
+def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed: int) -> nn.Module:
+    """Build a workload's model on the CPU, its weights drawn from ``seed``.
+
+    Raises:
+        RequestError: The model refuses a setting.
+    """
+    # `torch.manual_seed` would start the generators of the caller's GPUs with it too.
+    torch.default_generator.manual_seed(seed)
+    try:
+        return plan_workload.model(**arguments)
+    except (ValueError, RuntimeError) as error:
+        chosen = ", ".join(f"{key}={value}" for key, value in arguments.items()) or "no settings"
+        raise RequestError(f"{plan_workload.name} with {chosen}: {error}") from error
+
+
+def try_model(
+    workload: Workload, arguments: Mapping[str, Setting], dataset: Dataset
+) -> tuple[int, int, bool]:
+    """See that model and data fit together.
+
+    Returns:
+        A training step's matrix work for one sample, in FLOP, the number of parameters, and whether
+        there are batch normalisations.
+    """
+    with torch.random.fork_rng(devices=[]):
+        model = build_model(workload, arguments, seed=0)
+        inputs = _samples(workload, dataset, 2)
+        forward = count_forward_flops(model, inputs, dataset.num_classes)
+    num_parameters = sum(p.numel() for p in model.parameters())
+    has_batch_norm = any(isinstance(layer, _BatchNorm) for layer in model.modules())
+    return _STEP_OVER_FORWARD * forward // len(inputs), num_parameters, has_batch_norm
+
+
+def try_one_sample(workload: Workload, arguments: Mapping[str, Setting], dataset: Dataset) -> None:
+    """See whether a model with batch normalisations can train on a slice of one sample."""
+    with torch.random.fork_rng(devices=[]):
+        model = build_model(workload, arguments, seed=0).train()
+        try:
+            model(_samples(workload, dataset, 1))
+        except ValueError as error:
+            raise RequestError(
+                "some step leaves a device one sample, of which batch normalisation has no "
+                f"variance: {error}",
+                hint="Use another --batch-size or --train-size, fewer --devices, or "
+                "--sync-batchnorm.",
+            ) from error
+
+
+def try_replica(workload: Workload, arguments: Mapping[str, Setting]) -> None:
+    """See that a model can be copied for another device.
+
+    Raises:
+        RequestError: It cannot.
+    """
+    with torch.random.fork_rng(devices=[]):
+        replicate(build_model(workload, arguments, seed=0), workload.name)
+
+
+def _samples(workload: Workload, dataset: Dataset, count: int) -> torch.Tensor:
+    raw = torch.tensor(dataset.train.inputs[:count])
+    return workload.recipe.preprocess(raw, training=False, dtype=torch.float32)

@@ -1,0 +1,134 @@
+"""What a user may ask of a training, checked, and put on top of a workload's own values."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.training.engine.shares import MAX_SEED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.training.planning.layout import BatchSize, StrategyName
+    from tarmac.training.planning.settings import Setting
+    from tarmac.workloads import Workload
+
+__all__ = ["Options", "check_options", "check_sync", "with_batch_size", "with_options"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user may ask of a training; None stands for the workload's own value.
+
+    Attributes:
+        epochs: Passes over the training set.
+        batch_size: Samples per step, of all devices together.
+        batch_size_per_device: Samples per step of each device, instead of ``batch_size``.
+        learning_rate: The rate that the workload's schedule scales.
+        scale_lr: How the rate follows the batch size: ``none``, ``linear`` (Goyal et al., 2017) or
+            ``sqrt`` (Krizhevsky, 2014), by global batch size over the workload's own.
+        train_size: How many samples to train on, from the first; all that are there by default.
+        validation_size: How many samples to hold out, from the last, and evaluate every epoch.
+        patience: Stop once the validation loss has not fallen for so many epochs; the weights are
+            those of the last one. None for never.
+        score_test: Whether the test set is scored at the end; a search's candidates do not see it.
+        seed: Sets the weights, the order of the data and the dropout.
+        devices: See `tarmac.machine.find_devices`.
+        strategy: ``auto``, ``single``, ``ddp`` or ``towers``.
+        feed: ``auto``, ``resident``, ``prefetch`` or ``direct``.
+        accumulate: Into how many parts a device cuts its samples of a step, to save memory.
+        sync_batchnorm: Take batch normalisation's statistics over all devices.
+        precision: ``auto``, ``fp32`` or ``bf16``; ``fp64``, which is slow, is for proofs.
+        compile: ``auto``, ``on`` or ``off``.
+        deterministic: Use only operations whose result is the same bits every time.
+        checkpoint_every: Epochs from one checkpoint to the next.
+        max_restarts: How often ``ddp`` starts again from the newest checkpoint when it has lost a
+            worker.
+        hang_timeout_s: A rank that has done no step for so long is taken for hung.
+        settings: What ``--set`` changes; see `settings_of`.
+    """
+
+    epochs: int | None = None
+    batch_size: int | None = None
+    batch_size_per_device: int | None = None
+    learning_rate: float | None = None
+    scale_lr: str = "none"
+    train_size: int | None = None
+    validation_size: int = 0
+    patience: int | None = None
+    score_test: bool = True
+    seed: int = 0
+    devices: str | int = "auto"
+    strategy: str = "auto"
+    feed: str = "auto"
+    accumulate: int = 1
+    sync_batchnorm: bool = False
+    precision: str = "auto"
+    compile: str = "auto"
+    deterministic: bool = False
+    checkpoint_every: int = 1
+    max_restarts: int = 3
+    hang_timeout_s: float = 300.0
+    settings: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
+
+
+def check_options(options: Options) -> None:
+    """Raise a RequestError for a value that can never be."""
+    lowest = {
+        "validation_size": 0,
+        "patience": 1,
+        "seed": 0,
+        "checkpoint_every": 1,
+        "accumulate": 1,
+        "max_restarts": 0,
+        "batch_size_per_device": 1,
+    }
+    for name, least in lowest.items():
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise RequestError(f"{name} is {value}, expected at least {least}")
+    if options.seed > MAX_SEED:
+        raise RequestError(f"seed is {options.seed}, expected at most {MAX_SEED}")
+    if options.patience is not None and not options.validation_size:
+        raise RequestError(
+            f"patience is {options.patience}, but there is no validation loss to watch",
+            hint="Hold samples out: --validation-size 5000",
+        )
+    if not options.hang_timeout_s > 0:
+        raise RequestError(f"hang_timeout is {options.hang_timeout_s}, expected above 0 seconds")
+    if options.batch_size is not None and options.batch_size_per_device is not None:
+        raise RequestError(
+            f"batch_size is {options.batch_size} and batch_size_per_device is "
+            f"{options.batch_size_per_device}, expected one of them"
+        )
+
+
+def check_sync(options: Options, strategy: StrategyName) -> None:
+    """Raise a RequestError where a strategy cannot synchronise what was asked for."""
+    if options.sync_batchnorm and strategy == "towers":
+        raise RequestError(
+            "towers cannot synchronise batch normalisation: its replicas compute one after another",
+            hint="Use --strategy ddp.",
+        )
+
+
+def with_options(workload: Workload, options: Options) -> Workload:
+    """Return a workload with the recipe that was asked for."""
+    recipe = workload.recipe
+    if options.learning_rate is not None:
+        optimizer = dataclasses.replace(recipe.optimizer, learning_rate=options.learning_rate)
+        recipe = dataclasses.replace(recipe, optimizer=optimizer)
+    if options.epochs is not None:
+        recipe = dataclasses.replace(recipe, epochs=options.epochs)
+    if options.batch_size is not None:
+        recipe = dataclasses.replace(recipe, batch_size=options.batch_size)
+    return dataclasses.replace(workload, recipe=recipe)
+
+
+def with_batch_size(workload: Workload, batch: BatchSize) -> Workload:
+    """Return a workload with a batch size, and the learning rate that goes with it."""
+    optimizer = dataclasses.replace(workload.recipe.optimizer, learning_rate=batch.learning_rate)
+    recipe = dataclasses.replace(workload.recipe, batch_size=batch.batch_size, optimizer=optimizer)
+    return dataclasses.replace(workload, recipe=recipe)

@@ -1,0 +1,104 @@
+"""Chooses the precision and whether to compile, by rule, and says why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from tarmac.errors import RequestError
+from tarmac.training.planning.products import bf16_speedup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tarmac.machine import Device
+
+__all__ = ["Precision", "choose_compile", "choose_precision"]
+
+Precision = Literal["fp32", "bf16", "fp64"]
+
+# What the casts around bf16 products cost a step on a CPU, as matrix work in fp32 that takes as
+# long: bench/precision_rule.py measures it, and its results are committed beside it.
+_CASTS_AS_FP32_FLOPS = 100e6
+
+# Compiling takes tens of seconds, which a training must be long enough to earn back.
+_COMPILE_MIN_FLOPS = 1e17
+
+
+def choose_precision(
+    request: str,
+    device: Device,
+    step_flops: int,
+    speedup_of: Callable[[Device], float] = bf16_speedup,
+) -> tuple[Precision, str]:
+    """Choose the precision that is faster on a device.
+
+    On a CPU bf16 pays where a step's products, ``speedup`` times as fast, save more than the casts
+    cost: ``step_flops * (1 - 1 / speedup)`` is above what is done in fp32 in that time.
+
+    Args:
+        request: ``"auto"``, ``"fp32"``, ``"bf16"``, or ``"fp64"``, which is for proofs.
+        device: Where the training runs.
+        step_flops: Matrix work of one training step on one device.
+        speedup_of: How many times as fast as in fp32 products are in bf16 on a CPU; asked only
+            where it decides.
+
+    Returns:
+        The precision, and the reason in words.
+
+    Raises:
+        RequestError: Another request.
+    """
+    match request:
+        case "fp32" | "bf16" | "fp64":
+            return request, "as asked"
+        case "auto" if device.type == "cpu":
+            return _faster_on_cpu(step_flops, lambda: speedup_of(device))
+        case "auto" if not device.bf16_matrix_units:
+            return "fp32", f"{device.name} has no matrix units for bf16"
+        case "auto":
+            return "bf16", "matrix units for bf16 are here"
+        case _:
+            raise RequestError(f"precision is {request!r}, expected auto, fp32, bf16 or fp64")
+
+
+def _faster_on_cpu(step_flops: int, measure: Callable[[], float]) -> tuple[Precision, str]:
+    too_few = f"{step_flops / 1e6:.0f} MFLOP a step are too few for bf16 to pay"
+    if step_flops <= _CASTS_AS_FP32_FLOPS:
+        return "fp32", too_few
+    speedup = measure()
+    measured = f"bf16 products were measured at {speedup:.2f} times the speed of fp32's"
+    if speedup <= 1:
+        return "fp32", measured
+    if step_flops * (1 - 1 / speedup) <= _CASTS_AS_FP32_FLOPS:
+        return "fp32", f"{measured}, and {too_few}"
+    return "bf16", measured
+
+
+def choose_compile(request: str, device: Device, run_flops: float) -> tuple[bool, str]:
+    """Choose whether ``torch.compile`` pays for itself within the run.
+
+    On a CPU it does not: for the 784-512-512-10 network PyTorch 2.13 took 19 s to compile on a
+    2-core Xeon, and a compiled epoch then took 1.6 s against 0.9 s, its dropout being the slow one.
+
+    Args:
+        request: ``"auto"``, ``"on"`` or ``"off"``.
+        device: Where the training runs.
+        run_flops: Matrix work of the whole training.
+
+    Returns:
+        Whether to compile, and the reason in words.
+
+    Raises:
+        RequestError: Another request.
+    """
+    match request:
+        case "on" | "off":
+            return request == "on", "as asked"
+        case "auto" if device.type == "cpu":
+            return False, "it does not pay on a CPU"
+        case "auto" if run_flops < _COMPILE_MIN_FLOPS:
+            return False, f"{run_flops:.0e} FLOP are too few to pay for it"
+        case "auto":
+            return True, f"{run_flops:.0e} FLOP pay for it"
+        case _:
+            raise RequestError(f"compile is {request!r}, expected auto, on or off")

@@ -1,0 +1,106 @@
+"""How much faster this CPU does matrix products in bf16 than in fp32: measured once, then kept.
+
+Flags do not say it. AMX makes bf16 several times as fast, AVX512_BF16 two to four times on some
+processors and hardly on others, and where there is neither PyTorch emulates it, more slowly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import platform
+import time
+from typing import TYPE_CHECKING
+
+import platformdirs
+import torch
+import torch.nn.functional as F
+
+from tarmac.errors import TarmacError
+from tarmac.files import write_json
+from tarmac.machine import read_cpuinfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tarmac.machine import Device
+
+__all__ = ["bf16_speedup", "measure_bf16_speedup"]
+
+# [rows, inputs] x [outputs, inputs]: a layer of 512 on a batch of 128, and its weights' gradient.
+_SHAPES = ((128, 512, 512), (512, 128, 512))
+
+# Some 15 ms in all. The fastest of several is what the machine can do: other work only slows it.
+_ROUNDS = 7
+
+# What makes PyTorch's libraries take other instructions.
+_VARIABLES = ("ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "ONEDNN_MAX_CPU_ISA")
+
+
+def bf16_speedup(device: Device, cache: Path | None = None) -> float:
+    """Return how many times as fast as in fp32 products are in bf16 on the CPU.
+
+    Args:
+        device: The CPU.
+        cache: The directory of earlier measurements; by default in the user's cache. One that
+            cannot be written only costs the time of measuring again.
+    """
+    path = (cache or platformdirs.user_cache_path("tarmac") / "products") / f"{_key(device)}.json"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        known = float(json.loads(path.read_text(encoding="utf-8"))["bf16_speedup"])
+        if math.isfinite(known) and known > 0:
+            return known
+    # Rounded, so that what is said is what was decided by, also the next time.
+    speedup = round(measure_bf16_speedup(), 2)
+    with contextlib.suppress(OSError, TarmacError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"cpu": device.name, "torch": torch.__version__, "bf16_speedup": speedup})
+    return speedup
+
+
+def measure_bf16_speedup() -> float:
+    """Measure products of both precisions in turn, on one thread.
+
+    Several threads wait for the slowest of them, so one of other work would be measured.
+    """
+    fp32_s = bf16_s = 0.0
+    with _one_thread(), torch.no_grad():
+        for rows, inputs, outputs in _SHAPES:
+            wide = torch.ones(rows, inputs), torch.ones(outputs, inputs)
+            half = wide[0].bfloat16(), wide[1].bfloat16()
+            F.linear(*wide), F.linear(*half)
+            times = [(_time(*wide), _time(*half)) for _ in range(_ROUNDS)]
+            fp32_s += min(fp32 for fp32, _ in times)
+            bf16_s += min(bf16 for _, bf16 in times)
+    return fp32_s / bf16_s
+
+
+def _time(inputs: torch.Tensor, weights: torch.Tensor) -> float:
+    started = time.perf_counter()
+    F.linear(inputs, weights)
+    return time.perf_counter() - started
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _key(device: Device) -> str:
+    facts = (
+        platform.machine(),
+        device.name,
+        sorted(read_cpuinfo().get("flags", "").split()),
+        torch.__version__,
+        *(os.environ.get(name) for name in _VARIABLES),
+    )
+    return hashlib.blake2b(repr(facts).encode(), digest_size=12).hexdigest()

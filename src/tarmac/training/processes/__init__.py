@@ -1,0 +1,1 @@
+"""Several processes that train together: launching, meeting, watching one another."""

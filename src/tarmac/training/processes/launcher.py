@@ -1,0 +1,253 @@
+"""Starts the workers of `ddp` by PyTorch's elastic agent, again where one is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.training.processes.link import LOST_PEERS, Failure, listen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from torch.distributed.elastic.multiprocessing import LogsDest
+
+__all__ = ["WORKER", "launch"]
+
+WORKER = "tarmac.training.processes.worker"
+
+_PREFIX, _SOCKET = "tarmac-", "link"
+
+# unix(7): 108 bytes, of which the last is zero; BSDs have four less.
+_MOST_BYTES_OF_SOCKET = 103
+
+# How long workers may take to save their state together after a signal.
+_SHUTDOWN_S = 60
+
+# How long workers go on after one is lost: the agent finds it within a tenth of a second, and those
+# that can notice it end by themselves.
+_AFTERLIFE_S = 5.0
+
+
+def launch(
+    run: Path,
+    num_workers: int,
+    *,
+    max_restarts: int,
+    receive: Callable[[str, dict[str, Any]], None],
+    restarting: Callable[[str], None],
+) -> None:
+    """Run the workers of a run to their end.
+
+    A worker that is lost (killed, crashed, hung) makes all of them start again from the newest
+    checkpoint. One that fails with an error of its own ends the training: it would fail again.
+
+    Args:
+        run: The run's directory, which tells the workers all.
+        num_workers: One per device.
+        max_restarts: How often to start again.
+        receive: Is told what rank 0 reports, an event and its values, in a thread of its own.
+        restarting: Is told why all start again.
+
+    Raises:
+        RequestError: A worker says that the request is wrong.
+        TarmacError: A worker failed, or was lost once too often.
+    """
+    for attempt in range(max_restarts + 1):
+        with _Inbox(receive) as inbox:
+            lost = _attempt(run, num_workers, attempt, inbox.take)
+        failures = inbox.failures
+        own = [failure for failure in failures if failure.kind != "hang"]
+        if own:
+            raise _error(own[0], run, attempt)
+        if lost is None:
+            return
+        if failures:
+            lost = failures[0].message
+        if attempt == max_restarts:
+            again = f" {attempt + 1} times" if attempt else ""
+            raise TarmacError(
+                f"the training lost a worker{again}: {lost}",
+                hint=f"Go on from the newest checkpoint: tarmac train --resume {run}\n"
+                f"What the workers printed is in {run / 'logs'}",
+            )
+        restarting(
+            f"{lost}; all start again from the newest checkpoint "
+            f"({attempt + 1} of at most {max_restarts} times)"
+        )
+
+
+class _Inbox:
+    """Takes what workers send: their ends for itself, the rest for ``receive``.
+
+    Workers that must end are killed: one that hangs, and where one is lost the others, which may
+    wait for it on a GPU, where no signal reaches them. The agent would only ask them to end, and
+    wait half a minute.
+    """
+
+    def __init__(self, receive: Callable[[str, dict[str, Any]], None]) -> None:
+        self._receive = receive
+        self._pids: dict[int, int] = {}
+        self._done = set[int]()
+        self._end_of_all: threading.Timer | None = None
+        self.failures: list[Failure] = []
+
+    def __enter__(self) -> _Inbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._end_of_all is not None:
+            self._end_of_all.cancel()
+
+    def take(self, event: dict[str, Any]) -> None:
+        match event.pop("event"):
+            case "connected":
+                self._pids[event["rank"]] = event["pid"]
+            case "failure":
+                failure = Failure(**event)
+                self.failures.append(failure)
+                self._kill(failure.hung)
+            case "done":
+                self._done.add(event["rank"])
+            case "closed":
+                del self._pids[event["rank"]]
+                if event["rank"] not in self._done and self._end_of_all is None:
+                    self._end_of_all = threading.Timer(_AFTERLIFE_S, self._kill, [self._pids])
+                    self._end_of_all.daemon = True
+                    self._end_of_all.start()
+            case name:
+                self._receive(name, event)
+
+    def _kill(self, ranks: Iterable[int]) -> None:
+        for rank in tuple(ranks):
+            pid = self._pids.get(rank)
+            if pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _attempt(
+    run: Path, num_workers: int, attempt: int, receive: Callable[[dict[str, Any]], None]
+) -> str | None:
+    """Start the workers once; return how one was lost, or None where none was."""
+    from torch.distributed.elastic.multiprocessing import SignalException  # noqa: PLC0415 - slow
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=_directory_of_sockets()) as directory:
+        address = Path(directory) / _SOCKET
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=num_workers,
+            run_id=f"tarmac-{run.name}-{attempt}",
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            max_restarts=0,
+            local_addr="localhost",
+            shutdown_timeout=_SHUTDOWN_S,
+            logs_specs=_logs(run / "logs", Path(directory) / "agent", attempt),
+        )
+        command = ["-m", WORKER, str(run), str(address)]
+        with listen(address, receive), _quiet_agent(), _same_signals():
+            try:
+                elastic_launch(config, sys.executable)(*command)
+            except ChildFailedError as error:
+                return _describe(error.failures)
+            except SignalException:
+                # The workers have saved their state and recorded that they were interrupted.
+                return None
+            finally:
+                _drop_empty(run / "logs")
+    return None
+
+
+def _directory_of_sockets() -> str | None:
+    """Return where a socket's path stays short enough; None for the usual place."""
+    path = Path(tempfile.gettempdir()) / f"{_PREFIX}{'x' * 8}" / _SOCKET
+    return None if len(os.fsencode(path)) <= _MOST_BYTES_OF_SOCKET else "/tmp"  # noqa: S108 - mkdtemp
+
+
+def _describe(failures: dict[int, Any]) -> str:
+    """Word how the first lost worker ended, which others that ended too may only have missed."""
+
+    def is_cause(item: tuple[int, Any]) -> tuple[bool, bool, int]:
+        rank, failure = item
+        return failure.exitcode == LOST_PEERS, failure.exitcode >= 0, rank
+
+    rank, failure = min(failures.items(), key=is_cause)
+    if failure.exitcode < 0:
+        return f"rank {rank} was killed by {signal.Signals(-failure.exitcode).name}"
+    return f"rank {rank} ended with exit code {failure.exitcode}"
+
+
+def _error(failure: Failure, run: Path, attempt: int) -> TarmacError:
+    if failure.kind == "request":
+        return RequestError(failure.message, hint=failure.hint)
+    if failure.kind == "failed":
+        return TarmacError(failure.message, hint=failure.hint)
+    log = run / "logs" / _log_name(failure.rank, attempt, "err")
+    return TarmacError(f"rank {failure.rank}: {failure.message}", hint=f"Its traceback is in {log}")
+
+
+def _logs(directory: Path, agents: Path, attempt: int) -> Any:
+    """Make the agent write what each worker prints to a file of its own in ``directory``."""
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs  # noqa: PLC0415 - slow
+
+    class Logs(DefaultLogsSpecs):
+        def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+            directory.mkdir(exist_ok=True)
+            there = super().reify(envs)
+            there.stdouts = {r: str(directory / _log_name(r, attempt, "out")) for r in envs}
+            there.stderrs = {r: str(directory / _log_name(r, attempt, "err")) for r in envs}
+            return there
+
+    return Logs(log_dir=str(agents))
+
+
+def _log_name(rank: int, attempt: int, stream: str) -> str:
+    return f"rank-{rank}{f'.restart-{attempt}' if attempt else ''}.{stream}"
+
+
+def _drop_empty(directory: Path) -> None:
+    for log in directory.glob("rank-*"):
+        if log.stat().st_size == 0:
+            log.unlink()
+
+
+@contextlib.contextmanager
+def _quiet_agent() -> Iterator[None]:
+    """Keep the agent's own messages back: what matters of them is said in an error's words."""
+    logger = logging.getLogger("torch.distributed.elastic")
+    nowhere, propagate = logging.NullHandler(), logger.propagate
+    logger.addHandler(nowhere)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(nowhere)
+        logger.propagate = propagate
+
+
+@contextlib.contextmanager
+def _same_signals() -> Iterator[None]:
+    """Give back the signal handlers and the variable that the agent replaces."""
+    names = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT]
+    before = {name: signal.getsignal(name) for name in names}
+    variable = os.environ.get("TORCHELASTIC_SIGNALS_TO_HANDLE")
+    try:
+        yield
+    finally:
+        if variable is None:
+            os.environ.pop("TORCHELASTIC_SIGNALS_TO_HANDLE", None)
+        if threading.current_thread() is threading.main_thread():
+            for name, handler in before.items():
+                signal.signal(name, handler)

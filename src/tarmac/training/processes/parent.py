@@ -1,0 +1,68 @@
+"""Trains in workers of its own, one per device, and passes on what they report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tarmac.runs import Replica
+from tarmac.training.engine.replica import Score
+from tarmac.training.session.record import Outcome
+from tarmac.training.strategies import launch
+
+if TYPE_CHECKING:
+    from tarmac.runs import Run
+    from tarmac.training.plan import Plan
+    from tarmac.training.session.reporter import Reporter
+
+__all__ = ["train_in_workers"]
+
+
+def train_in_workers(plan: Plan, run: Run, reporter: Reporter) -> Outcome:
+    """Train by one worker per device, to the end or to a signal.
+
+    Args:
+        plan: What to do; the workers read it from the run's record.
+        run: Held by the caller.
+        reporter: Is told what the first rank reports, in a thread of its own.
+
+    Raises:
+        TarmacError: A worker failed, or too many were lost.
+    """
+    relay = _Relay(plan, run, reporter)
+    launch(
+        run.path,
+        plan.world_size,
+        max_restarts=plan.max_restarts,
+        receive=relay.receive,
+        restarting=reporter.restarting,
+    )
+    return relay.outcome
+
+
+class _Relay:
+    """Turns what the first rank sends into what a reporter is told."""
+
+    def __init__(self, plan: Plan, run: Run, reporter: Reporter) -> None:
+        self._plan = plan
+        self._run = run
+        self._reporter = reporter
+        self._has_started = False
+        self.outcome = Outcome()
+
+    def receive(self, event: str, values: dict[str, Any]) -> None:
+        match event:
+            case "started" if not self._has_started:
+                self._has_started = True
+                self._reporter.started(self._plan, self._run, values["num_parameters"])
+            case "stepped":
+                score = Score(values["loss"], values["accuracy"])
+                self._reporter.stepped(values["epoch"], values["step"], lambda: score)
+            case "epoch_done":
+                self._reporter.epoch_done(values["row"])
+            case "ended":
+                replicas = tuple(Replica.model_validate(r) for r in values["replicas"])
+                self.outcome = Outcome(
+                    metrics=values["metrics"],
+                    stopped_early=values["stopped_early"],
+                    replicas=replicas,
+                )

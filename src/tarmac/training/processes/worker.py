@@ -1,0 +1,113 @@
+"""One rank of a `ddp` training, as the launcher starts it: ``python -m ... RUN LINK``.
+
+All it needs to know is in the run's directory; what it reports goes to the launcher's socket.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from tarmac.errors import PeerFailed, RequestError, TarmacError
+from tarmac.training.processes.link import LOST_PEERS, Link
+from tarmac.training.processes.rank import work_as_rank
+from tarmac.training.processes.rendezvous import find_rendezvous
+from tarmac.training.session.modes import StopRequest
+from tarmac.training.session.reporter import Silent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tarmac.runs import Run
+    from tarmac.training.engine.replica import Score
+    from tarmac.training.plan import Plan
+
+# A person gets a few looks a second; each is a message.
+_LOOK_EVERY_S = 0.2
+
+# One whose peers are gone leaves it to the launcher to end it, which looks ten times a second and
+# should find the one that failed first.
+_PATIENCE_S = 2.0
+
+
+class _Remote(Silent):
+    """Reports to the launcher."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._next_look = 0.0
+
+    def started(self, plan: Plan, run: Run, num_parameters: int) -> None:  # noqa: ARG002
+        self._link.send("started", num_parameters=num_parameters)
+
+    def stepped(self, epoch: int, step: int, score: Callable[[], Score]) -> None:
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + _LOOK_EVERY_S
+            so_far = score()
+            self._link.send(
+                "stepped", epoch=epoch, step=step, loss=so_far.loss, accuracy=so_far.accuracy
+            )
+
+    def epoch_done(self, row: Mapping[str, float]) -> None:
+        self._link.send("epoch_done", row=dict(row))
+
+
+def main() -> NoReturn:
+    """Work as one rank, and exit: 0 done or interrupted, 1 failed, `LOST_PEERS`."""
+    path, address = Path(sys.argv[1]), sys.argv[2]
+    rendezvous = find_rendezvous(os.environ, os.getppid())
+    assert rendezvous is not None, "the launcher sets the variables"
+    link = Link(address, rendezvous.rank)
+
+    def hang(message: str, hung: Sequence[int], speaks: bool) -> None:  # noqa: ARG001 - one is heard
+        link.fail("hang", message, hung=hung)
+        os._exit(1)
+
+    reporter = _Remote(link) if rendezvous.rank == 0 else Silent()
+    exit_code = 1
+    with StopRequest() as stop:
+        try:
+            outcome = work_as_rank(path, rendezvous, reporter, hang, stop)
+            if rendezvous.rank == 0:
+                replicas = [replica.model_dump(mode="json") for replica in outcome.replicas]
+                link.send(
+                    "ended",
+                    metrics=outcome.metrics,
+                    stopped_early=outcome.stopped_early,
+                    replicas=replicas,
+                )
+            link.done()
+            exit_code = 0
+        except PeerFailed:
+            traceback.print_exc()
+            _await(stop, _PATIENCE_S)
+            exit_code = LOST_PEERS
+        except RequestError as error:
+            link.fail("request", error.message, error.hint)
+        except TarmacError as error:
+            link.fail("failed", error.message, error.hint)
+        except Exception as error:
+            traceback.print_exc()
+            link.fail("exception", f"{type(error).__name__}: {error}")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if exit_code:
+        # Not by the usual way: threads of a broken process group may never end.
+        os._exit(exit_code)
+    sys.exit(0)
+
+
+def _await(stop: StopRequest, limit_s: float) -> None:
+    """Wait until the launcher wishes this process to end."""
+    end = time.monotonic() + limit_s
+    while not stop and time.monotonic() < end:
+        time.sleep(_LOOK_EVERY_S)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One training in its run directory: epochs, checkpoints, the record, reporters."""

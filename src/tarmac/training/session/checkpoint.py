@@ -1,0 +1,150 @@
+"""Checkpoints: one safetensors file each, whole or absent, with all that a training goes on from.
+
+Nothing is unpickled: tensors are read as such, and the position is JSON in the file's header.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from tarmac.distribution import upgrade_hint
+from tarmac.errors import RequestError, TarmacError
+from tarmac.files import write_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = [
+    "Checkpoint",
+    "check_fits",
+    "newest_checkpoint",
+    "portable",
+    "read_checkpoint",
+    "write_checkpoint",
+]
+
+_VERSION = 1
+
+# One more than needed, in case the newest is damaged on its disk.
+_NUM_KEPT = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """The state of a training between two steps.
+
+    Attributes:
+        workload: How the workload was named.
+        epoch: The epoch under way, from 0.
+        step: How many steps of it are done.
+        seconds: Time already spent on it.
+        model: Parameters (fp32) and buffers by name.
+        optimizer: Its state by name.
+        random: Generator states by device type.
+        totals: float64 ``[2]``: the sum of losses and of right answers in this epoch.
+    """
+
+    workload: str
+    epoch: int
+    step: int
+    seconds: float
+    model: Mapping[str, torch.Tensor]
+    optimizer: Mapping[str, torch.Tensor]
+    random: Mapping[str, torch.Tensor]
+    totals: torch.Tensor
+
+
+def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint and remove all but the newest ones before it.
+
+    Raises:
+        StorageError: It could not be written; those before it are still there.
+    """
+    tensors = {
+        f"{part}/{name}": portable(value)
+        for part in ("model", "optimizer", "random")
+        for name, value in getattr(checkpoint, part).items()
+    }
+    tensors["totals"] = checkpoint.totals.cpu()
+    header = {
+        "version": _VERSION,
+        "workload": checkpoint.workload,
+        "epoch": checkpoint.epoch,
+        "step": checkpoint.step,
+        "seconds": checkpoint.seconds,
+    }
+    path = directory / f"epoch-{checkpoint.epoch:05d}-step-{checkpoint.step:07d}.safetensors"
+    write_bytes(path, save(tensors, metadata={"tarmac": json.dumps(header)}))
+    for old in sorted(directory.glob("epoch-*.safetensors"))[:-_NUM_KEPT]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def portable(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy on the CPU in the usual memory order, as safetensors wants it."""
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def newest_checkpoint(directory: Path) -> Path | None:
+    """Return the newest checkpoint's path, or None where there is none yet."""
+    return max(directory.glob("epoch-*.safetensors"), default=None)
+
+
+def read_checkpoint(path: Path, workload: str) -> Checkpoint:
+    """Read a checkpoint of a workload.
+
+    Raises:
+        RequestError: It is of another workload, or from a newer version.
+        TarmacError: The file is damaged.
+    """
+    parts: dict[str, dict[str, torch.Tensor]] = {"model": {}, "optimizer": {}, "random": {}}
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {})["tarmac"])
+            for key in file.keys():  # noqa: SIM118 - not a mapping
+                part, _, name = key.partition("/")
+                if part in parts:
+                    parts[part][name] = file.get_tensor(key)
+            totals = file.get_tensor("totals")
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise TarmacError(
+            f"checkpoint {path} is damaged: {error}",
+            hint="Remove it, and resume from the one before it.",
+        ) from error
+    if header["version"] > _VERSION:
+        raise RequestError(
+            f"checkpoint {path} is of version {header['version']}, "
+            f"this Tarmac reads up to {_VERSION}",
+            hint=upgrade_hint(),
+        )
+    if header["workload"] != workload:
+        raise RequestError(f"checkpoint {path} is of {header['workload']}, not of {workload}")
+    return Checkpoint(
+        workload=workload,
+        epoch=header["epoch"],
+        step=header["step"],
+        seconds=header["seconds"],
+        totals=totals,
+        **parts,
+    )
+
+
+def check_fits(checkpoint: Checkpoint, model: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Raise a RequestError where a checkpoint's weights are not those of the model's shape."""
+    theirs = {name: list(value.shape) for name, value in checkpoint.model.items()}
+    ours = {name: list(value.shape) for name, value in model.items()}
+    for name in sorted(theirs.keys() | ours):
+        if theirs.get(name) == ours.get(name):
+            continue
+        raise RequestError(
+            f"checkpoint {path} does not fit the model: {name} is "
+            f"{theirs.get(name, 'absent')} there and {ours.get(name, 'absent')} here",
+            hint="The workload was changed since. Start a new run.",
+        )

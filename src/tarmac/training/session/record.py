@@ -1,0 +1,244 @@
+"""What a run's record says of a training: what made it, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tarmac import runs
+from tarmac.distribution import SCRIPTS, installed_version
+from tarmac.errors import RequestError, TarmacError
+from tarmac.runs import Parallel, Run
+from tarmac.training.plan import Plan, make_plan
+from tarmac.training.planning.layout import devices_again
+from tarmac.training.planning.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tarmac.data import Progress
+    from tarmac.runs import Replica
+    from tarmac.training.strategies import Rendezvous
+    from tarmac.workloads import Workload
+
+__all__ = ["Outcome", "create_run", "plan_of", "recorded"]
+
+_PACKAGES = ("torch", "numpy", "safetensors")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a session of a training ended.
+
+    Attributes:
+        metrics: The final ones; None where a signal stopped it before.
+        stopped_early: Why it was done before its last epoch; None where it was not.
+        replicas: How each fared.
+    """
+
+    metrics: Mapping[str, float] | None = None
+    stopped_early: str | None = None
+    replicas: tuple[Replica, ...] = ()
+
+
+def create_run(
+    plan: Plan, workload: Workload, reference: str, output: str | Path | None, *, launch: str = ""
+) -> Run:
+    """Make the run's directory for a plan.
+
+    Args:
+        plan: What will be done.
+        workload: As it was before options changed it.
+        reference: How the user named it.
+        output: Where runs are made; by default `runs.default_output`.
+        launch: Which launch of several processes this is.
+
+    Raises:
+        RequestError: The directory cannot be made.
+    """
+    return Run.create(
+        Path(output) if output is not None else runs.default_output(),
+        workload=workload.name,
+        command=_command(),
+        configuration=plan.to_record(),
+        dataset=_describe(plan),
+        device=plan.devices[0].to_record(),
+        parallel=_parallel(plan),
+        launch=launch,
+        versions=_versions(),
+        seed=plan.seed,
+        git=runs.git_state(_source_directory(reference)),
+        expectation=_expectation(workload, plan),
+    )
+
+
+def plan_of(
+    run: Run,
+    workload: Workload,
+    progress: Progress | None = None,
+    rendezvous: Rendezvous | None = None,
+) -> Plan:
+    """Make the plan of a run again, from its record.
+
+    Args:
+        run: Which.
+        workload: The one that it names.
+        progress: Called while data are downloaded.
+        rendezvous: Which of several processes this one is.
+
+    Raises:
+        RequestError: The data have changed since, or there is another number of devices.
+    """
+    if rendezvous is not None:
+        _check_world_size(run, rendezvous.world_size)
+    asked = dict(run.record.configuration)
+    # Records of schema 1 know one device.
+    asked["devices"] = devices_again(asked.get("devices") or asked["device"], rendezvous)
+    known = {field.name for field in dataclasses.fields(Options)}
+    # The rate that is recorded is scaled already.
+    known.remove("scale_lr")
+    options = Options(**{key: value for key, value in asked.items() if key in known})
+    plan = make_plan(workload, asked["workload"], options, progress, rendezvous=rendezvous)
+    fingerprint = run.record.dataset["fingerprint"]
+    if plan.dataset.fingerprint != fingerprint:
+        raise RequestError(
+            f"{plan.dataset.name} has changed since run {run.name} began "
+            f"({plan.dataset.fingerprint}, was {fingerprint})"
+        )
+    _check_world_size(run, plan.world_size)
+    return plan
+
+
+def _check_world_size(run: Run, found: int) -> None:
+    world_size = run.record.parallel.world_size if run.record.parallel else 1
+    if found != world_size:
+        raise RequestError(
+            f"run {run.name} was begun by {world_size} processes, and cannot go on with {found}",
+            hint=f"Start as many: torchrun --nproc-per-node {world_size} -m tarmac train "
+            f"--resume {run.path}",
+        )
+
+
+@contextlib.contextmanager
+def recorded(
+    run: Run, plan: Plan, workload: Workload, *, uri: str | None = None
+) -> Iterator[Callable[[Outcome], None]]:
+    """Hold a run while it is worked on, and record how that ends.
+
+    Args:
+        run: Which.
+        plan: What is done.
+        workload: As it was before options changed it.
+        uri: Below which its copy goes from now on; None for where the record says.
+
+    Yields:
+        What takes the outcome where there is one; an error that leaves the block is recorded too.
+
+    Raises:
+        RequestError: Another process works on it.
+    """
+    started, before = time.perf_counter(), run.record.elapsed_s
+
+    def end(status: str, **changes: Any) -> None:
+        elapsed_s = before + time.perf_counter() - started
+        run.update(status=status, ended_at=runs.now(), elapsed_s=elapsed_s, **changes)
+
+    def conclude(outcome: Outcome) -> None:
+        parallel = _parallel(plan, outcome.replicas).model_dump()
+        metrics = outcome.metrics
+        if metrics is None:
+            end("interrupted", parallel=parallel)
+        else:
+            expectation = _expectation(workload, plan, metrics)
+            end(
+                "completed",
+                parallel=parallel,
+                metrics=dict(metrics),
+                expectation=expectation,
+                stopped_early=outcome.stopped_early,
+            )
+
+    with run.working():
+        if uri is not None:
+            run.update(uploaded_to=uri)
+        try:
+            yield conclude
+        except BaseException as error:
+            # A disk may be full now: what stopped the training is what the user must hear of.
+            with contextlib.suppress(TarmacError):
+                end("failed", error=str(error) or type(error).__name__)
+            raise
+
+
+def _parallel(plan: Plan, replicas: tuple[Replica, ...] = ()) -> Parallel:
+    backend = "none"
+    if plan.strategy == "ddp":
+        backend = "nccl" if plan.devices[0].type == "cuda" else "gloo"
+    return Parallel(
+        strategy=plan.strategy, world_size=plan.world_size, backend=backend, replicas=replicas
+    )
+
+
+def _expectation(
+    workload: Workload, plan: Plan, metrics: Mapping[str, float] | None = None
+) -> dict[str, Any] | None:
+    """Describe the expectation, and judge it once there are metrics; None for other data."""
+    expected = workload.expectation
+    if expected is None or plan.workload.dataset != workload.dataset:
+        return None
+    changed = (
+        plan.workload.recipe != workload.recipe
+        or bool(plan.model_arguments)
+        or plan.train_size != len(plan.dataset.train)
+    )
+    accuracy = (metrics or {}).get("test_accuracy")
+    verdict = None if accuracy is None else expected.judge(accuracy)
+    return {
+        "metric": "test_accuracy",
+        "at_least": expected.at_least,
+        "at_most": expected.at_most,
+        "source": expected.source,
+        "met": None if verdict is None else verdict.met,
+        "text": (str(expected) if verdict is None else verdict.text)
+        + (" (the recipe was changed)" if changed else ""),
+    }
+
+
+def _describe(plan: Plan) -> dict[str, Any]:
+    dataset = plan.dataset
+    return {
+        "name": dataset.name,
+        "num_train": len(dataset.train),
+        "num_test": len(dataset.test),
+        "sample_shape": list(dataset.sample_shape),
+        "fingerprint": dataset.fingerprint,
+    }
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version(), "tarmac": installed_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    if torch.version.cuda is not None:
+        versions["cuda"] = torch.version.cuda
+        versions["cudnn"] = str(torch.backends.cudnn.version())  # type: ignore[no-untyped-call]
+    return versions
+
+
+def _command() -> list[str]:
+    """Return the command line where Tarmac's own is running, and nothing from Python."""
+    return sys.argv if Path(sys.argv[0]).name in SCRIPTS else []
+
+
+def _source_directory(reference: str) -> Path:
+    path, separator, _ = reference.rpartition(":")
+    return Path(path).resolve().parent if separator else Path.cwd()

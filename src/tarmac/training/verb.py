@@ -1,0 +1,254 @@
+"""The verb: trains a workload into a run directory, in this process or in several."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tarmac import runs
+from tarmac.errors import RequestError
+from tarmac.files import is_object
+from tarmac.training.plan import Plan, make_plan
+from tarmac.training.planning.options import Options
+from tarmac.training.processes.parent import train_in_workers
+from tarmac.training.processes.rank import as_rank
+from tarmac.training.session.epochs import train_epochs
+from tarmac.training.session.modes import StopRequest, denormals_flushed
+from tarmac.training.session.record import create_run, plan_of, recorded
+from tarmac.training.session.reporter import Reporter, Silent
+from tarmac.training.session.upload import uploaded
+from tarmac.training.strategies import WORKER, Alone, find_rendezvous
+from tarmac.workloads import Workload, find_workload, reference_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tarmac.runs import Run
+    from tarmac.training.session.epochs import EpochHook
+    from tarmac.training.strategies import Rendezvous
+
+__all__ = ["resume", "train"]
+
+
+@denormals_flushed()
+def train(
+    workload: str | Workload,
+    *,
+    output: str | Path | None = None,
+    reporter: Reporter | None = None,
+    stop: EpochHook | None = None,
+    **options: Any,
+) -> Run:
+    """Train a workload and return its run.
+
+    Where torchrun or its like has started several processes, each must call this; the first makes
+    the run, and all return it.
+
+    Args:
+        workload: A name (``"mnist-mlp"``), ``"path/to/file.py:attribute"``, or a `Workload`. For
+            ``ddp`` it must be one that its workers can import.
+        output: The directory in which the run's own is made; by default `runs.default_output`. A
+            URI, ``s3://bucket/prefix``, gets a copy once the training has ended or was stopped.
+        reporter: Who is told how it goes; nobody by default.
+        stop: Called after every epoch with its line of ``metrics.jsonl``, in the thread that trains
+            and before the epoch's checkpoint. Returns why the training ends there, which the run
+            keeps as ``run.record.stopped_early``, or None to go on. A training that it ends is
+            finished like any other. Where a launcher has started several processes each must give
+            one, and the first's is asked; ``ddp`` in workers of Tarmac's own takes none.
+        **options: The fields of `Options`, such as ``epochs``, ``batch_size``, ``devices``;
+            ``device`` is another word for ``devices``.
+
+    Returns:
+        The finished run, e.g. ``run.metrics["test_accuracy"]``. One that a signal stopped has
+        ``run.record.status == "interrupted"``.
+
+    Raises:
+        RequestError: The request cannot be met; nothing was started.
+        TarmacError: The training failed; what it had done so far is in its run.
+    """
+    asked = _options(options)
+    reporter = reporter or Silent()
+    reference = workload if isinstance(workload, str) else workload.name
+    _refuse_recursion(reference)
+    rendezvous = find_rendezvous(os.environ, os.getppid())
+
+    def prepare() -> tuple[Workload, Plan]:
+        found = find_workload(workload) if isinstance(workload, str) else workload
+        name = _absolute(reference)
+        plan = make_plan(found, name, asked, reporter.downloading, rendezvous=rendezvous)
+        if plan.strategy == "ddp" and rendezvous is None and not isinstance(workload, str):
+            plan = dataclasses.replace(plan, reference=reference_of(workload))
+        return found, plan
+
+    directory, uri = _directory_and_uri(output)
+
+    def make_run(found: Workload, plan: Plan) -> Run:
+        launch = rendezvous.launch if rendezvous is not None else ""
+        return create_run(plan, found, reference, directory, launch=launch)
+
+    return _work(
+        prepare,
+        make_run,
+        rendezvous,
+        output=directory,
+        uri=uri,
+        reporter=reporter,
+        stop=stop,
+    )
+
+
+@denormals_flushed()
+def resume(
+    reference: str | Path,
+    *,
+    output: str | Path | None = None,
+    workload: str | Workload | None = None,
+    reporter: Reporter | None = None,
+    stop: EpochHook | None = None,
+) -> Run:
+    """Go on with a run that was stopped, from its newest checkpoint.
+
+    Args:
+        reference: The run: its directory, its name, a prefix of it, or ``"latest"``.
+        output: Where runs lie, if ``reference`` is not a path. A URI is where the copy goes from
+            now on; the run itself then lies where `runs.default_output` says.
+        workload: Must be the run's own if given. One passed to `train` as a value has to be.
+        reporter: Who is told how it goes; nobody by default.
+        stop: As for `train`, of the epochs that are left.
+
+    Returns:
+        The run. On a CPU its weights are the same bits as without the stop.
+
+    Raises:
+        RequestError: There is no such run, it is done, it is of another workload, or of another
+            number of devices.
+        TarmacError: The training failed, or its checkpoint is damaged.
+    """
+    reporter = reporter or Silent()
+    rendezvous = find_rendezvous(os.environ, os.getppid())
+    directory, uri = _directory_and_uri(output)
+
+    def find() -> Run:
+        return runs.resolve(str(reference), directory)
+
+    def prepare() -> tuple[Workload, Plan]:
+        run = find()
+        found = _workload_of(run, workload)
+        if run.record.status == "completed":
+            raise RequestError(
+                f"run {run.name} is completed, there is nothing to resume",
+                hint=f"See it: tarmac runs show {run.name}",
+            )
+        return found, plan_of(run, found, reporter.downloading, rendezvous)
+
+    return _work(
+        prepare,
+        lambda _found, _plan: find(),
+        rendezvous,
+        output=directory,
+        uri=uri,
+        reporter=reporter,
+        stop=stop,
+    )
+
+
+def _work(
+    prepare: Callable[[], tuple[Workload, Plan]],
+    make_run: Callable[[Workload, Plan], Run],
+    rendezvous: Rendezvous | None,
+    *,
+    output: Path | None,
+    uri: str | None,
+    reporter: Reporter,
+    stop: EpochHook | None,
+) -> Run:
+    """Train into a run's directory, record how it ended, and upload it where that is asked."""
+    if rendezvous is not None:
+        with uploaded() as own:
+            return as_rank(
+                rendezvous,
+                prepare,
+                make_run,
+                output=output,
+                uri=uri,
+                begun=own.append,
+                reporter=reporter,
+                stop=stop,
+            )
+    workload, plan = prepare()
+    if stop is not None and plan.strategy == "ddp":
+        raise RequestError(
+            "stop cannot be asked: the epochs of ddp end in workers, which do not have it",
+            hint="Train on one device, by towers, or under torchrun.",
+        )
+    run = make_run(workload, plan)
+    with uploaded() as own, recorded(run, plan, workload, uri=uri) as conclude:
+        own.append(run)
+        if plan.strategy == "ddp":
+            conclude(train_in_workers(plan, run, reporter))
+        else:
+            with StopRequest() as signalled:
+                conclude(
+                    train_epochs(plan, run, Alone(), reporter, lambda: bool(signalled), stop=stop)
+                )
+    return run
+
+
+def _directory_and_uri(output: str | Path | None) -> tuple[Path | None, str | None]:
+    """Tell a directory from the URI of an object store; both are None for the default."""
+    if output is not None and is_object(str(output)):
+        return None, str(output)
+    return None if output is None else Path(output), None
+
+
+def _workload_of(run: Run, asked: str | Workload | None) -> Workload:
+    """Find a run's workload again, which must be the one that is asked for."""
+    recorded_as = str(run.record.configuration["workload"])
+    if isinstance(asked, Workload):
+        found, names = asked, (asked.name, *_importable(asked))
+    else:
+        names = (recorded_as if asked is None else _absolute(asked),)
+        found = find_workload(names[0])
+    if recorded_as not in names:
+        raise RequestError(f"run {run.name} is of {recorded_as}, not of {names[0]}")
+    return found
+
+
+def _options(asked: Mapping[str, Any]) -> Options:
+    """Make options of keyword arguments."""
+    options = dict(asked)
+    if "device" in options:
+        if "devices" in options:
+            raise TypeError("train() got both 'device' and 'devices', which mean the same")
+        options["devices"] = options.pop("device")
+    unknown = options.keys() - {field.name for field in dataclasses.fields(Options)}
+    if unknown:
+        raise TypeError(f"train() got unexpected options: {', '.join(sorted(unknown))}")
+    return Options(**options)
+
+
+def _refuse_recursion(reference: str) -> None:
+    """Refuse to train in a worker that is only loading the file of its workload."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name == WORKER:
+        raise RequestError(
+            f"{reference}: its file calls tarmac.training while a worker imports it",
+            hint='Put the call under: if __name__ == "__main__":',
+        )
+
+
+def _importable(workload: Workload) -> tuple[str, ...]:
+    """Return the name by which workers would find a workload, where there is one."""
+    try:
+        return (reference_of(workload),)
+    except RequestError:
+        return ()
+
+
+def _absolute(reference: str) -> str:
+    """Make a workload's file absolute, so that it is found from any directory later."""
+    path, separator, attribute = reference.rpartition(":")
+    return f"{Path(path).resolve()}:{attribute}" if separator else reference

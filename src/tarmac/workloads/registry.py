@@ -1,0 +1,138 @@
+"""Finds workloads: the reference ones, those of installed packages, and those in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError, TarmacError, unknown_name
+from tarmac.workloads.base import Workload
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["find_workload", "reference_of", "workload_names"]
+
+_GROUP = "tarmac.workloads"
+
+_REFERENCE = {
+    "digits-mlp": "tarmac.workloads.digits_mlp",
+    "mnist-mlp": "tarmac.workloads.mnist_mlp",
+    "mnist-cnn": "tarmac.workloads.mnist_cnn",
+    "mnist-convnet": "tarmac.workloads.mnist_convnet",
+    "mnist-chainer-mlp": "tarmac.workloads.mnist_chainer_mlp",
+    "mnist-fast": "tarmac.workloads.mnist_fast",
+    "cifar10-convnet": "tarmac.workloads.cifar10_convnet",
+    "mlp": "tarmac.workloads.mlp",
+}
+
+
+def workload_names() -> tuple[str, ...]:
+    """Return the names of the reference workloads, then of those that packages provide."""
+    provided = {point.name for point in entry_points(group=_GROUP)}
+    return (*_REFERENCE, *sorted(provided - _REFERENCE.keys()))
+
+
+def find_workload(reference: str) -> Workload:
+    """Find a workload.
+
+    Args:
+        reference: A name from `workload_names`, or ``path/to/file.py:attribute``.
+
+    Raises:
+        RequestError: There is none of that name, or what is there is not a `Workload`.
+        TarmacError: The file or package that should hold it failed to import.
+    """
+    path_text, separator, attribute = reference.rpartition(":")
+    if separator and path_text.endswith(".py"):
+        return _checked(_load_file(Path(path_text)), attribute, reference)
+    if reference.endswith(".py"):
+        raise RequestError(
+            f"workload {reference!r} names a file only",
+            hint=f"Name the workload in it too: tarmac train {reference}:workload",
+        )
+    if reference in _REFERENCE:
+        return _checked(importlib.import_module(_REFERENCE[reference]), "workload", reference)
+    for point in entry_points(group=_GROUP, name=reference):
+        try:
+            found = point.load()
+        except Exception as error:
+            raise TarmacError(
+                f"workload {reference!r} of {point.value} failed to load: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        return _instance(found, reference)
+    raise unknown_name("workload", reference, dict.fromkeys(workload_names(), ""))
+
+
+def reference_of(workload: Workload) -> str:
+    """Return what `find_workload` finds a workload by, in another process too.
+
+    Raises:
+        RequestError: It is no attribute of a module with a file.
+    """
+    for module in [*sys.modules.values()]:
+        file = getattr(module, "__file__", None)
+        if file is None or not file.endswith(".py"):
+            continue
+        for attribute, value in [*vars(module).items()]:
+            if value is workload:
+                return f"{Path(file).resolve()}:{attribute}"
+    raise RequestError(
+        f"workload {workload.name!r} is a value that other processes cannot find",
+        hint="Define it in a file at the top level, as: workload = Workload(...)",
+    )
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise RequestError(f"workload file {str(path)!r} does not exist")
+    # The name is the path's own, so that two files called model.py do not displace each other.
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
+    spec = importlib.util.spec_from_file_location(f"{path.stem}_{digest}", path)
+    if spec is None or spec.loader is None:
+        raise RequestError(f"workload file {str(path)!r} cannot be imported as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except TarmacError:
+        raise
+    except Exception as error:
+        line = _line_in(path, error)
+        raise TarmacError(f"{path}:{line}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _line_in(path: Path, error: Exception) -> int:
+    """Return the last line of ``path`` that the error passed through."""
+    line = error.lineno or 0 if isinstance(error, SyntaxError) else 0
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == str(path):
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line
+
+
+def _checked(module: ModuleType, attribute: str, reference: str) -> Workload:
+    if not hasattr(module, attribute):
+        found = {name: "" for name, value in vars(module).items() if isinstance(value, Workload)}
+        raise unknown_name(f"workload in {module.__file__}", attribute, found)
+    return _instance(getattr(module, attribute), reference)
+
+
+def _instance(found: object, reference: str) -> Workload:
+    if not isinstance(found, Workload):
+        raise RequestError(
+            f"{reference!r} is of type {type(found).__name__}, expected a tarmac Workload"
+        )
+    return found

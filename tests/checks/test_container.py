@@ -1,0 +1,116 @@
+"""Checking what a container image has, on a real Docker engine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import tarmac
+from tarmac.checks.run_probe import run_probe
+from tarmac.checks.targets import container_place
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
+
+IMAGE = "tarmac-test-torch"
+
+# PyTorch and what it imports; not NumPy, which it works without.
+_PACKAGES = (
+    *("torch", "torchgen", "functorch", "typing_extensions.py", "sympy", "mpmath", "networkx"),
+    *("jinja2", "markupsafe", "filelock", "fsspec"),
+)
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory) -> str:
+    """Return an image of Debian's Python 3.11 with this environment's PyTorch."""
+    engine = shutil.which("docker")
+    answers = engine and subprocess.run([engine, "version"], capture_output=True, check=False)
+    if not answers or answers.returncode != 0:
+        pytest.skip("no Docker engine answers; provide one: sudo sh .ci/start-docker")
+    if shutil.which("debootstrap") is None or os.geteuid() != 0:
+        pytest.skip("an image is built by debootstrap as root: sudo apt install debootstrap")
+    if sysconfig.get_python_version() != "3.11":
+        pytest.skip("the image has Debian's Python 3.11, and gets this environment's packages")
+    root = tmp_path_factory.mktemp("image")
+    command = ["debootstrap", "--variant=minbase", "--include=python3", "bookworm", str(root)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout[-2000:]
+    packages = Path(sysconfig.get_path("purelib"))
+    there = root / "usr/lib/python3/dist-packages"
+    for name in _PACKAGES:
+        source = packages / name
+        if source.is_dir():
+            shutil.copytree(source, there / name, symlinks=True)
+        elif source.exists():
+            shutil.copy(source, there / name)
+    tar = subprocess.Popen(["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE)
+    subprocess.run([engine, "import", "-", IMAGE], stdin=tar.stdout, check=True)
+    shutil.rmtree(root)
+    return IMAGE
+
+
+def containers() -> list[str]:
+    listed = subprocess.run(
+        ["docker", "ps", "--all", "--format", "{{.Names}}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [name for name in listed.stdout.split() if name.startswith("tarmac-")]
+
+
+def test_pytorch_computes_in_a_container(image):
+    report = tarmac.check(["torch"], images=[image], devices=["cpu"])
+    (probe,) = report.probes
+    assert probe.outcome == "done", probe.detail + probe.text
+    assert probe.where == image
+    assert probe.result["devices"][0]["matmul"]["ok"]
+    assert report.ok
+    assert containers() == []
+
+
+def test_a_framework_that_an_image_lacks_is_said(image):
+    report = tarmac.check(["jax"], images=[image])
+    (verdict,) = report.frameworks
+    assert (verdict.answer, verdict.text) == ("absent", f"not installed in {image}")
+
+
+def test_an_image_with_a_user_of_its_own_comes_back_with_a_result(image):
+    user = f"{image}-user"
+    subprocess.run(
+        ["docker", "build", "--quiet", "--tag", user, "-"],
+        input=f"FROM {image}\nUSER nobody\n",
+        text=True,
+        check=True,
+        capture_output=True,
+    )
+    report = tarmac.check(["torch"], images=[user], depth="quick", devices=["cpu"])
+    assert [probe.outcome for probe in report.probes] == ["done"], report.probes
+
+
+def test_a_container_that_crashes_is_told_with_its_signal(image, tmp_path):
+    program = tmp_path / "odd_probe.py"
+    program.write_text("import ctypes\nctypes.string_at(0)\n")
+    program.chmod(0o644)
+    tmp_path.chmod(0o755)
+    found = run_probe("odd", container_place(image), depth="quick", timeout_s=60, program=program)
+    assert (found.outcome, found.detail) == ("crashed", "SIGSEGV")
+
+
+def test_a_container_that_hangs_is_ended(image):
+    report = tarmac.check(["torch"], images=[image], timeout_s=0.5)
+    assert [probe.outcome for probe in report.probes] == ["hung"]
+    assert containers() == []
+
+
+def test_a_missing_image_is_said_in_the_engines_words(image):
+    report = tarmac.check(["torch"], images=["tarmac-test-none"])
+    (probe,) = report.probes
+    assert probe.outcome == "no result"
+    assert "Error" in probe.detail
+    assert "tarmac-test-none" in probe.printed

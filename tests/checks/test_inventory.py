@@ -1,0 +1,244 @@
+"""What the machine tells without any framework: through NVML, and from the kernel's files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tarmac.checks.evidence import Evidence
+from tarmac.checks.inventory import read_inventory
+from tarmac.checks.libraries import find_libraries
+from tarmac.checks.rules.findings import find
+
+
+def codes(inventory) -> set[str]:
+    # These machines have few CPUs for their GPUs, which is this machine's fault.
+    return {finding.code for finding in find(Evidence(inventory=inventory))} - {"cgroup-cpu"}
+
+
+def test_a_healthy_gpu_is_described(inventory_of):
+    inventory = inventory_of("healthy")
+    assert inventory.driver.version == "580.126.20"
+    assert inventory.driver.cuda == "13.0"
+    assert inventory.driver.nvml_error is None
+    (gpu,) = inventory.gpus
+    assert gpu.name == "NVIDIA H200"
+    assert gpu.uuid == "GPU-7d3c132a-675f-077e-3bf7-99d79213d062"
+    assert gpu.address == "0000:19:00.0"
+    assert gpu.memory_bytes == 150754820096
+    assert gpu.capability == (9, 0)
+    assert gpu.pcie == {"generation": 5, "width": 16, "max_generation": 5, "max_width": 16}
+    assert gpu.nvlinks == (True,) * 18
+    assert gpu.power_watts == {"now": 76.0, "limit": 700.0}
+    assert (gpu.ecc, gpu.mig, gpu.persistence) == (True, False, True)
+    assert gpu.slowdowns == ()
+    assert (gpu.corrected_errors, gpu.uncorrected_errors, gpu.retired_pages) == (0, 0, 0)
+    assert gpu.memory_clock_mhz == {"now": 3201, "max": 3201}
+    assert (gpu.compute_mode, gpu.processes) == ("default", ())
+    assert codes(inventory) == set()
+
+
+@pytest.mark.parametrize(
+    ("machine", "found"),
+    [
+        ("throttled", {"throttle-thermal"}),
+        ("power-capped", {"throttle-power"}),
+        ("power-brake", {"throttle-hardware"}),
+        ("ecc-errors", {"ecc"}),
+        ("narrow-link", {"pcie-narrow", "nvlink-down"}),
+        ("mig", {"mig-empty"}),
+        ("mig-sliced", set()),
+        ("exclusive", {"exclusive-mode", "mem-held"}),
+        ("prohibited", {"compute-prohibited"}),
+        ("no-persistence", {"persistence-off"}),
+        ("fell-off-bus", {"fell-off-bus"}),
+        ("driver-mismatch", {"driver-mismatch"}),
+        ("unknown-error", {"nvml-unknown"}),
+        ("eight", set()),
+        ("old-card", {"ecc", "mem-held"}),
+    ],
+)
+def test_what_nvml_says_of_a_machine_is_found(inventory_of, machine, found):
+    assert codes(inventory_of(machine)) == found
+
+
+def test_a_lost_gpu_does_not_hide_the_others(inventory_of):
+    lost, other = inventory_of("fell-off-bus").gpus
+    assert lost.error == "GPU is lost"
+    assert other.name == "NVIDIA H200"
+
+
+def test_eight_gpus_have_eight_names(inventory_of):
+    gpus = inventory_of("eight").gpus
+    assert len({gpu.uuid for gpu in gpus}) == 8
+
+
+def test_an_old_driver_tells_of_processes_and_pages_too(inventory_of):
+    (gpu,) = inventory_of("old-card").gpus
+    assert gpu.retired_pages == 5
+    assert [(process.pid, process.memory_bytes) for process in gpu.processes] == [
+        (77, 20_000_000),
+        (4242, 9_000_000_000),
+    ]
+
+
+def test_our_own_probes_are_not_others_processes(on_machine, tmp_path):
+    # The inventory is read by a child of this process, and is told of its own child.
+    machine = tmp_path / "held.txt"
+    program = (
+        "import subprocess, sys\n"
+        "from tarmac.checks.inventory import read_inventory\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        f"line = f'count 1\\n0.name x\\n0.process {{child.pid}} 9000000000\\n'\n"
+        f"open({str(machine)!r}, 'w').write(line)\n"
+        "print(len(read_inventory().gpus[0].processes))\n"
+        "child.kill()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=on_machine("healthy", NVML_STAND_IN=str(machine)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "0\n"
+
+
+def test_partitions_are_named(inventory_of):
+    (gpu,) = inventory_of("mig-sliced").gpus
+    assert len(gpu.mig_devices) == 2
+
+
+@pytest.mark.parametrize("value", ["", "-1", "1", "GPU-none", "0,1"])
+def test_a_variable_that_hides_gpus_is_found(inventory_of, value):
+    assert "no-visible" in codes(inventory_of("healthy", CUDA_VISIBLE_DEVICES=value))
+
+
+@pytest.mark.parametrize("value", ["0", "GPU-7d3c132a", "GPU-7d3c132a-675f-077e-3bf7-99d79213d062"])
+def test_a_variable_that_chooses_gpus_is_no_finding(inventory_of, value):
+    assert codes(inventory_of("healthy", CUDA_VISIBLE_DEVICES=value)) == set()
+
+
+def test_a_machine_without_a_driver_is_described():
+    inventory = read_inventory()
+    assert inventory.host.cores >= 1
+    assert inventory.limits.cpus
+    assert inventory.limits.shm_bytes
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Return a function that makes a file under a root of our own."""
+
+    def make(path: str, text: str = "") -> None:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    for name in ("dev/shm", "sys/bus/pci/devices"):
+        (tmp_path / name).mkdir(parents=True)
+    make.path = tmp_path  # type: ignore[attr-defined]
+    return make
+
+
+def test_cards_are_found_on_the_bus_without_a_driver(root):
+    device = "sys/bus/pci/devices/0000:01:00.0"
+    root(f"{device}/vendor", "0x10de\n")
+    root(f"{device}/device", "0x2330\n")
+    root(f"{device}/class", "0x030200\n")
+    root("sys/bus/pci/devices/0000:02:00.0/vendor", "0x10de\n")
+    root("sys/bus/pci/devices/0000:02:00.0/class", "0x040300\n")
+    root("proc/modules", "nouveau 1 0 - Live 0x0\next4 1 0 - Live 0x0\n")
+    inventory = read_inventory(root.path, {})
+    (card,) = inventory.cards
+    assert (card.address, card.vendor, card.device) == ("0000:01:00.0", "nvidia", "0x2330")
+    assert inventory.driver.modules == ("nouveau",)
+    assert codes(inventory) == {"nouveau-loaded"}
+
+
+def test_amds_cards_are_described_from_the_kernels_files(root):
+    device = "sys/bus/pci/devices/0000:03:00.0"
+    root(f"{device}/vendor", "0x1002\n")
+    root(f"{device}/device", "0x74a1\n")
+    root(f"{device}/class", "0x120000\n")
+    root(f"{device}/mem_info_vram_total", "206141652992\n")
+    root(f"{device}/mem_info_vram_used", "301989888\n")
+    root(f"{device}/gpu_busy_percent", "3\n")
+    root(f"{device}/current_link_speed", "32.0 GT/s PCIe\n")
+    root(f"{device}/current_link_width", "16\n")
+    root("proc/modules", "amdgpu 1 0 - Live 0x0\n")
+    inventory = read_inventory(root.path, {})
+    (card,) = inventory.cards
+    assert (card.vendor, card.memory_bytes) == ("amd", 206141652992)
+    assert (card.used_bytes, card.busy) == (301989888, 3)
+    assert card.link == {"now": "32.0 GT/s PCIe x16"}
+    assert codes(inventory) == set()
+
+
+def test_apples_gpu_is_known_by_its_chip(root):
+    # As Linux on a MacBook Air of 2020 has it.
+    root("proc/device-tree/compatible", "apple,j313\0apple,t8103\0apple,arm-platform\0")
+    (card,) = read_inventory(root.path, {}).cards
+    assert (card.vendor, card.device) == ("apple", "apple,t8103")
+
+
+def test_the_library_that_would_be_loaded_is_the_first_that_is_found(tmp_path):
+    packages, first = tmp_path / "site-packages", tmp_path / "cuda/lib64"
+    for path in (
+        packages / "nvidia/cudnn/lib/libcudnn.so.9",
+        packages / "nvidia/cudnn/lib/libcudnn_ops.so.9",
+        packages / "nvidia/cublas/lib/libcublasLt.so.13",
+        packages / "nvidia/nccl/lib/libnccl.so.2",
+        first / "libcudnn.so.9",
+        first / "libcurl.so.4",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found = find_libraries({"LD_LIBRARY_PATH": f"/nowhere:{first}"}, packages)
+    assert found["libcudnn.so.9"] == str(first / "libcudnn.so.9")
+    assert found["libcudnn_ops.so.9"] == str(packages / "nvidia/cudnn/lib/libcudnn_ops.so.9")
+    assert {"libcublasLt.so.13", "libnccl.so.2"} <= found.keys()
+    assert "libcurl.so.4" not in found
+
+
+def test_a_container_is_told_by_its_files_and_its_devices(root):
+    root(".dockerenv")
+    for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
+        root(f"dev/{name}")
+    root("dev/nvidia-caps/nvidia-cap1")
+    root("sys/fs/cgroup/cpu.max", "150000 100000\n")
+    root("sys/fs/cgroup/memory.max", "1073741824\n")
+    inventory = read_inventory(root.path, {})
+    assert inventory.container.kind == "docker"
+    assert "nvidiactl" in inventory.container.device_nodes
+    assert "nvidia-caps/nvidia-cap1" in inventory.container.device_nodes
+    assert inventory.limits.cpus == 1.5
+    assert inventory.limits.memory_bytes == 2**30
+    assert codes(inventory) == {"driver-caps"}
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "kind"),
+    [
+        ("run/.containerenv", "", "podman"),
+        ("run/systemd/container", "lxc\n", "lxc"),
+        ("proc/version", "Linux version 5.15.90.1-microsoft-standard-WSL2", "wsl"),
+        ("proc/version", "Linux version 6.1.0", None),
+    ],
+)
+def test_other_confinements_are_told_apart(root, path, text, kind):
+    root(path, text)
+    assert read_inventory(root.path, {}).container.kind == kind
+
+
+def test_a_cluster_user_has_apptainer(root):
+    found = read_inventory(root.path, {"APPTAINER_CONTAINER": "/home/me/torch.sif"})
+    assert found.container.kind == "apptainer"
+
+
+def test_secrets_in_variables_stay_there(root):
+    variables = {"NVIDIA_API_KEY": "nvapi-1234", "TF_TOKEN_x": "abc", "HOME": "/home/me"}
+    shown = read_inventory(root.path, variables).environment
+    assert shown == {"NVIDIA_API_KEY": "(set)", "TF_TOKEN_x": "(set)"}

@@ -1,0 +1,61 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from tarmac.files import StorageError, atomic_writer, write_bytes, write_json
+
+
+def test_a_file_and_its_directories_are_made(tmp_path):
+    write_json(tmp_path / "a" / "b.json", {"x": 1})
+    assert (tmp_path / "a" / "b.json").read_text() == '{\n  "x": 1\n}\n'
+    assert stat.S_IMODE((tmp_path / "a" / "b.json").stat().st_mode) & 0o044 == 0o044
+
+
+def test_an_error_while_writing_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(TypeError), atomic_writer(path) as file:
+        file.writelines([b"new", "text"])
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    program = (
+        "import os, signal, sys, pathlib; from tarmac.files import atomic_writer\n"
+        "with atomic_writer(pathlib.Path(sys.argv[1])) as file:\n"
+        "    file.write(b'new' * 100_000); file.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    process = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+    assert process.returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+
+
+def test_a_file_that_does_not_fit_is_refused_in_words(tmp_path):
+    program = (
+        "import pathlib, resource, signal, sys; from tarmac.files import write_bytes\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "write_bytes(pathlib.Path(sys.argv[1]), b'x' * 2000)\n"
+    )
+    path = tmp_path / "file"
+    process = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
+    )
+    assert "no space left to write" in process.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError, match=r"cannot write .*file/inner: "):
+        write_bytes(tmp_path / "file" / "inner", b"")

@@ -1,0 +1,73 @@
+"""Journals stay readable whatever ends their writer: a kill, a full disk, a bad sector."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from hostile import each_name
+from tarmac.files import StorageError, append_lines, read_lines
+
+
+@each_name
+def test_what_is_appended_is_read(tmp_path, name):
+    path = tmp_path / name
+    append_lines(path, [{"a": 1}, {"b": name}])
+    append_lines(path, [3], is_durable=True)
+    assert read_lines(path).values == ({"a": 1}, {"b": name}, 3)
+
+
+@pytest.mark.parametrize("torn", [b'{"a":', b"\xff" * 200_000, b'{"a": 2}'])
+def test_half_a_line_is_left_out_and_taken_away_before_the_next(tmp_path, torn):
+    path = tmp_path / "journal"
+    append_lines(path, [1])
+    with path.open("ab") as file:
+        file.write(torn)
+    assert read_lines(path).values == (1,)
+    append_lines(path, [2])
+    assert path.read_bytes() == b"1\n2\n"
+
+
+def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path):
+    path = tmp_path / "journal"
+    path.write_bytes(b'{"a": 1}\n{torn\n[1]\n{"a": 2}\n')
+    found = read_lines(path, lambda value: None if isinstance(value, dict) else "no mapping")
+    assert found.values == ({"a": 1}, {"a": 2})
+    assert [line.number for line in found.damaged] == [2, 3]
+    assert str(found.damaged[1]) == f"{path}:3: the journal is damaged: no mapping"
+
+
+def test_a_disk_that_fills_leaves_whole_lines_and_takes_more_once_there_is_room(small_disk):
+    path = small_disk("64k") / "journal"
+    row = {"text": "x" * 1000}
+    fill = (append_lines(path, [row]) for _ in range(1000))
+    with pytest.raises(StorageError, match="no space left to write"):
+        any(fill)
+    kept = len(read_lines(path).values)
+    assert kept > 50
+    assert path.read_bytes().endswith(b"}\n")
+    small_disk("128k")
+    append_lines(path, [row])
+    found = read_lines(path)
+    assert (len(found.values), found.damaged) == (kept + 1, ())
+
+
+def test_a_writer_that_is_killed_leaves_whole_lines_for_the_next(tmp_path):
+    program = (
+        "import pathlib, sys; from tarmac.files import append_lines\n"
+        "while True: append_lines(pathlib.Path(sys.argv[1]), [{'text': 'x' * 5000}] * 9)\n"
+    )
+    path = tmp_path / "journal"
+    writer = subprocess.Popen([sys.executable, "-c", program, str(path)])
+    while not path.exists() or path.stat().st_size < 10**6:
+        pass
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    append_lines(path, [{"end": True}])
+    lines = path.read_text().splitlines()
+    assert json.loads(lines[-1]) == {"end": True}
+    assert not read_lines(path).damaged

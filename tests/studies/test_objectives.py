@@ -1,0 +1,44 @@
+"""What is better: by one objective, and by several."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarmac.studies.methods.objectives import best_first, front, values_of
+
+points = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12)
+
+
+@given(points)
+def test_the_front_is_what_no_other_point_beats(given):
+    chosen = front(given, [True, False])
+    assert chosen
+    for index, (more, less) in enumerate(given):
+        beaten = any(a >= more and b <= less and (a, b) != (more, less) for a, b in given)
+        assert (index in chosen) == (not beaten)
+
+
+@given(points)
+def test_ranking_keeps_every_point_and_puts_the_front_first(given):
+    order = best_first(given, [True, False])
+    chosen = front(given, [True, False])
+    assert sorted(order) == list(range(len(given)))
+    assert sorted(order[: len(chosen)]) == chosen
+
+
+def test_equals_keep_their_order():
+    assert best_first([[0.5], [0.9], [0.5], [0.9]], [True]) == [1, 3, 0, 2]
+    assert best_first([[0.5], [0.9], [0.5]], [False]) == [0, 2, 1]
+
+
+def test_the_ends_of_a_front_come_before_its_crowded_middle():
+    line = [(0.0, 0.0), (0.5, 0.5), (0.51, 0.51), (1.0, 1.0)]
+    assert set(best_first(line, [True, False])[:2]) == {0, 3}
+
+
+def test_a_result_that_is_no_number_says_that_the_training_diverged():
+    assert values_of(["val_accuracy", "params"], {"val_accuracy": 1, "num_parameters": 5}) == [1, 5]
+    with pytest.raises(ValueError, match="val_loss is nan: the training diverged"):
+        values_of(["val_loss"], {"val_loss": float("nan")})

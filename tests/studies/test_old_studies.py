@@ -1,0 +1,76 @@
+"""Studies that earlier versions made stay readable, and go on.
+
+``old/`` holds ``study.json`` and ``journal.log`` as version 0.1 wrote them (names of machines and
+paths are replaced), for one request: ``completed`` is the whole search, ``killed`` was ended by
+SIGKILL in its second generation, after network 5.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import tarmac
+from tarmac.cli import main
+from tarmac.studies import Study
+
+OLD = Path(__file__).with_name("old")
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A directory with both studies, which may be written."""
+    shutil.copytree(OLD, tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def plans(study):
+    return [
+        (row["number"], row["generation"], row["origin"], row["params"]) for row in study.trials
+    ]
+
+
+def test_old_studies_are_shown(runs, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["search", "show", str(runs / "completed"), "--json"])
+    shown = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0
+    assert shown["status"] == "completed"
+    assert shown["why_ended"] == "2 generations are done"
+    assert [trial["state"] for trial in shown["trials"]] == ["complete"] * 8
+    assert [group["survivors"] for group in shown["generations"]] == [0, 2]
+    assert shown["totals"]["saved"] == 7
+    assert shown["best"]["number"] == 7
+    assert shown["best"]["test_accuracy"] == pytest.approx(0.7967, abs=1e-4)
+    killed = Study.open(runs / "killed")
+    assert killed.status == "interrupted"
+    assert [row["state"] for row in killed.trials].count("complete") == 6
+
+
+def test_old_studies_are_plotted(runs):
+    with pytest.raises(SystemExit) as ended:
+        main(["search", "plot", str(runs / "completed")])
+    assert ended.value.code == 0
+    page = (runs / "completed" / "plot.html").read_text()
+    assert page.count('class="plotly-graph-div"') == 5
+
+
+def test_an_old_study_that_was_killed_goes_on_trial_for_trial(runs):
+    before = Study.open(runs / "killed").trials
+    study = tarmac.search(resume=runs / "killed")
+    assert study.status == "completed"
+    assert plans(study) == plans(Study.open(runs / "completed"))
+    assert [row for row in study.trials if row["number"] <= 5] == before[:6]
+    assert study.best.test_accuracy > 0.5
+    assert len(study.best.confirmed) == 2
+
+
+def test_an_old_study_that_was_completed_may_go_further(runs):
+    before = Study.open(runs / "completed").trials
+    study = tarmac.search(resume=runs / "completed", generations=3, workers=1)
+    assert study.record.why_ended == "3 generations are done"
+    assert study.trials[: len(before)] == before
+    assert len(study.trials) > len(before)

@@ -1,0 +1,131 @@
+"""Studies in a real PostgreSQL: the same search, no password in a file, and a server that stops."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from stand_in import StandIn, search
+
+from tarmac.errors import TarmacError
+from tarmac.studies import Study
+from tarmac.studies.observer import Silent
+from tarmac.studies.study.storage import open_storage
+from tarmac.studies.study.writer import StudyWriter
+from tarmac.studies.verb import work_on
+
+_PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+
+pytestmark = pytest.mark.skipif(
+    not _PROGRAMS, reason="PostgreSQL is not installed: apt install postgresql"
+)
+
+_PASSWORD = "rosebud-5f2e"
+
+
+class Server:
+    """A PostgreSQL of its own, in a directory that its user may read."""
+
+    def __init__(self, directory: Path, port: int) -> None:
+        self.url = f"postgresql://tarmac:{_PASSWORD}@127.0.0.1:{port}/postgres"
+        self._data = directory / "data"
+        self._port = port
+        password = directory / "password"
+        password.write_text(_PASSWORD)
+        if os.geteuid() == 0:
+            # PostgreSQL refuses to run as root.
+            for path in (directory, password):
+                shutil.chown(path, "postgres")
+        auth = ["--auth=scram-sha-256", "--username=tarmac", f"--pwfile={password}"]
+        self._run("initdb", "--no-sync", "--pgdata", str(self._data), *auth)
+
+    def start(self) -> None:
+        options = f"-p {self._port} -k {self._data} -h 127.0.0.1 -F"
+        log = str(self._data / "log")
+        self._run("pg_ctl", "start", "-w", "-D", str(self._data), "-l", log, "-o", options)
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "stop", "-w", "-m", "immediate", "-D", str(self._data))
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(_PROGRAMS[-1] / program), *arguments]
+        if os.geteuid() == 0:
+            command = ["runuser", "-u", "postgres", "--", *command]
+        subprocess.run(command, check=True, capture_output=True, cwd="/", timeout=60)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    directory = Path(tempfile.mkdtemp(prefix="tarmac-postgresql-"))
+    server = Server(directory, port)
+    server.start()
+    yield server
+    server.stop()
+    shutil.rmtree(directory)
+
+
+def test_a_study_in_postgresql_is_the_one_in_a_journal(make_study, server):
+    study = make_study(generations=3, population=6, storage=server.url)
+    search(study)
+    journal = make_study(generations=3, population=6)
+    search(journal)
+    again = Study.open(study.path, server.url)
+    expected = [(row["params"], row["val_accuracy"]) for row in journal.trials]
+    assert [(row["params"], row["val_accuracy"]) for row in again.trials] == expected
+
+
+def test_no_file_of_a_study_holds_the_password_that_the_command_line_held(tmp_path, server):
+    words = (
+        "search mlp --set dataset=digits --set neurons=8,16 --set layers=1 --epochs 1 --trials 2"
+    )
+    tarmac = str(Path(sys.executable).with_name("tarmac"))
+    command = [tarmac, *words.split(), "--storage", server.url, "--output", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert _PASSWORD not in done.stdout + done.stderr
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.name == "study.json" for path in files)
+    assert not [path for path in files if _PASSWORD.encode() in path.read_bytes()]
+
+
+def test_a_search_whose_server_stops_says_so_and_goes_on_once_it_is_back(
+    make_study, server, monkeypatch
+):
+    uninterrupted = make_study(generations=3, population=6, storage=server.url)
+    search(uninterrupted)
+    study = make_study(generations=3, population=6, storage=server.url)
+
+    def stop_server(progress):
+        if progress.number == 7:
+            server.stop()
+
+    class Chosen:
+        evaluator = StandIn(at_epoch=stop_server)
+        at_once = None
+        summary = ""
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("tarmac.studies.verb.choose_evaluator", lambda *_: Chosen())
+    try:
+        with pytest.raises(TarmacError, match=r"postgresql://tarmac:\*\*\*@.* was lost") as caught:
+            work_on(study, Silent(), stop=lambda: False)
+        assert f"tarmac search --resume {study.path}" in caught.value.hint
+        with pytest.raises(TarmacError, match="cannot be reached"):
+            open_storage(server.url, study.path / "journal.log")
+    finally:
+        server.start()
+    again = StudyWriter.open(study.path, server.url)
+    search(again)
+    assert [row["params"] for row in again.trials] == [
+        row["params"] for row in uninterrupted.trials
+    ]
+    assert all(row["state"] == "complete" for row in again.trials)

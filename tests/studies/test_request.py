@@ -1,0 +1,123 @@
+"""What may be asked of a search, and what is said of what may not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tarmac.errors import RequestError
+from tarmac.studies.request import make_request, read_request, read_space, study_names
+from tarmac.studies.verb import prepare
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"population": 1}, "population is 1, expected at least 2"),
+        (
+            {"retain": 0.01},
+            "retain is 0.01, which keeps none of a population of 20",
+        ),
+        ({"retain": 1.0}, "retain is 1, which keeps all of a population of 20"),
+        ({"retain": 1.5}, "retain is 1.5, expected 0 to 1"),
+        ({"mutate": -0.1}, "mutate is -0.1, expected 0 to 1"),
+        ({"generations": 0}, "generations is 0, expected at least 1"),
+        ({"trials": 0}, "trials is 0, expected at least 1"),
+        ({"budget": 0}, "budget is 0 s, expected above 0"),
+        ({"budget": "soon"}, "budget: 'soon': expected a length of time, such as 90s"),
+        ({"method": "evlove"}, "method: 'evlove': expected 'evolve'"),
+        ({"objective": "val_acuracy"}, "unknown objective 'val_acuracy', did you mean"),
+        ({"objective": "params,params"}, "objective params is named twice"),
+        (
+            {"objective": "val_accuracy,params", "prune": "halving"},
+            "prune is halving and there are 2 objectives",
+        ),
+        ({"objective": "params", "prune": "median"}, "losers are known by their validation"),
+        ({"generatoins": 3}, "generatoins: unknown key"),
+        ({"workers": 0}, "workers is 0, expected at least 1"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_refused(fields, message):
+    with pytest.raises(RequestError) as caught:
+        make_request({"workload": "digits-mlp", **fields})
+    assert message in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_a_method_without_parents_does_not_mind_who_survives():
+    assert make_request({"workload": "digits-mlp", "method": "random", "retain": 0.0}).retain == 0
+
+
+def test_a_file_says_where_it_is_wrong(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text("workload: digits-mlp\nspace:\n  hidden: [16, 32]\nretain: 0.01\n")
+    with pytest.raises(RequestError, match=r"study.yaml:4:1: retain: retain is 0.01"):
+        read_request(path, {})
+    path.write_text("workload: digits-mlp\nspace:\n  hidden: {low: 16, hihg: 32}\n")
+    with pytest.raises(RequestError, match=r"study.yaml:3:21: space.hidden.hihg: unknown key"):
+        read_request(path, {})
+    path.write_text("workload: digits-mlp\nspace:\n  hidden: []\n")
+    with pytest.raises(RequestError, match=r"study.yaml:3:3: space.hidden: has no values"):
+        read_request(path, {})
+    path.write_text("- workload\n")
+    with pytest.raises(RequestError, match=r"study.yaml:1:1: is no study"):
+        read_request(path, {})
+
+
+def test_a_file_with_a_space_alone_is_read_as_the_same(tmp_path):
+    path = tmp_path / "space.yaml"
+    path.write_text("hidden: 16..128\nlearning_rate: {low: 1e-4, high: 1e-1, log: true}\n")
+    space = read_space(path)
+    assert (space["hidden"].low, space["learning_rate"].log) == (16, True)
+    path.write_text("hidden: 128..16\n")
+    with pytest.raises(RequestError, match=r"space.yaml:1:1: hidden: .*goes from 128 to 16"):
+        read_space(path)
+
+
+def test_what_is_asked_beside_a_file_goes_over_it(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text(
+        "workload: digits-mlp\npopulation: 8\nspace: {hidden: [16, 32], dropout: 0.1}\n"
+    )
+    request = read_request(path, {"population": 6, "space": {"hidden": ["64"]}})
+    assert request.population == 6
+    assert request.space["hidden"].fixed == "64"
+    assert request.space["dropout"].fixed == 0.1
+
+
+def test_a_workload_beside_the_file_is_found_from_anywhere(tmp_path):
+    (tmp_path / "mine.py").write_text("")
+    path = tmp_path / "study.yaml"
+    path.write_text("workload: mine.py:net\nspace: {hidden: [16, 32]}\n")
+    assert read_request(path, {}).workload == f"{tmp_path}/mine.py:net"
+
+
+def test_the_published_study_comes_with_tarmac():
+    assert "mlp-evolve" in study_names()
+    request = read_request("mlp-evolve", {})
+    sizes = [len(text.choices) for text in request.space.values() if text.fixed is None]
+    assert sizes == [6, 4, 4, 7]
+    assert (request.population, request.patience, request.survivors) == (20, 5, 8)
+    assert request.space["batch_size"].fixed == 128
+
+
+def test_a_study_differs_by_dataset_unless_told_otherwise():
+    on_cifar = read_request("mlp-evolve", {"space": {"dataset": ["cifar10"]}})
+    assert on_cifar.space["batch_size"].fixed == 64
+    told = read_request("mlp-evolve", {"space": {"dataset": ["cifar10"], "batch_size": ["100"]}})
+    assert told.space["batch_size"].fixed == "100"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (1199, 239)),
+        ({"train_size": 600}, (600, 120)),
+        ({"train_size": 1400}, (1400, 38)),
+        ({"validation_size": 300}, (1138, 300)),
+        ({"train_size": 600, "validation_size": 300}, (600, 300)),
+    ],
+)
+def test_one_sample_judges_for_every_five_to_train_on(tmp_path, given, expected):
+    request = make_request({"workload": "digits-mlp", "space": {"hidden": [16, 32]}, **given})
+    study = prepare(request, tmp_path, name="sizes")
+    assert (study.record.train_size, study.record.validation_size) == expected
