@@ -6,8 +6,8 @@
 Every measurement is a fresh process that trains networks of one shape, with all optimizers and
 activations, on MNIST, with one thread, and scores 1,000 samples after every epoch; starting the
 process is left out.
-``stacked`` and ``alone`` are `tarmac.studies.evaluation.stacked`, ``train`` is `tarmac.training` with its run
-directories. TARMAC_DATA must hold MNIST.
+``stacked`` and ``alone`` are `tarmac.studies.evaluation.stacked`, ``train`` is `tarmac.train` with
+its run directories. TARMAC_DATA must hold MNIST.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RequestError", "TarmacError", "attach", "check", "resume", "search", "submit", "train"]
 
-# Where a name is at home. Three verbs are the names of their rooms, which are callable.
+# Where a name is at home.
 _ROOMS = {
     "attach": "tarmac.jobs",
     "check": "tarmac.checks",
@@ -40,11 +40,8 @@ def __getattr__(name: str) -> object:
         return installed_version()
     if name not in _ROOMS:
         raise AttributeError(f"module 'tarmac' has no attribute {name!r}")
-    # A room of the verb's name stands for it: it is callable, and is what the name means once it is
-    # imported.
     with explained_imports():
-        room = importlib.import_module(_ROOMS[name])
-    return room if _ROOMS[name] == f"tarmac.{name}" else getattr(room, name)
+        return getattr(importlib.import_module(_ROOMS[name]), name)
 
 
 def __dir__() -> list[str]:

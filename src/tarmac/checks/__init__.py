@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-from typing import Any
-
 from tarmac.checks.cached import quick_check
 from tarmac.checks.frameworks import FRAMEWORKS
 from tarmac.checks.report.report import Report, Requirement, Verdict
@@ -25,13 +21,3 @@ __all__ = [
     "quick_check",
     "read_catalogue",
 ]
-
-
-class _Verb(ModuleType):
-    """Lets ``tarmac.check(...)`` check although importing this package binds that name to it."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Report:
-        return check(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _Verb

@@ -9,9 +9,7 @@ Example:
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tarmac.distribution import explained_imports
 from tarmac.studies.evaluation.interface import (
@@ -54,38 +52,25 @@ __all__ = [
 ]
 
 # Imported when first used: Optuna and PyTorch take seconds.
-_PLACES = {
-    "Choices": "_space",
-    "EvolutionSampler": "_evolution",
-    "Numbers": "_space",
-    "Reporter": "_observer",
-    "Range": "_parameters",
-    "Request": "_request",
-    "Silent": "_observer",
-    "Space": "_space",
-    "Study": "_study",
-    "Winner": "_record",
-    "find_study": "_study",
-    "list_studies": "_study",
-    "search": "_search",
+_MODULES = {
+    "Choices": "methods.space",
+    "EvolutionSampler": "methods.evolution",
+    "Numbers": "methods.space",
+    "Reporter": "observer",
+    "Range": "methods.written",
+    "Request": "request",
+    "Silent": "observer",
+    "Space": "methods.space",
+    "Study": "study.study",
+    "Winner": "study.record",
+    "find_study": "study.study",
+    "list_studies": "study.study",
+    "search": "verb",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'tarmac.studies' has no attribute {name!r}")
     with explained_imports("search"):
-        return getattr(importlib.import_module(f"tarmac.studies.{_PLACES[name]}"), name)
-
-
-class _Verb(ModuleType):
-    """Lets ``tarmac.search(...)`` search although importing this package binds that name to it."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> object:
-        with explained_imports("search"):
-            from tarmac.studies.verb import search  # noqa: PLC0415 - loads Optuna and PyTorch
-
-        return search(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _Verb
+        return getattr(importlib.import_module(f"tarmac.studies.{_MODULES[name]}"), name)

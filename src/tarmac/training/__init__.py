@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-from typing import Any
-
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parameters import Group
 from tarmac.training.engine.shares import order_of
@@ -40,13 +36,3 @@ __all__ = [
     "settings_of",
     "train",
 ]
-
-
-class _Verb(ModuleType):
-    """Lets ``tarmac.train(...)`` train although importing this package binds that name to it."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> object:
-        return train(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _Verb

@@ -21,7 +21,7 @@ __all__ = ["ProcessEvaluator", "start_trainer", "train_whole"]
 
 
 def start_trainer(slot: Slot, log: Path) -> Worker:
-    """Start a process that trains one network after another; see `tarmac.studies.evaluation.worker`."""
+    """Start a process that trains one network after another; see its module, ``worker``."""
     return Worker("tarmac.studies.evaluation.worker", slot.num_threads, log)
 
 

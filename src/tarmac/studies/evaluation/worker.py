@@ -1,7 +1,7 @@
 """A process that trains networks for a search: jobs on standard input, epochs on standard output.
 
-Started as ``python -m tarmac.studies.evaluation.worker NUM_THREADS``. Each line in is a job, or the answer to
-an epoch; each line out is an epoch or a job's end.
+Started as ``python -m tarmac.studies.evaluation.worker NUM_THREADS``. Each line in is a job, or the
+answer to an epoch; each line out is an epoch or a job's end.
 """
 
 from __future__ import annotations

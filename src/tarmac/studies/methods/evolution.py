@@ -1,6 +1,6 @@
 """The genetic algorithm, as an Optuna sampler.
 
-`tarmac.studies.methods.breeding` is the algorithm; the ledger knows what has been tried. Different from the
+The module ``breeding`` is the algorithm; the ledger knows what has been tried. Different from the
 published procedure are: children are mutated, never a network that has a score; a mutated gene
 takes another value than it had; and a network that is known already is not trained again: its
 result joins the generation, and its place goes to another child.

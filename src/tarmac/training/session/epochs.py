@@ -59,7 +59,7 @@ def train_epochs(
         team: All processes that train together.
         reporter: Is told how it goes.
         interrupted: Whether to save the state and stop; asked after every step.
-        stop: Given an epoch's metrics, why the training ends with it; see `tarmac.training.train`. All
+        stop: Given an epoch's metrics, why the training ends with it; see `tarmac.train`. All
             ranks have one or none has, and the first rank's is asked.
 
     Raises:

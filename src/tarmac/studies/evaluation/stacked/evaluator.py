@@ -44,7 +44,7 @@ class StackedEvaluator:
     """Trains candidates of equal shape as one stacked model; see `Evaluator`.
 
     A network's result does not depend on the others of its stack: its initial weights and its order
-    of samples are those of `tarmac.training` with its seed, its dropout is drawn from its seed alone.
+    of samples are those of `tarmac.train` with its seed, its dropout is drawn from its seed alone.
 
     Args:
         workload: What the candidates' settings change.

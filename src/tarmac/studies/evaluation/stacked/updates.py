@@ -1,9 +1,9 @@
 """Optimizer steps over a stack's parameters: each network by its own optimizer and rate.
 
 Networks with the same optimizer lie side by side, so that each of their parameters is one flat
-tensor, which `tarmac.training.FlatOptimizer` updates as it does a single network's. On a CPU this is
-done in blocks that fit its cache: gradients are cast to fp32, applied, and the new values published
-in the precision of the products, block by block.
+tensor, which `tarmac.training.FlatOptimizer` updates as it does a single network's. On a CPU this
+is done in blocks that fit its cache: gradients are cast to fp32, applied, and the new values
+published in the precision of the products, block by block.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A process that trains stacks for a search; see `PooledEvaluator`.
 
-Started as ``python -m tarmac.studies.evaluation.stacked.worker NUM_THREADS``. Each line in is a stack, or
-the answer to an epoch; each line out is an epoch, a result, or that the stack is done.
+Started as ``python -m tarmac.studies.evaluation.stacked.worker NUM_THREADS``. Each line in is a
+stack, or the answer to an epoch; each line out is an epoch, a result, or that the stack is done.
 """
 
 from __future__ import annotations
