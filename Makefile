@@ -30,6 +30,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
+	$(BIN)/zizmor --offline --quiet .github
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
