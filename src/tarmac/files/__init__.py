@@ -23,6 +23,13 @@ from tarmac.files.journal import (
     read_lines,
 )
 from tarmac.files.locations import SCHEMES, Location, without_password
+from tarmac.files.locks import (
+    OwnerLock,
+    is_owned,
+    lock_descriptor,
+    remove_unowned,
+    unlock_descriptor,
+)
 from tarmac.files.objects import (
     get_object,
     is_object,
@@ -37,6 +44,7 @@ __all__ = [
     "DamagedLine",
     "JournalLines",
     "Location",
+    "OwnerLock",
     "StorageError",
     "UnreachableError",
     "append_lines",
@@ -46,12 +54,16 @@ __all__ = [
     "get_object",
     "is_object",
     "is_object_directory",
+    "is_owned",
     "list_objects",
+    "lock_descriptor",
     "put_object",
     "read_errors",
     "read_lines",
     "read_versioned",
+    "remove_unowned",
     "storage_errors",
+    "unlock_descriptor",
     "without_password",
     "write_bytes",
     "write_json",
