@@ -10,6 +10,8 @@ from tarmac.jobs.containers import WORK
 from tarmac.jobs.executors import Grant, Outcome
 from tarmac.jobs.graph import circle_of
 from tarmac.jobs.handle import Handle, JobFailed, attach, start_runner, submit
+from tarmac.jobs.job_run import JobRun, create_run, find_run, list_statuses, prepare, work_on
+from tarmac.jobs.kind import JOB
 from tarmac.jobs.machine import Machine, read_machine
 from tarmac.jobs.model import (
     Container,
@@ -29,11 +31,11 @@ from tarmac.jobs.plan import Task, plan_tasks, thread_variables
 from tarmac.jobs.reader import job_of, parse_job, read_job
 from tarmac.jobs.scheduler import Ended, Watcher, task_directory
 from tarmac.jobs.secrets import read_secret_mapping
-from tarmac.jobs.status import RunStatus, TaskStatus, list_statuses, read_status
+from tarmac.jobs.status import RunStatus, TaskStatus, read_status
 from tarmac.jobs.sweep import Sweep
-from tarmac.jobs.verb import JobRun, create_run, find_run, prepare, work_on
 
 __all__ = [
+    "JOB",
     "WORK",
     "Container",
     "Ended",

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError, unknown_name
+from tarmac.jobs.job_run import create_run, find_run, prepare
 from tarmac.jobs.model import Job
 from tarmac.jobs.reader import read_job
 from tarmac.jobs.status import note_runner, read_status
-from tarmac.jobs.verb import create_run, find_run, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tarmac.jobs.job_run import JobRun
     from tarmac.jobs.model import Secret
     from tarmac.jobs.status import RunStatus, TaskStatus
-    from tarmac.jobs.verb import JobRun
 
 __all__ = ["Handle", "JobFailed", "attach", "start_runner", "submit"]
 
@@ -62,7 +62,7 @@ class Handle:
     _popen: subprocess.Popen[bytes] | None = dataclasses.field(default=None, repr=False)
 
     def status(self) -> RunStatus:
-        """Return what is becoming of it."""
+        """Return its state."""
         if self._popen is not None:
             self._popen.poll()
         return read_status(self.path)
@@ -86,10 +86,15 @@ class Handle:
             Whether it was running.
 
         Raises:
-            RequestError: It is another user's.
+            RequestError: It is another user's, or at work on another machine.
         """
-        runner = self.status().runner
+        status = self.status()
+        runner = status.runner
         if runner is None:
+            if status.state == "running":
+                raise RequestError(
+                    f"{self.path.name} is at work on another machine", hint="Cancel it there."
+                )
             return False
         try:
             return runner.send(signal.SIGTERM)
@@ -160,7 +165,7 @@ class Handle:
             except subprocess.TimeoutExpired as error:
                 raise TimeoutError(f"{self.path.name} is still running") from error
             return
-        while self.status().runner is not None:
+        while self.running():
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"{self.path.name} is still running")
             time.sleep(_LOOK_EVERY_S)

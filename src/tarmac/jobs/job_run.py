@@ -1,4 +1,4 @@
-"""Makes a run of a job, and works on it: the verb."""
+"""A job's run: made, found again, and worked on."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from tarmac.environments import find_engine
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import storage_errors, write_json
+from tarmac.files import storage_errors
 from tarmac.jobs.executors import LocalExecutor
 from tarmac.jobs.inputs import refuse_missing_inputs
+from tarmac.jobs.kind import JOB, reserved
 from tarmac.jobs.machine import read_machine
 from tarmac.jobs.model import Container, Job
 from tarmac.jobs.outputs import refuse_unknown_stores
 from tarmac.jobs.plan import plan_tasks
+from tarmac.jobs.record import JobRecord, read_record, write_record
 from tarmac.jobs.run_files import SHARED
 from tarmac.jobs.scheduler import run_tasks
 from tarmac.jobs.secrets import missing_secrets, secret_variables
-from tarmac.jobs.status import forget_runner, note_runner, read_record, run_directories
-from tarmac.runs import default_output
+from tarmac.jobs.status import forget_runner, note_runner, read_status
+from tarmac.runs import Catalogue, default_output
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import Secret
     from tarmac.jobs.plan import Task
     from tarmac.jobs.scheduler import Watcher
+    from tarmac.jobs.status import RunStatus
+    from tarmac.runs import BrokenRun
 
-__all__ = ["JobRun", "create_run", "find_run", "prepare", "work_on"]
+__all__ = ["JobRun", "create_run", "find_run", "list_statuses", "prepare", "work_on"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,17 +102,14 @@ def create_run(job: Job, base: Path, tasks: Sequence[Task], output: Path | None 
     path = (output or default_output()).resolve() / name
     with storage_errors(path):
         (path / "tasks").mkdir(parents=True)
-    write_json(
-        path / "job-run.json",
-        {
-            "schema_version": 1,
-            "name": job.name,
-            "created_at": now.isoformat(),
-            "base": str(base.resolve()),
-            "num_tasks": len(tasks),
-            "job": job.model_dump(mode="json", by_alias=True, exclude_unset=True),
-        },
+    record = JobRecord(
+        name=job.name,
+        created_at=now,
+        base=str(base.resolve()),
+        num_tasks=len(tasks),
+        job=job.model_dump(mode="json", by_alias=True, exclude_unset=True),
     )
+    write_record(path, record)
     return JobRun(path, job, base.resolve(), tasks)
 
 
@@ -117,30 +117,33 @@ def find_run(reference: str, output: Path | None = None) -> JobRun:
     """Find a job's run by its directory, its name, the beginning of its name, or ``latest``.
 
     Raises:
-        RequestError: There is none, or several.
+        RequestError: There is none, or several; or its tasks are others by now.
+        TarmacError: Its record is damaged.
     """
-    root = output or default_output()
-    found = [Path(reference)] if (Path(reference) / "job-run.json").exists() else []
-    if not found:
-        names = run_directories(root)
-        found = names[-1:] if reference == "latest" else []
-        found = found or [path for path in names if path.name.startswith(reference)]
-    if len(found) != 1:
-        problem = "no job's run" if not found else f"{len(found)} runs"
-        raise RequestError(f"{problem} in {root} by {reference!r}")
-    record = read_record(found[0])
+    path = Catalogue((JOB,), output).find(reference).path
+    record = read_record(path)
     try:
         job, base = Job.model_validate(record.job), Path(record.base)
     except ValidationError as error:
         said = error.errors()[0]["msg"]
-        raise TarmacError(f"{found[0]}: the job of job-run.json is damaged: {said}") from error
+        raise TarmacError(f"{path}: the job of job-run.json is damaged: {said}") from error
     tasks = tuple(plan_tasks(job, base))
     if len(tasks) != record.num_tasks:
         raise RequestError(
-            f"run {found[0].name} has {record.num_tasks} tasks, and its job makes {len(tasks)} now",
+            f"run {path.name} has {record.num_tasks} tasks, and its job makes {len(tasks)} now",
             hint="The files that its sweep is over have changed; start a new run.",
         )
-    return JobRun(found[0].resolve(), job, base, tasks)
+    return JobRun(path.resolve(), job, base, tasks)
+
+
+def list_statuses(output: Path | None = None) -> tuple[list[RunStatus], list[BrokenRun]]:
+    """Return all jobs' runs in a directory, the newest first, and those that cannot be read.
+
+    Args:
+        output: Where runs lie; by default `tarmac.runs.default_output`.
+    """
+    summaries, broken = Catalogue((JOB,), (output or default_output()).resolve()).summaries()
+    return [read_status(summary.path) for summary in summaries], broken
 
 
 def work_on(
@@ -157,15 +160,10 @@ def work_on(
     Raises:
         RequestError: Another process works on the run.
     """
-    lock = FileLock(run.path / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise RequestError(f"another process works on {run.path.name}") from error
     containers = [t.environment for t in run.tasks if isinstance(t.environment, Container)]
     machine = read_machine(fake_gpus=fake_gpus)
     with (
-        lock,
+        reserved(run.path),
         contextlib.closing(
             LocalExecutor(
                 machine,
