@@ -12,7 +12,7 @@ from tarmac.environments import is_podman
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tarmac.jobs.executors.interface import Grant
+    from tarmac.jobs.machine import Grant
     from tarmac.jobs.model import Container
     from tarmac.jobs.plan import Task
 

@@ -1,4 +1,4 @@
-"""A job at work in the background: the Python API's `submit`, shaped like `concurrent.futures`."""
+"""The Python API of jobs: `run`, and `submit` with a handle shaped like `concurrent.futures`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError, unknown_name
-from tarmac.jobs.job_run import create_run, find_run, prepare
+from tarmac.jobs.job_run import create_run, find_run, prepare, work_on
 from tarmac.jobs.model import Job
 from tarmac.jobs.reader import read_job
+from tarmac.jobs.scheduler import Silent
+from tarmac.jobs.secrets import read_secret_mapping
 from tarmac.jobs.status import note_runner, read_status
 
 if TYPE_CHECKING:
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.job_run import JobRun
     from tarmac.jobs.model import Secret
+    from tarmac.jobs.scheduler import Reporter
     from tarmac.jobs.status import RunStatus, TaskStatus
 
-__all__ = ["Handle", "JobFailed", "attach", "start_runner", "submit"]
+__all__ = ["Handle", "JobFailed", "attach", "run", "start_runner", "submit"]
 
 # How often a runner of another process is looked at; an own one is waited for.
 _LOOK_EVERY_S = 0.1
@@ -193,6 +196,7 @@ def submit(
     concurrency: int | None = None,
     fake_gpus: int = 0,
     secrets: Mapping[str, Secret] | None = None,
+    on: str = "local",
 ) -> Handle:
     r"""Start a job in the background and return at once.
 
@@ -203,6 +207,7 @@ def submit(
         concurrency: At most so many tasks at once; by default as many as fit.
         fake_gpus: GPUs to pretend.
         secrets: What named secrets stand for here, on top of the user's configuration.
+        on: Where its tasks run, one of `executor_names`.
 
     Raises:
         RequestError: It cannot be done; nothing was started.
@@ -214,13 +219,77 @@ def submit(
         >>> handle.result(timeout=60); handle.stdout()  # doctest: +SKIP
         'hello\n'
     """
+    mapping = read_secret_mapping() | dict(secrets or {})
+    made = _make_run(job, base, output, mapping, fake_gpus=fake_gpus, on=on)
+    # The runner reads the configuration itself.
+    return start_runner(made, concurrency=concurrency, fake_gpus=fake_gpus, secrets=secrets)
+
+
+def run(
+    job: Job | str | Path,
+    *,
+    base: str | Path = ".",
+    output: str | Path | None = None,
+    concurrency: int | None = None,
+    fake_gpus: int = 0,
+    secrets: Mapping[str, Secret] | None = None,
+    on: str = "local",
+    reporter: Reporter | None = None,
+) -> Handle:
+    r"""Run a job to its end. Its tasks end with this process.
+
+    Args:
+        job: See `submit`; likewise what follows.
+        base: What relative paths start from.
+        output: Where the run's directory is made.
+        concurrency: At most so many tasks at once.
+        fake_gpus: GPUs to pretend.
+        secrets: What named secrets stand for here.
+        on: Where its tasks run.
+        reporter: Receives progress; default none.
+
+    Returns:
+        The handle of what has run.
+
+    Raises:
+        RequestError: It cannot be done; nothing was started.
+        JobFailed: Not all tasks succeeded.
+
+    Example:
+        >>> import tarmac
+        >>> from tarmac.jobs import Job
+        >>> tarmac.run(Job(name="hello", command=("echo", "hello"))).stdout()  # doctest: +SKIP
+        'hello\n'
+    """
+    mapping = read_secret_mapping() | dict(secrets or {})
+    made = _make_run(job, base, output, mapping, fake_gpus=fake_gpus, on=on)
+    work_on(
+        made,
+        reporter or Silent(),
+        concurrency=concurrency,
+        fake_gpus=fake_gpus,
+        mapping=mapping,
+    )
+    handle = Handle(made.path)
+    handle.result()
+    return handle
+
+
+def _make_run(
+    job: Job | str | Path,
+    base: str | Path,
+    output: str | Path | None,
+    secrets: Mapping[str, Secret],
+    *,
+    fake_gpus: int,
+    on: str,
+) -> JobRun:
     if not isinstance(job, Job):
         base = Path(job).resolve().parent
         job = read_job(Path(job))
-    mapping = dict(secrets or {})
-    tasks = prepare(job, Path(base), mapping, fake_gpus=fake_gpus)
-    run = create_run(job, Path(base), tasks, Path(output) if output is not None else None)
-    return start_runner(run, concurrency=concurrency, fake_gpus=fake_gpus, secrets=mapping)
+    tasks = prepare(job, Path(base), secrets, fake_gpus=fake_gpus, executor=on)
+    where = Path(output) if output is not None else None
+    return create_run(job, Path(base), tasks, where, executor=on)
 
 
 def start_runner(

@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from tarmac.environments import find_engine
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import storage_errors
-from tarmac.jobs.executors import LocalExecutor
+from tarmac.jobs.executors import Site, find_executor
 from tarmac.jobs.inputs import refuse_missing_inputs
 from tarmac.jobs.kind import JOB, reserved
-from tarmac.jobs.machine import read_machine
-from tarmac.jobs.model import Container, Job
+from tarmac.jobs.model import Job
 from tarmac.jobs.outputs import refuse_unknown_stores
 from tarmac.jobs.plan import plan_tasks
 from tarmac.jobs.record import JobRecord, read_record, write_record
 from tarmac.jobs.run_files import SHARED
 from tarmac.jobs.scheduler import run_tasks
-from tarmac.jobs.secrets import missing_secrets, secret_variables
+from tarmac.jobs.secrets import missing_secrets
 from tarmac.jobs.status import forget_runner, note_runner, read_status
 from tarmac.runs import Catalogue, default_output
 
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors import Outcome
     from tarmac.jobs.model import Secret
     from tarmac.jobs.plan import Task
-    from tarmac.jobs.scheduler import Watcher
+    from tarmac.jobs.scheduler import Reporter
     from tarmac.jobs.status import RunStatus
     from tarmac.runs import BrokenRun
 
@@ -52,16 +50,23 @@ class JobRun:
         job: As it was submitted.
         base: The job file's directory, which its paths start from.
         tasks: In the order of the file.
+        executor: Where they run, one of `executor_names`.
     """
 
     path: Path
     job: Job
     base: Path
     tasks: Sequence[Task]
+    executor: str = "local"
 
 
 def prepare(
-    job: Job, base: Path, mapping: Mapping[str, Secret], *, fake_gpus: int = 0
+    job: Job,
+    base: Path,
+    mapping: Mapping[str, Secret],
+    *,
+    fake_gpus: int = 0,
+    executor: str = "local",
 ) -> tuple[Task, ...]:
     """Expand a job, and refuse what cannot be done before anything starts.
 
@@ -70,6 +75,7 @@ def prepare(
         base: What its paths start from.
         mapping: What names of secrets stand for here.
         fake_gpus: GPUs to pretend.
+        executor: Where tasks are to run, one of `executor_names`.
 
     Raises:
         RequestError: The job says that it cannot be run here, a task can never fit, needs a secret
@@ -78,21 +84,33 @@ def prepare(
     if job.refusals:
         first, *rest = job.refusals
         raise RequestError(f"{job.name} cannot be run here: {first}", hint="\n".join(rest) or None)
+    kind = find_executor(executor)
     tasks = tuple(plan_tasks(job, base))
     missing_secrets(tasks, os.environ, mapping, base)
-    containers = (t.environment for t in tasks if isinstance(t.environment, Container))
-    for engine in dict.fromkeys(container.engine for container in containers):
-        find_engine(engine)
     for task in tasks:
         refuse_unknown_stores(task.outputs)
         if not task.needs:
             refuse_missing_inputs(task.inputs, base)
-    read_machine(fake_gpus=fake_gpus).refuse_what_never_fits(tasks)
+    kind.refuse(tasks, fake_gpus)
     return tasks
 
 
-def create_run(job: Job, base: Path, tasks: Sequence[Task], output: Path | None = None) -> JobRun:
+def create_run(
+    job: Job,
+    base: Path,
+    tasks: Sequence[Task],
+    output: Path | None = None,
+    *,
+    executor: str = "local",
+) -> JobRun:
     """Make a run's directory.
+
+    Args:
+        job: As it is asked for.
+        base: What its paths start from.
+        tasks: What it was expanded to.
+        output: Where runs are made; by default `tarmac.runs.default_output`.
+        executor: Where its tasks run, now and when it is resumed.
 
     Raises:
         StorageError: It cannot be made.
@@ -107,10 +125,11 @@ def create_run(job: Job, base: Path, tasks: Sequence[Task], output: Path | None 
         created_at=now,
         base=str(base.resolve()),
         num_tasks=len(tasks),
+        executor=executor,
         job=job.model_dump(mode="json", by_alias=True, exclude_unset=True),
     )
     write_record(path, record)
-    return JobRun(path, job, base.resolve(), tasks)
+    return JobRun(path, job, base.resolve(), tasks, executor)
 
 
 def find_run(reference: str, output: Path | None = None) -> JobRun:
@@ -133,7 +152,7 @@ def find_run(reference: str, output: Path | None = None) -> JobRun:
             f"run {path.name} has {record.num_tasks} tasks, and its job makes {len(tasks)} now",
             hint="The files that its sweep is over have changed; start a new run.",
         )
-    return JobRun(path.resolve(), job, base, tasks)
+    return JobRun(path.resolve(), job, base, tasks, record.executor)
 
 
 def list_statuses(output: Path | None = None) -> tuple[list[RunStatus], list[BrokenRun]]:
@@ -148,7 +167,7 @@ def list_statuses(output: Path | None = None) -> tuple[list[RunStatus], list[Bro
 
 def work_on(
     run: JobRun,
-    watcher: Watcher,
+    reporter: Reporter,
     *,
     concurrency: int | None = None,
     fake_gpus: int = 0,
@@ -160,28 +179,22 @@ def work_on(
     Raises:
         RequestError: Another process works on the run.
     """
-    containers = [t.environment for t in run.tasks if isinstance(t.environment, Container)]
-    machine = read_machine(fake_gpus=fake_gpus)
-    with (
-        reserved(run.path),
-        contextlib.closing(
-            LocalExecutor(
-                machine,
-                run.base,
-                run.path / SHARED,
-                containers=containers,
-                mapping=mapping,
-                secret_variables=secret_variables(run.tasks, mapping or {}),
-            )
-        ) as executor,
-    ):
+    site = Site(
+        tasks=run.tasks,
+        base=run.base,
+        shared=run.path / SHARED,
+        secrets=mapping or {},
+        fake_gpus=fake_gpus,
+    )
+    kind = find_executor(run.executor)
+    with reserved(run.path), contextlib.closing(kind.open(site)) as executor:
         note_runner(run.path, os.getpid())
         try:
             return run_tasks(
                 run.tasks,
                 run.path,
                 executor,
-                watcher,
+                reporter,
                 concurrency=concurrency or run.job.concurrency,
                 stop=stop,
             )

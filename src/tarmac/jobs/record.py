@@ -17,7 +17,8 @@ __all__ = ["RECORD", "JobRecord", "read_record", "write_record"]
 # The file's name in the run's directory.
 RECORD = "job-run.json"
 
-_SCHEMA_VERSION = 1
+# 2 added `executor`.
+_SCHEMA_VERSION = 2
 
 
 class JobRecord(BaseModel):
@@ -29,6 +30,7 @@ class JobRecord(BaseModel):
         created_at: UTC.
         base: What the job's relative paths start from.
         num_tasks: In all.
+        executor: Where its tasks run.
         job: The job as it was submitted.
     """
 
@@ -39,6 +41,7 @@ class JobRecord(BaseModel):
     created_at: datetime
     base: str
     num_tasks: int
+    executor: str = "local"
     job: dict[str, Any]
 
 

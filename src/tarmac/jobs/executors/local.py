@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from tarmac.environments import engine_program
 from tarmac.errors import TarmacError
 from tarmac.jobs.containers import container_command
-from tarmac.jobs.executors.interface import Busy, Finished, Grant, is_retried
+from tarmac.jobs.executors.interface import Busy, Finished, is_retried
 from tarmac.jobs.executors.stagers import Stagers
 from tarmac.jobs.executors.staging import StageIn, StageOut
+from tarmac.jobs.machine import Grant
 from tarmac.jobs.model import Container, Venv
 from tarmac.jobs.plan import thread_variables
 from tarmac.jobs.secrets import resolve_secrets, secret_variables
@@ -86,8 +87,6 @@ class LocalExecutor:
         RequestError: A container's engine is not installed.
     """
 
-    name = "local"
-
     def __init__(
         self,
         machine: Machine,
@@ -118,10 +117,6 @@ class LocalExecutor:
             self._stagers = Stagers(self._mark, _MOST_STAGERS, self._selector)
             opened.callback(self._stagers.close)
             self._opened = opened.pop_all()
-
-    def refuse(self, tasks: Sequence[Task]) -> None:
-        """Raise a RequestError for a task that needs more than the whole machine has."""
-        self._machine.refuse_what_never_fits(tasks)
 
     def start(self, attempt: Attempt) -> Grant | Busy:
         """Begin an attempt where there is room; see `Executor`."""
