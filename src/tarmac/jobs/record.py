@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.files import read_versioned, write_json
+from tarmac.files import read_versioned, without_password, write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,9 +59,10 @@ def read_record(run: Path) -> JobRecord:
 
 
 def write_record(run: Path, record: JobRecord) -> None:
-    """Write what a run is made from.
+    """Write what a run is made from, for its owner alone where a URL in it may hold a secret.
 
     Raises:
         StorageError: It cannot be written.
     """
-    write_json(run / RECORD, record.model_dump(mode="json"))
+    text = record.model_dump_json(indent=2) + "\n"
+    write_text(run / RECORD, text, is_private=without_password(text) != text)
