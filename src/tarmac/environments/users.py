@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tarmac.files import write_json
-from tarmac.processes.identity import ProcessIdentity, identify
+from tarmac.processes import ProcessIdentity, identify
 
 if TYPE_CHECKING:
     from pathlib import Path

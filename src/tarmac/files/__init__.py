@@ -14,7 +14,6 @@ from tarmac.files.atomic import (
     write_json,
     write_text,
 )
-from tarmac.files.download import UnreachableError, download
 from tarmac.files.journal import (
     DamagedLine,
     JournalLines,
@@ -38,6 +37,7 @@ from tarmac.files.objects import (
     put_object,
 )
 from tarmac.files.records import read_versioned
+from tarmac.files.web import UnreachableError, download
 
 __all__ = [
     "SCHEMES",

@@ -12,7 +12,7 @@ from tarmac.files import is_owned, read_errors, storage_errors, write_json
 from tarmac.jobs.journal import read_events
 from tarmac.jobs.record import read_record
 from tarmac.jobs.scheduler import directory_name
-from tarmac.processes.identity import ProcessIdentity, identify
+from tarmac.processes import ProcessIdentity, identify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

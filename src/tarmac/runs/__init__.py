@@ -15,7 +15,7 @@ from tarmac.runs.catalogue import (
     RunSummary,
     default_output,
 )
-from tarmac.runs.compare import Comparison, compare
+from tarmac.runs.comparison import Comparison, compare
 from tarmac.runs.directory import Run
 from tarmac.runs.events import EventWriter
 from tarmac.runs.git import git_state
