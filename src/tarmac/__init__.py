@@ -17,17 +17,28 @@ from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
     from tarmac.checks import check
-    from tarmac.jobs import attach, submit
+    from tarmac.jobs import attach, run, submit
     from tarmac.studies import search
     from tarmac.training import resume, train
 
-__all__ = ["RequestError", "TarmacError", "attach", "check", "resume", "search", "submit", "train"]
+__all__ = [
+    "RequestError",
+    "TarmacError",
+    "attach",
+    "check",
+    "resume",
+    "run",
+    "search",
+    "submit",
+    "train",
+]
 
 # Where a name is at home.
 _ROOMS = {
     "attach": "tarmac.jobs",
     "check": "tarmac.checks",
     "resume": "tarmac.training",
+    "run": "tarmac.jobs",
     "search": "tarmac.studies",
     "submit": "tarmac.jobs",
     "train": "tarmac.training",

@@ -1,8 +1,11 @@
-"""What every executor does. A new one joins by a line in `EXECUTORS`."""
+"""What executors do beyond what all promise, which `tarmac.testing.executors` checks."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -10,11 +13,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tarmac.errors import RequestError
-from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs.executors import Attempt, Busy, LocalExecutor
-from tarmac.jobs.machine import read_machine
-from tarmac.jobs.scheduler import run_tasks
+from tarmac.cli.executors import executor_choices
+from tarmac.errors import RequestError, TarmacError
+from tarmac.jobs import (
+    Attempt,
+    Busy,
+    LocalExecutor,
+    executor_names,
+    find_executor,
+    parse_job,
+    plan_tasks,
+    read_machine,
+)
+from tarmac.testing.executors import EXECUTOR_CHECKS, ExecutorCase
 
 
 def local(base: Path) -> LocalExecutor:
@@ -59,128 +70,6 @@ def finish(executor, attempts):
             assert finished.attempt.task.name not in ends
             ends[finished.attempt.task.name] = finished
     return ends
-
-
-def test_an_attempt_runs_in_its_directory_and_leaves_what_it_prints(executor, attempts):
-    (attempt,) = attempts("{name: x, command: 'pwd; echo bad >&2'}")
-    end = finish(executor, [attempt])["x"]
-    assert (end.outcome, end.exit_code, end.reason) == ("succeeded", 0, "")
-    assert (attempt.directory / "stdout").read_text() == f"{attempt.directory / 'work'}\n"
-    assert (attempt.directory / "stderr").read_text() == "bad\n"
-
-
-@pytest.mark.parametrize(
-    ("command", "exit_code", "reason"),
-    [
-        ("exit 3", 3, "exit code 3"),
-        ("kill -SEGV $$", -11, "signal 11"),
-        ("[no-such-program]", None, "no-such-program: No such file or directory"),
-    ],
-)
-def test_a_failure_is_a_result_and_no_exception(executor, attempts, command, exit_code, reason):
-    command = command if command.startswith("[") else f"'{command}'"
-    end = finish(executor, attempts(f"{{name: x, command: {command}}}"))["x"]
-    assert (end.outcome, end.exit_code, end.reason) == ("failed", exit_code, reason)
-
-
-def test_a_task_sees_its_variables_and_its_secrets_and_only_it_sees_those(
-    executor, attempts, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("VAULT", "pssst-17")
-    attempt, other = attempts(
-        """
-        name: x
-        tasks:
-          - name: x
-            env: {COLOUR: red}
-            secrets: {TOKEN: {env: VAULT}}
-            command: 'test "$COLOUR-$TOKEN" = red-pssst-17 && echo "$TARMAC_TASK $OMP_NUM_THREADS"'
-          - {name: other, command: env}
-        """
-    )
-    ends = finish(executor, [attempt, other])
-    assert [end.outcome for end in ends.values()] == ["succeeded"] * 2
-    assert (attempt.directory / "stdout").read_text() == "x 1\n"
-    seen = (other.directory / "stdout").read_text()
-    assert "TARMAC_TASK=other" in seen
-    assert not [word for word in ("COLOUR=", "TOKEN=", "VAULT=") if word in seen]
-    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
-    assert not any(b"pssst-17" in content for content in written)
-
-
-def test_inputs_are_brought_and_outputs_kept(executor, attempts, tmp_path):
-    (tmp_path / "in.txt").write_text("hello")
-    end = finish(
-        executor,
-        attempts(
-            """
-            name: x
-            inputs: [{from: in.txt, to: data/a.txt}]
-            command: tr a-z A-Z < data/a.txt > out.txt
-            outputs: [{path: out.txt, to: kept}, {path: gone.txt, to: kept}]
-            """
-        ),
-    )["x"]
-    assert (tmp_path / "kept/out.txt").read_text() == "HELLO"
-    assert end.problems == ("output gone.txt: nothing matches",)
-
-
-def test_what_a_task_keeps_in_the_run_is_there_for_the_next(executor, attempts):
-    first, second = attempts(
-        """
-        name: x
-        tasks:
-          - {name: a, command: echo hello > out.txt, outputs: [{path: out.txt, to: "run:made"}]}
-          - name: b
-            command: cat out.txt more/out.txt
-            inputs: [{from: "run:made/out.txt"}, {from: "run:made", to: more}]
-        """
-    )
-    finish(executor, [first])
-    assert finish(executor, [second])["b"].outcome == "succeeded"
-    assert (second.directory / "stdout").read_text() == "hello\nhello\n"
-
-
-def test_outputs_of_an_attempt_that_is_followed_by_another_are_not_kept(
-    executor, attempts, tmp_path
-):
-    job = """
-        name: x
-        retries: 1
-        command: echo $TARMAC_ATTEMPT > out.txt; exit 1
-        outputs: [{path: out.txt, to: kept, when: always}]
-        """
-    finish(executor, attempts(job, number=1))
-    assert not (tmp_path / "kept").exists()
-    finish(executor, attempts(job, number=2))
-    assert (tmp_path / "kept/out.txt").read_text() == "2\n"
-
-
-def test_a_later_attempt_adds_to_what_an_earlier_one_printed(executor, attempts):
-    job = "{name: x, command: 'echo $TARMAC_ATTEMPT'}"
-    (first,) = attempts(job, number=1)
-    finish(executor, [first])
-    finish(executor, attempts(job, number=2))
-    assert (first.directory / "stdout").read_text() == "1\n2\n"
-
-
-def test_a_time_limit_is_kept(executor, attempts):
-    end = finish(executor, attempts("{name: x, command: [sleep, '600'], timeout: 0.2}"))["x"]
-    assert (end.outcome, end.reason) == ("failed", "its time limit of 0.2 s")
-
-
-def test_stopping_interrupts_all_that_runs_and_leaves_no_process(executor, attempts):
-    (attempt,) = attempts("{name: x, command: 'sleep 600 & echo $!; wait'}")
-    assert not isinstance(executor.start(attempt), Busy)
-    printed = attempt.directory / "stdout"
-    while not (printed.exists() and printed.read_text()):
-        executor.wait(0.02)
-    executor.stop()
-    (end,) = executor.wait(60)
-    assert end.outcome == "interrupted"
-    with contextlib.suppress(psutil.NoSuchProcess):
-        psutil.Process(int(printed.read_text())).wait(60)
-    assert executor.wait(0) == []
 
 
 @pytest.mark.parametrize(
@@ -273,42 +162,71 @@ def test_a_stop_after_the_end_of_a_program_leaves_it_its_success(executor, attem
     assert end.outcome == "succeeded"
 
 
-def test_waiting_returns_when_patience_ends(executor, attempts):
-    (attempt,) = attempts("{name: x, command: [sleep, '600']}")
-    assert not isinstance(executor.start(attempt), Busy)
-    assert executor.wait(0.05) == []
-    executor.stop()
-    (end,) = executor.wait(60)
-    assert end.outcome == "interrupted"
+@pytest.mark.parametrize("check", EXECUTOR_CHECKS)
+def test_the_local_executor_conforms(check, tmp_path):
+    check(ExecutorCase(find_executor("local"), tmp_path))
 
 
-def test_what_can_never_run_is_refused(executor, attempts):
-    tasks = [attempt.task for attempt in attempts("{name: x, command: a, resources: {gpus: 64}}")]
-    with pytest.raises(RequestError, match="task 'x' needs 64 GPUs"):
-        executor.refuse(tasks)
+PLUGIN = """
+import dataclasses
+from tarmac.jobs import find_executor
+
+LOCAL = find_executor("local")
 
 
-def test_a_graph_of_tasks_goes_through(executor, attempts, tmp_path):
-    job = parse_job(
-        f"""
-        name: x
-        tasks:
-          - {{name: top, command: echo top >> {tmp_path}/log}}
-          - {{name: side, needs: [top], sweep: {{repeat: 6}}, command: [{sys.executable}, -c, ""]}}
-          - {{name: broken, needs: [top], command: [false]}}
-          - {{name: after, needs: [broken], command: [true]}}
-          - {{name: bottom, needs: [side], command: echo bottom >> {tmp_path}/log}}
-        after_all: {{name: last, command: echo last >> {tmp_path}/log}}
-        """.replace("[false]", '["false"]').replace("[true]", '["true"]')
+def open_noted(site):
+    (site.base / "noted").write_text(str(len(site.tasks)))
+    return LOCAL.open(site)
+
+
+NOTED = dataclasses.replace(LOCAL, name="noted", title="here, with a note", open=open_noted)
+NONE = 17
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """Install a package that provides executors; return its directory."""
+    site = tmp_path / "site"
+    (site / "noting-1.dist-info").mkdir(parents=True)
+    (site / "noting-1.dist-info/METADATA").write_text("Name: noting\nVersion: 1\n")
+    (site / "noting-1.dist-info/entry_points.txt").write_text(
+        "[tarmac.executors]\nnoted = noting:NOTED\nnone = noting:NONE\ngone = noting:GONE\n"
     )
+    (site / "noting.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(site)
+    return site
 
-    class Silent:
-        def started(self, *_: object) -> None: ...
-        def waited(self) -> None: ...
-        def retrying(self, *_: object) -> None: ...
-        def ended(self, *_: object) -> None: ...
 
-    (tmp_path / "run/tasks").mkdir(parents=True)
-    counts = run_tasks([*plan_tasks(job, tmp_path)], tmp_path / "run", executor, Silent())
-    assert counts == {"succeeded": 9, "failed": 1, "skipped": 1}
-    assert (tmp_path / "log").read_text() == "top\nbottom\nlast\n"
+def test_packages_provide_executors_that_on_offers(plugin):
+    assert executor_names() == ("local", "gone", "none", "noted")
+    assert executor_choices() == executor_names()
+    assert find_executor("noted").title == "here, with a note"
+    with pytest.raises(RequestError, match="unknown executor 'notde'"):
+        find_executor("notde")
+    with pytest.raises(TarmacError, match="noting:NONE is int, expected ExecutorKind"):
+        find_executor("none")
+    with pytest.raises(TarmacError, match="'gone' of noting:GONE failed to load"):
+        find_executor("gone")
+
+
+def test_a_run_stays_with_its_executor_when_it_is_resumed(plugin, tmp_path):
+    (tmp_path / "job.yaml").write_text("{name: x, command: test -e now}")
+    environment = os.environ | {"PYTHONPATH": f"{plugin}:{os.environ.get('PYTHONPATH', '')}"}
+
+    def tarmac(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "tarmac", "run", "--output", str(tmp_path / "runs"), *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert tarmac("job.yaml", "--on", "noted").returncode == 1
+    (tmp_path / "noted").unlink()
+    (record,) = (tmp_path / "runs").glob("*/job-run.json")
+    assert json.loads(record.read_text())["executor"] == "noted"
+    assert tarmac("--resume", "latest").returncode == 1
+    assert (tmp_path / "noted").read_text() == "1"

@@ -18,6 +18,7 @@ from test_run import Watcher
 
 import tarmac
 import tarmac.runs
+import tarmac.training
 from hostile import each_key
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import get_object, list_objects, put_object

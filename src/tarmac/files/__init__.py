@@ -14,7 +14,6 @@ from tarmac.files.atomic import (
     write_json,
     write_text,
 )
-from tarmac.files.download import UnreachableError, download
 from tarmac.files.journal import (
     DamagedLine,
     JournalLines,
@@ -23,6 +22,13 @@ from tarmac.files.journal import (
     read_lines,
 )
 from tarmac.files.locations import SCHEMES, Location, without_password
+from tarmac.files.locks import (
+    OwnerLock,
+    is_owned,
+    lock_descriptor,
+    remove_unowned,
+    unlock_descriptor,
+)
 from tarmac.files.objects import (
     get_object,
     is_object,
@@ -31,12 +37,14 @@ from tarmac.files.objects import (
     put_object,
 )
 from tarmac.files.records import read_versioned
+from tarmac.files.web import UnreachableError, download
 
 __all__ = [
     "SCHEMES",
     "DamagedLine",
     "JournalLines",
     "Location",
+    "OwnerLock",
     "StorageError",
     "UnreachableError",
     "append_lines",
@@ -46,12 +54,16 @@ __all__ = [
     "get_object",
     "is_object",
     "is_object_directory",
+    "is_owned",
     "list_objects",
+    "lock_descriptor",
     "put_object",
     "read_errors",
     "read_lines",
     "read_versioned",
+    "remove_unowned",
     "storage_errors",
+    "unlock_descriptor",
     "without_password",
     "write_bytes",
     "write_json",

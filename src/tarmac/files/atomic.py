@@ -55,11 +55,15 @@ def read_errors(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
+def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]]:
     """Open a binary file that replaces ``path`` when the block ends, and only then.
 
     Missing parent directories are made. After a crash at any moment ``path`` holds either what it
     held before or all that was written, because data reach the disk before the name does.
+
+    Args:
+        path: The file.
+        is_private: Whether its owner alone may read it, from its first byte on.
 
     Raises:
         StorageError: It could not be written; ``path`` is as it was.
@@ -69,7 +73,9 @@ def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
         # A name of its own: with the target's in it, it may be longer than file systems take.
         temporary = path.with_name(f".{secrets.token_hex(8)}.part")
         try:
-            with temporary.open("xb") as file:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(temporary, flags, 0o600 if is_private else 0o666)
+            with os.fdopen(descriptor, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -80,15 +86,15 @@ def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
         _sync_directory(path.parent)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, *, is_private: bool = False) -> None:
     """Write a whole file or nothing; see `atomic_writer`."""
-    with atomic_writer(path) as file:
+    with atomic_writer(path, is_private=is_private) as file:
         file.write(content)
 
 
-def write_text(path: Path, content: str) -> None:
+def write_text(path: Path, content: str, *, is_private: bool = False) -> None:
     """Write a whole UTF-8 file or nothing; see `atomic_writer`."""
-    write_bytes(path, content.encode())
+    write_bytes(path, content.encode(), is_private=is_private)
 
 
 def write_json(path: Path, value: object) -> None:

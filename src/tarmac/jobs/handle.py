@@ -1,4 +1,4 @@
-"""A job at work in the background: the Python API's `submit`, shaped like `concurrent.futures`."""
+"""The Python API of jobs: `run`, and `submit` with a handle shaped like `concurrent.futures`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError, unknown_name
+from tarmac.jobs.job_run import create_run, find_run, prepare, work_on
 from tarmac.jobs.model import Job
 from tarmac.jobs.reader import read_job
+from tarmac.jobs.scheduler import Silent
+from tarmac.jobs.secrets import read_secret_mapping
 from tarmac.jobs.status import note_runner, read_status
-from tarmac.jobs.verb import create_run, find_run, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tarmac.jobs.job_run import JobRun
     from tarmac.jobs.model import Secret
+    from tarmac.jobs.scheduler import Reporter
     from tarmac.jobs.status import RunStatus, TaskStatus
-    from tarmac.jobs.verb import JobRun
 
-__all__ = ["Handle", "JobFailed", "attach", "start_runner", "submit"]
+__all__ = ["Handle", "JobFailed", "attach", "run", "start_runner", "submit"]
 
 # How often a runner of another process is looked at; an own one is waited for.
 _LOOK_EVERY_S = 0.1
@@ -62,7 +65,7 @@ class Handle:
     _popen: subprocess.Popen[bytes] | None = dataclasses.field(default=None, repr=False)
 
     def status(self) -> RunStatus:
-        """Return what is becoming of it."""
+        """Return its state."""
         if self._popen is not None:
             self._popen.poll()
         return read_status(self.path)
@@ -86,10 +89,15 @@ class Handle:
             Whether it was running.
 
         Raises:
-            RequestError: It is another user's.
+            RequestError: It is another user's, or at work on another machine.
         """
-        runner = self.status().runner
+        status = self.status()
+        runner = status.runner
         if runner is None:
+            if status.state == "running":
+                raise RequestError(
+                    f"{self.path.name} is at work on another machine", hint="Cancel it there."
+                )
             return False
         try:
             return runner.send(signal.SIGTERM)
@@ -160,7 +168,7 @@ class Handle:
             except subprocess.TimeoutExpired as error:
                 raise TimeoutError(f"{self.path.name} is still running") from error
             return
-        while self.status().runner is not None:
+        while self.running():
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"{self.path.name} is still running")
             time.sleep(_LOOK_EVERY_S)
@@ -188,6 +196,7 @@ def submit(
     concurrency: int | None = None,
     fake_gpus: int = 0,
     secrets: Mapping[str, Secret] | None = None,
+    on: str = "local",
 ) -> Handle:
     r"""Start a job in the background and return at once.
 
@@ -198,6 +207,7 @@ def submit(
         concurrency: At most so many tasks at once; by default as many as fit.
         fake_gpus: GPUs to pretend.
         secrets: What named secrets stand for here, on top of the user's configuration.
+        on: Where its tasks run, one of `executor_names`.
 
     Raises:
         RequestError: It cannot be done; nothing was started.
@@ -209,13 +219,77 @@ def submit(
         >>> handle.result(timeout=60); handle.stdout()  # doctest: +SKIP
         'hello\n'
     """
+    mapping = read_secret_mapping() | dict(secrets or {})
+    made = _make_run(job, base, output, mapping, fake_gpus=fake_gpus, on=on)
+    # The runner reads the configuration itself.
+    return start_runner(made, concurrency=concurrency, fake_gpus=fake_gpus, secrets=secrets)
+
+
+def run(
+    job: Job | str | Path,
+    *,
+    base: str | Path = ".",
+    output: str | Path | None = None,
+    concurrency: int | None = None,
+    fake_gpus: int = 0,
+    secrets: Mapping[str, Secret] | None = None,
+    on: str = "local",
+    reporter: Reporter | None = None,
+) -> Handle:
+    r"""Run a job to its end. Its tasks end with this process.
+
+    Args:
+        job: See `submit`; likewise what follows.
+        base: What relative paths start from.
+        output: Where the run's directory is made.
+        concurrency: At most so many tasks at once.
+        fake_gpus: GPUs to pretend.
+        secrets: What named secrets stand for here.
+        on: Where its tasks run.
+        reporter: Receives progress; default none.
+
+    Returns:
+        The handle of what has run.
+
+    Raises:
+        RequestError: It cannot be done; nothing was started.
+        JobFailed: Not all tasks succeeded.
+
+    Example:
+        >>> import tarmac
+        >>> from tarmac.jobs import Job
+        >>> tarmac.run(Job(name="hello", command=("echo", "hello"))).stdout()  # doctest: +SKIP
+        'hello\n'
+    """
+    mapping = read_secret_mapping() | dict(secrets or {})
+    made = _make_run(job, base, output, mapping, fake_gpus=fake_gpus, on=on)
+    work_on(
+        made,
+        reporter or Silent(),
+        concurrency=concurrency,
+        fake_gpus=fake_gpus,
+        mapping=mapping,
+    )
+    handle = Handle(made.path)
+    handle.result()
+    return handle
+
+
+def _make_run(
+    job: Job | str | Path,
+    base: str | Path,
+    output: str | Path | None,
+    secrets: Mapping[str, Secret],
+    *,
+    fake_gpus: int,
+    on: str,
+) -> JobRun:
     if not isinstance(job, Job):
         base = Path(job).resolve().parent
         job = read_job(Path(job))
-    mapping = dict(secrets or {})
-    tasks = prepare(job, Path(base), mapping, fake_gpus=fake_gpus)
-    run = create_run(job, Path(base), tasks, Path(output) if output is not None else None)
-    return start_runner(run, concurrency=concurrency, fake_gpus=fake_gpus, secrets=mapping)
+    tasks = prepare(job, Path(base), secrets, fake_gpus=fake_gpus, executor=on)
+    where = Path(output) if output is not None else None
+    return create_run(job, Path(base), tasks, where, executor=on)
 
 
 def start_runner(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import stat
@@ -11,6 +10,7 @@ import weakref
 from pathlib import Path
 
 from tarmac.errors import RequestError
+from tarmac.files import lock_descriptor, unlock_descriptor
 
 __all__ = ["Leases", "default_leases"]
 
@@ -77,9 +77,7 @@ class Leases:
         if uuid in self._held:
             return True
         self.open(uuid)
-        try:
-            fcntl.flock(self._files[uuid], fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not lock_descriptor(self._files[uuid]):
             return False
         self._held.add(uuid)
         return True
@@ -88,7 +86,7 @@ class Leases:
         """End a lease; nothing happens where there is none."""
         if uuid in self._held:
             self._held.remove(uuid)
-            fcntl.flock(self._files[uuid], fcntl.LOCK_UN)
+            unlock_descriptor(self._files[uuid])
 
 
 def _close_all(files: dict[str, int]) -> None:

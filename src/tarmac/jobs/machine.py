@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING
 
 import psutil
 
 from tarmac.errors import RequestError
-from tarmac.jobs.executors.interface import Grant
 from tarmac.jobs.leases import Leases, default_leases
 from tarmac.machine import GpuInfo, list_gpus, read_limits
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import Resources
     from tarmac.jobs.plan import Task
 
-__all__ = ["Machine", "read_machine"]
+__all__ = ["Grant", "Machine", "read_machine"]
 
 # Sums of parts, such as ten tenths of a GPU, may miss the whole by rounding.
 _SLACK = 1e-9
@@ -55,6 +55,23 @@ def read_machine(*, fake_gpus: int = 0, leases: Path | None = None) -> Machine:
         leases=None if fake_gpus else leases or default_leases(),
         gpu_problem=problem,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Grant:
+    """What a task has while it runs.
+
+    Attributes:
+        cpus: Cores.
+        memory: Bytes; 0 where there is no limit.
+        gpus: UUIDs.
+        share: Of each of them.
+    """
+
+    cpus: float
+    memory: int
+    gpus: tuple[str, ...]
+    share: float
 
 
 class Machine:

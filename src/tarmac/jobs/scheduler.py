@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tarmac.jobs.executors import Executor, Finished, Grant, Outcome
+    from tarmac.jobs.executors import Executor, Finished, Outcome
+    from tarmac.jobs.machine import Grant
     from tarmac.jobs.plan import Task
 
-__all__ = ["Ended", "Watcher", "directory_name", "run_tasks", "task_directory"]
+__all__ = ["Ended", "Reporter", "Silent", "directory_name", "run_tasks", "task_directory"]
 
 # Longer pauses help nobody who waits; a pause that was asked for is kept all the same.
 _LONGEST_PAUSE_S = 3600.0
@@ -35,7 +36,7 @@ class Ended:
 
     Attributes:
         task: Which.
-        outcome: In a word.
+        outcome: How.
         reason: In words, where it did not succeed.
         exit_code: Of its last attempt; None where it was not started, negative for a signal.
         seconds: Its last attempt took.
@@ -52,8 +53,8 @@ class Ended:
     problems: Sequence[str] = ()
 
 
-class Watcher(Protocol):
-    """Is told how a run goes."""
+class Reporter(Protocol):
+    """Receives a run's progress."""
 
     def started(self, task: Task, attempt: int, grant: Grant) -> None:
         """An attempt of a task begins."""
@@ -66,6 +67,22 @@ class Watcher(Protocol):
 
     def ended(self, ended: Ended) -> None:
         """A task is at its end."""
+
+
+class Silent:
+    """Passes no progress on."""
+
+    def started(self, task: Task, attempt: int, grant: Grant) -> None:
+        """Say nothing."""
+
+    def waited(self) -> None:
+        """Say nothing."""
+
+    def retrying(self, task: Task, reason: str, delay_s: float) -> None:
+        """Say nothing."""
+
+    def ended(self, ended: Ended) -> None:
+        """Say nothing."""
 
 
 def task_directory(run: Path, task: Task) -> Path:
@@ -95,7 +112,7 @@ def run_tasks(
     tasks: Sequence[Task],
     run: Path,
     executor: Executor,
-    watcher: Watcher,
+    reporter: Reporter,
     *,
     concurrency: int | None = None,
     stop: Callable[[], bool] = lambda: False,
@@ -106,7 +123,7 @@ def run_tasks(
         tasks: In the order of the file.
         run: The run's directory, with its journal.
         executor: What starts them.
-        watcher: Is told how it goes.
+        reporter: Receives progress.
         concurrency: At most so many at once; by default as many as fit.
         stop: Whether to end all that runs and stop; asked a few times a second.
 
@@ -118,7 +135,7 @@ def run_tasks(
         session = _Session(
             run,
             executor,
-            watcher,
+            reporter,
             journal=journal,
             concurrency=concurrency or len(tasks) or 1,
             stop=stop,
@@ -145,7 +162,7 @@ class _Session:
         self,
         run: Path,
         executor: Executor,
-        watcher: Watcher,
+        reporter: Reporter,
         *,
         journal: Journal,
         concurrency: int,
@@ -153,7 +170,7 @@ class _Session:
     ) -> None:
         self._run = run
         self._executor = executor
-        self._watcher = watcher
+        self._reporter = reporter
         self._journal = journal
         self._concurrency = concurrency
         self._stop = stop
@@ -180,7 +197,7 @@ class _Session:
             for finished in self._executor.wait(self._patience()):
                 self._num_active -= 1
                 self._conclude(finished)
-            self._watcher.waited()
+            self._reporter.waited()
 
     def _patience(self) -> float:
         if not self._later:
@@ -208,7 +225,7 @@ class _Session:
             self._order.take(task)
             self._num_active += 1
             self._journal.write("started", task=task.index, name=task.name, attempt=number)
-            self._watcher.started(task, number, grant)
+            self._reporter.started(task, number, grant)
 
     def _conclude(self, finished: Finished) -> None:
         """Try again, or end."""
@@ -219,7 +236,7 @@ class _Session:
             self._journal.write(
                 "retried", task=task.index, attempt=attempt.number, reason=finished.reason
             )
-            self._watcher.retrying(task, finished.reason, delay_s)
+            self._reporter.retrying(task, finished.reason, delay_s)
             when = time.monotonic() + delay_s
             heapq.heappush(self._later, (when, task.index, task, attempt.number + 1))
             return
@@ -256,4 +273,4 @@ class _Session:
             attempts=ended.attempts,
             problems=[*ended.problems],
         )
-        self._watcher.ended(ended)
+        self._reporter.ended(ended)

@@ -1,4 +1,4 @@
-"""What is becoming of a job's run, read from its directory by anybody."""
+"""A job run's state, read from its directory by any process."""
 
 from __future__ import annotations
 
@@ -7,57 +7,34 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from tarmac.errors import TarmacError
-from tarmac.files import read_errors, read_versioned, storage_errors, write_json
+from tarmac.files import is_owned, read_errors, storage_errors, write_json
 from tarmac.jobs.journal import read_events
+from tarmac.jobs.record import read_record
 from tarmac.jobs.scheduler import directory_name
-from tarmac.processes.identity import ProcessIdentity, identify
-from tarmac.runs import BrokenRun, default_output
+from tarmac.processes import ProcessIdentity, identify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
     from pathlib import Path
 
 __all__ = [
-    "JobRecord",
+    "LOCK",
     "RunStatus",
     "TaskStatus",
     "forget_runner",
-    "list_statuses",
     "note_runner",
-    "read_record",
+    "read_runner",
     "read_status",
-    "run_directories",
 ]
 
 State = Literal["running", "succeeded", "failed", "skipped", "interrupted"]
 
 _RUNNER = "runner.json"
-_RECORD = "job-run.json"
 
-
-class JobRecord(BaseModel):
-    """What a job's run was made from.
-
-    Attributes:
-        schema_version: Of this file's layout.
-        name: The job's.
-        created_at: As in ISO 8601.
-        base: What the job's relative paths start from.
-        num_tasks: In all.
-        job: The job as it was submitted.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    schema_version: int
-    name: str
-    created_at: str
-    base: str
-    num_tasks: int
-    job: dict[str, Any]
+# Owned by the process that works on the run.
+LOCK = ".lock"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,18 +68,18 @@ class RunStatus:
 
     Attributes:
         path: Its directory.
-        state: ``running`` while its runner is alive; ``interrupted`` where a task is left and no
-            runner; else ``succeeded`` or ``failed``.
-        created_at: As in ISO 8601.
+        state: ``running`` while its runner is alive, also on another machine; ``interrupted`` where
+            a task is left and no runner; else ``succeeded`` or ``failed``.
+        created_at: UTC.
         num_tasks: In all.
         tasks: Those that have begun or were skipped, in the order of the file.
-        runner: The process that works on it, while it does.
+        runner: The process of this machine that works on it, while it does.
         problems: Lines of its journal that cannot be read; what they said is left out.
     """
 
     path: Path
     state: State
-    created_at: str
+    created_at: datetime
     num_tasks: int
     tasks: Sequence[TaskStatus]
     runner: ProcessIdentity | None
@@ -148,7 +125,8 @@ def read_status(run: Path) -> RunStatus:
         TarmacError: Its record is damaged.
     """
     record = read_record(run)
-    runner = _runner(run)
+    runner = read_runner(run)
+    is_alive = runner is not None or is_owned(run / LOCK)
     events: dict[int, dict[str, Any]] = {}
     problems: tuple[str, ...] = ()
     journal = run / "journal.jsonl"
@@ -157,10 +135,10 @@ def read_status(run: Path) -> RunStatus:
         problems = tuple(map(str, found.damaged))
         for event in found.values:
             events[event["task"]] = events.get(event["task"], {}) | event
-    tasks = [_task(run, events[index], is_alive=runner is not None) for index in sorted(events)]
+    tasks = [_task(run, events[index], is_alive=is_alive) for index in sorted(events)]
     return RunStatus(
         path=run,
-        state=_state(tasks, record.num_tasks, is_alive=runner is not None),
+        state=_state(tasks, record.num_tasks, is_alive=is_alive),
         created_at=record.created_at,
         num_tasks=record.num_tasks,
         tasks=tasks,
@@ -169,46 +147,13 @@ def read_status(run: Path) -> RunStatus:
     )
 
 
-def list_statuses(output: Path | None = None) -> tuple[list[RunStatus], list[BrokenRun]]:
-    """Return all jobs' runs in a directory, the newest first, and those that cannot be read.
-
-    Args:
-        output: Where runs lie; by default `tarmac.runs.default_output`.
-    """
-    found: list[RunStatus] = []
-    broken: list[BrokenRun] = []
-    for path in reversed(run_directories((output or default_output()).resolve())):
-        try:
-            found.append(read_status(path))
-        except TarmacError as error:
-            broken.append(BrokenRun(path, error.message))
-    return found, broken
-
-
-def run_directories(root: Path) -> list[Path]:
-    """Return the directories of all jobs' runs in one, the newest last."""
-    return [path.parent for path in sorted(root.glob(f"*/{_RECORD}"), key=_modified)]
-
-
-def read_record(run: Path) -> JobRecord:
-    """Read what a run was made from.
+def read_runner(run: Path) -> ProcessIdentity | None:
+    """Return the process of this machine that works on a run; None where there is none alive.
 
     Raises:
-        RequestError: It is no job's run, or one of a newer Tarmac.
-        TarmacError: It is damaged, or cannot be read.
+        StorageError: Its note cannot be read.
+        TarmacError: Its note is damaged.
     """
-    return read_versioned(run / _RECORD, JobRecord, 1, "job's run")
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        # It was removed since it was listed.
-        return 0.0
-
-
-def _runner(run: Path) -> ProcessIdentity | None:
     path = run / _RUNNER
     try:
         with read_errors(path):

@@ -1,12 +1,21 @@
 """Runs: one execution each, as a directory.
 
-A run's directory holds ``run.json`` (what was asked, where it ran, how it ended), ``metrics.jsonl``
-(a line per epoch), ``checkpoints/``, ``model.safetensors`` and TensorBoard events. It can be read
-with ``cat``, copied with ``cp``, and given to TensorBoard as it stands.
+A training's directory holds ``run.json`` (what was asked, where it ran, how it ended),
+``metrics.jsonl`` (a line per epoch), ``checkpoints/``, ``model.safetensors`` and TensorBoard
+events. It can be read with ``cat``, copied with ``cp``, and given to TensorBoard as it stands.
+Searches and jobs have directories of their own; `Catalogue` finds all of them alike.
 """
 
-from tarmac.runs.catalog import BrokenRun, default_output, list_runs, remove, resolve
-from tarmac.runs.compare import Comparison, compare
+from tarmac.runs.catalogue import (
+    BrokenRun,
+    Catalogue,
+    FoundRun,
+    RunFacts,
+    RunKind,
+    RunSummary,
+    default_output,
+)
+from tarmac.runs.comparison import Comparison, compare
 from tarmac.runs.directory import Run
 from tarmac.runs.events import EventWriter
 from tarmac.runs.git import git_state
@@ -19,23 +28,30 @@ from tarmac.runs.record import (
     Session,
     now,
 )
+from tarmac.runs.training import TRAINING, facts_of, list_runs, resolve
 
 __all__ = [
     "SCHEMA_VERSION",
+    "TRAINING",
     "BrokenRun",
+    "Catalogue",
     "Comparison",
     "EventWriter",
+    "FoundRun",
     "GitState",
     "Parallel",
     "Replica",
     "Run",
+    "RunFacts",
+    "RunKind",
     "RunRecord",
+    "RunSummary",
     "Session",
     "compare",
     "default_output",
+    "facts_of",
     "git_state",
     "list_runs",
     "now",
-    "remove",
     "resolve",
 ]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import append_lines, read_lines, write_json, write_text
+from tarmac.files import OwnerLock, append_lines, is_owned, read_lines, write_json, write_text
 from tarmac.runs.events import EventWriter
 from tarmac.runs.record import (
     SCHEMA_VERSION,
@@ -29,9 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["Run"]
-
-# How long to try for a run's lock before asking whether it is held or only looked at.
-_LOOK_S = 0.05
 
 
 class Run:
@@ -130,7 +124,7 @@ class Run:
     @property
     def status(self) -> str:
         """How the run stands; ``interrupted`` where it says running but no process works on it."""
-        if self.record.status == "running" and not self._is_held():
+        if self.record.status == "running" and not is_owned(self._lock):
             return "interrupted"
         return self.record.status
 
@@ -209,27 +203,17 @@ class Run:
         Raises:
             RequestError: Another process does, or has removed it.
         """
-        lock = FileLock(self._lock, is_singleton=False)
+        lock = OwnerLock(self._lock)
         try:
             # Where the directory is gone its lock cannot be made.
             with contextlib.suppress(FileNotFoundError):
-                self._acquire(lock)
+                if not lock.acquire():
+                    raise RequestError(f"run {self.name} is being worked on by another process")
             if not (self.path / "run.json").exists():
                 raise RequestError(f"run {self.name} has been removed")
             yield
         finally:
             lock.release()
-
-    def _acquire(self, lock: FileLock) -> None:
-        while not lock.is_locked:
-            try:
-                lock.acquire(timeout=_LOOK_S, poll_interval=_LOOK_S / 50)
-            except Timeout:
-                # One that only looks has the lock for a moment, and shares it.
-                if self._is_held():
-                    raise RequestError(
-                        f"run {self.name} is being worked on by another process"
-                    ) from None
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -243,18 +227,6 @@ class Run:
             sessions = [s.model_dump() for s in (*self.record.sessions, session)]
             self.update(status="running", ended_at=None, error=None, sessions=sessions)
             yield
-
-    def _is_held(self) -> bool:
-        """Look whether a process holds the run, without getting into the way of one that will."""
-        try:
-            with self._lock.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            # Nobody has ever held it, or its file system knows no locks.
-            return False
-        return False
 
     @property
     def _lock(self) -> Path:

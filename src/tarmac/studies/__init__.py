@@ -21,6 +21,7 @@ from tarmac.studies.evaluation.interface import (
 )
 
 if TYPE_CHECKING:
+    from tarmac.studies.kind import SEARCH
     from tarmac.studies.methods.evolution import EvolutionSampler
     from tarmac.studies.methods.space import Choices, Numbers, Space
     from tarmac.studies.methods.written import Range
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tarmac.studies.verb import search
 
 __all__ = [
+    "SEARCH",
     "Candidate",
     "Choices",
     "EpochReporter",
@@ -63,6 +65,7 @@ _MODULES = {
     "Space": "methods.space",
     "Study": "study.study",
     "Winner": "study.record",
+    "SEARCH": "kind",
     "find_study": "study.study",
     "list_studies": "study.study",
     "search": "verb",

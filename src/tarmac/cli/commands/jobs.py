@@ -6,7 +6,6 @@ import json
 import signal
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +44,7 @@ def ps(everything: bool, output: Path | None, as_json: bool) -> None:
     from rich.text import Text
 
     from tarmac.cli.console import make_console
+    from tarmac.cli.views.runs import age_of, job_row
     from tarmac.jobs import list_statuses
     from tarmac.runs import default_output
 
@@ -55,7 +55,7 @@ def ps(everything: bool, output: Path | None, as_json: bool) -> None:
     for problem in (problem for run in found for problem in run.problems):
         click.echo(f"left out: {problem}", err=True)
     if as_json:
-        click.echo(json.dumps([_row(run) for run in found], indent=2))
+        click.echo(json.dumps([job_row(run) for run in found], indent=2))
         return
     table = Table("run", "state", "tasks", "running", "failed", "began", box=None)
     for run in found:
@@ -65,45 +65,13 @@ def ps(everything: bool, output: Path | None, as_json: bool) -> None:
             f"{run.count('succeeded')}/{run.num_tasks}",
             str(run.count("running")),
             str(run.count("failed")),
-            _ago(run.created_at),
+            age_of(run.created_at),
         )
     if found:
         make_console().print(table)
     else:
         kind = "there are no jobs" if everything else "no job is at work"
         click.echo(f"{kind} in {output or default_output()}")
-
-
-def _row(run: RunStatus) -> dict[str, object]:
-    return {
-        "name": run.name,
-        "path": str(run.path),
-        "state": run.state,
-        "created_at": run.created_at,
-        "num_tasks": run.num_tasks,
-        "problems": [*run.problems],
-        "runner_pid": run.runner.pid if run.runner is not None else None,
-        "tasks": [
-            {
-                "name": task.name,
-                "state": task.state,
-                "attempt": task.attempt,
-                "exit_code": task.exit_code,
-                "seconds": task.seconds,
-                "reason": task.reason,
-                "directory": str(task.directory),
-            }
-            for task in run.tasks
-        ],
-    }
-
-
-def _ago(created_at: str) -> str:
-    seconds = (datetime.now(UTC) - datetime.fromisoformat(created_at)).total_seconds()
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
 
 
 @click.command("logs", context_settings=_HELP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tarmac.cli.executors import executor_choices
 from tarmac.cli.job_files import read_jobs, secret_places
 from tarmac.errors import RequestError, TarmacError
 
@@ -43,10 +45,9 @@ def _job_options(function: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--on",
-            type=click.Choice(["local"]),
-            default="local",
-            show_default=True,
-            help="Where tasks run: on this machine.",
+            type=click.Choice(executor_choices()),
+            show_default="local, this machine; of a resumed run where it began",
+            help="Where tasks run.",
         ),
         click.option(
             "--fake-gpus",
@@ -86,7 +87,7 @@ def command(
     jobs: int | None,
     settings: Sequence[str],
     secrets: Sequence[str],
-    on: str,  # noqa: ARG001 - there is one place so far, which click has checked
+    on: str | None,
     fake_gpus: int,
     output: Path | None,
     as_json: bool,
@@ -108,16 +109,24 @@ def command(
                 hint=f"Start a new one: tarmac run FILE --set {settings[0]}",
             )
         runs = [find_run(resume, output)]
+        if on is not None:
+            runs = [dataclasses.replace(runs[0], executor=on)]
         if dry_run:
             print_plans([rest_of(runs[0])], fake_gpus=fake_gpus, as_json=as_json)
             return
-        prepare(runs[0].job, runs[0].base, mapping, fake_gpus=fake_gpus)
+        prepare(
+            runs[0].job,
+            runs[0].base,
+            mapping,
+            fake_gpus=fake_gpus,
+            executor=runs[0].executor,
+        )
     else:
         read = read_jobs(files, settings, quiet=as_json, is_run=not dry_run)
         if dry_run:
             print_plans(plans_of(read), fake_gpus=fake_gpus, as_json=as_json)
             return
-        runs = _make_runs(read, mapping, fake_gpus, output)
+        runs = _make_runs(read, mapping, fake_gpus, output, on or "local")
     results = [
         _work(
             run,
@@ -142,7 +151,7 @@ def submit(
     jobs: int | None,
     settings: Sequence[str],
     secrets: Sequence[str],
-    on: str,  # noqa: ARG001 - there is one place so far, which click has checked
+    on: str | None,
     fake_gpus: int,
     output: Path | None,
     as_json: bool,
@@ -153,7 +162,7 @@ def submit(
     mapping = _asked(jobs, secrets, fake_gpus, quiet=as_json)
     read = read_jobs(files, settings, quiet=as_json, is_run=True)
     paths = []
-    for run in _make_runs(read, mapping, fake_gpus, output):
+    for run in _make_runs(read, mapping, fake_gpus, output, on or "local"):
         start_runner(run, concurrency=jobs, fake_gpus=fake_gpus, secrets=secret_places(secrets))
         paths.append(str(run.path))
         if not as_json:
@@ -169,16 +178,17 @@ def _make_runs(
     mapping: Mapping[str, Secret],
     fake_gpus: int,
     output: Path | None,
+    on: str,
 ) -> list[JobRun]:
     """Make the runs of jobs, once none of them has to be refused."""
     from tarmac.jobs import create_run, prepare
 
     planned = [
-        (job, base, prepare(job, base, mapping, fake_gpus=fake_gpus))
+        (job, base, prepare(job, base, mapping, fake_gpus=fake_gpus, executor=on))
         for reading, base in read
         for job in reading.jobs
     ]
-    return [create_run(job, base, tasks, output) for job, base, tasks in planned]
+    return [create_run(job, base, tasks, output, executor=on) for job, base, tasks in planned]
 
 
 def _asked(

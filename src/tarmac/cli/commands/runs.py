@@ -1,4 +1,4 @@
-"""``tarmac runs``: list, show, compare and remove runs."""
+"""``tarmac runs``: parse, call, render."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tarmac.cli.run_kinds import KIND_NAMES
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from tarmac.runs import Run
-
 __all__ = ["command"]
 
 
 @click.group("runs", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """List, show, compare and remove runs.
+    """List, show, compare and remove runs: trainings, searches and jobs.
 
     A RUN is its directory, its name, the beginning of its name or id, or "latest".
     """
@@ -38,107 +36,101 @@ def _common(function: Callable[..., None]) -> Callable[..., None]:
     )(function)
 
 
+_kind = click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice(KIND_NAMES),
+    multiple=True,
+    show_default="all",
+    help="Runs of this kind alone; may be repeated.",
+)
+
+
 @command.command("list")
 @_common
-def list_all(output: Path | None, as_json: bool) -> None:
+@_kind
+def list_all(output: Path | None, as_json: bool, kinds: Sequence[str]) -> None:
     """List the runs, the newest first."""
-    from rich.table import Table
+    from tarmac.cli.run_kinds import catalogue_of
+    from tarmac.cli.views.runs import print_summaries, summary_row
 
-    from tarmac import runs
-    from tarmac.cli.console import make_console
-
-    found, broken = runs.list_runs(output)
+    catalogue = catalogue_of(kinds, output)
+    summaries, broken = catalogue.summaries()
     if as_json:
-        rows = [
-            {
-                "name": run.name,
-                "path": str(run.path),
-                "workload": run.record.workload,
-                "status": run.status,
-                "created_at": run.record.created_at.isoformat(),
-                "elapsed_s": run.record.elapsed_s,
-                "metrics": dict(run.metrics),
-            }
-            for run in found
-        ]
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(json.dumps([summary_row(summary) for summary in summaries], indent=2))
         return
-    table = Table("run", "status", "accuracy", "expected", "took", "device", box=None)
-    for run in found:
-        accuracy = run.metrics.get("test_accuracy")
-        met = (run.record.expectation or {}).get("met")
-        table.add_row(
-            run.name,
-            run.status,
-            "" if accuracy is None else f"{accuracy:.4f}",
-            "" if met is None else "yes" if met else "no",
-            f"{run.record.elapsed_s:.1f} s",
-            _devices(run),
-        )
-    make_console().print(table)
-    for run_path in broken:
-        click.echo(f"{run_path.path.name} cannot be read: {run_path.reason}")
-    if not found:
-        click.echo(f"there are none in {output or runs.default_output()}")
+    if summaries:
+        print_summaries(summaries)
+    for run in broken:
+        click.echo(f"{run.path.name} cannot be read: {run.reason}")
+    if not summaries:
+        click.echo(f"there are none in {catalogue.output}")
 
 
 @command.command()
 @click.argument("run")
 @_common
-def show(run: str, output: Path | None, as_json: bool) -> None:
+@_kind
+def show(run: str, output: Path | None, as_json: bool, kinds: Sequence[str]) -> None:
     """Show what a run was asked, where it ran and how it went."""
-    from tarmac import runs
-    from tarmac.cli.console import make_console
+    from tarmac.cli.run_kinds import catalogue_of
+    from tarmac.cli.views.runs import print_job, print_training
 
-    found = runs.resolve(run, output)
-    record = found.record.model_dump(mode="json")
-    if as_json:
-        click.echo(
-            json.dumps(record | {"status": found.status, "history": found.history}, indent=2)
-        )
+    found = catalogue_of(kinds, output).find(run)
+    if found.kind.name == "search":
+        from tarmac.cli.commands.search import command as search
+
+        words = ["show", str(found.path), *(["--json"] if as_json else [])]
+        search.main(words, prog_name="tarmac search", standalone_mode=False)
         return
-    console = make_console()
-    console.print(f"[bold]{found.name}[/bold]  {found.status}", markup=True)
-    if record["error"]:
-        console.print(record["error"], markup=False)
-    if record["expectation"]:
-        console.print(str(record["expectation"]["text"]), markup=False)
-    for part in ("configuration", "dataset", "device", "versions", "git", "metrics"):
-        if record[part]:
-            console.print(f"[bold]{part}[/bold]")
-            for key, value in record[part].items():
-                console.print(f"  {key:<18}{_short(value)}", markup=False)
-    parallel = found.record.parallel
-    if parallel is not None and parallel.replicas:
-        console.print("[bold]replicas[/bold]")
-        for replica in parallel.replicas:
-            console.print(
-                f"  {replica.rank:>4}  {replica.device['name']} on {replica.host}  "
-                f"{replica.samples_per_s:,.0f} samples/s, waited {replica.waiting_s:.1f} s",
-                markup=False,
-            )
-    history = found.history
-    if history:
-        console.print("[bold]epochs[/bold]")
-        for row in history:
-            console.print(f"  {int(row['epoch']):>4}  " + _row(row), markup=False)
-    console.print(f"in {found.path}", markup=False)
+    show_one = print_training if found.kind.name == "training" else print_job
+    show_one(found.path, as_json=as_json)
+
+
+@command.command()
+@click.argument("run")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    show_default="TARMAC_RUNS or ./runs",
+    help="Where the runs lie.",
+)
+@_kind
+def logs(run: str, output: Path | None, kinds: Sequence[str]) -> None:
+    """Print what the processes of a run have printed: ranks, candidates or tasks."""
+    from tarmac.cli.run_kinds import catalogue_of
+    from tarmac.cli.views.runs import print_logs
+
+    found = catalogue_of(kinds, output).find(run)
+    files = found.kind.logs(found.path)
+    if not files:
+        raise RequestError(
+            f"{found.path.name} has no logs",
+            hint="A training in one process prints where it was started, and into no file.",
+        )
+    print_logs(files, found.path)
 
 
 @command.command()
 @click.argument("run_names", metavar="RUN RUN...", nargs=-1)
 @_common
-def compare(run_names: Sequence[str], output: Path | None, as_json: bool) -> None:
+@_kind
+def compare(
+    run_names: Sequence[str], output: Path | None, as_json: bool, kinds: Sequence[str]
+) -> None:
     """Show what differed between runs and how each went."""
-    from rich.table import Table
-
     from tarmac import runs
-    from tarmac.cli.console import make_console
+    from tarmac.cli.run_kinds import catalogue_of
+    from tarmac.cli.views.runs import print_comparison
 
     if len(run_names) < 2:
         raise RequestError(f"{len(run_names)} runs are named, expected at least 2 to compare")
-    found = [runs.resolve(name, output) for name in run_names]
-    comparison = runs.compare(found)
+    catalogue = catalogue_of(kinds, output)
+    found = [catalogue.find(name) for name in run_names]
+    different = {run.kind.name for run in found}
+    if len(different) > 1:
+        raise RequestError(f"runs of one kind can be compared, not {' and '.join(different)}")
+    comparison = runs.compare([(run.path.name, run.kind.facts(run.path)) for run in found])
     if as_json:
         result = {
             "names": comparison.names,
@@ -148,78 +140,35 @@ def compare(run_names: Sequence[str], output: Path | None, as_json: bool) -> Non
         }
         click.echo(json.dumps(result, indent=2))
         return
-    table = Table("", *comparison.names, box=None)
-    for key, values in comparison.differences.items():
-        table.add_row(key, *(_short(value) for value in values))
-    if not comparison.differences:
-        table.add_row("nothing differed", *([""] * len(found)))
-    table.add_section()
-    for key, values in comparison.metrics.items():
-        table.add_row(key, *("" if v is None else f"{v:.4f}" for v in values))
-    table.add_row("accuracy by epoch", *map(_sparkline, comparison.accuracy))
-    make_console().print(table)
+    print_comparison(comparison)
 
 
 @command.command("rm")
 @click.argument("run_names", metavar="RUN...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_common
-def remove(run_names: Sequence[str], yes: bool, output: Path | None, as_json: bool) -> None:
+@_kind
+def remove(
+    run_names: Sequence[str],
+    yes: bool,
+    output: Path | None,
+    as_json: bool,
+    kinds: Sequence[str],
+) -> None:
     """Delete runs."""
-    from tarmac import runs
+    from tarmac.cli.run_kinds import catalogue_of
 
-    found: dict[Path, Run] = {}
-    for name in run_names:
-        run = runs.resolve(name, output)
-        found[run.path.resolve()] = run
+    catalogue = catalogue_of(kinds, output)
+    found = {run.path.resolve(): run for run in map(catalogue.find, run_names)}
     if not yes:
         if not sys.stdin.isatty():
             raise RequestError("nobody is there to ask", hint="Add --yes to delete without asking.")
         for run in found.values():
-            click.echo(run.path)
+            click.echo(f"{run.kind.name}  {run.path}")
         click.confirm(f"Delete {len(found)} of them?", abort=True)
     for run in found.values():
-        runs.remove(run)
+        catalogue.remove(run)
         if not as_json:
             click.echo(f"deleted {run.path}")
     if as_json:
         click.echo(json.dumps({"deleted": [str(run.path) for run in found.values()]}, indent=2))
-
-
-def _devices(run: Run) -> str:
-    configuration = run.record.configuration
-    # Records of schema 1 know one device.
-    return str(configuration.get("devices") or configuration.get("device", ""))
-
-
-def _short(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key}={inner}" for key, inner in value.items()) or "none"
-    return "" if value is None else str(value)
-
-
-def _row(row: dict[str, float]) -> str:
-    parts = [
-        f"{key} {row[key]:.4f}"
-        for key in ("loss", "accuracy", "val_loss", "val_accuracy")
-        if key in row
-    ]
-    return "  ".join([*parts, f"{row['samples_per_s']:,.0f} samples/s", f"{row['seconds']:.2f} s"])
-
-
-_BARS = "▁▂▃▄▅▆▇█"
-
-# Wider than this a line tells no more.
-_MAX_BARS = 30
-
-
-def _sparkline(values: Sequence[float]) -> str:
-    """Draw a series from its lowest to its highest value."""
-    if not values:
-        return ""
-    step = max(1, -(-len(values) // _MAX_BARS))
-    shown = values[::step]
-    low, high = min(shown), max(shown)
-    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    drawn = "".join(_BARS[round((value - low) * scale)] for value in shown)
-    return f"{drawn} {values[0]:.3f} to {values[-1]:.3f}"

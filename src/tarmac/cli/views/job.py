@@ -38,7 +38,7 @@ _TAIL_BYTES = 4096
 
 @contextlib.contextmanager
 def progress_of(run: JobRun, *, follow: bool, quiet: bool) -> Iterator[JobProgress]:
-    """Give the watcher that suits where the output goes.
+    """Give the reporter that suits where the output goes.
 
     Args:
         run: What is watched.

@@ -5,7 +5,8 @@ executor knows where there is room, starts an attempt there, watches its limits,
 and says how it ended. A cluster's executor may accept every attempt at once and let the cluster
 queue them; the local one accepts what fits.
 
-Every executor passes ``tests/jobs/test_executors.py``.
+Every executor passes the checks of `tarmac.testing.executors`, which the author of a new one can
+import.
 """
 
 from __future__ import annotations
@@ -15,31 +16,25 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from tarmac.jobs.machine import Grant
+    from tarmac.jobs.model import Secret
     from tarmac.jobs.plan import Task
 
-__all__ = ["Attempt", "Busy", "Executor", "Finished", "Grant", "Outcome", "is_retried"]
+__all__ = [
+    "Attempt",
+    "Busy",
+    "Executor",
+    "ExecutorKind",
+    "Finished",
+    "Outcome",
+    "Site",
+    "is_retried",
+]
 
 Outcome = Literal["succeeded", "failed", "skipped", "interrupted"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Grant:
-    """What a task has while it runs.
-
-    Attributes:
-        cpus: Cores.
-        memory: Bytes; 0 where there is no limit.
-        gpus: UUIDs.
-        share: Of each of them.
-    """
-
-    cpus: float
-    memory: int
-    gpus: tuple[str, ...]
-    share: float
 
 
 class Busy(Enum):
@@ -92,17 +87,7 @@ class Finished:
 
 
 class Executor(Protocol):
-    """A place where tasks run.
-
-    Attributes:
-        name: As ``--on`` takes it.
-    """
-
-    name: str
-
-    def refuse(self, tasks: Sequence[Task]) -> None:
-        """Raise a RequestError for a task that can never run here."""
-        ...
+    """Where the tasks of one run are started."""
 
     def start(self, attempt: Attempt) -> Grant | Busy:
         """Begin an attempt, or say why there is no room now.
@@ -127,6 +112,46 @@ class Executor(Protocol):
     def close(self) -> None:
         """Let go of everything; no attempt is at work any more."""
         ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Site:
+    """What a run gives the executor of its tasks.
+
+    Attributes:
+        tasks: All that it may start.
+        base: What relative paths of inputs and outputs start from: the job file's directory.
+        shared: The directory where tasks keep what is for other tasks of the run, ``run:PATH``.
+        secrets: What names of secrets stand for here.
+        fake_gpus: GPUs to pretend.
+    """
+
+    tasks: Sequence[Task]
+    base: Path
+    shared: Path
+    secrets: Mapping[str, Secret] = dataclasses.field(default_factory=dict)
+    fake_gpus: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ExecutorKind:
+    """A row of the table of executors.
+
+    A package provides one by an entry point of the group ``tarmac.executors``, whose name is what
+    ``--on`` takes and whose value is such a row.
+
+    Attributes:
+        name: As ``--on`` takes it.
+        title: Where tasks run, for people: ``this machine``.
+        refuse: Raises a RequestError where a task can never run there, before a run is made. Gets
+            the tasks and how many GPUs to pretend.
+        open: Makes the executor of a run.
+    """
+
+    name: str
+    title: str
+    refuse: Callable[[Sequence[Task], int], None]
+    open: Callable[[Site], Executor]
 
 
 def is_retried(attempt: Attempt, outcome: Outcome, exit_code: int | None) -> bool:

@@ -1,26 +1,28 @@
-"""Tasks on this machine: as processes or containers, within what the machine has."""
+"""Tasks on this machine: as processes or containers, within what the machine has.
+
+An attempt gets its resources from `Machine` and what it needs from `Stagers`, is started by a
+`Launcher`, watched here and judged by `judge`, and its outputs are kept by `Stagers` again.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import secrets
 import selectors
-import shutil
 import time
 from typing import TYPE_CHECKING
 
-from tarmac.environments.containers import container_command, find_engine
+from tarmac.environments import engine_program
 from tarmac.errors import TarmacError
-from tarmac.jobs.executors.interface import Busy, Finished, Grant, is_retried
+from tarmac.jobs.executors.interface import Busy, Finished, is_retried
+from tarmac.jobs.executors.launching import Launcher, program_of
+from tarmac.jobs.executors.outcome import judge
 from tarmac.jobs.executors.stagers import Stagers
 from tarmac.jobs.executors.staging import StageIn, StageOut
+from tarmac.jobs.machine import Grant
 from tarmac.jobs.model import Container, Venv
-from tarmac.jobs.plan import thread_variables
-from tarmac.jobs.secrets import resolve_secrets, secret_variables
-from tarmac.processes.cgroup import make_memory_group, parent_of_groups
-from tarmac.processes.tree import MARK, Process, guarded, start
+from tarmac.processes import Process, guarded, parent_of_groups
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.staging import Answer
     from tarmac.jobs.machine import Machine
     from tarmac.jobs.model import Secret
-    from tarmac.jobs.plan import Task
 
 __all__ = ["LocalExecutor"]
 
@@ -41,9 +42,6 @@ _LOOK_EVERY_S = 0.5
 _MOST_STAGERS = 4
 
 _STOPPED = "the run was stopped"
-
-# A disk with less than this cannot take what a program says at its end.
-_FULL_BYTES = 2**16
 
 
 @dataclasses.dataclass
@@ -82,10 +80,8 @@ class LocalExecutor:
             run is stopped, in seconds.
 
     Raises:
-        RequestError: A container's engine does not answer.
+        RequestError: A container's engine is not installed.
     """
-
-    name = "local"
 
     def __init__(
         self,
@@ -102,7 +98,6 @@ class LocalExecutor:
         self._base = base
         self._shared = shared
         self._mapping = mapping or {}
-        self._secret_variables = secret_variables
         self._grace_s = grace_s
         self._mark = secrets.token_hex(8)
         self._active: dict[int, _Active] = {}
@@ -110,17 +105,20 @@ class LocalExecutor:
         self._stopping = False
         with contextlib.ExitStack() as opened:
             wanted = dict.fromkeys(container.engine for container in containers)
-            self._engines = {name: find_engine(name) for name in wanted}
+            self._engines: dict[str | None, str] = {name: engine_program(name) for name in wanted}
             engines = tuple(dict.fromkeys(self._engines.values()))
             opened.enter_context(guarded(self._mark, engines, parent_of_groups()))
             self._selector = opened.enter_context(selectors.DefaultSelector())
             self._stagers = Stagers(self._mark, _MOST_STAGERS, self._selector)
             opened.callback(self._stagers.close)
+            self._launcher = Launcher(
+                mark=self._mark,
+                base=base,
+                secrets=self._mapping,
+                secret_variables=frozenset(secret_variables),
+                engines=self._engines,
+            )
             self._opened = opened.pop_all()
-
-    def refuse(self, tasks: Sequence[Task]) -> None:
-        """Raise a RequestError for a task that needs more than the whole machine has."""
-        self._machine.refuse_what_never_fits(tasks)
 
     def start(self, attempt: Attempt) -> Grant | Busy:
         """Begin an attempt where there is room; see `Executor`."""
@@ -198,74 +196,13 @@ class LocalExecutor:
         self._stagers.submit(task.index, request)
 
     def _launch(self, active: _Active, variables: Mapping[str, str]) -> None:
-        attempt, grant = active.attempt, active.grant
-        task, directory = attempt.task, attempt.directory
-        work = directory / "work"
-        own = _variables(attempt, grant)
-        group = None
         try:
-            work.mkdir(parents=True, exist_ok=True)
-            hidden = resolve_secrets(task.secrets, os.environ, self._mapping, self._base)
-            command: Sequence[str] = task.command
-            kill_command: Sequence[str] = ()
-            if isinstance(task.environment, Container):
-                command, kill_command = self._in_container(active, own, [*hidden])
-            else:
-                own = {"CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)} | own
-                if grant.memory:
-                    name = f"tarmac-{self._mark}-{task.index}-{attempt.number}"
-                    group = make_memory_group(name, grant.memory)
-            active.process = start(
-                command,
-                directory=work,
-                environment={
-                    **self._inherited(task),
-                    **variables,
-                    **own,
-                    **hidden,
-                    MARK: self._mark,
-                },
-                stdout=directory / "stdout",
-                stderr=directory / "stderr",
-                kill_command=kill_command,
-                memory_group=group,
-            )
+            active.process = self._launcher.launch(active.attempt, active.grant, variables)
         except (OSError, TarmacError, ValueError) as error:
-            if group is not None:
-                group.remove()
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            program = task.command[0] if task.command else task.name
-            self._conclude(active, "failed", f"{program}: {reason}")
+            self._conclude(active, "failed", f"{program_of(active.attempt.task)}: {reason}")
             return
         self._selector.register(active.process.pidfd, selectors.EVENT_READ)
-
-    def _inherited(self, task: Task) -> dict[str, str]:
-        """Return the variables of this process without the secrets of other tasks."""
-        others = {*self._secret_variables} - secret_variables([task], self._mapping)
-        return {name: value for name, value in os.environ.items() if name not in others}
-
-    def _in_container(
-        self, active: _Active, variables: Mapping[str, str], secret_names: Sequence[str]
-    ) -> tuple[Sequence[str], Sequence[str]]:
-        """Return what runs a task in a container, and what kills it."""
-        attempt = active.attempt
-        task, container = attempt.task, attempt.task.environment
-        assert isinstance(container, Container)
-        engine = self._engines[container.engine]
-        name = f"tarmac-{self._mark}-{task.index}-{attempt.number}"
-        command = container_command(
-            task,
-            container,
-            active.grant,
-            engine=engine,
-            name=name,
-            mark=self._mark,
-            work=attempt.directory / "work",
-            base=self._base,
-            variables=variables,
-            secret_names=secret_names,
-        )
-        return command, (engine, "kill", name)
 
     def _look(self) -> None:
         """See what has ended or gone too far."""
@@ -311,20 +248,11 @@ class LocalExecutor:
         seconds = now - process.started
         code = process.finish(task.resources.memory)
         active.process = None
-        if process.start_error:
-            reason = f"{task.command[0]}: {process.start_error}"
-            self._conclude(active, "failed", reason)
-        elif process.stopped_for:
-            outcome: Outcome = "interrupted" if self._stopping else "failed"
-            self._conclude(active, outcome, process.stopped_for, code, seconds)
-        elif code == 0:
-            self._conclude(active, "succeeded", "", 0, seconds)
-        else:
-            words = f"exit code {code}" if code > 0 else f"signal {-code}"
-            # Its own words on this may not have found room either.
-            if _is_full(active.attempt.directory):
-                words += ", and no space is left on its disk"
-            self._conclude(active, "failed", words, code, seconds)
+        outcome, reason, exit_code = judge(
+            process, code, active.attempt, is_stopping=self._stopping
+        )
+        took_s = 0.0 if exit_code is None else seconds
+        self._conclude(active, outcome, reason, exit_code, took_s)
 
     def _conclude(
         self,
@@ -356,23 +284,3 @@ class LocalExecutor:
         active = self._active.pop(finished.attempt.task.index)
         self._machine.give_back(active.grant)
         self._ended.append(finished)
-
-
-def _is_full(directory: Path) -> bool:
-    # A task may have taken its directory away, which says nothing of the disk.
-    with contextlib.suppress(OSError):
-        return shutil.disk_usage(directory).free < _FULL_BYTES
-    return False
-
-
-def _variables(attempt: Attempt, grant: Grant) -> dict[str, str]:
-    """Return what every task sees, its own ``env`` included."""
-    # What shares all CPUs counts them itself.
-    shares = attempt.task.resources.shares_cpus
-    return {
-        **({} if shares else thread_variables(grant.cpus)),
-        **attempt.task.env,
-        "TARMAC_TASK": attempt.task.name,
-        "TARMAC_TASK_INDEX": str(attempt.task.index),
-        "TARMAC_ATTEMPT": str(attempt.number),
-    }

@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tarmac.jobs.executors.staging import Answer
-from tarmac.processes.tree import MARK, Process, watch
+from tarmac.processes import MARK, Process, watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import socket
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
-from tarmac.files import storage_errors
+from tarmac.files import OwnerLock, remove_unowned, storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,10 +39,10 @@ class Leases:
         while True:
             name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
             path = self._directory / name
-            lock = FileLock(path, is_singleton=False)
+            lock = OwnerLock(path)
             with storage_errors(path):
-                lock.acquire()
-            if path.exists():
+                is_mine = lock.acquire()
+            if is_mine and path.exists():
                 break
             # Another process asked between the file's making and its locking, and removed it.
             lock.release()
@@ -56,26 +53,11 @@ class Leases:
             lock.release()
 
     def is_alive(self, name: str | None) -> bool:
-        """Whether the process of that name still works.
-
-        Asked with a shared lock, so that of several that ask at once none takes another's for the
-        process's own.
-        """
+        """Whether the process of that name still works; where that cannot be asked, it does."""
         path = self._directory / (name or "")
         if not name or not path.is_file():
             return False
-        try:
-            with path.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                # On a read-only file system the file stays, and is asked again.
-                with contextlib.suppress(OSError):
-                    path.unlink(missing_ok=True)
-        except FileNotFoundError:
-            return False
-        except OSError:
-            # It is held, or cannot be asked: then its networks are left to it.
-            return True
-        return False
+        return not remove_unowned(path)
 
     def living(self) -> list[str]:
         """Return the names of all that work now."""

@@ -8,21 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pydantic.main import IncEx
-
-    from tarmac.runs.directory import Run
+    from tarmac.runs.catalogue import RunFacts
 
 __all__ = ["Comparison", "compare"]
-
-# What was asked and where it ran; the rest differs between any two runs.
-_COMPARED: Mapping[str, IncEx | bool] = {
-    "configuration": True,
-    "dataset": True,
-    "device": True,
-    "parallel": {"world_size", "backend"},
-    "versions": True,
-    "git": True,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,21 +31,24 @@ class Comparison:
     accuracy: Sequence[Sequence[float]]
 
 
-def compare(found: Sequence[Run]) -> Comparison:
-    """Put runs side by side."""
-    flat = [dict(_flatten(run.record.model_dump(mode="json", include=_COMPARED))) for run in found]
-    keys = sorted({key for record in flat for key in record})
-    values = {key: [record.get(key) for record in flat] for key in keys}
-    metric_names = list(dict.fromkeys(name for run in found for name in run.metrics))
+def compare(runs: Sequence[tuple[str, RunFacts]]) -> Comparison:
+    """Put runs of any kind side by side.
+
+    Args:
+        runs: Their names, each with what is compared of it.
+    """
+    facts = [run for _, run in runs]
+    flat = [dict(_flatten(run.asked)) for run in facts]
+    keys = sorted({key for asked in flat for key in asked})
+    values = {key: [asked.get(key) for asked in flat] for key in keys}
+    metric_names = list(dict.fromkeys(name for run in facts for name in run.metrics))
     return Comparison(
-        names=[run.name for run in found],
+        names=[name for name, _ in runs],
         differences={
             key: row for key, row in values.items() if any(value != row[0] for value in row)
         },
-        metrics={name: [run.metrics.get(name) for run in found] for name in metric_names},
-        accuracy=[
-            [row.get("val_accuracy", row["accuracy"]) for row in run.history] for run in found
-        ],
+        metrics={name: [run.metrics.get(name) for run in facts] for name in metric_names},
+        accuracy=[run.accuracy for run in facts],
     )
 
 

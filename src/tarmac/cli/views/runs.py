@@ -1,0 +1,217 @@
+"""How runs of every kind are shown: in a table, one by one, side by side."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from tarmac.cli.console import make_console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tarmac.jobs import RunStatus
+    from tarmac.runs import Comparison, RunSummary
+
+__all__ = [
+    "age_of",
+    "job_row",
+    "print_comparison",
+    "print_job",
+    "print_logs",
+    "print_summaries",
+    "print_training",
+    "summary_row",
+]
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+# Wider than this a line tells no more.
+_MAX_BARS = 30
+
+
+def age_of(created_at: datetime) -> str:
+    """Return how long ago something began, in its largest unit."""
+    seconds = (datetime.now(UTC) - created_at).total_seconds()
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
+
+
+def summary_row(summary: RunSummary) -> dict[str, object]:
+    """Return a summary for JSON."""
+    return {
+        "name": summary.name,
+        "path": str(summary.path),
+        "kind": summary.kind,
+        "workload": summary.workload,
+        "status": summary.status,
+        "created_at": summary.created_at.isoformat(),
+        "elapsed_s": summary.elapsed_s,
+        "result": summary.result,
+        "metrics": dict(summary.metrics),
+    }
+
+
+def print_summaries(summaries: Sequence[RunSummary]) -> None:
+    """Print a table of runs."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("run", "kind", "status", "began", "took", "result", box=None)
+    for summary in summaries:
+        took = "" if summary.elapsed_s is None else f"{summary.elapsed_s:.1f} s"
+        began = age_of(summary.created_at)
+        table.add_row(summary.name, summary.kind, summary.status, began, took, Text(summary.result))
+    make_console().print(table)
+
+
+def print_training(path: Path, *, as_json: bool) -> None:
+    """Print what a training was asked, where it ran and how it went."""
+    from tarmac.runs import Run
+
+    run = Run.open(path)
+    record = run.record.model_dump(mode="json")
+    if as_json:
+        click.echo(json.dumps(record | {"status": run.status, "history": run.history}, indent=2))
+        return
+    console = make_console()
+    console.print(f"[bold]{run.name}[/bold]  {run.status}", markup=True)
+    if record["error"]:
+        console.print(record["error"], markup=False)
+    if record["expectation"]:
+        console.print(str(record["expectation"]["text"]), markup=False)
+    for part in ("configuration", "dataset", "device", "versions", "git", "metrics"):
+        if record[part]:
+            console.print(f"[bold]{part}[/bold]")
+            for key, value in record[part].items():
+                console.print(f"  {key:<18}{_short(value)}", markup=False)
+    parallel = run.record.parallel
+    if parallel is not None and parallel.replicas:
+        console.print("[bold]replicas[/bold]")
+        for replica in parallel.replicas:
+            console.print(
+                f"  {replica.rank:>4}  {replica.device['name']} on {replica.host}  "
+                f"{replica.samples_per_s:,.0f} samples/s, waited {replica.waiting_s:.1f} s",
+                markup=False,
+            )
+    history = run.history
+    if history:
+        console.print("[bold]epochs[/bold]")
+        for row in history:
+            console.print(f"  {int(row['epoch']):>4}  " + _epoch(row), markup=False)
+    console.print(f"in {run.path}", markup=False)
+
+
+def job_row(status: RunStatus) -> dict[str, object]:
+    """Return a job run's state for JSON, with every task that has begun."""
+    return {
+        "name": status.name,
+        "path": str(status.path),
+        "state": status.state,
+        "created_at": status.created_at.isoformat(),
+        "num_tasks": status.num_tasks,
+        "problems": [*status.problems],
+        "runner_pid": status.runner.pid if status.runner is not None else None,
+        "tasks": [
+            {
+                "name": task.name,
+                "state": task.state,
+                "attempt": task.attempt,
+                "exit_code": task.exit_code,
+                "seconds": task.seconds,
+                "reason": task.reason,
+                "directory": str(task.directory),
+            }
+            for task in status.tasks
+        ],
+    }
+
+
+def print_job(path: Path, *, as_json: bool) -> None:
+    """Print how the tasks of a job's run stand."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from tarmac.jobs import read_status
+
+    status = read_status(path)
+    if as_json:
+        click.echo(json.dumps(job_row(status), indent=2))
+        return
+    console = make_console()
+    console.print(f"[bold]{status.name}[/bold]  {status.state}", markup=True)
+    for problem in status.problems:
+        console.print(f"left out: {problem}", markup=False)
+    table = Table("task", "state", "attempt", "took", "why", box=None)
+    for task in status.tasks:
+        took = f"{task.seconds:.1f} s" if task.seconds else ""
+        table.add_row(Text(task.name), task.state, str(task.attempt), took, Text(task.reason))
+    console.print(table)
+    waiting = status.num_tasks - len(status.tasks)
+    if waiting:
+        console.print(f"{waiting} tasks have not begun", markup=False)
+    console.print(f"in {path}", markup=False)
+
+
+def print_logs(logs: Sequence[Path], root: Path) -> None:
+    """Print what processes have printed, each file under its name, empty ones left out.
+
+    Args:
+        logs: The files.
+        root: What their names are told from: the run's directory.
+    """
+    for number, log in enumerate(log for log in logs if log.stat().st_size):
+        click.echo(f"{chr(10) if number else ''}==> {log.relative_to(root)} <==")
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                click.echo(line.rstrip("\n"))
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print runs side by side."""
+    from rich.table import Table
+
+    table = Table("", *comparison.names, box=None)
+    for key, values in comparison.differences.items():
+        table.add_row(key, *(_short(value) for value in values))
+    if not comparison.differences:
+        table.add_row("nothing differed", *([""] * len(comparison.names)))
+    table.add_section()
+    for key, numbers in comparison.metrics.items():
+        table.add_row(key, *("" if v is None else f"{v:.4f}" for v in numbers))
+    if any(comparison.accuracy):
+        table.add_row("accuracy by epoch", *map(_sparkline, comparison.accuracy))
+    make_console().print(table)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={inner}" for key, inner in value.items()) or "none"
+    return "" if value is None else str(value)
+
+
+def _epoch(row: dict[str, float]) -> str:
+    parts = [
+        f"{key} {row[key]:.4f}"
+        for key in ("loss", "accuracy", "val_loss", "val_accuracy")
+        if key in row
+    ]
+    return "  ".join([*parts, f"{row['samples_per_s']:,.0f} samples/s", f"{row['seconds']:.2f} s"])
+
+
+def _sparkline(values: Sequence[float]) -> str:
+    """Draw a series from its lowest to its highest value."""
+    if not values:
+        return ""
+    step = max(1, -(-len(values) // _MAX_BARS))
+    shown = values[::step]
+    low, high = min(shown), max(shown)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    drawn = "".join(_BARS[round((value - low) * scale)] for value in shown)
+    return f"{drawn} {values[0]:.3f} to {values[-1]:.3f}"

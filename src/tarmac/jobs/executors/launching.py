@@ -1,0 +1,146 @@
+"""Starts an attempt's program: which command, in which environment, within which limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+from tarmac.jobs.containers import container_command
+from tarmac.jobs.model import Container
+from tarmac.jobs.plan import thread_variables
+from tarmac.jobs.secrets import resolve_secrets, secret_variables
+from tarmac.processes import MARK, make_memory_group, start
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.jobs.executors.interface import Attempt
+    from tarmac.jobs.machine import Grant
+    from tarmac.jobs.model import Secret
+    from tarmac.jobs.plan import Task
+    from tarmac.processes import Process
+
+__all__ = ["Launcher", "program_of"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Launcher:
+    """Starts the programs of a run's attempts.
+
+    Attributes:
+        mark: Of the run, by which a guardian finds what it has started.
+        base: What relative paths of secrets and mounts start from: the job file's directory.
+        secrets: What names of secrets stand for here.
+        secret_variables: Of this process, those that hold a secret of some task; only the tasks
+            that ask for it inherit them.
+        engines: The programs of container engines, by the names that tasks ask for them with.
+    """
+
+    mark: str
+    base: Path
+    secrets: Mapping[str, Secret]
+    secret_variables: Collection[str]
+    engines: Mapping[str | None, str]
+
+    def launch(self, attempt: Attempt, grant: Grant, variables: Mapping[str, str]) -> Process:
+        """Start an attempt.
+
+        Args:
+            attempt: Its directory gets ``stdout``, ``stderr`` and ``work/``.
+            grant: What it has.
+            variables: Of the environment that was made for it.
+
+        Raises:
+            OSError: The program or the directory is not to be had.
+            TarmacError: A secret is not to be had.
+            ValueError: A text cannot be given to a program, such as one with a zero byte.
+        """
+        task, directory = attempt.task, attempt.directory
+        work = directory / "work"
+        own = _variables(attempt, grant)
+        group = None
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+            hidden = resolve_secrets(task.secrets, os.environ, self.secrets, self.base)
+            command: Sequence[str] = task.command
+            kill_command: Sequence[str] = ()
+            if isinstance(task.environment, Container):
+                command, kill_command = self._in_container(
+                    attempt, task.environment, grant, own, [*hidden]
+                )
+            else:
+                own = {"CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)} | own
+                if grant.memory:
+                    group = make_memory_group(self._name_of(attempt), grant.memory)
+            return start(
+                command,
+                directory=work,
+                environment={
+                    **self._inherited(task),
+                    **variables,
+                    **own,
+                    **hidden,
+                    MARK: self.mark,
+                },
+                stdout=directory / "stdout",
+                stderr=directory / "stderr",
+                kill_command=kill_command,
+                memory_group=group,
+            )
+        except BaseException:
+            if group is not None:
+                group.remove()
+            raise
+
+    def _inherited(self, task: Task) -> dict[str, str]:
+        """Return the variables of this process without the secrets of other tasks."""
+        others = {*self.secret_variables} - secret_variables([task], self.secrets)
+        return {name: value for name, value in os.environ.items() if name not in others}
+
+    def _in_container(
+        self,
+        attempt: Attempt,
+        container: Container,
+        grant: Grant,
+        variables: Mapping[str, str],
+        secret_names: Sequence[str],
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Return what runs a task in a container, and what kills it."""
+        engine, name = self.engines[container.engine], self._name_of(attempt)
+        command = container_command(
+            attempt.task,
+            container,
+            grant,
+            engine=engine,
+            name=name,
+            mark=self.mark,
+            work=attempt.directory / "work",
+            base=self.base,
+            variables=variables,
+            secret_names=secret_names,
+        )
+        return command, (engine, "kill", name)
+
+    def _name_of(self, attempt: Attempt) -> str:
+        """Return the name of an attempt's container or control group."""
+        return f"tarmac-{self.mark}-{attempt.task.index}-{attempt.number}"
+
+
+def program_of(task: Task) -> str:
+    """Return the program of a task, or its name where its image brings the program."""
+    return task.command[0] if task.command else task.name
+
+
+def _variables(attempt: Attempt, grant: Grant) -> dict[str, str]:
+    """Return what every task sees, its own ``env`` included."""
+    # What shares all CPUs counts them itself.
+    shares = attempt.task.resources.shares_cpus
+    return {
+        **({} if shares else thread_variables(grant.cpus)),
+        **attempt.task.env,
+        "TARMAC_TASK": attempt.task.name,
+        "TARMAC_TASK_INDEX": str(attempt.task.index),
+        "TARMAC_ATTEMPT": str(attempt.number),
+    }

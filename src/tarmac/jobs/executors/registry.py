@@ -1,0 +1,82 @@
+"""The executors that there are: a row for each, and those that installed packages provide."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from tarmac.environments import find_engine
+from tarmac.errors import TarmacError, unknown_name
+from tarmac.jobs.executors.interface import ExecutorKind
+from tarmac.jobs.executors.local import LocalExecutor
+from tarmac.jobs.machine import read_machine
+from tarmac.jobs.model import Container
+from tarmac.jobs.secrets import secret_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.jobs.executors.interface import Executor, Site
+    from tarmac.jobs.plan import Task
+
+__all__ = ["executor_names", "find_executor"]
+
+_GROUP = "tarmac.executors"
+
+
+def _refuse_here(tasks: Sequence[Task], fake_gpus: int) -> None:
+    engines = (t.environment.engine for t in tasks if isinstance(t.environment, Container))
+    for engine in dict.fromkeys(engines):
+        find_engine(engine)
+    read_machine(fake_gpus=fake_gpus).refuse_what_never_fits(tasks)
+
+
+def _open_here(site: Site) -> Executor:
+    return LocalExecutor(
+        read_machine(fake_gpus=site.fake_gpus),
+        site.base,
+        site.shared,
+        containers=[t.environment for t in site.tasks if isinstance(t.environment, Container)],
+        mapping=site.secrets,
+        secret_variables=secret_variables(site.tasks, site.secrets),
+    )
+
+
+_BUILT_IN = {
+    "local": ExecutorKind("local", "this machine", refuse=_refuse_here, open=_open_here),
+}
+
+
+def executor_names() -> tuple[str, ...]:
+    """Return the names of Tarmac's own executors, then of those that packages provide."""
+    provided = {point.name for point in entry_points(group=_GROUP)}
+    return (*_BUILT_IN, *sorted(provided - _BUILT_IN.keys()))
+
+
+def find_executor(name: str) -> ExecutorKind:
+    """Return an executor's row.
+
+    Args:
+        name: One of `executor_names`.
+
+    Raises:
+        RequestError: There is none of that name.
+        TarmacError: The package that should provide it failed to import, or provides something
+            else.
+    """
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    for point in entry_points(group=_GROUP, name=name):
+        try:
+            kind = point.load()
+        except Exception as error:
+            raise TarmacError(
+                f"executor {name!r} of {point.value} failed to load: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(kind, ExecutorKind):
+            raise TarmacError(
+                f"executor {name!r}: {point.value} is {type(kind).__name__}, expected ExecutorKind"
+            )
+        return kind
+    raise unknown_name("executor", name, dict.fromkeys(executor_names(), ""))

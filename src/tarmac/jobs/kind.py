@@ -1,0 +1,92 @@
+"""Jobs as a kind of run: found, listed, compared and removed through the catalogue."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.files import OwnerLock
+from tarmac.jobs.record import RECORD, read_record
+from tarmac.jobs.status import LOCK, read_runner, read_status
+from tarmac.runs import RunFacts, RunKind, RunSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tarmac.jobs.status import RunStatus
+
+__all__ = ["JOB", "reserved"]
+
+
+@contextlib.contextmanager
+def reserved(run: Path) -> Iterator[None]:
+    """Keep all other processes from working on a run or removing it.
+
+    Args:
+        run: Its directory.
+
+    Raises:
+        RequestError: Another process works on it, or has removed it.
+    """
+    lock = OwnerLock(run / LOCK)
+    hint = f"See it: tarmac ps. End it: tarmac cancel {run}"
+    try:
+        # Where the directory is gone its lock cannot be made.
+        with contextlib.suppress(FileNotFoundError):
+            if not lock.acquire():
+                raise RequestError(f"another process works on {run.name}", hint=hint)
+        if not (run / RECORD).exists():
+            raise RequestError(f"run {run.name} has been removed")
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _reserved_for_removal(run: Path) -> Iterator[None]:
+    with reserved(run):
+        # A runner that has only just begun does not own the lock yet.
+        if read_runner(run) is not None:
+            raise RequestError(
+                f"another process works on {run.name}", hint=f"End it: tarmac cancel {run}"
+            )
+        yield
+
+
+def _summarize(path: Path) -> RunSummary:
+    status = read_status(path)
+    words = [f"{status.count('succeeded')} of {status.num_tasks} succeeded"]
+    words += [f"{count} failed" for count in (status.count("failed"),) if count]
+    return RunSummary(
+        kind=JOB.name,
+        path=path,
+        status=status.state,
+        created_at=status.created_at,
+        result=", ".join(words),
+        metrics=_metrics(status),
+    )
+
+
+def _metrics(status: RunStatus) -> dict[str, float]:
+    return {
+        "tasks": status.num_tasks,
+        "succeeded": status.count("succeeded"),
+        "failed": status.count("failed"),
+        "seconds": round(sum(task.seconds for task in status.tasks), 3),
+    }
+
+
+def _facts(path: Path) -> RunFacts:
+    return RunFacts(asked={"job": read_record(path).job}, metrics=_metrics(read_status(path)))
+
+
+JOB = RunKind(
+    name="job",
+    record=RECORD,
+    summarize=_summarize,
+    facts=_facts,
+    logs=lambda path: sorted((path / "tasks").glob("*/std*")),
+    reserved=_reserved_for_removal,
+)

@@ -1,0 +1,68 @@
+"""``job-run.json``: what a job's run was made from, as a model."""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - Pydantic reads it
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from tarmac.files import read_versioned, without_password, write_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["RECORD", "JobRecord", "read_record", "write_record"]
+
+# The file's name in the run's directory.
+RECORD = "job-run.json"
+
+# 2 added `executor`.
+_SCHEMA_VERSION = 2
+
+
+class JobRecord(BaseModel):
+    """What a job's run was made from.
+
+    Attributes:
+        schema_version: Of this file's layout.
+        name: The job's.
+        created_at: UTC.
+        base: What the job's relative paths start from.
+        num_tasks: In all.
+        executor: Where its tasks run.
+        job: The job as it was submitted.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: int = _SCHEMA_VERSION
+    name: str
+    created_at: datetime
+    base: str
+    num_tasks: int
+    executor: str = "local"
+    job: dict[str, Any]
+
+
+def read_record(run: Path) -> JobRecord:
+    """Read what a run was made from.
+
+    Args:
+        run: Its directory.
+
+    Raises:
+        RequestError: It is no job's run, or one of a newer Tarmac.
+        TarmacError: It is damaged, or cannot be read.
+    """
+    return read_versioned(run / RECORD, JobRecord, _SCHEMA_VERSION, "job's run")
+
+
+def write_record(run: Path, record: JobRecord) -> None:
+    """Write what a run is made from, for its owner alone where a URL in it may hold a secret.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    text = record.model_dump_json(indent=2) + "\n"
+    write_text(run / RECORD, text, is_private=without_password(text) != text)

@@ -1,0 +1,252 @@
+"""The one catalogue of runs: trainings, searches and jobs, found and listed alike.
+
+Each kind of run has a record of its own in its directory, ``run.json``, ``study.json`` or
+``job-run.json``. The room that makes a kind of run describes it as a `RunKind`; this one knows none
+of those rooms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import secrets
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.files import storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+__all__ = [
+    "BrokenRun",
+    "Catalogue",
+    "FoundRun",
+    "RunFacts",
+    "RunKind",
+    "RunSummary",
+    "default_output",
+]
+
+# Of the names that a message lists.
+_MOST_NAMES = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSummary:
+    """A run in a line.
+
+    Attributes:
+        kind: The name of its kind.
+        path: Its directory.
+        status: How it stands, as its kind says it; ``running`` only while a process works on it.
+        created_at: UTC.
+        elapsed_s: How long it was worked on, in seconds; None where that is not recorded.
+        workload: What was trained or searched; None of a job.
+        result: What came of it, in words; empty before there is anything.
+        metrics: Final values, by name.
+    """
+
+    kind: str
+    path: Path
+    status: str
+    created_at: datetime
+    elapsed_s: float | None = None
+    workload: str | None = None
+    result: str = ""
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The directory's name."""
+        return self.path.name
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFacts:
+    """What is compared of a run.
+
+    Attributes:
+        asked: What was asked and where it ran, nested.
+        metrics: Final values, by name.
+        accuracy: Per epoch, where it has any.
+    """
+
+    asked: Mapping[str, object]
+    metrics: Mapping[str, float]
+    accuracy: Sequence[float] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class RunKind:
+    """A kind of run, as the room that makes such runs describes it.
+
+    Attributes:
+        name: ``training``, ``search``, ``job``.
+        record: The file in a run's directory that makes it one of this kind: JSON with
+            ``created_at`` in ISO 8601, and perhaps a further name of the run as ``id``.
+        summarize: Reads a directory's summary. Raises TarmacError where it cannot be read.
+        facts: Reads what is compared.
+        logs: Returns the files of what its processes printed, in the order to print them in.
+        reserved: Keeps others from working on a run while the context lasts. Raises RequestError
+            where somebody works on it.
+        inner: Where, below a run, runs of other kinds lie that belong to it, as a pattern.
+    """
+
+    name: str
+    record: str
+    summarize: Callable[[Path], RunSummary]
+    facts: Callable[[Path], RunFacts]
+    logs: Callable[[Path], Sequence[Path]]
+    reserved: Callable[[Path], AbstractContextManager[None]]
+    inner: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class BrokenRun:
+    """A run's directory whose record cannot be read, and why."""
+
+    path: Path
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundRun:
+    """A run that was found: its kind, its directory, and what it lies in.
+
+    Attributes:
+        kind: Which.
+        path: The directory.
+        owner: The run that it belongs to, such as a search's whose winner it is; None of most.
+    """
+
+    kind: RunKind
+    path: Path
+    owner: Path | None = None
+
+
+def default_output() -> Path:
+    """Return where runs are made by default: ``TARMAC_RUNS``, else ``./runs``."""
+    return Path(os.environ.get("TARMAC_RUNS") or "runs")
+
+
+class Catalogue:
+    """The runs of some kinds in a directory.
+
+    Args:
+        kinds: Which. ``inner`` runs of a kind that is not among them are found all the same.
+        output: Where the runs lie; `default_output` if not given.
+    """
+
+    def __init__(self, kinds: Sequence[RunKind], output: Path | None = None) -> None:
+        self._kinds = tuple(kinds)
+        self.output = output or default_output()
+
+    def summaries(self) -> tuple[list[RunSummary], list[BrokenRun]]:
+        """Return all runs, the newest first, and those that cannot be read."""
+        summaries: list[RunSummary] = []
+        broken: list[BrokenRun] = []
+        for run in self._all():
+            try:
+                summaries.append(run.kind.summarize(run.path))
+            except TarmacError as error:
+                # One that was removed since it was listed is none.
+                if (run.path / run.kind.record).exists():
+                    broken.append(BrokenRun(run.path, error.message))
+        summaries.sort(key=lambda summary: summary.created_at, reverse=True)
+        return summaries, broken
+
+    def find(self, reference: str) -> FoundRun:
+        """Find one run.
+
+        Args:
+            reference: A path, a name, the beginning of a name or an id, or ``latest``: the newest
+                of the kinds. A run that belongs to another one is never the latest.
+
+        Raises:
+            RequestError: None fits, or more than one.
+        """
+        known = [*self._all()]
+        for path in (Path(reference), self.output / reference):
+            for kind in self._kinds:
+                if (path / kind.record).is_file():
+                    same = (run for run in known if run.path.resolve() == path.resolve())
+                    return next(same, FoundRun(kind, path))
+        heads = {run.path: _head(run) for run in known}
+        known.sort(key=lambda run: heads[run.path].created_at, reverse=True)
+        if reference == "latest":
+            fitting = [run for run in known if run.owner is None and heads[run.path].is_whole][:1]
+        else:
+            exact = [run for run in known if run.path.name == reference]
+            fitting = exact or [run for run in known if _fits(run, heads[run.path], reference)]
+        if len(fitting) == 1:
+            return fitting[0]
+        kinds = " or ".join(kind.name for kind in self._kinds)
+        if fitting:
+            names = "\n".join(run.path.name for run in fitting)
+            raise RequestError(f"run {reference!r} is not unique in {self.output}", hint=names)
+        names = "\n".join(run.path.name for run in known[:_MOST_NAMES]) or "(none)"
+        raise RequestError(
+            f"there is no run {reference!r} in {self.output} ({kinds})",
+            hint=f"Newest there:\n{names}",
+        )
+
+    def remove(self, run: FoundRun) -> None:
+        """Delete a run's directory, with the runs that belong to it.
+
+        Raises:
+            RequestError: A process works on it, or it belongs to another run.
+            StorageError: It cannot be deleted.
+        """
+        if run.owner is not None:
+            raise RequestError(
+                f"{run.path.name} belongs to {run.owner.name}",
+                hint=f"Delete that: tarmac runs rm {run.owner}",
+            )
+        with run.kind.reserved(run.path), storage_errors(run.path):
+            # Gone at once: nobody finds half of it.
+            doomed = run.path.with_name(f".{run.path.name}.{secrets.token_hex(4)}.removed")
+            run.path.rename(doomed)
+            shutil.rmtree(doomed)
+
+    def _all(self) -> Iterator[FoundRun]:
+        for kind in self._kinds:
+            for record in sorted(self.output.glob(f"[!.]*/{kind.record}")):
+                yield FoundRun(kind, record.parent)
+        owners = (kind for kind in self._kinds if kind.inner is not None)
+        for owner in owners:
+            for kind in self._kinds:
+                pattern = f"[!.]*/{owner.inner}/{kind.record}"
+                for record in sorted(self.output.glob(pattern)):
+                    top = self.output / record.relative_to(self.output).parts[0]
+                    if (top / owner.record).is_file():
+                        yield FoundRun(kind, record.parent, top)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Head:
+    """What all records say."""
+
+    created_at: datetime
+    identifier: str
+    is_whole: bool
+
+
+def _head(run: FoundRun) -> _Head:
+    try:
+        content = json.loads((run.path / run.kind.record).read_text(encoding="utf-8"))
+        created_at = datetime.fromisoformat(content["created_at"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return _Head(datetime.min.replace(tzinfo=UTC), "", is_whole=False)
+    if created_at.tzinfo is None:
+        created_at = created_at.replace(tzinfo=UTC)
+    return _Head(created_at, str(content.get("id", "")), is_whole=True)
+
+
+def _fits(run: FoundRun, head: _Head, reference: str) -> bool:
+    return run.path.name.startswith(reference) or head.identifier.startswith(reference)

@@ -1,0 +1,97 @@
+"""Trainings as a kind of run: found, listed, compared and removed through the catalogue."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.runs.catalogue import BrokenRun, Catalogue, RunFacts, RunKind, RunSummary
+from tarmac.runs.directory import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pydantic.main import IncEx
+
+__all__ = ["TRAINING", "facts_of", "list_runs", "resolve"]
+
+# What was asked and where it ran; the rest differs between any two runs.
+_COMPARED: Mapping[str, IncEx | bool] = {
+    "configuration": True,
+    "dataset": True,
+    "device": True,
+    "parallel": {"world_size", "backend"},
+    "versions": True,
+    "git": True,
+}
+
+
+def list_runs(output: Path | None = None) -> tuple[list[Run], list[BrokenRun]]:
+    """Return the trainings under a directory, the newest first, and those that cannot be read.
+
+    Args:
+        output: Where runs lie; `tarmac.runs.default_output` if not given.
+    """
+    summaries, broken = Catalogue((TRAINING,), output).summaries()
+    runs: list[Run] = []
+    for summary in summaries:
+        # One that was removed since it was listed is none.
+        with contextlib.suppress(TarmacError):
+            runs.append(Run.open(summary.path))
+    return runs, broken
+
+
+def resolve(reference: str, output: Path | None = None) -> Run:
+    """Find one training; see `Catalogue.find`."""
+    return Run.open(Catalogue((TRAINING,), output).find(reference).path)
+
+
+def facts_of(run: Run) -> RunFacts:
+    """Return what is compared of a training."""
+    return RunFacts(
+        asked=run.record.model_dump(mode="json", include=_COMPARED),
+        metrics=run.metrics,
+        accuracy=[row.get("val_accuracy", row["accuracy"]) for row in run.history],
+    )
+
+
+def _summarize(path: Path) -> RunSummary:
+    run = Run.open(path)
+    accuracy = run.metrics.get("test_accuracy")
+    met = (run.record.expectation or {}).get("met")
+    expected = "" if met is None else ", as expected" if met else ", not as expected"
+    return RunSummary(
+        kind=TRAINING.name,
+        path=path,
+        status=run.status,
+        created_at=run.record.created_at,
+        elapsed_s=run.record.elapsed_s,
+        workload=run.record.workload,
+        result="" if accuracy is None else f"accuracy {accuracy:.4f}{expected}",
+        metrics=run.metrics,
+    )
+
+
+@contextlib.contextmanager
+def _reserved(path: Path) -> Iterator[None]:
+    run = Run.open(path)
+    try:
+        with run.held():
+            yield
+    except RequestError as error:
+        sessions = run.record.sessions
+        hint = f"Stop it first: kill {sessions[-1].pid}" if sessions else None
+        raise RequestError(error.message, hint=hint) from None
+
+
+TRAINING = RunKind(
+    name="training",
+    record="run.json",
+    summarize=_summarize,
+    facts=lambda path: facts_of(Run.open(path)),
+    # Of several processes; one alone prints where it was started.
+    logs=lambda path: sorted((path / "logs").glob("rank-*")),
+    reserved=_reserved,
+)

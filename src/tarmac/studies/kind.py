@@ -1,0 +1,84 @@
+"""Searches as a kind of run: found, listed, compared and removed through the catalogue.
+
+Reads the record alone, so that no package of the search's is needed to list runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.files import OwnerLock
+from tarmac.runs import RunFacts, RunKind, RunSummary
+from tarmac.studies.study.leases import Leases
+from tarmac.studies.study.record import read_study_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tarmac.studies.study.record import StudyRecord
+
+__all__ = ["SEARCH"]
+
+_RECORD = "study.json"
+
+
+def _summarize(path: Path) -> RunSummary:
+    record = read_study_record(path / _RECORD)
+    metrics = _metrics(record)
+    is_alive = bool(Leases(path / "workers").living())
+    stopped = "interrupted" if record.status == "running" else record.status
+    return RunSummary(
+        kind=SEARCH.name,
+        path=path,
+        status="running" if is_alive else stopped,
+        created_at=record.created_at,
+        elapsed_s=record.elapsed_s,
+        workload=str(record.request["workload"]),
+        result=", ".join(f"{name} {value:.4g}" for name, value in metrics.items()),
+        metrics=metrics,
+    )
+
+
+def _metrics(record: StudyRecord) -> dict[str, float]:
+    if record.best is None:
+        return {}
+    test = record.best.test_accuracy
+    return record.best.values | ({} if test is None else {"test_accuracy": test})
+
+
+def _facts(path: Path) -> RunFacts:
+    record = read_study_record(path / _RECORD)
+    asked = {"request": record.request, "settings": record.settings, "space": record.space}
+    winner = {} if record.best is None else record.best.settings
+    return RunFacts(asked=asked | {"winner": winner}, metrics=_metrics(record))
+
+
+@contextlib.contextmanager
+def _reserved(path: Path) -> Iterator[None]:
+    """Keep others from changing a study that no process works on."""
+    lock = OwnerLock(path / ".lock")
+    try:
+        is_free = lock.acquire()
+        working = Leases(path / "workers").living()
+        if working or not is_free:
+            raise RequestError(
+                f"study {path.name} is being worked on by {', '.join(working) or 'a process'}",
+                hint="Stop its search first, with Ctrl-C or SIGTERM.",
+            )
+        yield
+    finally:
+        lock.release()
+
+
+SEARCH = RunKind(
+    name="search",
+    record=_RECORD,
+    summarize=_summarize,
+    facts=_facts,
+    logs=lambda path: sorted((path / "logs").glob("*.log")),
+    reserved=_reserved,
+    inner="best/*",
+)

@@ -1,0 +1,94 @@
+"""A job's run is read by every later version, and keeps to itself what may be secret."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+import tarmac
+from tarmac import RequestError, TarmacError
+from tarmac.jobs import Job, JobFailed, create_run, find_run, parse_job, plan_tasks, read_status
+
+SAMPLE = Path(__file__).parent / "samples/job-run-schema-1.json"
+
+
+def test_a_run_of_an_older_schema_can_always_be_read(tmp_path):
+    run = tmp_path / "nightly-1"
+    run.mkdir()
+    shutil.copy(SAMPLE, run / "job-run.json")
+    status = read_status(run)
+    assert (status.state, status.num_tasks) == ("interrupted", 3)
+    found = find_run("latest", tmp_path)
+    assert [task.name for task in found.tasks] == ["prepare", "fit[rate=0.1]", "fit[rate=0.01]"]
+    assert found.executor == "local"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"schema_version": 3}, RequestError, r"newer Tarmac \(schema 3, this one reads up to 2\)"),
+        ({"schema_version": None}, TarmacError, "is damaged: schema_version is None"),
+        ({"num_tasks": "many"}, TarmacError, "is damaged: num_tasks"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_refused_in_words(tmp_path, change, error, message):
+    content = json.loads(SAMPLE.read_text()) | change
+    (tmp_path / "job-run.json").write_text(json.dumps(content))
+    with pytest.raises(error, match=message):
+        read_status(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "others_may_read"),
+    [
+        ("https://example.org/data", True),
+        ("https://me:hunter2@example.org/data", False),
+        ("https://example.org/data?sig=hunter2", False),
+    ],
+)
+def test_a_record_with_a_password_in_a_url_is_its_owners_alone(tmp_path, source, others_may_read):
+    job = parse_job(f"{{name: x, command: a, inputs: [{{from: '{source}'}}]}}")
+    run = create_run(job, tmp_path, [*plan_tasks(job, tmp_path)], tmp_path)
+    mode = stat.S_IMODE((run.path / "job-run.json").stat().st_mode)
+    assert bool(mode & 0o044) == others_may_read
+
+
+def test_a_job_is_run_to_its_end(tmp_path):
+    handle = tarmac.run(Job(name="hello", command=("echo", "hello")), output=tmp_path)
+    assert handle.done()
+    assert handle.stdout() == "hello\n"
+
+
+def test_a_job_that_fails_says_what_failed(tmp_path):
+    with pytest.raises(JobFailed, match="1 of 1 tasks did not succeed: x: exit code 3") as caught:
+        tarmac.run(Job(name="x", command="exit 3"), output=tmp_path)
+    assert [task.exit_code for task in caught.value.tasks] == [3]
+
+
+@pytest.mark.parametrize("start", [tarmac.run, tarmac.submit], ids=["run", "submit"])
+def test_a_named_secret_may_be_said_in_the_users_configuration_alone(tmp_path, monkeypatch, start):
+    (tmp_path / "secrets.toml").write_text('"store/key" = { file = "key" }\n')
+    (tmp_path / "key").write_text("pssst-17\n")
+    monkeypatch.setenv("TARMAC_SECRETS", str(tmp_path / "secrets.toml"))
+    job = parse_job(
+        "{name: x, command: test $KEY = pssst-17, secrets: {KEY: {name: store, key: key}}}"
+    )
+    handle = start(job, base=tmp_path, output=tmp_path)
+    assert [task.state for task in handle.result(timeout=120)] == ["succeeded"]
+
+
+def test_an_engine_is_asked_whether_it_answers_before_the_run_and_not_in_it(tmp_path, monkeypatch):
+    program = tmp_path / "bin/docker"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho $1 >> {tmp_path}/asked\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    job = parse_job("{name: x, command: [a], environment: {image: i, pull: never}}")
+    tarmac.run(job, base=tmp_path, output=tmp_path)
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked[:2] == ["version", "run"]
+    assert asked.count("version") == 1
