@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from _harness import table, write_results
+from tarmac.documents import parse_document
 from tarmac.formats import read_any, read_shipyard
-from tarmac.jobs.foreign import parse_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarmac.documents import parse_document
 from tarmac.errors import RequestError
 from tarmac.formats import (
     left_out_for_hkube,
@@ -21,7 +22,6 @@ from tarmac.formats import (
     write_hkube,
 )
 from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs.foreign import parse_document
 
 # kube-HPC/gpu-algorithm at 5ef663a, README.md.
 GPU = """{

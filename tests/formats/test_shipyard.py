@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tarmac.documents import parse_document
 from tarmac.errors import RequestError, TarmacError
 from tarmac.formats import read_any, read_paths, read_shipyard
 from tarmac.jobs import plan_tasks
-from tarmac.jobs.foreign import parse_document
 
 # Azure/batch-shipyard at 3329150, recipes/Chainer-GPU/config/jobs.json.
 CHAINER_2 = """{

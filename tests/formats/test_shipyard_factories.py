@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarmac.documents import parse_document
 from tarmac.errors import RequestError
 from tarmac.formats import read_shipyard
 from tarmac.formats.shipyard.reading.formatting import Template
 from tarmac.jobs import plan_tasks
-from tarmac.jobs.foreign import parse_document
 
 
 def read(task: dict, **job):

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from tarmac import formats
+from tarmac.documents import parse_document
 from tarmac.errors import RequestError
 from tarmac.formats import read_shipyard
 from tarmac.formats.shipyard.reading.properties import all_properties
-from tarmac.jobs.foreign import parse_document
 
 SCHEMAS = Path(__file__).parents[3] / "shared" / "samples" / "batch-shipyard" / "schemas"
 

@@ -10,11 +10,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarmac.documents import dump_document, parse_document
 from tarmac.errors import RequestError
 from tarmac.formats import read_paths, read_shipyard, write_shipyard
 from tarmac.formats.shipyard.reading.scalars import read_scalar
 from tarmac.jobs import plan_tasks
-from tarmac.jobs.foreign import dump_document, parse_document
 
 
 def read(text: str):

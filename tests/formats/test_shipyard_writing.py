@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tarmac.distribution import install_hint
+from tarmac.documents import parse_document
 from tarmac.errors import RequestError
 from tarmac.formats import read_any, read_paths, read_shipyard, write_shipyard
 from tarmac.formats.shipyard.reading.properties import all_properties, check, without_secrets
 from tarmac.formats.shipyard.report import Report
 from tarmac.jobs import Job, parse_job, plan_tasks
-from tarmac.jobs.foreign import parse_document
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "batch-shipyard"
 

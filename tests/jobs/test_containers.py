@@ -19,7 +19,7 @@ import pytest
 from test_run import Watcher, wait_for
 
 from hostile import each_name
-from tarmac.environments.containers import container_command, find_engine, pull_with_login
+from tarmac.environments import find_engine, pull_with_login
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs import (
     Grant,
@@ -31,7 +31,7 @@ from tarmac.jobs import (
     task_directory,
     work_on,
 )
-from tarmac.jobs.model import Container
+from tarmac.jobs.containers import container_command
 from tarmac.jobs.placeholders import escape
 
 # One for each process of the tests, by which it knows its own containers.
@@ -271,13 +271,14 @@ def test_an_engine_that_never_answers_is_said(tmp_path, monkeypatch):
     (tmp_path / "podman").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "podman").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("tarmac.environments.containers._ANSWER_S", 0.1)
+    monkeypatch.setattr("tarmac.environments.images._ANSWER_S", 0.1)
     with pytest.raises(RequestError, match="podman does not answer within") as caught:
-        find_engine("podman")
+        find_engine("podman", limit_s=0.1)
     assert "docker" not in caught.value.hint
-    container = Container(image="registry.example/i", pull="always")
     with pytest.raises(TarmacError, match=r"container: .* has not within 0.1 s"):
-        pull_with_login(str(tmp_path / "podman"), container, "me:hunter2hunter2")
+        pull_with_login(
+            str(tmp_path / "podman"), "registry.example/i", "me:hunter2hunter2", when="always"
+        )
 
 
 @each_name
@@ -375,10 +376,8 @@ def test_a_login_is_in_no_file_while_its_image_comes(tmp_path, monkeypatch):
     )
     (tmp_path / "docker").chmod(0o755)
     program = (
-        "import sys; from tarmac.environments.containers import pull_with_login\n"
-        "from tarmac.jobs.model import Container\n"
-        "pull_with_login(sys.argv[1], Container(image='registry.example/i', pull='always'),"
-        " 'me:hunter2hunter2')\n"
+        "import sys; from tarmac.environments import pull_with_login\n"
+        "pull_with_login(sys.argv[1], 'registry.example/i', 'me:hunter2hunter2', when='always')\n"
     )
     temporary = tmp_path / "tmp"
     temporary.mkdir()

@@ -11,8 +11,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarmac.documents.document import change_document, dump_document, parse_document
-from tarmac.documents.quantities import parse_bytes, parse_cpus, parse_seconds
+from tarmac.documents import (
+    change_document,
+    dump_document,
+    parse_bytes,
+    parse_cpus,
+    parse_document,
+    parse_seconds,
+)
 from tarmac.errors import RequestError
 from tarmac.jobs.model import Container, Job, SystemEnvironment, TaskSpec, Venv
 from tarmac.jobs.placeholders import escape, fill

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from tarmac.environments import VenvSpec
 from tarmac.errors import unknown_name
-from tarmac.jobs import Venv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Framework:
     name: str
     title: str
     alias: str | None = None
-    pins: Venv | None = None
+    pins: VenvSpec | None = None
     backends: tuple[str, ...] = ()
 
 
@@ -42,25 +42,25 @@ _ALL = (
         "tensorflow",
         "TensorFlow",
         alias="tf",
-        pins=Venv(requirements=("-r tensorflow.txt",)),
+        pins=VenvSpec(requirements=("-r tensorflow.txt",)),
     ),
     Framework(
         "keras",
         "Keras, on each of its backends",
-        pins=Venv(requirements=("-r keras.txt",)),
+        pins=VenvSpec(requirements=("-r keras.txt",)),
         backends=("tensorflow", "jax", "torch"),
     ),
-    Framework("jax", "JAX", pins=Venv(requirements=("-r jax.txt",))),
-    Framework("mxnet", "MXNet", pins=Venv(requirements=("-r mxnet.txt",))),
+    Framework("jax", "JAX", pins=VenvSpec(requirements=("-r jax.txt",))),
+    Framework("mxnet", "MXNet", pins=VenvSpec(requirements=("-r mxnet.txt",))),
     Framework(
         "chainer",
         "Chainer, with CuPy",
-        pins=Venv(requirements=("chainer==7.8.1",), before=("-r chainer.txt",)),
+        pins=VenvSpec(requirements=("chainer==7.8.1",), before=("-r chainer.txt",)),
     ),
     Framework(
         "horovod",
         "Horovod, with each framework that it is built for",
-        pins=Venv(
+        pins=VenvSpec(
             requirements=("horovod==0.28.1",),
             before=("-r horovod.txt",),
             build_env={

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.checks.frameworks import PROVISIONED
+from tarmac.environments import build_venv, find_engine
 from tarmac.errors import RequestError, unknown_name
-from tarmac.jobs import build_venv, find_engine
 
 if TYPE_CHECKING:
     from tarmac.checks.frameworks import Framework

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tarmac.documents import Document
     from tarmac.formats import Reading
     from tarmac.jobs import Secret
-    from tarmac.jobs.foreign import Document
 
 __all__ = ["read_jobs", "say_notes", "secret_places"]
 
@@ -37,8 +37,8 @@ def read_jobs(
     Raises:
         RequestError: A file cannot be read, is wrong, or cannot be run here.
     """
+    from tarmac.documents import change_document
     from tarmac.formats import read_paths
-    from tarmac.jobs.foreign import change_document
 
     def change(document: Document) -> Document:
         for text in settings:

@@ -1,1 +1,24 @@
-"""Environments that are built once and kept by their content: virtual environments, containers."""
+"""Environments that are built once and kept by their content: virtual environments, containers.
+
+What goes in are plain values, what comes out are paths and programs: nothing here knows of jobs.
+
+Example:
+    >>> from tarmac.environments import VenvSpec, build_venv
+    >>> build_venv(VenvSpec(requirements=("six==1.17.0",)), Path())  # doctest: +SKIP
+    PosixPath('/home/me/.cache/tarmac/venvs/5f1d3c2b7a908e46')
+"""
+
+from tarmac.environments.engines import engine_program, find_engine, is_podman
+from tarmac.environments.images import pull_with_login
+from tarmac.environments.venvs import VenvSpec, build_venv, list_venvs, remove_venv
+
+__all__ = [
+    "VenvSpec",
+    "build_venv",
+    "engine_program",
+    "find_engine",
+    "is_podman",
+    "list_venvs",
+    "pull_with_login",
+    "remove_venv",
+]

@@ -6,41 +6,65 @@ Example:
     'hello'
 """
 
-from tarmac.environments.containers import find_engine
-from tarmac.environments.venvs import build_venv, list_venvs, remove_venv
+from tarmac.jobs.containers import WORK
 from tarmac.jobs.executors import Grant, Outcome
+from tarmac.jobs.graph import circle_of
 from tarmac.jobs.handle import Handle, JobFailed, attach, start_runner, submit
 from tarmac.jobs.machine import Machine, read_machine
-from tarmac.jobs.model import Job, Secret, Venv
+from tarmac.jobs.model import (
+    Container,
+    Input,
+    Job,
+    Mount,
+    Output,
+    Resources,
+    Retries,
+    Secret,
+    SystemEnvironment,
+    TaskSpec,
+    Venv,
+)
+from tarmac.jobs.placeholders import escape
 from tarmac.jobs.plan import Task, plan_tasks, thread_variables
-from tarmac.jobs.reader import parse_job, read_job
+from tarmac.jobs.reader import job_of, parse_job, read_job
 from tarmac.jobs.scheduler import Ended, Watcher, task_directory
 from tarmac.jobs.secrets import read_secret_mapping
 from tarmac.jobs.status import RunStatus, TaskStatus, list_statuses, read_status
+from tarmac.jobs.sweep import Sweep
 from tarmac.jobs.verb import JobRun, create_run, find_run, prepare, work_on
 
 __all__ = [
+    "WORK",
+    "Container",
     "Ended",
     "Grant",
     "Handle",
+    "Input",
     "Job",
     "JobFailed",
     "JobRun",
     "Machine",
+    "Mount",
     "Outcome",
+    "Output",
+    "Resources",
+    "Retries",
     "RunStatus",
     "Secret",
+    "Sweep",
+    "SystemEnvironment",
     "Task",
+    "TaskSpec",
     "TaskStatus",
     "Venv",
     "Watcher",
     "attach",
-    "build_venv",
+    "circle_of",
     "create_run",
-    "find_engine",
+    "escape",
     "find_run",
+    "job_of",
     "list_statuses",
-    "list_venvs",
     "parse_job",
     "plan_tasks",
     "prepare",
@@ -48,7 +72,6 @@ __all__ = [
     "read_machine",
     "read_secret_mapping",
     "read_status",
-    "remove_venv",
     "start_runner",
     "submit",
     "task_directory",

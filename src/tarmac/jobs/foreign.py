@@ -1,6 +1,6 @@
 """For readers of other formats: documents that know where their values are."""
 
-from tarmac.documents.document import (
+from tarmac.documents import (
     Document,
     Place,
     Problem,
@@ -12,7 +12,7 @@ from tarmac.documents.document import (
     refuse,
     show_path,
 )
-from tarmac.environments.containers import WORK
+from tarmac.jobs.containers import WORK
 from tarmac.jobs.graph import circle_of
 from tarmac.jobs.placeholders import escape
 from tarmac.jobs.reader import job_of

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from tarmac.documents.quantities import Bytes, Cpus, Seconds  # noqa: TC001 - pydantic reads them
+from tarmac.documents import Bytes, Cpus, Seconds  # noqa: TC001 - pydantic reads them
 from tarmac.jobs.run_files import within_run
 from tarmac.jobs.sweep import Sweep  # noqa: TC001 - pydantic reads it
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from tarmac.documents.document import show_path
+from tarmac.documents import show_path
 from tarmac.errors import RequestError
 from tarmac.jobs.graph import MOST_TASKS, graph_faults, too_many
 from tarmac.jobs.model import Container, Job, TaskSpec

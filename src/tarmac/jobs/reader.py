@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from tarmac.documents.document import (
+from tarmac.documents import (
     Problem,
     parse_document,
     problems_of,
@@ -22,7 +22,7 @@ from tarmac.jobs.model import Job
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tarmac.documents.document import Document
+    from tarmac.documents import Document
 
 __all__ = ["job_of", "parse_job", "read_job"]
 

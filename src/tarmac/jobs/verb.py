@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from tarmac.environments.containers import find_engine
+from tarmac.environments import find_engine
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import storage_errors, write_json
 from tarmac.jobs.executors import LocalExecutor

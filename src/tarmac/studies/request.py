@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel, ValidationError
 
+from tarmac.documents import Document, Problem, problems_of, read_document, refuse
 from tarmac.errors import RequestError
-from tarmac.jobs.foreign import Document, Problem, problems_of, read_document, refuse
 from tarmac.studies.methods.breeding import num_survivors
 from tarmac.studies.methods.objectives import OBJECTIVES
 from tarmac.studies.methods.written import FieldError, ParameterText
@@ -38,7 +38,7 @@ def _names(value: Any) -> Any:
 
 
 def _seconds(value: Any) -> Any:
-    from tarmac.documents.quantities import parse_seconds  # noqa: PLC0415 - beside its only use
+    from tarmac.documents import parse_seconds  # noqa: PLC0415 - beside its only use
 
     return None if value is None else parse_seconds(value)
 

@@ -32,8 +32,8 @@ def command(files: Sequence[Path], wanted: str) -> None:
 
     A folder stands for the Batch Shipyard files in it.
     """
+    from tarmac.documents import dump_document
     from tarmac.formats import notes_for_hkube, read_paths, write_hkube, write_shipyard
-    from tarmac.jobs.foreign import dump_document
 
     readings = read_paths(files, environment=os.environ)
     for reading, _ in readings:

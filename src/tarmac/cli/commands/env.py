@@ -18,7 +18,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _list(as_json: bool) -> None:
     """List built environments."""
-    from tarmac.jobs import list_venvs
+    from tarmac.environments import list_venvs
 
     found = list_venvs()
     if as_json:
@@ -33,6 +33,6 @@ def _list(as_json: bool) -> None:
 @click.argument("name")
 def _remove(name: str) -> None:
     """Remove the environment whose name begins with NAME."""
-    from tarmac.jobs import remove_venv
+    from tarmac.environments import remove_venv
 
     click.echo(f"removed {remove_venv(name)}")

@@ -11,8 +11,9 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from tarmac.environments.containers import container_command, find_engine
+from tarmac.environments import engine_program
 from tarmac.errors import TarmacError
+from tarmac.jobs.containers import container_command
 from tarmac.jobs.executors.interface import Busy, Finished, Grant, is_retried
 from tarmac.jobs.executors.stagers import Stagers
 from tarmac.jobs.executors.staging import StageIn, StageOut
@@ -82,7 +83,7 @@ class LocalExecutor:
             run is stopped, in seconds.
 
     Raises:
-        RequestError: A container's engine does not answer.
+        RequestError: A container's engine is not installed.
     """
 
     name = "local"
@@ -110,7 +111,7 @@ class LocalExecutor:
         self._stopping = False
         with contextlib.ExitStack() as opened:
             wanted = dict.fromkeys(container.engine for container in containers)
-            self._engines = {name: find_engine(name) for name in wanted}
+            self._engines = {name: engine_program(name) for name in wanted}
             engines = tuple(dict.fromkeys(self._engines.values()))
             opened.enter_context(guarded(self._mark, engines, parent_of_groups()))
             self._selector = opened.enter_context(selectors.DefaultSelector())

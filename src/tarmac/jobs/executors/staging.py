@@ -10,8 +10,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from tarmac.environments.containers import pull_with_login
-from tarmac.environments.venvs import build_venv
+from tarmac.environments import VenvSpec, build_venv, pull_with_login
 from tarmac.jobs.inputs import fetch_inputs
 from tarmac.jobs.model import Container, Venv
 from tarmac.jobs.outputs import keep_outputs
@@ -60,14 +59,20 @@ class StageIn:
         fetch_inputs(inputs, self.base, self.work)
         environment = self.environment
         if isinstance(environment, Venv):
-            venv = build_venv(environment, self.base)
+            spec = VenvSpec(
+                requirements=environment.requirements,
+                python=environment.python,
+                before=environment.before,
+                build_env=environment.build_env,
+            )
+            venv = build_venv(spec, self.base)
             path = os.environ.get("PATH", "")
             return {"VIRTUAL_ENV": str(venv), "PATH": f"{venv / 'bin'}:{path}"}
         if isinstance(environment, Container) and environment.login is not None:
             secret = {"login": environment.login}
             credentials = resolve_secrets(secret, os.environ, self.mapping, self.base)["login"]
             assert self.engine is not None
-            pull_with_login(self.engine, environment, credentials)
+            pull_with_login(self.engine, environment.image, credentials, when=environment.pull)
         return {}
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tarmac.environments import VenvSpec, build_venv, remove_venv
 from tarmac.environments.requirements import read_requirements
 from tarmac.errors import RequestError
-from tarmac.jobs import Venv, build_venv, remove_venv
 
 
 @pytest.fixture
@@ -85,21 +85,21 @@ def installer(tmp_path, monkeypatch):
 
 
 def test_each_installer_builds_an_environment_of_its_own(tmp_path, installer, monkeypatch):
-    venv = Venv(requirements=("six",))
+    venv = VenvSpec(requirements=("six",))
     by_uv = build_venv(venv, tmp_path, tmp_path / "venvs")
     assert build_venv(venv, tmp_path, tmp_path / "venvs") == by_uv
     installer.rename(installer.with_name("other"))
-    monkeypatch.setattr(
-        "tarmac.environments.venvs.build_environment", lambda path, *_: path.mkdir()
-    )
+    monkeypatch.setattr("tarmac.environments.venvs.install_venv", lambda path, *_: path.mkdir())
     assert build_venv(venv, tmp_path, tmp_path / "venvs") != by_uv
 
 
 def test_an_environment_in_use_is_not_removed(tmp_path, installer):
     root = tmp_path / "venvs"
     program = (
-        "import sys; from pathlib import Path; from tarmac.jobs import Venv, build_venv\n"
-        "print(build_venv(Venv(requirements=('six',)), Path(), Path(sys.argv[1])), flush=True)\n"
+        "import sys; from pathlib import Path\n"
+        "from tarmac.environments import VenvSpec, build_venv\n"
+        "spec = VenvSpec(requirements=('six',))\n"
+        "print(build_venv(spec, Path(), Path(sys.argv[1])), flush=True)\n"
         "sys.stdin.read()\n"
     )
     user = subprocess.Popen(
@@ -123,7 +123,7 @@ def test_an_environment_in_use_is_not_removed(tmp_path, installer):
 
 def test_a_password_of_an_index_is_in_no_file(tmp_path, installer):
     requirements = ("--index-url https://me:hunter2@index.example/simple", "six")
-    build_venv(Venv(requirements=requirements), tmp_path, tmp_path / "venvs")
+    build_venv(VenvSpec(requirements=requirements), tmp_path, tmp_path / "venvs")
     for path in (tmp_path / "venvs").rglob("*"):
         assert not path.is_file() or "hunter2" not in path.read_text()
 
@@ -141,4 +141,6 @@ def test_an_interpreter_that_does_not_work_is_said(tmp_path, content, mode, said
     python.chmod(mode)
     assert shutil.which(str(python))
     with pytest.raises(RequestError, match=said):
-        build_venv(Venv(python=str(python), requirements=("six",)), tmp_path, tmp_path / "venvs")
+        build_venv(
+            VenvSpec(python=str(python), requirements=("six",)), tmp_path, tmp_path / "venvs"
+        )

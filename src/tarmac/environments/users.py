@@ -1,0 +1,63 @@
+"""Which processes use an environment, so that none is removed under them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import socket
+from typing import TYPE_CHECKING
+
+import psutil
+
+from tarmac.files import write_json
+from tarmac.processes.identity import ProcessIdentity, identify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["forget_users", "living_users", "note_user"]
+
+
+def note_user(path: Path) -> None:
+    """Note that this process uses an environment, for as long as it lives."""
+    me = identify(os.getpid())
+    write_json(_users(path) / f"{me.host}-{me.pid}-{me.start_ticks}.json", dataclasses.asdict(me))
+
+
+def living_users(path: Path) -> list[str]:
+    """Return the processes that use an environment; forget those that have ended.
+
+    Of a process of another machine nothing is known here: it counts as one that uses it.
+    """
+    living: list[str] = []
+    here = socket.gethostname()
+    for note in sorted(_users(path).glob("*.json")):
+        try:
+            user = ProcessIdentity(**json.loads(note.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            continue
+        if user.host != here:
+            living.append(f"process {user.pid} on {user.host} (if that has ended, remove {note})")
+        elif user.is_alive():
+            living.append(f"process {user.pid}")
+        else:
+            note.unlink(missing_ok=True)
+    # A task outlives who built its environment, where they are two processes.
+    living.extend(
+        f"process {process.info['pid']}"
+        for process in psutil.process_iter(["pid", "environ"])
+        if (process.info["environ"] or {}).get("VIRTUAL_ENV") == str(path)
+    )
+    return [*dict.fromkeys(living)]
+
+
+def forget_users(path: Path) -> None:
+    """Remove the notes of an environment that is gone."""
+    shutil.rmtree(_users(path), ignore_errors=True)
+
+
+def _users(path: Path) -> Path:
+    """Return the directory of the notes of processes that use an environment."""
+    return path.with_name(f"{path.name}.users")
