@@ -253,7 +253,7 @@ def _read_again(kept: dict[str, Any] | None) -> Job | None:
     if kept is None:
         return None
     try:
-        (job,), _ = read_hkube(Document("kept", kept, {}, {}))
+        (job,), _ = read_hkube(Document("kept", kept))
     except RequestError:
         return None
     return _apart(job)

@@ -1,4 +1,4 @@
-"""Batch Shipyard's files as one configuration: found, read by YAML 1.2's rules, and merged."""
+"""Batch Shipyard's files as one configuration: found, read, and merged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
 from tarmac.formats.shipyard.reading.properties import secret_names
-from tarmac.formats.shipyard.reading.scalars import read_again
+from tarmac.formats.shipyard.reading.scalars import mark_dates
 from tarmac.jobs.foreign import Place, read_document, show_path
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def read_siblings(jobs_file: Path, sections: Iterable[str]) -> list[Document]:
 
 
 def read_part(path: Path) -> Document:
-    """Read one of the files, its scalars as Batch Shipyard does; no error has part of a secret.
+    """Read one of the files; no error has part of a secret.
 
     Raises:
         RequestError: It cannot be read, or is called credentials and holds none.
@@ -152,9 +152,7 @@ def read_part(path: Path) -> Document:
             f"{where}: cannot be read as YAML or JSON",
             hint="What is there is not shown, for the file may hold secrets.",
         ) from None
-    if looks_like_shipyard(document.value):
-        return read_again(document)
-    if path.stem == _CREDENTIALS:
+    if path.stem == _CREDENTIALS and not looks_like_shipyard(document.value):
         raise RequestError(f"{path}:1:1: expected {_CREDENTIALS}: with what is secret below it")
     return document
 
@@ -174,17 +172,14 @@ def merge(documents: Sequence[Document]) -> Configuration:
     """Merge files: mappings one into the other, anything else by what comes last.
 
     Args:
-        documents: In order; each is read by YAML 1.2, where ``12:00:00`` and ``yes`` are texts.
-
-    Raises:
-        RequestError: A number has more digits than can be shown.
+        documents: In order.
     """
     value: dict[str, Any] = {}
     places: dict[tuple[str | int, ...], tuple[str, Place]] = {}
     with_credentials = set()
     for document in documents:
         if isinstance(document.value, dict):
-            _merge(value, read_again(document).value)
+            _merge(value, mark_dates(document))
             if _CREDENTIALS in document.value:
                 with_credentials.add(document.name)
         # What an earlier file has here and this one has not is still where it was.
