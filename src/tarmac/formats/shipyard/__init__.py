@@ -1,7 +1,7 @@
 """Azure Batch Shipyard's configurations, of before 3.0 and since."""
 
 from tarmac.formats.shipyard.mapping.jobs import ShipyardReading, read_shipyard
-from tarmac.formats.shipyard.reading.configuration import (
+from tarmac.formats.shipyard.reading.files import (
     find_jobs_files,
     looks_like_shipyard,
     read_part,

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from tarmac.formats.kept import keep
-from tarmac.formats.shipyard.mapping.names import Names, job_name
+from tarmac.formats.shipyard.mapping.expand import Expander
+from tarmac.formats.shipyard.mapping.ids import Names, job_name
 from tarmac.formats.shipyard.mapping.needs import Needs, transfer_files
 from tarmac.formats.shipyard.mapping.pool import Pool
 from tarmac.formats.shipyard.mapping.registries import Registries
 from tarmac.formats.shipyard.mapping.tasks import Reader
 from tarmac.formats.shipyard.mapping.volumes import Volumes
-from tarmac.formats.shipyard.reading.configuration import merge
-from tarmac.formats.shipyard.reading.expand import Expander
+from tarmac.formats.shipyard.reading.files import merge
 from tarmac.formats.shipyard.reading.properties import check, without_secrets
 from tarmac.formats.shipyard.report import Report
 from tarmac.jobs import Job
@@ -29,7 +29,7 @@ from tarmac.jobs.foreign import escape
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tarmac.formats.shipyard.reading.expand import Lister, Made
+    from tarmac.formats.shipyard.mapping.expand import Lister, Made
     from tarmac.formats.shipyard.report import Path
     from tarmac.jobs.foreign import Document
 

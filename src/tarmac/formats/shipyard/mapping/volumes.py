@@ -6,7 +6,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
-from tarmac.formats.shipyard.mapping.data import inside
+from tarmac.formats.shipyard.mapping.files import inside
 from tarmac.jobs.foreign import WORK
 
 if TYPE_CHECKING:

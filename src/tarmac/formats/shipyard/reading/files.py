@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
+from tarmac.formats.shipyard.reading.dates import mark_dates
 from tarmac.formats.shipyard.reading.properties import secret_names
-from tarmac.formats.shipyard.reading.scalars import mark_dates
 from tarmac.jobs.foreign import Place, read_document, show_path
 
 if TYPE_CHECKING:

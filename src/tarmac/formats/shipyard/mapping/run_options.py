@@ -8,7 +8,7 @@ import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from tarmac.formats.shipyard.mapping.data import inside
+from tarmac.formats.shipyard.mapping.files import inside
 from tarmac.jobs.foreign import WORK
 
 if TYPE_CHECKING:
