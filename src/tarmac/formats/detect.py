@@ -15,13 +15,13 @@ from tarmac.formats.shipyard import (
     read_shipyard,
     read_siblings,
 )
-from tarmac.jobs.foreign import job_of
+from tarmac.jobs import job_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from tarmac.jobs.foreign import Document
+    from tarmac.documents import Document
 
 __all__ = ["read_any", "read_paths"]
 

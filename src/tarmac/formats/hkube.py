@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from tarmac.documents import Document, Problem, refuse, show_path
 from tarmac.errors import RequestError
 from tarmac.formats.hkube_definition import Definition, text_of_scalar
-from tarmac.jobs import Job, Secret, plan_tasks
-from tarmac.jobs.foreign import Document, Problem, escape, refuse, show_path
+from tarmac.jobs import Job, Secret, escape, plan_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

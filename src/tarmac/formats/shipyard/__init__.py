@@ -1,6 +1,6 @@
 """Azure Batch Shipyard's configurations, of before 3.0 and since."""
 
-from tarmac.formats.shipyard.mapping.jobs import ShipyardReading, read_shipyard
+from tarmac.formats.shipyard.reader import ShipyardReading, read_shipyard
 from tarmac.formats.shipyard.reading.files import (
     find_jobs_files,
     looks_like_shipyard,

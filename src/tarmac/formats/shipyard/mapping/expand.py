@@ -12,7 +12,7 @@ from tarmac.formats.shipyard.factories.values import MOST_TASKS, kind_of, values
 from tarmac.formats.shipyard.mapping.command import as_command, with_entrypoint
 from tarmac.formats.shipyard.mapping.files import read_resource_files, split_remote
 from tarmac.formats.shipyard.mapping.multi_instance import command_of
-from tarmac.jobs.foreign import escape
+from tarmac.jobs import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

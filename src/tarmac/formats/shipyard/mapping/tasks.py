@@ -14,7 +14,7 @@ from tarmac.formats.shipyard.mapping.files import (
     read_resource_files,
 )
 from tarmac.formats.shipyard.mapping.run_options import RunOptions, parse_size, read_options
-from tarmac.jobs.foreign import WORK, escape
+from tarmac.jobs import WORK, escape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tarmac.formats.shipyard.mapping.files import inside
-from tarmac.jobs.foreign import WORK
+from tarmac.jobs import WORK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

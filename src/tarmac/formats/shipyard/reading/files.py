@@ -1,27 +1,24 @@
-"""Batch Shipyard's files as one configuration: found, read, and merged."""
+"""Batch Shipyard's files: which there are, and what is in each."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
+from tarmac.documents import read_document
 from tarmac.errors import RequestError
-from tarmac.formats.shipyard.reading.dates import mark_dates
+from tarmac.formats.shipyard.configuration import CREDENTIALS, SECTIONS
 from tarmac.formats.shipyard.reading.properties import secret_names
-from tarmac.jobs.foreign import Place, read_document, show_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from tarmac.jobs.foreign import Document
+    from tarmac.documents import Document
 
 __all__ = [
-    "Configuration",
     "find_jobs_files",
     "looks_like_shipyard",
-    "merge",
     "read_part",
     "read_siblings",
 ]
@@ -33,43 +30,6 @@ _SIBLINGS = {
     "credentials": "credentials",
     "pool": "pool_specification",
 }
-_SECTIONS = ("job_specifications", "pool_specification", "batch_shipyard", "global_resources")
-
-# What may be at the top of the files; of credentials, nothing but this is shown.
-_CREDENTIALS = "credentials"
-
-
-@dataclasses.dataclass(frozen=True)
-class Configuration:
-    """Several files as one.
-
-    Attributes:
-        names: Of the files, in the order in which later ones are over earlier ones.
-        value: Plain values.
-        places: From paths to the file and the place in it.
-        with_credentials: Those of the files that hold any.
-    """
-
-    names: Sequence[str]
-    value: dict[str, Any]
-    places: Mapping[tuple[str | int, ...], tuple[str, Place]]
-    with_credentials: frozenset[str] = frozenset()
-
-    def show(self, path: Sequence[str | int]) -> str:
-        """Return a path for a message; of what may be a credential, no more than that it is one."""
-        if path[:1] == (_CREDENTIALS,):
-            return _CREDENTIALS
-        name, _ = self.place_of(path)
-        is_hidden = len(path) == 1 and path[0] not in _SECTIONS and name in self.with_credentials
-        return "" if is_hidden else show_path(path)
-
-    def place_of(self, path: Sequence[str | int]) -> tuple[str, Place]:
-        """Return the file and the place of a value, or of what would hold it."""
-        for length in range(len(path), 0, -1):
-            found = self.places.get(tuple(path[:length]))
-            if found is not None:
-                return found
-        return self.names[-1], Place(1, 1)
 
 
 def looks_like_shipyard(value: Any) -> bool:
@@ -77,7 +37,7 @@ def looks_like_shipyard(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     holds_credentials = isinstance(value.get("credentials"), dict) and "name" not in value
-    return any(section in value for section in _SECTIONS) or holds_credentials
+    return any(section in value for section in SECTIONS) or holds_credentials
 
 
 def find_jobs_files(folder: Path) -> list[Path]:
@@ -152,45 +112,17 @@ def read_part(path: Path) -> Document:
             f"{where}: cannot be read as YAML or JSON",
             hint="What is there is not shown, for the file may hold secrets.",
         ) from None
-    if path.stem == _CREDENTIALS and not looks_like_shipyard(document.value):
-        raise RequestError(f"{path}:1:1: expected {_CREDENTIALS}: with what is secret below it")
+    if path.stem == CREDENTIALS and not looks_like_shipyard(document.value):
+        raise RequestError(f"{path}:1:1: expected {CREDENTIALS}: with what is secret below it")
     return document
 
 
 def _may_hold_secrets(path: Path) -> bool:
-    if path.stem == _CREDENTIALS:
+    if path.stem == CREDENTIALS:
         return True
     try:
         content = path.read_bytes()
     except OSError:
         return False
-    names = "|".join([_CREDENTIALS, *secret_names()])
+    names = "|".join([CREDENTIALS, *secret_names()])
     return re.search(rf"\b(?:{names})[\"']?\s*:".encode(), content) is not None
-
-
-def merge(documents: Sequence[Document]) -> Configuration:
-    """Merge files: mappings one into the other, anything else by what comes last.
-
-    Args:
-        documents: In order.
-    """
-    value: dict[str, Any] = {}
-    places: dict[tuple[str | int, ...], tuple[str, Place]] = {}
-    with_credentials = set()
-    for document in documents:
-        if isinstance(document.value, dict):
-            _merge(value, mark_dates(document))
-            if _CREDENTIALS in document.value:
-                with_credentials.add(document.name)
-        # What an earlier file has here and this one has not is still where it was.
-        places |= {path: (document.name, place) for path, place in document.places.items()}
-    names = [document.name for document in documents]
-    return Configuration(names, value, places, frozenset(with_credentials))
-
-
-def _merge(below: dict[str, Any], above: Mapping[str, Any]) -> None:
-    for key, value in above.items():
-        if isinstance(value, dict) and isinstance(below.get(key), dict):
-            _merge(below[key], value)
-        else:
-            below[key] = value
