@@ -491,7 +491,7 @@ def test_other_files_are_not_taken_for_batch_shipyards():
 
 
 def test_the_reports_order_is_that_of_the_files():
-    from tarmac.formats.shipyard.reading.files import merge
+    from tarmac.formats.shipyard.reading.merge import merge
 
     first = parse_document("pool_specification: {vm_sice: 1}", "pool.yaml")
     second = parse_document("job_specifications: [{id: 1}]", "jobs.yaml")

@@ -52,7 +52,7 @@ def read_shipyard(
             their tasks are not known, which is a refusal.
 
     Returns:
-        A job for each, with the configuration kept in it, but for credentials and what else is
+        A job for each, with the configuration stored in it, but for credentials and what else is
         secret.
 
     Raises:
@@ -70,14 +70,14 @@ def read_shipyard(
             "give the jobs file too: tarmac run config.yaml pool.yaml jobs.yaml",
             rests_on=("job_specifications",),
         )
-    kept = without_secrets(configuration.value)
-    common = {key: part for key, part in kept.items() if key != "job_specifications"}
+    stored = without_secrets(configuration.value)
+    common = {key: part for key, part in stored.items() if key != "job_specifications"}
     jobs: list[Job] = []
     for number, specification in enumerate(specifications or ()):
         if specification is None:
             continue
         path: Path = ("job_specifications", number)
-        own = kept["job_specifications"][number]
+        own = stored["job_specifications"][number]
         maker = JobMaker(value, specification, path, report, list_objects)
         job = maker.make({**common, "job_specifications": [own]})
         jobs += [job] if job is not None else []

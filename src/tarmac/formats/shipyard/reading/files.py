@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document
 
-__all__ = [
-    "find_jobs_files",
-    "looks_like_shipyard",
-    "read_part",
-    "read_siblings",
-]
+__all__ = ["find_jobs_files", "is_part", "load", "looks_like_shipyard", "read_siblings"]
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 # What is beside a jobs file, and what is at the top of each.
@@ -68,43 +63,48 @@ def find_jobs_files(folder: Path) -> list[Path]:
     )
 
 
-def read_siblings(jobs_file: Path, sections: Iterable[str]) -> list[Document]:
+def is_part(value: Any) -> bool:
+    """Whether a document is of a configuration, and not its jobs file."""
+    return looks_like_shipyard(value) and "job_specifications" not in value
+
+
+def read_siblings(jobs_file: Path, documents: Iterable[Document]) -> list[Document]:
     """Read config, credentials and pool files beside a jobs file.
 
     Args:
         jobs_file: The jobs file.
-        sections: What has been read already, and is not looked for.
+        documents: What has been read already; its sections are not looked for.
 
     Raises:
         RequestError: One cannot be read, or holds no mapping.
     """
-    known = set(sections)
-    documents = []
+    known = {section for document in documents for section in document.value}
+    found = []
     for name, section in _SIBLINGS.items():
         paths = (jobs_file.parent / f"{name}{suffix}" for suffix in _SUFFIXES)
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
             continue
-        document = read_part(path)
+        document = load(path) or read_document(path)
         if not isinstance(document.value, dict):
             # Nothing of it: it may be a credential.
             raise RequestError(f"{path}:1:1: expected names and their values, such as {section}:")
         if not known & document.value.keys():
-            documents.append(document)
-    return documents
+            found.append(document)
+    return found
 
 
-def read_part(path: Path) -> Document:
-    """Read one of the files; no error has part of a secret.
+def load(path: Path) -> Document | None:
+    """Read a file that may hold secrets, so that no error has part of one; None for any other.
 
     Raises:
         RequestError: It cannot be read, or is called credentials and holds none.
     """
+    if not _may_hold_secrets(path):
+        return None
     try:
         document = read_document(path)
     except RequestError as error:
-        if not _may_hold_secrets(path):
-            raise
         # The words on a syntax error may hold what is on the line.
         place = re.match(re.escape(str(path)) + r"(:\d+:\d+)?", error.message)
         where = place[0] if place is not None else str(path)
