@@ -129,7 +129,7 @@ def test_files_are_merged_mapping_into_mapping_and_lists_replaced():
     first = "global_resources: {docker_images: [a, b], volumes: {data_volumes: {x: {}}}}"
     second = "global_resources: {docker_images: [c], volumes: {data_volumes: {y: {}}}}"
     (job,) = read(whole(""), first, second).jobs
-    resources = job.kept["shipyard"]["global_resources"]
+    resources = job.original["shipyard"]["global_resources"]
     assert resources == {"docker_images": ["c"], "volumes": {"data_volumes": {"x": {}, "y": {}}}}
 
 
@@ -255,7 +255,7 @@ def test_nothing_of_the_credentials_gets_into_a_job_or_a_note(tmp_path):
     reading = read(text, CREDENTIALS, CONFIG)
     (job,) = reading.jobs
     assert "hunter2" not in job.model_dump_json() + "".join(reading.notes)
-    assert "credentials" not in job.kept["shipyard"]
+    assert "credentials" not in job.original["shipyard"]
     assert str(job.tasks[0].environment.login) == "(secret: my.registry.io/login)"
     assert any("--secret my.registry.io/login=env:VARIABLE" in note for note in reading.notes)
     (job,) = read(whole("", image="docker_image: vault.io/x"), CREDENTIALS).jobs
@@ -305,7 +305,7 @@ def test_thousands_of_mistakes_are_counted_and_the_first_are_shown():
 def test_passwords_elsewhere_are_not_kept():
     pool = POOL + "  rdp: {username: me, password: hunter2hunter2}\n"
     (job,) = read(whole(""), pool).jobs
-    assert job.kept["shipyard"]["pool_specification"]["rdp"] == {"username": "me"}
+    assert job.original["shipyard"]["pool_specification"]["rdp"] == {"username": "me"}
 
 
 def test_resource_files_are_inputs_with_their_modes():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tarmac.documents import parse_document
 from tarmac.errors import RequestError
 from tarmac.formats import read_shipyard
-from tarmac.formats.shipyard.reading.formatting import Template
+from tarmac.formats.shipyard.factories.template import Template
 from tarmac.jobs import plan_tasks
 
 

@@ -56,7 +56,7 @@ def walk(schema, found, path) -> int:
 
 def test_every_property_without_a_reason_is_read_somewhere():
     package = Path(formats.__file__).parent / "shipyard"
-    source = "".join(path.read_text() for path in package.glob("*.py"))
+    source = "".join(path.read_text() for path in package.rglob("*.py"))
     unread = {name for file in all_properties().values() for name in honoured(file, source)}
     assert unread == set()
 

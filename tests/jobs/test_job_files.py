@@ -398,7 +398,7 @@ def test_merges_of_merges_are_gathered_once():
 
 
 def test_very_many_merges_are_refused(monkeypatch):
-    monkeypatch.setattr("tarmac.documents.document._MAX_VALUES", 1000)
+    monkeypatch.setattr("tarmac.documents.parsing.MAX_VALUES", 1000)
     # Each hides what it merges, so that few values come of many merges.
     keys = ", ".join(f"k{n}: 1" for n in range(10))
     lines = [f"m{n}: &m{n} {{{keys}}}" for n in range(20)]

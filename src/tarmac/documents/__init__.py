@@ -7,18 +7,10 @@ Example:
     ({'memory': '4GiB'}, Place(line=1, column=2))
 """
 
-from tarmac.documents.document import (
-    Document,
-    Place,
-    Problem,
-    change_document,
-    dump_document,
-    parse_document,
-    problems_of,
-    read_document,
-    refuse,
-    show_path,
-)
+from tarmac.documents.changes import change_document
+from tarmac.documents.document import Document, Path, Place, show_path
+from tarmac.documents.parsing import parse_document, read_document
+from tarmac.documents.problems import Problem, problems_of, refuse
 from tarmac.documents.quantities import (
     Bytes,
     Cpus,
@@ -27,11 +19,13 @@ from tarmac.documents.quantities import (
     parse_cpus,
     parse_seconds,
 )
+from tarmac.documents.writing import dump_document
 
 __all__ = [
     "Bytes",
     "Cpus",
     "Document",
+    "Path",
     "Place",
     "Problem",
     "Seconds",

@@ -10,16 +10,19 @@ import copy
 import dataclasses
 import difflib
 import itertools
+import json
 import reprlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from tarmac.documents import Document, Problem, refuse, show_path
 from tarmac.errors import RequestError
+from tarmac.formats.format import Format, Reading, Written
 from tarmac.formats.hkube_definition import Definition, text_of_scalar
-from tarmac.jobs import Job, Secret, plan_tasks
-from tarmac.jobs.foreign import Document, Problem, escape, refuse, show_path
+from tarmac.formats.original import formats_of, is_changed, original_of, with_original
+from tarmac.jobs import Job, Secret, escape, plan_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from tarmac.jobs import Task
 
 __all__ = [
+    "HKUBE",
     "left_out_for_hkube",
     "looks_like_hkube",
     "notes_for_hkube",
@@ -35,6 +39,8 @@ __all__ = [
 ]
 
 _Path = tuple[str | int, ...]
+
+_NAME = "hkube"
 
 # What HKube takes where a definition says nothing (api-server's and task-executor's defaults).
 _DEFAULT_CPU, _DEFAULT_MEMORY = 0.1, 256 * 2**20
@@ -155,13 +161,13 @@ def write_hkube(job: Job) -> dict[str, Any]:
     Raises:
         RequestError: It has several tasks or no image, or HKube would refuse its definition.
     """
-    kept = _kept(job)
-    read = _read_again(kept)
-    if kept is not None and read == _apart(job):
-        return copy.deepcopy(kept)
+    original = original_of(job, _NAME)
+    if original is not None and _is_as_read(job):
+        return copy.deepcopy(original)
     definition = _definition_of(job)
-    if kept is not None and read is not None:
-        definition = _changed(kept, _definition_of(read), definition)
+    read = _read_again(original)
+    if original is not None and read is not None:
+        definition = _changed(original, _definition_of(read), definition)
     try:
         Definition.model_validate({name: field.value for name, field in _flatten(definition)})
     except ValidationError as error:
@@ -183,12 +189,10 @@ def notes_for_hkube(job: Job) -> list[str]:
     Raises:
         RequestError: It has several tasks.
     """
-    kept = _kept(job)
     notes = []
-    if kept is not None:
-        read = _read_again(kept)
-        if read == _apart(job):
-            return []
+    if _is_as_read(job):
+        return []
+    if original_of(job, _NAME) is not None:
         notes.append(
             f"{job.name}: the job was changed since it was read from HKube's definition, and is "
             "written with the changes"
@@ -210,7 +214,7 @@ def left_out_for_hkube(job: Job) -> list[str]:
     Raises:
         RequestError: It has several tasks.
     """
-    if _kept(job) is not None and _read_again(_kept(job)) == _apart(job):
+    if _is_as_read(job):
         return []
     task = _only_task(job)
     (spec,) = job.tasks or (job,)
@@ -235,28 +239,30 @@ def left_out_for_hkube(job: Job) -> list[str]:
         }
     found = [name for name, value in said.items() if value]
     found += [name for name, secret in task.secrets.items() if secret.name is None]
-    return found + [f"what is kept for {name}" for name in job.kept if name != "hkube"]
+    return found + [f"what is stored for {name}" for name in formats_of(job) if name != _NAME]
 
 
-def _kept(job: Job) -> dict[str, Any] | None:
-    kept = job.kept.get("hkube")
-    return kept if isinstance(kept, dict) else None
+def _is_as_read(job: Job) -> bool:
+    """Whether a job says what the definition does that it was read from."""
+    original = original_of(job, _NAME)
+    if original is None:
+        return False
+    changed = is_changed(job)
+    if changed is None:
+        read = _read_again(original)
+        return read is not None and read == job.model_copy(update={"original": read.original})
+    return not changed
 
 
-def _apart(job: Job) -> Job:
-    """Return a job without what is kept in it."""
-    return job.model_copy(update={"kept": {}})
-
-
-def _read_again(kept: dict[str, Any] | None) -> Job | None:
-    """Return the job that a kept definition is read as; None where it is no definition."""
-    if kept is None:
+def _read_again(original: dict[str, Any] | None) -> Job | None:
+    """Return the job that a stored definition is read as; None where it is no definition."""
+    if original is None:
         return None
     try:
-        (job,), _ = read_hkube(Document("kept", kept, {}, {}))
+        (job,), _ = read_hkube(Document("original", original))
     except RequestError:
         return None
-    return _apart(job)
+    return job
 
 
 def _only_task(job: Job) -> Task:
@@ -290,10 +296,10 @@ def _definition_of(job: Job) -> dict[str, Any]:
 
 
 def _changed(
-    kept: dict[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+    original: dict[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a kept definition with what differs between two written ones."""
-    definition = copy.deepcopy(kept)
+    """Return a stored definition with what differs between two written ones."""
+    definition = copy.deepcopy(original)
     fields = dict(_flatten(definition))
     for key in _MEANT:
         if before.get(key) == after.get(key):
@@ -392,10 +398,9 @@ class _Reader:
             },
             "env": env,
             "secrets": secrets,
-            "kept": {"hkube": value},
         }
         try:
-            return Job.model_validate(content)
+            return with_original(Job.model_validate(content), _NAME, value)
         except ValidationError as error:
             for found in error.errors(include_url=False):
                 path = self._path_of(found, fields)
@@ -514,3 +519,28 @@ class _Reader:
 
 def _names(value: Any) -> list[str]:
     return list(value) if isinstance(value, dict) else []
+
+
+def _read(documents: Sequence[Document], environment: Mapping[str, str]) -> Reading:
+    del environment
+    (document,) = documents
+    jobs, notes = read_hkube(document)
+    return Reading(_NAME, jobs, notes)
+
+
+def _write(jobs: Sequence[Job], directory: Path) -> Written:
+    del directory
+    for job in jobs:
+        if job.refusals:
+            first, *rest = job.refusals
+            raise RequestError(
+                f"{job.name} cannot be run here, nor by HKube: {first}",
+                hint="\n".join(rest) or None,
+            )
+    definitions = [write_hkube(job) for job in jobs]
+    value = definitions[0] if len(definitions) == 1 else definitions
+    notes = [note for job in jobs for note in notes_for_hkube(job)]
+    return Written(f"{json.dumps(value, indent=2)}\n", notes)
+
+
+HKUBE = Format(name=_NAME, title="HKube", looks_like=looks_like_hkube, read=_read, write=_write)

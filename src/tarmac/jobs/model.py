@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -390,7 +391,8 @@ class Job(_Settings):
         tasks: Of a job of several.
         after_all: A task that follows all others, whatever became of them.
         concurrency: At most so many tasks at once.
-        kept: What another format says that has no meaning here, so that it is not lost.
+        original: What it was converted from, by format: what has no meaning here is not lost.
+            0.1 called it ``kept``.
         refusals: What keeps it from being run here, of a job that was converted; a line each.
     """
 
@@ -401,7 +403,7 @@ class Job(_Settings):
     tasks: tuple[TaskSpec, ...] = ()
     after_all: TaskSpec | None = None
     concurrency: int | None = Field(default=None, ge=1)
-    kept: dict[str, Any] = {}
+    original: dict[str, Any] = Field(default={}, validation_alias=AliasChoices("original", "kept"))
     refusals: tuple[str, ...] = ()
 
     @model_validator(mode="after")

@@ -80,6 +80,5 @@ def _as_written(document: Document) -> Any:
         holder = value
         for part in outer:
             holder = holder[part]
-        if holder[last] is not None:
-            holder[last] = text
+        holder[last] = text
     return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import click
 
 from tarmac.cli.job_files import say_notes
 from tarmac.errors import RequestError
+from tarmac.formats import find_format, format_names, read_paths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,40 +23,30 @@ __all__ = ["command"]
 @click.option(
     "--to",
     "wanted",
-    type=click.Choice(["tarmac", "shipyard", "hkube"]),
+    type=click.Choice(format_names()),
     default="tarmac",
     show_default=True,
+    help="The format to write.",
 )
 def command(files: Sequence[Path], wanted: str) -> None:
-    """Print FILES in another format; what has no meaning there is kept in the job.
+    """Print FILES in another format; what has no meaning there is stored in the job.
 
     A folder stands for the Batch Shipyard files in it.
     """
-    from tarmac.documents import dump_document
-    from tarmac.formats import notes_for_hkube, read_paths, write_hkube, write_shipyard
-
+    target = find_format(wanted)
+    if target.write is None:
+        raise RequestError(f"{target.title}'s files are read, and not written")
     readings = read_paths(files, environment=os.environ)
     for reading, _ in readings:
-        say_notes(reading, quiet=False, is_used=wanted == "hkube")
+        say_notes(reading, quiet=False, is_used=False)
     jobs = [job for reading, _ in readings for job in reading.jobs]
-    if wanted == "hkube":
-        definitions = [write_hkube(job) for job in jobs]
-        for job in jobs:
-            for note in notes_for_hkube(job):
-                click.echo(f"note: {note}", err=True)
-        click.echo(json.dumps(definitions if len(definitions) > 1 else definitions[0], indent=2))
-        return
-    if wanted == "shipyard":
-        value, notes = write_shipyard(jobs, readings[0][1])
-        for note in notes:
-            click.echo(f"note: {note}", err=True)
-        click.echo(dump_document(value), nl=False)
-        return
-    dumped = [job.model_dump(mode="json", by_alias=True, exclude_unset=True) for job in jobs]
-    if len(dumped) > 1:
+    if len(jobs) > 1 and not target.holds_several:
         shown = " ".join(map(str, files))
         raise RequestError(
-            f"{shown} holds {len(dumped)} jobs, and a file of Tarmac's holds one",
+            f"{shown} holds {len(jobs)} jobs, and a file of {target.title}'s holds one",
             hint=f"tarmac run {shown} runs them as they are",
         )
-    click.echo(dump_document(dumped[0]), nl=False)
+    written = target.write(jobs, readings[0][1])
+    for note in written.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(written.text, nl=False)

@@ -11,7 +11,7 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tarmac.formats.shipyard.reading.configuration import Configuration
+    from tarmac.formats.shipyard.configuration import Configuration
 
 __all__ = ["Path", "Report"]
 

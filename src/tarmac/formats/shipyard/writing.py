@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
-from tarmac.formats.kept import is_changed
+from tarmac.formats.original import is_changed, original_of
 from tarmac.jobs import plan_tasks
 
 if TYPE_CHECKING:
@@ -51,22 +51,22 @@ def write_shipyard(
     notes: list[str] = []
     specifications = []
     for job in jobs:
-        kept = _kept_of(job)
-        if kept is not None:
-            for key, part in kept.items():
+        original = _original_of(job)
+        if original is not None:
+            for key, part in original.items():
                 if key != "job_specifications" and found.setdefault(key, part) != part:
                     notes.append(
                         f"{job.name}: another job's {key} is written, and its own left out"
                     )
             if not is_changed(job):
-                specifications += kept["job_specifications"]
+                specifications += original["job_specifications"]
                 continue
         resources = found.get("global_resources") or {}
         taken = ((resources.get("volumes") or {}).get("data_volumes") or {}).keys()
         writer = _Writer(job, directory or Path(), taken)
         specifications.append(writer.write())
-        if kept is not None:
-            notes.append(_lost(job, kept, specifications[-1]))
+        if original is not None:
+            notes.append(_lost(job, original, specifications[-1]))
         notes += writer.notes
         if writer.volumes:
             found["global_resources"] = _with_volumes(resources, writer.volumes)
@@ -79,16 +79,16 @@ def _with_volumes(resources: Mapping[str, Any], new: Mapping[str, Any]) -> dict[
     return {**resources, "volumes": {**volumes, "data_volumes": all_volumes}}
 
 
-def _kept_of(job: Job) -> dict[str, Any] | None:
+def _original_of(job: Job) -> dict[str, Any] | None:
     """Return the configuration that a job was read from."""
-    kept = job.kept.get("shipyard")
-    is_one = isinstance(kept, dict) and isinstance(kept.get("job_specifications"), list)
-    return kept if is_one else None
+    original = original_of(job, "shipyard")
+    is_one = original is not None and isinstance(original.get("job_specifications"), list)
+    return original if is_one else None
 
 
-def _lost(job: Job, kept: Mapping[str, Any], written: Mapping[str, Any]) -> str:
+def _lost(job: Job, original: Mapping[str, Any], written: Mapping[str, Any]) -> str:
     """Say what is not written of what a job was read from, which it no longer says."""
-    (before,) = kept["job_specifications"][:1] or ({},)
+    (before,) = original["job_specifications"][:1] or ({},)
     names = [name for name in before if name not in written]
     old, new = ({k for task in part.get("tasks") or () for k in task} for part in (before, written))
     names += [f"tasks[].{name}" for name in sorted(old - new)]

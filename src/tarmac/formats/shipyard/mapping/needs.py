@@ -6,12 +6,12 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
-from tarmac.jobs.foreign import escape
+from tarmac.jobs import escape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tarmac.formats.shipyard.reading.expand import Made
+    from tarmac.formats.shipyard.mapping.expand import Made
     from tarmac.formats.shipyard.report import Path, Report
 
 __all__ = ["Needs", "transfer_files"]

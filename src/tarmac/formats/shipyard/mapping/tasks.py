@@ -6,15 +6,15 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
-from tarmac.formats.shipyard.mapping.data import (
+from tarmac.formats.shipyard.mapping.files import (
     NODE_SHARED,
     Transfer,
     read_inputs,
     read_outputs,
     read_resource_files,
 )
-from tarmac.formats.shipyard.mapping.options import RunOptions, parse_size, read_options
-from tarmac.jobs.foreign import WORK, escape
+from tarmac.formats.shipyard.mapping.run_options import RunOptions, parse_size, read_options
+from tarmac.jobs import WORK, escape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tarmac.formats.shipyard.reading.scalars import Date
+from tarmac.formats.shipyard.reading.dates import Date
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tarmac.formats.shipyard.mapping.patterns import after
-from tarmac.jobs.foreign import escape
+from tarmac.jobs import escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from tarmac.jobs.foreign import escape
+from tarmac.jobs import escape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

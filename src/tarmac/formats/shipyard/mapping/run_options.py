@@ -8,8 +8,8 @@ import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from tarmac.formats.shipyard.mapping.data import inside
-from tarmac.jobs.foreign import WORK
+from tarmac.formats.shipyard.mapping.files import inside
+from tarmac.jobs import WORK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -6,18 +6,18 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
+from tarmac.formats.shipyard.factories.listing import files_of
+from tarmac.formats.shipyard.factories.template import Template as Format
+from tarmac.formats.shipyard.factories.values import MOST_TASKS, kind_of, values_of
 from tarmac.formats.shipyard.mapping.command import as_command, with_entrypoint
-from tarmac.formats.shipyard.mapping.data import read_resource_files, split_remote
-from tarmac.formats.shipyard.mapping.instances import command_of
-from tarmac.formats.shipyard.reading.factory import MOST_TASKS, kind_of, values_of
-from tarmac.formats.shipyard.reading.formatting import Template as Format
-from tarmac.formats.shipyard.reading.listing import files_of
-from tarmac.jobs.foreign import escape
+from tarmac.formats.shipyard.mapping.files import read_resource_files, split_remote
+from tarmac.formats.shipyard.mapping.multi_instance import command_of
+from tarmac.jobs import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tarmac.formats.shipyard.mapping.names import Names
+    from tarmac.formats.shipyard.mapping.ids import Names
     from tarmac.formats.shipyard.mapping.tasks import Reader, Template
     from tarmac.formats.shipyard.report import Path
 

@@ -1,0 +1,56 @@
+"""Changes single values of a document."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+from tarmac.documents.document import Document, show_path
+from tarmac.documents.parsing import parse_document
+from tarmac.errors import RequestError
+
+__all__ = ["change_document"]
+
+
+def change_document(document: Document, key: str, text: str) -> Document:
+    """Return a document with one value changed.
+
+    Args:
+        document: The one to start from, which stays as it is.
+        key: Where: keys and indices from 0 with dots between, ``tasks.0.resources.gpus``. What
+            holds it is made where it is missing, but for parts of lists.
+        text: The new value, as it would be written in a file; none for an empty text.
+
+    Raises:
+        RequestError: The key leads nowhere, or the text is no value.
+    """
+    new = parse_document(text, f"{key}={text}") if text else Document("", "")
+    value = copy.deepcopy(document.value)
+    path: list[str | int] = []
+    holder, parts = value, key.split(".")
+    for number, part in enumerate(parts):
+        is_last = number == len(parts) - 1
+        at: str | int = part
+        if isinstance(holder, list):
+            if not part.isdecimal() or len(part) > len(str(len(holder))):
+                at = len(holder)
+            else:
+                at = int(part)
+            if at >= len(holder):
+                has = f"has {len(holder)} parts, expected one's number from 0"
+                raise RequestError(f"{key}: {show_path(path)} {has}, not {part!r}")
+        elif not isinstance(holder, dict):
+            raise RequestError(f"{key}: {part} is in no mapping and no list")
+        path.append(at)
+        if is_last:
+            holder[at] = new.value
+        elif isinstance(holder, dict):
+            holder = holder.setdefault(at, {})
+        else:
+            holder = holder[at]
+    where = tuple(path)
+    texts = {old: said for old, said in document.texts.items() if old[: len(where)] != where}
+    texts |= {(*where, *inner): said for inner, said in new.texts.items()}
+    dates = {old for old in document.dates if old[: len(where)] != where}
+    dates |= {(*where, *inner) for inner in new.dates}
+    return dataclasses.replace(document, value=value, texts=texts, dates=dates)

@@ -1,0 +1,181 @@
+"""Reads YAML and JSON files as plain values with their places."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml.nodes import ScalarNode
+
+from tarmac.documents.document import Document, Path, Place
+from tarmac.documents.nodes import MAX_VALUES, TAG, List, Mapping, Scalar, compose
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    import pathlib
+    from collections.abc import Iterable
+
+    from ruamel.yaml import YAML
+
+    from tarmac.documents.nodes import Node
+
+__all__ = ["parse_document", "read_document"]
+
+_MAX_BYTES = 16 * 2**20
+# Python refuses to read more than 4,300 digits, and no setting has as many as this.
+_MAX_NUMBER = 100
+_MAX_TEXT = 80
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+_TEXT, _DATE, _NULL, _BOOL = (f"{TAG}{name}" for name in ("str", "timestamp", "null", "bool"))
+_NUMBERS = (f"{TAG}int", f"{TAG}float")
+_MERGE = f"{TAG}merge"
+# A date, a lone ``=`` and a lone ``<<`` are the texts that they are written as.
+_TEXTS = (_TEXT, _DATE, f"{TAG}value", _MERGE)
+
+
+def read_document(path: pathlib.Path) -> Document:
+    """Read a file.
+
+    Raises:
+        RequestError: It cannot be read, or is no YAML or JSON of plain values; the message has its
+            line and column.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RequestError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(content) > _MAX_BYTES:
+        raise RequestError(f"{path}: {len(content) / 2**20:.0f} MiB, more than a job file has")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{path}: byte {error.start} is not UTF-8") from error
+    return parse_document(text, str(path))
+
+
+def parse_document(text: str, name: str) -> Document:
+    """Read a document from its text; see `read_document`.
+
+    Scalars are what YAML 1.2 says: ``yes`` and ``12:30`` are texts, ``017`` is 17. Tags other than
+    those of plain values are refused.
+    """
+    root, reader = compose(text, name)
+    builder = _Builder(name, reader)
+    try:
+        value = builder.build(root, ())
+    except RecursionError as error:
+        raise RequestError(f"{name}: nested too deeply, or within itself") from error
+    return Document(name, value, builder.places, builder.texts, builder.dates)
+
+
+class _Builder:
+    """Turns nodes into plain values."""
+
+    def __init__(self, name: str, reader: YAML) -> None:
+        self._name = name
+        self._constructor = reader.constructor
+        self._pairs_of: dict[int, list[tuple[Scalar, Node]]] = {}
+        self._num_merged = 0
+        self.places: dict[Path, Place] = {}
+        self.texts: dict[Path, str] = {}
+        self.dates: set[Path] = set()
+
+    def build(self, node: Node, path: Path) -> Any:
+        if len(self.places) > MAX_VALUES:
+            raise self._error(node, f"more than {MAX_VALUES:,} values, by aliases of aliases")
+        self.places[path] = node.place
+        if isinstance(node, Scalar):
+            return self._scalar(node, path)
+        if isinstance(node, Mapping):
+            return self._mapping(node, path)
+        return [self.build(part, (*path, index)) for index, part in enumerate(node.parts)]
+
+    def _mapping(self, node: Mapping, path: Path) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key_node, value_node in self._pairs(node):
+            key = self._text(key_node)
+            if key in values:
+                raise self._error(key_node, f"{_shown(key)} is there twice")
+            values[key] = self.build(value_node, (*path, key))
+            # An error of a value is best shown where its key is.
+            self.places[*path, key] = key_node.place
+        return values
+
+    def _pairs(self, node: Mapping) -> list[tuple[Scalar, Node]]:
+        """Return keys and values, those of merged mappings (``<<``) last and not over others."""
+        # Merges of merges multiply unless each mapping's are gathered once.
+        known = self._pairs_of.get(id(node))
+        if known is not None:
+            return known
+        pairs: list[tuple[Scalar, Node]] = []
+        merged: dict[int, Mapping] = {}
+        for key, value in node.pairs:
+            if not isinstance(key, Scalar):
+                raise self._error(key, "a key is a list or a mapping, expected a text")
+            if key.tag != _MERGE:
+                pairs.append((key, value))
+                continue
+            for mapping in value.parts if isinstance(value, List) else [value]:
+                if not isinstance(mapping, Mapping):
+                    raise self._error(value, "<< takes a mapping, or a list of them")
+                merged.setdefault(id(mapping), mapping)
+        if merged:
+            self._merge(node, pairs, merged.values())
+        self._pairs_of[id(node)] = pairs
+        return pairs
+
+    def _merge(
+        self, node: Mapping, pairs: list[tuple[Scalar, Node]], merged: Iterable[Mapping]
+    ) -> None:
+        seen = {key.text for key, _ in pairs}
+        for mapping in merged:
+            inner = self._pairs(mapping)
+            self._num_merged += len(inner)
+            if self._num_merged > MAX_VALUES:
+                raise self._error(node, f"more than {MAX_VALUES:,} values, by merges of merges")
+            pairs += [pair for pair in inner if pair[0].text not in seen]
+            seen.update(key.text for key, _ in inner)
+
+    def _scalar(self, node: Scalar, path: Path) -> Any:
+        text, tag = self._text(node), node.tag
+        if tag in _TEXTS:
+            if tag == _DATE and node.is_plain:
+                self.dates.add(path)
+            return text
+        if tag == _NULL:
+            return None
+        if tag not in (*_NUMBERS, _BOOL):
+            raise self._error(node, f"the tag {_shown(tag)} is not taken")
+        if len(text) > _MAX_NUMBER:
+            raise self._error(node, f"{_shown(text)} has {len(text):,} digits, a text needs quotes")
+        if node.is_plain:
+            self.texts[path] = text
+        scalar = ScalarNode(tag, text)
+        try:
+            if tag == _BOOL:
+                return self._constructor.construct_yaml_bool(scalar)
+            if tag == f"{TAG}int":
+                return self._constructor.construct_yaml_int(scalar)
+            return self._constructor.construct_yaml_float(scalar)
+        except (ValueError, LookupError) as error:
+            raise self._error(node, f"{text!r} is no number, a text needs quotes") from error
+
+    def _text(self, node: Scalar) -> str:
+        """Return a scalar's text; JSON writes what is beyond 16 bits as two halves."""
+        if not _HALF.search(node.text):
+            return node.text
+        try:
+            return node.text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError as error:
+            raise self._error(node, "half of a character is there, \\ud800 to \\udfff") from error
+
+    def _error(self, node: Node, message: str) -> RequestError:
+        return RequestError(f"{self._name}:{node.place.line}:{node.place.column}: {message}")
+
+
+def _shown(value: str) -> str:
+    """Return a text for a message, a long one by its beginning."""
+    text = repr(value)
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."

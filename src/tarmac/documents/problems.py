@@ -1,0 +1,168 @@
+"""What is wrong in a document, each with its place, as one error."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from tarmac.documents.document import Document, Place, show_path
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import BaseModel, ValidationError
+
+__all__ = ["Problem", "problems_of", "refuse"]
+
+# Of a file that is wrong throughout, more would help nobody.
+_MAX_SHOWN = 20
+_MAX_TEXT = 80
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Something wrong in a document.
+
+    Attributes:
+        place: Where.
+        path: Of the value in the document, ``tasks[1].resources.gpus``.
+        message: What is wrong with it.
+        hint: The nearest valid name, where there is one.
+    """
+
+    place: Place
+    path: str
+    message: str
+    hint: str = ""
+
+
+def refuse(document: Document, problems: Sequence[Problem]) -> RequestError:
+    """Make one error of all problems, in the order of the file; of very many, of the first."""
+    lines = []
+    for problem in sorted(problems, key=lambda problem: problem.place)[:_MAX_SHOWN]:
+        where = f"{document.name}:{problem.place.line}:{problem.place.column}"
+        path = f" {problem.path}:" if problem.path else ""
+        lines.append(f"{where}:{path} {problem.message}")
+        if problem.hint:
+            lines.append(problem.hint)
+    if len(problems) > _MAX_SHOWN:
+        lines.append(f"and {len(problems) - _MAX_SHOWN:,} more")
+    return RequestError(lines[0], hint="\n".join(lines[1:]) or None)
+
+
+def problems_of(
+    error: ValidationError, document: Document, model: type[BaseModel]
+) -> list[Problem]:
+    """Say where in a document each of Pydantic's errors is, in the order of the file.
+
+    Args:
+        error: From validating ``document.value``.
+        document: The file.
+        model: What it was validated as; the nearest of its names is said of an unknown key.
+    """
+    found = []
+    for each in error.errors(include_url=False):
+        # Pydantic puts the branch of a union that it tried between the keys.
+        location = _real_path(each["loc"], document.value)
+        found.append((document.place_of(location), location, each))
+    found.sort(key=lambda one: one[0])
+    # Finding the nearest name takes long, and only the first problems are shown.
+    return [
+        _problem(place, location, each, model if number < _MAX_SHOWN else None)
+        for number, (place, location, each) in enumerate(found)
+    ]
+
+
+def _problem(
+    place: Place, location: Sequence[str | int], found: Any, model: type[BaseModel] | None
+) -> Problem:
+    path = show_path(location)
+    if found["type"] == "extra_forbidden":
+        name = str(location[-1]) if location else ""
+        valid = _fields_at(model, location[:-1]) if model is not None else []
+        near = difflib.get_close_matches(name, valid, n=1) if len(name) <= _MAX_TEXT else []
+        hint = f"  did you mean {near[0]!r}?" if near else f"  valid: {', '.join(valid)}"
+        return Problem(place, path, "unknown key", hint if valid else "")
+    if found["type"] == "missing":
+        return Problem(place, path, "is missing")
+    said = _WORDS.get(found["type"])
+    # A message of ours is no template: it may hold braces itself.
+    message = found["msg"].removeprefix("Value error, ")
+    if said is not None:
+        message = said.format(**found.get("ctx", {}))
+    value = found.get("input")
+    shown = _shown(value) if isinstance(value, (str, int, float, bool)) else ""
+    return Problem(place, path, f"{shown}: {message}" if shown else message)
+
+
+# What Pydantic finds, in words that know nothing of Python's types.
+_WORDS = {
+    **dict.fromkeys(("string_type", "string_sub_type"), "expected a text"),
+    **dict.fromkeys(
+        ("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "expected a whole number"
+    ),
+    **dict.fromkeys(("float_type", "float_parsing"), "expected a number"),
+    "finite_number": "expected a finite number",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "expected true or false"),
+    **dict.fromkeys(("list_type", "tuple_type"), "expected a list"),
+    **dict.fromkeys(
+        ("dict_type", "model_type", "model_attributes_type", "dataclass_type"),
+        "expected keys and their values",
+    ),
+    **dict.fromkeys(("literal_error", "enum"), "expected {expected}"),
+    "union_tag_invalid": "{tag!r} is not known, expected {expected_tags}",
+    "union_tag_not_found": "{discriminator} is missing",
+    "string_pattern_mismatch": "expected a text of the form {pattern}",
+    "string_too_short": "is empty",
+    "too_short": "expected at least {min_length} of them",
+    "greater_than": "expected more than {gt:g}",
+    "greater_than_equal": "expected at least {ge:g}",
+    "less_than": "expected less than {lt:g}",
+    "less_than_equal": "expected at most {le:g}",
+}
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message, a long one by its beginning."""
+    text = repr(value)
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
+
+
+def _real_path(location: Sequence[str | int], value: Any) -> tuple[str | int, ...]:
+    """Leave out of Pydantic's location what is not in the document."""
+    path: list[str | int] = []
+    for number, part in enumerate(location):
+        is_last = number == len(location) - 1
+        if isinstance(value, dict):
+            if part in value:
+                value = value[part]
+            elif not is_last:
+                continue
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    """Return the keys that the model at a path takes; none where the path leads elsewhere."""
+    current: Any = model
+    for part in path:
+        if isinstance(part, int):
+            continue
+        fields = getattr(current, "model_fields", {})
+        field = next((f for n, f in fields.items() if (f.alias or n) == part), None)
+        current = _model_in(field.annotation) if field is not None else None
+    fields = getattr(current, "model_fields", {})
+    return [field.alias or name for name, field in fields.items()]
+
+
+def _model_in(annotation: Any) -> Any:
+    if hasattr(annotation, "model_fields"):
+        return annotation
+    inner = (_model_in(part) for part in getattr(annotation, "__args__", ()))
+    return next((found for found in inner if found is not None), None)

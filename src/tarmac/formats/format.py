@@ -1,0 +1,111 @@
+"""What a format of job files is: how its files are known, read and written.
+
+A format is a `Format`: one value. Those of other packages join by an entry point of the group
+``tarmac.formats`` whose name is the format's, and `tarmac.testing.formats` holds them to what all
+must do.
+
+Example:
+    >>> from tarmac.jobs import parse_job
+    >>> def read(documents, environment):
+    ...     (document,) = documents
+    ...     return Reading("lines", [parse_job(f"{{name: x, command: {document.value['run']}}}")])
+    >>> lines = Format(name="lines", title="Lines", looks_like=lambda v: "run" in v, read=read)
+    >>> lines.write is None
+    True
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.documents import Document
+    from tarmac.jobs import Job
+
+__all__ = ["Format", "Reading", "Written"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What files hold.
+
+    Attributes:
+        format: The name of their format.
+        jobs: In the order of the file.
+        notes: What a reader should know: read otherwise, or without effect here.
+        refusals: What keeps the jobs from being run here, though they can be shown.
+    """
+
+    format: str
+    jobs: Sequence[Job]
+    notes: Sequence[str] = ()
+    refusals: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """Jobs in a format.
+
+    Attributes:
+        text: Of a file.
+        notes: What somebody should know who uses it: left out, or written otherwise.
+    """
+
+    text: str
+    notes: Sequence[str] = ()
+
+
+def _never(value: Any) -> bool:
+    del value
+    return False
+
+
+def _not_mine(path: Path) -> Document | None:
+    del path
+    return None
+
+
+def _alone(path: Path, documents: Sequence[Document]) -> Sequence[Document]:
+    del path, documents
+    return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A format of job files.
+
+    Attributes:
+        name: What ``--to`` calls it: lower-case letters, digits and hyphens.
+        title: What people call it.
+        looks_like: Whether a document's plain value is of this format. Asked of any file, so it
+            takes any value, and says no where it does not know.
+        read: Makes jobs of a file's document, or of the documents of several files that are one
+            configuration, later ones over earlier ones. The mapping is the environment, usually
+            ``os.environ`` or nothing. Raises `RequestError` with the places of all that is wrong.
+        write: Writes jobs, of which patterns of files start from the directory. Raises
+            `RequestError` where the format cannot say what a job does. None where none is written.
+        holds_several: Whether a file may hold several jobs.
+        is_part: Whether a document, which looks like this format, has no jobs of its own and is
+            read with one that has.
+        load: Reads a file that is this format's by its name or its bytes and of which no word may
+            be in a message; None where it is not, as nearly always.
+        siblings: Returns what belongs to a file and lies beside it, unless it is among the
+            documents that are there already.
+        find: Returns the files with jobs in a folder, or raises `RequestError`; None where folders
+            are not read.
+    """
+
+    name: str
+    title: str
+    looks_like: Callable[[Any], bool]
+    read: Callable[[Sequence[Document], Mapping[str, str]], Reading]
+    write: Callable[[Sequence[Job], Path], Written] | None = None
+    holds_several: bool = True
+    is_part: Callable[[Any], bool] = _never
+    load: Callable[[Path], Document | None] = _not_mine
+    siblings: Callable[[Path, Sequence[Document]], Sequence[Document]] = _alone
+    find: Callable[[Path], Sequence[Path]] | None = None

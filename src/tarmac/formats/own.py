@@ -1,0 +1,47 @@
+"""Tarmac's own job files as one of the formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tarmac.documents import dump_document
+from tarmac.formats.format import Format, Reading, Written
+from tarmac.jobs import job_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.documents import Document
+    from tarmac.jobs import Job
+
+__all__ = ["TARMAC"]
+
+
+def _looks_like(value: Any) -> bool:
+    # What is of no other format is refused in the words of this one.
+    del value
+    return True
+
+
+def _read(documents: Sequence[Document], environment: Mapping[str, str]) -> Reading:
+    del environment
+    (document,) = documents
+    job = job_of(document)
+    return Reading("tarmac", [job], refusals=job.refusals)
+
+
+def _write(jobs: Sequence[Job], directory: Path) -> Written:
+    del directory
+    (job,) = jobs
+    return Written(dump_document(job.model_dump(mode="json", by_alias=True, exclude_unset=True)))
+
+
+TARMAC = Format(
+    name="tarmac",
+    title="Tarmac",
+    looks_like=_looks_like,
+    read=_read,
+    write=_write,
+    holds_several=False,
+)

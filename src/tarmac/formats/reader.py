@@ -1,0 +1,112 @@
+"""Reads files of any known format."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.documents import read_document
+from tarmac.errors import RequestError
+from tarmac.formats.registry import all_formats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.documents import Document
+    from tarmac.formats.format import Format, Reading
+
+__all__ = ["read_any", "read_paths"]
+
+
+def read_any(document: Document) -> Reading:
+    """Read a file of any known format, by itself.
+
+    Raises:
+        RequestError: It is of none, or wrong in the one that it looks like.
+    """
+    return _format_of(document, all_formats()).read([document], {})
+
+
+def read_paths(
+    paths: Sequence[Path],
+    *,
+    change: Callable[[Document], Document] = lambda document: document,
+    environment: Mapping[str, str] | None = None,
+) -> list[tuple[Reading, Path]]:
+    """Read files and folders of any known format.
+
+    Files that are one configuration, as Batch Shipyard's, are read together: one with jobs and
+    the others that are given, or that lie beside it.
+
+    Args:
+        paths: Files; or folders of a format whose files lie in folders.
+        change: Changes a job file before it is read.
+        environment: Usually ``os.environ``; where it names a storage account, Batch Shipyard's
+            factories over files ask for what is there.
+
+    Returns:
+        What each holds, and the directory that its paths start from.
+
+    Raises:
+        RequestError: One cannot be read, or is wrong.
+    """
+    formats = all_formats()
+    files = [file for path in paths for file in _files_of(path, formats)]
+    opened = [_open(file, formats) for file in files]
+    with_jobs = [file for file in opened if not file.is_part]
+    readings = []
+    for file in with_jobs:
+        base = file.path.resolve().parent
+        parts = _parts_of(file.format, opened)
+        beside = file.format.siblings(file.path, [*parts, file.document])
+        # What is changed may be of another file, which one with jobs goes over.
+        documents = [*beside, *parts, change(file.document)]
+        readings.append((file.format.read(documents, environment or {}), base))
+    read_too = {file.format.name for file in with_jobs}
+    for file in opened:
+        if file.format.name not in read_too:
+            # Its format says what is missing.
+            parts = _parts_of(file.format, opened)
+            readings.append((file.format.read(parts, {}), file.path.resolve().parent))
+            read_too.add(file.format.name)
+    return readings
+
+
+@dataclasses.dataclass(frozen=True)
+class _Opened:
+    path: Path
+    document: Document
+    format: Format
+
+    @property
+    def is_part(self) -> bool:
+        return self.format.is_part(self.document.value)
+
+
+def _open(path: Path, formats: Sequence[Format]) -> _Opened:
+    loaded = (format_.load(path) for format_ in formats)
+    document = next((each for each in loaded if each is not None), None)
+    if document is None:
+        document = read_document(path)
+    return _Opened(path, document, _format_of(document, formats))
+
+
+def _format_of(document: Document, formats: Sequence[Format]) -> Format:
+    return next(each for each in formats if each.looks_like(document.value))
+
+
+def _parts_of(format_: Format, opened: Sequence[_Opened]) -> list[Document]:
+    return [file.document for file in opened if file.format is format_ and file.is_part]
+
+
+def _files_of(path: Path, formats: Sequence[Format]) -> Sequence[Path]:
+    if not path.is_dir():
+        return [path]
+    errors = []
+    for find in (each.find for each in formats if each.find is not None):
+        try:
+            return find(path)
+        except RequestError as error:
+            errors.append(error)
+    raise errors[0]

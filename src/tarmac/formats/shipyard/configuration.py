@@ -1,0 +1,51 @@
+"""Several files of Batch Shipyard's as one, which knows where each value is."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tarmac.documents import Place, show_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["CREDENTIALS", "SECTIONS", "Configuration"]
+
+SECTIONS = ("job_specifications", "pool_specification", "batch_shipyard", "global_resources")
+
+# What may be at the top of the files; of credentials, nothing but this is shown.
+CREDENTIALS = "credentials"
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """Several files as one.
+
+    Attributes:
+        names: Of the files, in the order in which later ones are over earlier ones.
+        value: Plain values.
+        places: From paths to the file and the place in it.
+        with_credentials: Those of the files that hold any.
+    """
+
+    names: Sequence[str]
+    value: dict[str, Any]
+    places: Mapping[tuple[str | int, ...], tuple[str, Place]]
+    with_credentials: frozenset[str] = frozenset()
+
+    def show(self, path: Sequence[str | int]) -> str:
+        """Return a path for a message; of what may be a credential, no more than that it is one."""
+        if path[:1] == (CREDENTIALS,):
+            return CREDENTIALS
+        name, _ = self.place_of(path)
+        is_hidden = len(path) == 1 and path[0] not in SECTIONS and name in self.with_credentials
+        return "" if is_hidden else show_path(path)
+
+    def place_of(self, path: Sequence[str | int]) -> tuple[str, Place]:
+        """Return the file and the place of a value, or of what would hold it."""
+        for length in range(len(path), 0, -1):
+            found = self.places.get(tuple(path[:length]))
+            if found is not None:
+                return found
+        return self.names[-1], Place(1, 1)

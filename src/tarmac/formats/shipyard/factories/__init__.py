@@ -1,0 +1,1 @@
+"""Task factories: the values of each task, and how they are put into its command."""

@@ -1,0 +1,84 @@
+"""Jobs of Batch Shipyard's as jobs of ours.
+
+Sources, all of Azure/batch-shipyard at bf190ec (3.9.1): the properties from schemas/, their rules
+from docs/12 to docs/14 and docs/35, convoy/settings.py and convoy/batch.py; the form of before 3.0
+from recipes/Chainer-GPU at 3329150.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.formats.shipyard.mapping.jobs import JobMaker
+from tarmac.formats.shipyard.reading.merge import merge
+from tarmac.formats.shipyard.reading.properties import check, without_secrets
+from tarmac.formats.shipyard.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.documents import Document
+    from tarmac.formats.shipyard.mapping.expand import Lister
+    from tarmac.formats.shipyard.report import Path
+    from tarmac.jobs import Job
+
+__all__ = ["ShipyardReading", "read_shipyard"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ShipyardReading:
+    """What a configuration holds.
+
+    Attributes:
+        jobs: In the order of the file.
+        notes: What is read otherwise than Batch Shipyard would, or has no effect here.
+        refusals: What keeps the jobs from being run here; they can be shown and converted.
+    """
+
+    jobs: Sequence[Job]
+    notes: Sequence[str]
+    refusals: Sequence[str]
+
+
+def read_shipyard(
+    documents: Sequence[Document], *, list_objects: Lister | None = None
+) -> ShipyardReading:
+    """Read a configuration of Batch Shipyard's. Nothing that it names is run or imported.
+
+    Args:
+        documents: Its files, later ones over earlier ones: config, credentials, pool, jobs.
+        list_objects: Returns the URIs of what is below one, for factories over files; without it
+            their tasks are not known, which is a refusal.
+
+    Returns:
+        A job for each, with the configuration stored in it, but for credentials and what else is
+        secret.
+
+    Raises:
+        RequestError: Batch Shipyard would refuse it too, or does wrong by it; every problem is
+            said, with its file, line, column, and path.
+    """
+    configuration = merge(documents)
+    report = Report(configuration)
+    value = check(configuration.value, report)
+    specifications = value.get("job_specifications")
+    if not specifications:
+        report.wrong(
+            ("job_specifications",) if "job_specifications" in value else (),
+            "job_specifications is missing or empty",
+            "give the jobs file too: tarmac run config.yaml pool.yaml jobs.yaml",
+            rests_on=("job_specifications",),
+        )
+    stored = without_secrets(configuration.value)
+    common = {key: part for key, part in stored.items() if key != "job_specifications"}
+    jobs: list[Job] = []
+    for number, specification in enumerate(specifications or ()):
+        if specification is None:
+            continue
+        path: Path = ("job_specifications", number)
+        own = stored["job_specifications"][number]
+        maker = JobMaker(value, specification, path, report, list_objects)
+        job = maker.make({**common, "job_specifications": [own]})
+        jobs += [job] if job is not None else []
+    return ShipyardReading(jobs, *report.finish())

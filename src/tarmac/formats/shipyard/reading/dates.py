@@ -1,0 +1,29 @@
+"""Dates without quotes, which Batch Shipyard takes for no text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tarmac.documents import Document, Path
+
+__all__ = ["Date", "mark_dates"]
+
+
+class Date(str):
+    """A date as it is written."""
+
+    __slots__ = ()
+
+
+def mark_dates(document: Document) -> Any:
+    """Return a document's value with its dates marked as such."""
+    return _marked(document, document.value, ()) if document.dates else document.value
+
+
+def _marked(document: Document, value: Any, path: Path) -> Any:
+    if isinstance(value, dict):
+        return {key: _marked(document, part, (*path, key)) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_marked(document, part, (*path, number)) for number, part in enumerate(value)]
+    return Date(value) if path in document.dates else value

@@ -1,0 +1,128 @@
+"""Batch Shipyard's files: which there are, and what is in each."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tarmac.documents import read_document
+from tarmac.errors import RequestError
+from tarmac.formats.shipyard.configuration import CREDENTIALS, SECTIONS
+from tarmac.formats.shipyard.reading.properties import secret_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tarmac.documents import Document
+
+__all__ = ["find_jobs_files", "is_part", "load", "looks_like_shipyard", "read_siblings"]
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+# What is beside a jobs file, and what is at the top of each.
+_SIBLINGS = {
+    "config": "batch_shipyard",
+    "credentials": "credentials",
+    "pool": "pool_specification",
+}
+
+
+def looks_like_shipyard(value: Any) -> bool:
+    """Whether a document is one of Batch Shipyard's files."""
+    if not isinstance(value, dict):
+        return False
+    holds_credentials = isinstance(value.get("credentials"), dict) and "name" not in value
+    return any(section in value for section in SECTIONS) or holds_credentials
+
+
+def find_jobs_files(folder: Path) -> list[Path]:
+    """Return the jobs file of a folder, or of its ``config`` folder.
+
+    Raises:
+        RequestError: It has none, or several of which none is called ``jobs``.
+    """
+    for place in (folder, folder / "config"):
+        named = next((p for s in _SUFFIXES if (p := place / f"jobs{s}").is_file()), None)
+        if named is not None:
+            return [named]
+        found = sorted(
+            path for path in place.glob("jobs[-_.]*") if path.suffix in _SUFFIXES and path.is_file()
+        )
+        if len(found) > 1:
+            # One that lists what another makes can only be read when that has ended.
+            commands = "\n".join(f"tarmac run {path}" for path in found)
+            raise RequestError(
+                f"{place} has {len(found)} jobs files, and their order is not said",
+                hint=f"Run each by itself, in the order that you need:\n{commands}",
+            )
+        if found:
+            return found
+    raise RequestError(
+        f"{folder}: no jobs file is there: jobs.yaml, jobs.yml or jobs.json",
+        hint="A folder holds Batch Shipyard's files, or has a folder config that does.",
+    )
+
+
+def is_part(value: Any) -> bool:
+    """Whether a document is of a configuration, and not its jobs file."""
+    return looks_like_shipyard(value) and "job_specifications" not in value
+
+
+def read_siblings(jobs_file: Path, documents: Iterable[Document]) -> list[Document]:
+    """Read config, credentials and pool files beside a jobs file.
+
+    Args:
+        jobs_file: The jobs file.
+        documents: What has been read already; its sections are not looked for.
+
+    Raises:
+        RequestError: One cannot be read, or holds no mapping.
+    """
+    known = {section for document in documents for section in document.value}
+    found = []
+    for name, section in _SIBLINGS.items():
+        paths = (jobs_file.parent / f"{name}{suffix}" for suffix in _SUFFIXES)
+        path = next((path for path in paths if path.is_file()), None)
+        if path is None:
+            continue
+        document = load(path) or read_document(path)
+        if not isinstance(document.value, dict):
+            # Nothing of it: it may be a credential.
+            raise RequestError(f"{path}:1:1: expected names and their values, such as {section}:")
+        if not known & document.value.keys():
+            found.append(document)
+    return found
+
+
+def load(path: Path) -> Document | None:
+    """Read a file that may hold secrets, so that no error has part of one; None for any other.
+
+    Raises:
+        RequestError: It cannot be read, or is called credentials and holds none.
+    """
+    if not _may_hold_secrets(path):
+        return None
+    try:
+        document = read_document(path)
+    except RequestError as error:
+        # The words on a syntax error may hold what is on the line.
+        place = re.match(re.escape(str(path)) + r"(:\d+:\d+)?", error.message)
+        where = place[0] if place is not None else str(path)
+        raise RequestError(
+            f"{where}: cannot be read as YAML or JSON",
+            hint="What is there is not shown, for the file may hold secrets.",
+        ) from None
+    if path.stem == CREDENTIALS and not looks_like_shipyard(document.value):
+        raise RequestError(f"{path}:1:1: expected {CREDENTIALS}: with what is secret below it")
+    return document
+
+
+def _may_hold_secrets(path: Path) -> bool:
+    if path.stem == CREDENTIALS:
+        return True
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    names = "|".join([CREDENTIALS, *secret_names()])
+    return re.search(rf"\b(?:{names})[\"']?\s*:".encode(), content) is not None

@@ -1,0 +1,43 @@
+"""Batch Shipyard's files as one configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tarmac.formats.shipyard.configuration import CREDENTIALS, Configuration
+from tarmac.formats.shipyard.reading.dates import mark_dates
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.documents import Document, Place
+
+__all__ = ["merge"]
+
+
+def merge(documents: Sequence[Document]) -> Configuration:
+    """Merge files: mappings one into the other, anything else by what comes last.
+
+    Args:
+        documents: In order.
+    """
+    value: dict[str, Any] = {}
+    places: dict[tuple[str | int, ...], tuple[str, Place]] = {}
+    with_credentials = set()
+    for document in documents:
+        if isinstance(document.value, dict):
+            _merge(value, mark_dates(document))
+            if CREDENTIALS in document.value:
+                with_credentials.add(document.name)
+        # What an earlier file has here and this one has not is still where it was.
+        places |= {path: (document.name, place) for path, place in document.places.items()}
+    names = [document.name for document in documents]
+    return Configuration(names, value, places, frozenset(with_credentials))
+
+
+def _merge(below: dict[str, Any], above: Mapping[str, Any]) -> None:
+    for key, value in above.items():
+        if isinstance(value, dict) and isinstance(below.get(key), dict):
+            _merge(below[key], value)
+        else:
+            below[key] = value
