@@ -14,8 +14,6 @@ from tarmac.checks.evidence import (
     Container,
     Driver,
     Evidence,
-    Gpu,
-    GpuProcess,
     Host,
     Inventory,
     Limits,
@@ -24,7 +22,9 @@ from tarmac.checks.evidence import (
 )
 from tarmac.checks.report.report import make_report
 from tarmac.checks.rules.catalogue import read_catalogue
-from tarmac.checks.rules.findings import RULES, find
+from tarmac.checks.rules.findings import find
+from tarmac.checks.rules.table import RULES
+from tarmac.machine import Gpu, GpuProcess, MigDevice
 
 HOST = Host(
     cpu="a CPU", cores=8, memory_bytes=2**36, disk_free_bytes=2**36, kernel="6.1", system="Linux"
@@ -692,7 +692,8 @@ def test_copies_of_ordinary_memory_are_not_judged_as_pinned():
     ],
 )
 def test_partitions_are_known_by_their_names(value, is_found):
-    card = H200.model_copy(update={"mig": True, "mig_devices": ("MIG-1000", "MIG-1001")})
+    devices = tuple(MigDevice(uuid=uuid) for uuid in ("MIG-1000", "MIG-1001"))
+    card = H200.model_copy(update={"mig": True, "mig_devices": devices})
     inventory = machine((card,), driver=DRIVER, environment={"CUDA_VISIBLE_DEVICES": value})
     assert ("no-visible" in {f.code for f in find(Evidence(inventory=inventory))}) == is_found
 

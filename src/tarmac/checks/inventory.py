@@ -16,11 +16,12 @@ import psutil
 
 from tarmac.checks.evidence import Container, Driver, Host, Inventory, Limits, PciCard
 from tarmac.checks.libraries import find_libraries
-from tarmac.machine import find_devices, read_limits
-from tarmac.machine.nvml import open_nvml, read_gpus
+from tarmac.machine import NvmlProblem, find_devices, open_nvml, read_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from tarmac.machine import Gpu
 
 __all__ = ["HIDDEN", "identify_machine", "read_inventory"]
 
@@ -50,21 +51,21 @@ def read_inventory(
         environment: By default this process's.
     """
     variables = os.environ if environment is None else environment
+    gpus: tuple[Gpu, ...] = ()
     with open_nvml() as nvml:
-        started = not isinstance(nvml, str)
-        gpus = read_gpus() if started else ()
-        version, cuda = (nvml.version, nvml.cuda) if not isinstance(nvml, str) else (None, None)
-        nvml_error = nvml if isinstance(nvml, str) else None
+        if isinstance(nvml, NvmlProblem):
+            driver = Driver(nvml_error=nvml.text)
+        else:
+            driver, gpus = Driver(version=nvml.version, cuda=nvml.cuda), nvml.read_gpus()
     libraries = find_libraries(variables)
     return Inventory(
         host=_read_host(root),
-        driver=Driver(
-            version=version,
-            cuda=cuda,
-            nvml_error=nvml_error,
-            module_version=_module_version(root),
-            modules=_modules(root),
-            library=libraries.get("libcuda.so.1"),
+        driver=driver.model_copy(
+            update={
+                "module_version": _module_version(root),
+                "modules": _modules(root),
+                "library": libraries.get("libcuda.so.1"),
+            }
         ),
         gpus=gpus,
         cards=_cards(root),

@@ -23,10 +23,10 @@ from tarmac.checks.targets import (
     python_place,
 )
 from tarmac.errors import RequestError
-from tarmac.machine.nvml import gpus_of_process, open_nvml
+from tarmac.machine import NvmlProblem, open_nvml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tarmac.checks.evidence import Probe
@@ -171,7 +171,7 @@ def _collect(
 ) -> Evidence:
     stop = threading.Event()
 
-    def run(task: _Task, turns: Mapping[str, str], *, sees: bool) -> Probe:
+    def run(task: _Task, turns: Mapping[str, str], gpus_of: Callable[[int], set[int]]) -> Probe:
         return run_probe(
             task.framework,
             task.place,
@@ -179,7 +179,7 @@ def _collect(
             devices=devices,
             timeout_s=timeout_s,
             environment={**turns, **task.variables},
-            gpus_of=gpus_of_process if sees else lambda _: set(),
+            gpus_of=gpus_of,
             stop=stop,
         )
 
@@ -189,8 +189,11 @@ def _collect(
         ThreadPoolExecutor(len(tasks) + 1) as threads,
     ):
         inventory = threads.submit(read_inventory)
-        sees = not isinstance(nvml, str)
-        running = [threads.submit(run, task, turns, sees=sees) for task in tasks]
+
+        def gpus_of(pid: int) -> set[int]:
+            return set() if isinstance(nvml, NvmlProblem) else nvml.gpus_of_process(pid)
+
+        running = [threads.submit(run, task, turns, gpus_of) for task in tasks]
         try:
             probes = [future.result() for future in running]
         except BaseException:

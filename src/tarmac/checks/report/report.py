@@ -14,15 +14,14 @@ from tarmac.checks.evidence import Inventory, Probe  # noqa: TC001 - pydantic re
 from tarmac.checks.frameworks import FRAMEWORKS, framework_named
 from tarmac.checks.rules.catalogue import read_catalogue
 from tarmac.checks.rules.findings import Finding, find
-from tarmac.checks.rules.registry import gpu_name
 from tarmac.errors import RequestError
-from tarmac.machine.chips import find_chip
+from tarmac.machine import find_chip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tarmac.checks.evidence import Evidence, Gpu, PciCard
-    from tarmac.machine.chips import Chip
+    from tarmac.checks.evidence import Evidence, PciCard
+    from tarmac.machine import Chip, Gpu
 
 __all__ = [
     "Report",
@@ -272,9 +271,9 @@ def _of_card(card: PciCard) -> Verdict:
 
 
 def _of_gpu(gpu: Gpu, findings: Sequence[Finding]) -> Verdict:
-    answer, said = _worst(gpu_name(gpu), findings)
+    answer, said = _worst(gpu.label, findings)
     if gpu.error is not None:
-        return Verdict(name=gpu_name(gpu), answer="failure", text=gpu.error)
+        return Verdict(name=gpu.label, answer="failure", text=gpu.error)
     facts = [gpu.name or "unknown"]
     if gpu.memory_bytes is not None:
         facts.append(f"{gpu.memory_bytes / 2**30:.0f} GiB")
@@ -282,7 +281,7 @@ def _of_gpu(gpu: Gpu, findings: Sequence[Finding]) -> Verdict:
         facts.append(f"{len(gpu.mig_devices)} MIG partitions")
     if gpu.temperature_c is not None:
         facts.append(f"{gpu.temperature_c} °C")
-    return Verdict(name=gpu_name(gpu), answer=answer, text=", ".join(facts) + said)
+    return Verdict(name=gpu.label, answer=answer, text=", ".join(facts) + said)
 
 
 def _of_framework(probe: Probe, evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
