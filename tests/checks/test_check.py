@@ -20,7 +20,7 @@ from tarmac.checks.frameworks import find_framework
 from tarmac.checks.inventory import read_inventory
 from tarmac.checks.report.report import make_report, parse_requirements, required_frameworks
 from tarmac.checks.run_probe import PROBES
-from tarmac.checks.targets import container_place
+from tarmac.checks.targets import container_target
 from tarmac.errors import TarmacError
 
 ROOT = Path(__file__).parents[2]
@@ -270,7 +270,7 @@ def test_another_interpreter_is_probed(tmp_path):
 def test_an_image_without_an_engine_is_refused(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(RequestError, match="neither docker nor podman is here"):
-        container_place("my-image")
+        container_target("my-image")
 
 
 def test_an_engine_that_does_not_answer_is_said_in_its_words(tmp_path, monkeypatch):
@@ -279,7 +279,7 @@ def test_an_engine_that_does_not_answer_is_said_in_its_words(tmp_path, monkeypat
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(RequestError, match="docker does not answer: Cannot connect to the Docker"):
-        container_place("my-image")
+        container_target("my-image")
 
 
 def test_the_quick_check_is_cached_until_something_changes(tmp_path):

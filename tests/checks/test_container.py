@@ -12,7 +12,7 @@ import pytest
 
 import tarmac
 from tarmac.checks.run_probe import run_probe
-from tarmac.checks.targets import container_place
+from tarmac.checks.targets import container_target
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
 
@@ -98,7 +98,7 @@ def test_a_container_that_crashes_is_told_with_its_signal(image, tmp_path):
     program.write_text("import ctypes\nctypes.string_at(0)\n")
     program.chmod(0o644)
     tmp_path.chmod(0o755)
-    found = run_probe("odd", container_place(image), depth="quick", timeout_s=60, program=program)
+    found = run_probe("odd", container_target(image), depth="quick", timeout_s=60, program=program)
     assert (found.outcome, found.detail) == ("crashed", "SIGSEGV")
 
 

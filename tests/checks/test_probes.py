@@ -14,7 +14,7 @@ import pytest
 from tarmac.checks.evidence import Evidence, Host, Inventory
 from tarmac.checks.rules.findings import find
 from tarmac.checks.run_probe import PROBES, run_probe
-from tarmac.checks.targets import THIS_PYTHON, Place
+from tarmac.checks.targets import THIS_PYTHON, Target
 
 HOST = Host(cpu="", cores=1, memory_bytes=1, disk_free_bytes=1, kernel="", system="")
 
@@ -195,7 +195,7 @@ def test_another_user_cannot_put_a_containers_result_there(tmp_path):
         "json.dump(result, open(path + '/result.json', 'w'))\n"
     )
     engine.chmod(0o755)
-    place = Place("image", (str(engine),), "image")
+    place = Target("image", (str(engine),), "image")
     found = run_probe("torch", place, depth="quick", timeout_s=60)
     assert found.outcome == "done", found.text
     # An image's own user writes there, whoever that is.
@@ -208,7 +208,7 @@ def test_a_framework_that_is_not_there_is_not_a_failure():
     assert found.outcome == "not installed"
 
 
-def started_by(interpreter: Path, directory: Path) -> Place:
+def started_by(interpreter: Path, directory: Path) -> Target:
     """Return a place whose probes start others by an interpreter of ours."""
     starter = directory / "starter.py"
     starter.write_text(
@@ -218,7 +218,7 @@ def started_by(interpreter: Path, directory: Path) -> Place:
         "sys.path[0] = os.path.dirname(sys.argv[0])\n"
         "runpy.run_path(sys.argv[0], run_name='__main__')\n"
     )
-    return Place("odd", (sys.executable, str(starter)))
+    return Target("odd", (sys.executable, str(starter)))
 
 
 def test_ranks_add_up_together():

@@ -16,11 +16,11 @@ from tarmac.jobs import build_venv, find_engine
 if TYPE_CHECKING:
     from tarmac.checks.frameworks import Framework
 
-__all__ = ["THIS_PYTHON", "Place", "container_place", "provisioned_place", "python_place"]
+__all__ = ["THIS_PYTHON", "Target", "container_target", "provisioned_target", "python_target"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class Target:
     """Where probes run.
 
     Attributes:
@@ -34,14 +34,14 @@ class Place:
     image: str | None = None
 
 
-THIS_PYTHON = Place("this Python", (sys.executable,))
+THIS_PYTHON = Target("this Python", (sys.executable,))
 
 
 _PINS = Path(__file__).with_name("environments")
 
 
-def python_place(path: str | Path) -> Place:
-    """Return the place of another interpreter.
+def python_target(path: str | Path) -> Target:
+    """Return another interpreter as a target.
 
     Raises:
         RequestError: There is none, or it is no Python from 3.7 on.
@@ -64,20 +64,20 @@ def python_place(path: str | Path) -> Place:
         raise RequestError(f"--python {path} does not start: {error}") from error
     if done.stdout.strip() != "True":
         raise RequestError(f"--python {path} is no Python of at least 3.7")
-    return Place(str(path), (found,))
+    return Target(str(path), (found,))
 
 
-def container_place(image: str) -> Place:
-    """Return the place of a container image, under Docker or Podman.
+def container_target(image: str) -> Target:
+    """Return a container image as a target, under Docker or Podman.
 
     Raises:
         RequestError: No engine is here, or it does not answer.
     """
-    return Place(image, (find_engine(None),), image)
+    return Target(image, (find_engine(None),), image)
 
 
-def provisioned_place(framework: Framework) -> Place:
-    """Build an environment of pinned versions for a framework, once, and return its place.
+def provisioned_target(framework: Framework) -> Target:
+    """Build an environment of pinned versions for a framework, once, and return it as a target.
 
     Raises:
         RequestError: There are no pins for it.
@@ -86,4 +86,4 @@ def provisioned_place(framework: Framework) -> Place:
     if framework.pins is None:
         raise unknown_name("environment", framework.name, dict.fromkeys(PROVISIONED, ""))
     path = build_venv(framework.pins, _PINS)
-    return Place(f"tarmac's {framework.name} environment", (str(path / "bin/python"),))
+    return Target(f"tarmac's {framework.name} environment", (str(path / "bin/python"),))

@@ -17,10 +17,10 @@ from tarmac.checks.report.report import make_report, parse_requirements, require
 from tarmac.checks.run_probe import measuring_turns, run_probe
 from tarmac.checks.targets import (
     THIS_PYTHON,
-    Place,
-    container_place,
-    provisioned_place,
-    python_place,
+    Target,
+    container_target,
+    provisioned_target,
+    python_target,
 )
 from tarmac.errors import RequestError
 from tarmac.machine import NvmlProblem, open_nvml
@@ -40,7 +40,7 @@ Depth = Literal["quick", "normal", "deep"]
 @dataclasses.dataclass(frozen=True)
 class _Task:
     framework: str
-    place: Place
+    target: Target
     is_asked: bool
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -90,16 +90,18 @@ def check(
         raise RequestError(f"depth is {depth!r}, expected quick, normal or deep")
     asked = [find_framework(name).name for name in frameworks]
     needed = [] if asked else required_frameworks(require)
-    places = [python_place(python) for python in pythons]
-    places += [container_place(image) for image in images]
+    targets = [python_target(python) for python in pythons]
+    targets += [container_target(image) for image in images]
     tasks = [
-        _Task(framework.name, provisioned_place(framework), is_asked=True)
+        _Task(framework.name, provisioned_target(framework), is_asked=True)
         for framework in map(find_framework, provision)
     ]
     tasks += [
-        _Task(name, place, is_asked=bool(asked)) for place in places for name in asked or FRAMEWORKS
+        _Task(name, target, is_asked=bool(asked))
+        for target in targets
+        for name in asked or FRAMEWORKS
     ]
-    if not places:
+    if not targets:
         provided = {task.framework for task in tasks}
         here = [] if tasks and not asked else asked or _installed(depth)
         tasks += [
@@ -119,12 +121,12 @@ def check(
         together = [
             run_probe(
                 "together",
-                place,
+                target,
                 depth=depth,
                 devices=[str(number), limit, *devices],
                 timeout_s=timeout_s,
             )
-            for place, number in _teams(tasks, evidence, ranks)
+            for target, number in _teams(tasks, evidence, ranks)
         ]
         evidence = evidence.model_copy(update={"probes": (*evidence.probes, *together)})
     return make_report(evidence, requirements=requirements, seconds=time.perf_counter() - started)
@@ -150,20 +152,20 @@ def _expanded(tasks: Sequence[_Task], depth: Depth, ranks: int | None) -> Iterat
 
 def _teams(
     tasks: Sequence[_Task], evidence: Evidence, ranks: int | None
-) -> Iterator[tuple[Place, int]]:
+) -> Iterator[tuple[Target, int]]:
     """Yield where PyTorch is probed, and how many processes shall compute together there."""
-    for place in dict.fromkeys(task.place for task in tasks if task.framework == "torch"):
+    for target in dict.fromkeys(task.target for task in tasks if task.framework == "torch"):
         # Those that PyTorch sees: variables may hide some of those that the driver has.
         seen = [
             device
             for probe in evidence.probes
-            if (probe.framework, probe.where) == ("torch", place.name)
+            if (probe.framework, probe.where) == ("torch", target.name)
             for device in probe.result.get("devices", ())
             if device["kind"] == "gpu"
         ]
         number = len(seen) if ranks is None else ranks
         if number > 1:
-            yield place, number
+            yield target, number
 
 
 def _collect(
@@ -174,7 +176,7 @@ def _collect(
     def run(task: _Task, turns: Mapping[str, str], gpus_of: Callable[[int], set[int]]) -> Probe:
         return run_probe(
             task.framework,
-            task.place,
+            task.target,
             depth=depth,
             devices=devices,
             timeout_s=timeout_s,

@@ -19,8 +19,14 @@ from tarmac.jobs.executors.staging import StageIn, StageOut
 from tarmac.jobs.model import Container, Venv
 from tarmac.jobs.plan import thread_variables
 from tarmac.jobs.secrets import resolve_secrets, secret_variables
-from tarmac.processes.cgroup import make_memory_group, parent_of_groups
-from tarmac.processes.tree import MARK, Process, guarded, start
+from tarmac.processes import (
+    MARK,
+    Process,
+    guarded,
+    make_memory_group,
+    parent_of_groups,
+    start,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
