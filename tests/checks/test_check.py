@@ -18,7 +18,8 @@ from tarmac.checks import find_failure, quick_check, read_catalogue
 from tarmac.checks.evidence import Driver, Evidence, Host, Inventory, Probe
 from tarmac.checks.frameworks import find_framework
 from tarmac.checks.inventory import read_inventory
-from tarmac.checks.report.report import make_report, parse_requirements, required_frameworks
+from tarmac.checks.report.make import make_report
+from tarmac.checks.report.requirements import parse_requirements, required_frameworks
 from tarmac.checks.run_probe import PROBES
 from tarmac.checks.targets import container_target
 from tarmac.errors import TarmacError
@@ -78,7 +79,7 @@ def test_json_has_the_published_form(on_machine):
     schema = json.loads((ROOT / "docs" / "check-report.schema.json").read_text())
     jsonschema.validate(report, schema)
     assert report["ok"] is False
-    assert report["schema_version"] == 1
+    assert report["schema_version"] == 2
     assert report["inventory"]["gpus"][0]["uncorrected_errors"] == 3
 
 
@@ -226,7 +227,7 @@ def test_no_entry_is_explained_with_gaps():
     for code in read_catalogue():
         done = find_failure(code)
         assert "{" not in done.general_cause
-        assert not [line for line in done.general_mend if re.search(r"\{[a-z_]+\}", line)]
+        assert not [line for line in done.general_fix if re.search(r"\{[a-z_]+\}", line)]
 
 
 def test_a_device_that_is_not_there_is_a_failure():
@@ -302,7 +303,7 @@ def test_a_run_keeps_the_check_of_its_devices(tmp_path):
         env=os.environ | {"TARMAC_RUNS": str(tmp_path)},
     )
     (path,) = tmp_path.iterdir()
-    assert json.loads((path / "check.json").read_text())["schema_version"] == 1
+    assert json.loads((path / "check.json").read_text())["schema_version"] == 2
     assert "check:" not in done.stdout
 
 

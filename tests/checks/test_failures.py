@@ -20,7 +20,7 @@ from tarmac.checks.evidence import (
     PciCard,
     Probe,
 )
-from tarmac.checks.report.report import make_report
+from tarmac.checks.report.make import make_report
 from tarmac.checks.rules.catalogue import read_catalogue
 from tarmac.checks.rules.findings import find
 from tarmac.checks.rules.table import RULES
@@ -523,7 +523,7 @@ def test_every_rule_belongs_to_a_failure_that_asks_for_it():
 def test_an_entry_is_whole(failure):
     assert failure.text or failure.rule
     assert failure.cause.endswith(".")
-    assert failure.mend
+    assert failure.fix
     assert failure.source.startswith("https://")
     assert set(failure.hides) <= read_catalogue().keys()
     assert failure.code not in failure.hides
@@ -540,7 +540,7 @@ def test_a_recorded_failure_is_found(code, evidence):
     finding = found[code]
     assert finding.evidence
     assert "{" not in finding.cause
-    assert not any("{" in line for line in finding.mend if "awk" not in line)
+    assert not any("{" in line for line in finding.fix if "awk" not in line)
 
 
 def test_a_healthy_machine_has_no_findings():
@@ -716,4 +716,4 @@ def test_the_advice_names_a_build_that_suits_driver_and_chip(driver, capability,
     card = H200.model_copy(update={"capability": capability})
     inventory = machine((card,), driver=DRIVER.model_copy(update={"cuda": driver}))
     (finding,) = find(done("torch", inventory, build={"cuda": None, "hip": None}))
-    assert index in finding.mend[0]
+    assert index in finding.fix[0]

@@ -139,6 +139,11 @@ class Inventory(_Facts):
         return [card.address for card in self.cards if card.vendor == "nvidia"]
 
     @property
+    def usable_memory_bytes(self) -> int:
+        """What of the machine's memory this process may use."""
+        return min(self.host.memory_bytes, self.limits.memory_bytes or self.host.memory_bytes)
+
+    @property
     def is_confined(self) -> bool:
         """Whether this is a container."""
         return self.container.kind not in (None, "wsl")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 from tarmac.checks.evidence import Evidence
 from tarmac.checks.frameworks import FRAMEWORKS, find_framework
 from tarmac.checks.inventory import read_inventory
-from tarmac.checks.report.report import make_report, parse_requirements, required_frameworks
+from tarmac.checks.report.make import make_report
+from tarmac.checks.report.requirements import parse_requirements, required_frameworks
 from tarmac.checks.run_probe import measuring_turns, run_probe
 from tarmac.checks.targets import (
     THIS_PYTHON,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tarmac.checks.evidence import Probe
-    from tarmac.checks.report.report import Report
+    from tarmac.checks.report.model import Report
 
 __all__ = ["Depth", "check"]
 

@@ -42,7 +42,7 @@ class Finding(BaseModel):
         where: The devices or frameworks that it is seen at, or ``machine``.
         evidence: What was seen.
         cause: In one sentence.
-        mend: What to type.
+        fix: What to type.
         source: Who says so.
     """
 
@@ -54,7 +54,7 @@ class Finding(BaseModel):
     where: tuple[str, ...]
     evidence: str
     cause: str
-    mend: tuple[str, ...]
+    fix: tuple[str, ...]
     source: str
 
 
@@ -133,7 +133,7 @@ def _finding(code: str, seen: Mapping[str, str], evidence: Evidence) -> Finding:
         where=tuple(seen),
         evidence=words,
         cause=fill(failure.cause),
-        mend=tuple(fill(line) for line in failure.mend),
+        fix=tuple(fill(line) for line in failure.fix),
         source=failure.source,
     )
 

@@ -166,7 +166,7 @@ def _print(report: Report) -> None:
             _print_finding(number, finding)
     for finding in report.findings:
         if finding.level == "note":
-            click.echo(f"Note: {finding.title} ({', '.join(finding.where)}): {finding.mend[0]}")
+            click.echo(f"Note: {finding.title} ({', '.join(finding.where)}): {finding.fix[0]}")
     click.echo(f"checked in {report.seconds:.1f} s")
 
 
@@ -184,7 +184,7 @@ def _print_finding(number: int, finding: Finding) -> None:
     click.echo(f" {number:>2}. {head} ({', '.join(finding.where)})  [{finding.code}]")
     for line in textwrap.wrap(f"{finding.cause} Seen: {finding.evidence}", 92):
         click.echo(f"     {line}")
-    for line in finding.mend:
+    for line in finding.fix:
         click.echo(f"       {click.style(line, bold=True)}")
 
 
@@ -198,7 +198,7 @@ def _print_explanation(failure: object, *, as_json: bool) -> None:
         return
     click.secho(f"{failure.code}: {failure.title}", bold=True)
     click.echo("\n".join(textwrap.wrap(failure.general_cause, 92)))
-    for line in failure.general_mend:
+    for line in failure.general_fix:
         click.echo(f"  {line}")
     for pattern in failure.text:
         click.echo(f"seen as: {pattern}")
