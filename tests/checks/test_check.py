@@ -14,13 +14,12 @@ import pytest
 
 import tarmac
 from tarmac import RequestError
-from tarmac.checks import find_failure, quick_check, read_catalogue
+from tarmac.checks import FRAMEWORKS, find_failure, quick_check, read_catalogue
 from tarmac.checks.evidence import Driver, Evidence, Host, Inventory, Probe
 from tarmac.checks.frameworks import find_framework
 from tarmac.checks.inventory import read_inventory
 from tarmac.checks.report.make import make_report
 from tarmac.checks.report.requirements import parse_requirements, required_frameworks
-from tarmac.checks.run_probe import PROBES
 from tarmac.checks.targets import container_target
 from tarmac.errors import TarmacError
 
@@ -182,8 +181,8 @@ def test_versions_are_compared_as_versions(requirement, is_met, found):
 
 
 def test_every_framework_has_a_probe_and_is_known_by_its_alias():
-    for name in tarmac.checks.FRAMEWORKS:
-        assert (PROBES / f"{name}_probe.py").is_file()
+    for name in FRAMEWORKS:
+        assert find_framework(name).program.is_file()
     assert find_framework("PyTorch").name == "torch"
     assert find_framework("TF").name == "tensorflow"
     assert required_frameworks(["pytorch", "gpus>=1", "tf"]) == ["torch", "tensorflow"]

@@ -228,7 +228,7 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
     "persistence-off": [gpu(persistence=False)],
     "p2p-broken": [
-        done("together", notes=["peer copy from cuda:0 to cuda:1 is wrong"]),
+        done("all-reduce", notes=["peer copy from cuda:0 to cuda:1 is wrong"]),
         text("the all-reduce self-test gave a wrong sum between a (rank 0) and b (rank 1)"),
     ],
     "torch-cpu-build": [
@@ -499,12 +499,12 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
     "cgroup-cpu": [Evidence(inventory=with_gpu(limits=Limits(cpus=1.0)))],
     "all-reduce-wrong": [
-        done("together", all_reduce={"problem": "wrong", "detail": "on rank 1"}),
+        done("all-reduce", all_reduce={"problem": "wrong", "detail": "on rank 1"}),
     ],
     "all-reduce-hung": [
         done(
-            "together",
-            all_reduce={"problem": "hung", "detail": "rank 1 at: adding up, after 96 s"},
+            "all-reduce",
+            all_reduce={"problem": "hung", "detail": "rank 1 at: all-reduce, after 96 s"},
         )
     ],
 }
@@ -633,7 +633,7 @@ def test_why_no_gpu_was_used_is_said_where_one_is_here():
 
 def test_ranks_that_are_more_than_gpus_are_no_failure():
     why = "2 ranks need a GPU each, and 1 can be seen"
-    evidence = done("together", cpu_because=why)
+    evidence = done("all-reduce", cpu_because=why)
     report = make_report(evidence, seconds=1)
     assert report.findings == ()
     assert why in report.frameworks[0].text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -14,18 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.checks.evidence import Outcome, Probe
+from tarmac.checks.frameworks import PROBES
 from tarmac.processes import OutputTail, kill_tree, spawn
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from tarmac.checks.frameworks import Framework
     from tarmac.checks.targets import Target
     from tarmac.processes import Child
 
-__all__ = ["PROBES", "measuring_turns", "run_probe"]
-
-PROBES = Path(__file__).parent / "probes"
+__all__ = ["measuring_turns", "run_probe"]
 
 # Enough of what it printed to find an error's text in, whatever came before.
 _KEPT_BYTES = 65536
@@ -40,10 +41,11 @@ _TURN = "TARMAC_PROBE_TURN"
 
 # A probe ends by itself a little after its limit, should nobody be left to end it.
 _LIMIT = "TARMAC_PROBE_LIMIT_S"
+_RANKS = "TARMAC_PROBE_RANKS"
 
 
 def run_probe(
-    framework: str,
+    framework: Framework,
     target: Target,
     *,
     depth: str,
@@ -52,31 +54,32 @@ def run_probe(
     environment: Mapping[str, str] | None = None,
     gpus_of: Callable[[int], set[int]] = lambda _: set(),
     stop: threading.Event | None = None,
-    program: Path | None = None,
+    num_ranks: int | None = None,
 ) -> Probe:
     """Run a framework's probe and return what it said.
 
     The process and all that it started are gone afterwards, also those that left its session.
 
     Args:
-        framework: The name of the probe, as in ``probes/NAME_probe.py``.
+        framework: The one whose probe is run.
         target: The interpreter or image that it runs in.
         depth: ``quick``, ``normal`` or ``deep``.
-        devices: Names of those to probe, ``cuda:0`` or ``cpu``, all by default; or what else the
-            probe takes.
+        devices: Names of those to probe, ``cuda:0`` or ``cpu``, all by default.
         timeout_s: Its time limit, in seconds.
         environment: Variables on top of this process's.
         gpus_of: Tells on which GPUs the driver sees a process, asked now and then.
         stop: When set, the probe is ended.
-        program: Instead of the framework's own probe; for tests.
+        num_ranks: Processes of a probe that computes by several; by default the probe's choice.
     """
-    program = program or PROBES / f"{framework}_probe.py"
     mark = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="tarmac-probe-") as directory:
         result = Path(directory) / "result" / "result.json"
         result.parent.mkdir()
+        program = _beside_harness(framework.program, Path(directory))
         # Probes import what they share from the folder that they are in.
         own = {_LIMIT: f"{timeout_s:g}", "PYTHONSAFEPATH": ""}
+        if num_ranks is not None:
+            own[_RANKS] = str(num_ranks)
         variables = {**(environment or {}), **own}
         if target.image is None:
             command = [*target.command, str(program), str(result), depth, *devices]
@@ -120,7 +123,7 @@ def run_probe(
     elif written.get("stage"):
         detail = f"{detail}, during {written['stage']}"
     return Probe(
-        framework=framework,
+        framework=framework.name,
         where=target.name,
         outcome=outcome,
         detail=detail,
@@ -131,6 +134,22 @@ def run_probe(
         left_behind=left_behind,
         seen_on_gpus=tuple(sorted(seen)),
     )
+
+
+def _beside_harness(program: Path, directory: Path) -> Path:
+    """Return a probe's file in a folder that has what probes share.
+
+    Args:
+        program: Tarmac's own, which has that beside it, or another's.
+        directory: For a copy of another's.
+    """
+    if program.parent == PROBES:
+        return program
+    folder = directory / "program"
+    folder.mkdir()
+    for file in (PROBES / "harness.py", program):
+        shutil.copyfile(file, folder / file.name)
+    return folder / program.name
 
 
 def _in_container(

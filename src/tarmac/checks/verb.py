@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Literal
 
 from tarmac.checks.evidence import Evidence
-from tarmac.checks.frameworks import FRAMEWORKS, find_framework
+from tarmac.checks.frameworks import ALL_REDUCE, find_framework, framework_names
 from tarmac.checks.inventory import read_inventory
 from tarmac.checks.report.make import make_report
 from tarmac.checks.report.requirements import parse_requirements, required_frameworks
@@ -61,7 +61,7 @@ def check(
     """Look at this machine, and let frameworks compute on its devices.
 
     Args:
-        frameworks: Names from `tarmac.checks.FRAMEWORKS`; by default those that are installed.
+        frameworks: Names from `tarmac.checks.framework_names`; by default those that are installed.
         pythons: Interpreters to probe instead of this one.
         images: Container images to probe instead of this interpreter.
         provision: Frameworks to build an environment of pinned versions for, and probe there.
@@ -69,7 +69,7 @@ def check(
             compute and measures rates, ``deep`` measures longer, fills memory, and takes Keras
             through all its backends.
         devices: ``cuda:0``, ``cuda``, ``cpu``; all by default.
-        ranks: Processes that add numbers up together, by PyTorch over NCCL where there is a GPU
+        ranks: Processes that all-reduce, by PyTorch over NCCL where there is a GPU
             for each, else over Gloo, and by Horovod; by default one for each of several GPUs that
             PyTorch sees, and Horovod's are two.
         require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
@@ -100,7 +100,7 @@ def check(
     tasks += [
         _Task(name, target, is_asked=bool(asked))
         for target in targets
-        for name in asked or FRAMEWORKS
+        for name in asked or framework_names()
     ]
     if not targets:
         provided = {task.framework for task in tasks}
@@ -115,38 +115,37 @@ def check(
     for device in devices:
         if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
             raise RequestError(f"device is {device!r}, expected cpu, cuda or cuda:INDEX")
-    evidence = _collect([*_expanded(tasks, depth, ranks)], depth, devices, timeout_s)
+    evidence = _collect([*_expanded(tasks, depth)], depth, devices, timeout_s, ranks)
     if ranks is not None or depth != "quick":
-        # The probe itself must outlive ranks that hang, to name them.
-        limit = f"{0.8 * timeout_s:g}"
-        together = [
+        all_reduces = [
             run_probe(
-                "together",
+                ALL_REDUCE,
                 target,
                 depth=depth,
-                devices=[str(number), limit, *devices],
+                devices=devices,
                 timeout_s=timeout_s,
+                num_ranks=number,
             )
             for target, number in _teams(tasks, evidence, ranks)
         ]
-        evidence = evidence.model_copy(update={"probes": (*evidence.probes, *together)})
+        evidence = evidence.model_copy(update={"probes": (*evidence.probes, *all_reduces)})
     return make_report(evidence, requirements=requirements, seconds=time.perf_counter() - started)
 
 
 def _installed(depth: Depth) -> list[str]:
     """Return the frameworks to probe in this interpreter where none was named."""
-    names = ["torch"] if depth == "quick" else list(FRAMEWORKS)
+    names = ["torch"] if depth == "quick" else framework_names()
     return [name for name in names if importlib.util.find_spec(name) is not None]
 
 
-def _expanded(tasks: Sequence[_Task], depth: Depth, ranks: int | None) -> Iterator[_Task]:
-    """Take Keras through its backends, where that was asked for or there is time."""
+def _expanded(tasks: Sequence[_Task], depth: Depth) -> Iterator[_Task]:
+    """Take a framework through its backends, where that was asked for or there is time."""
     for task in tasks:
-        if task.framework == "keras" and (depth == "deep" or task.is_asked):
-            for backend in find_framework("keras").backends:
-                yield dataclasses.replace(task, variables={"KERAS_BACKEND": backend})
-        elif task.framework == "horovod" and ranks is not None:
-            yield dataclasses.replace(task, variables={"TARMAC_PROBE_RANKS": str(ranks)})
+        framework = find_framework(task.framework)
+        if framework.backends and (depth == "deep" or task.is_asked):
+            for backend in framework.backends:
+                variables = {framework.backend_variable: backend}
+                yield dataclasses.replace(task, variables=variables)
         else:
             yield task
 
@@ -170,13 +169,17 @@ def _teams(
 
 
 def _collect(
-    tasks: Sequence[_Task], depth: Depth, devices: Sequence[str], timeout_s: float
+    tasks: Sequence[_Task],
+    depth: Depth,
+    devices: Sequence[str],
+    timeout_s: float,
+    ranks: int | None,
 ) -> Evidence:
     stop = threading.Event()
 
     def run(task: _Task, turns: Mapping[str, str], gpus_of: Callable[[int], set[int]]) -> Probe:
         return run_probe(
-            task.framework,
+            find_framework(task.framework),
             task.target,
             depth=depth,
             devices=devices,
@@ -184,6 +187,7 @@ def _collect(
             environment={**turns, **task.variables},
             gpus_of=gpus_of,
             stop=stop,
+            num_ranks=ranks,
         )
 
     with (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from packaging.version import InvalidVersion, Version
 
-from tarmac.checks.frameworks import FRAMEWORKS, framework_named
+from tarmac.checks.frameworks import framework_named, framework_names
 from tarmac.checks.report.model import Requirement
 from tarmac.errors import RequestError
 
@@ -59,7 +59,7 @@ def _parse(text: str) -> Condition:
             )
     raise RequestError(
         f"--require {text!r} is not understood",
-        hint=f"A framework ({', '.join(FRAMEWORKS)}), or one of "
+        hint=f"A framework ({', '.join(framework_names())}), or one of "
         f"{', '.join((*_QUANTITIES, *_VERSIONS))} with a number: gpus>=1, gpu_memory>=16 (GiB, of "
         "the smallest), driver>=570, cuda>=12.8",
     )

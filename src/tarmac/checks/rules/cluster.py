@@ -58,7 +58,7 @@ def _cgroup_cpu(evidence: Evidence) -> Hits:
         yield "machine", f"{cpus:g} CPUs for {len(gpus)} GPUs"
 
 
-def _together(evidence: Evidence, kind: str) -> Hits:
+def _problems(evidence: Evidence, kind: str) -> Hits:
     for probe in evidence.probes:
         judged = probe.result.get("all_reduce")
         if judged is not None and judged.get("problem") == kind:
@@ -66,11 +66,11 @@ def _together(evidence: Evidence, kind: str) -> Hits:
 
 
 def _all_reduce_wrong(evidence: Evidence) -> Hits:
-    yield from _together(evidence, "wrong")
+    yield from _problems(evidence, "wrong")
 
 
 def _all_reduce_hung(evidence: Evidence) -> Hits:
-    yield from _together(evidence, "hung")
+    yield from _problems(evidence, "hung")
 
 
 RULES: Mapping[str, Rule] = {

@@ -29,7 +29,7 @@ _FLOOD_BYTES = 10 * 2**20
 _ON_GPU = re.compile("cuda|gpu|cupy|rocm", re.IGNORECASE)
 
 # Probes of several processes, which are no device's.
-_RANKS = frozenset({"together", "horovod"})
+_RANKS = frozenset({"all-reduce", "horovod"})
 
 
 def _result(probe: Probe, *keys: str) -> Any:

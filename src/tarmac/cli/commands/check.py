@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tarmac.checks import Finding, Report, Verdict
+    from tarmac.checks import Failure, Finding, Report, Verdict
 
 __all__ = ["command"]
 
@@ -63,7 +63,7 @@ _WORDS = {
     "--ranks",
     type=int,
     show_default="the number of GPUs",
-    help="Processes that add numbers up together, by PyTorch and Horovod; 2 or more.",
+    help="Processes that all-reduce, by PyTorch and Horovod; 2 or more.",
 )
 @click.option(
     "--require",
@@ -109,9 +109,7 @@ def command(
     Exits with 0 when all that is required holds (without --require: when nothing failed), with 1
     when not, with 2 when the request was wrong.
     """
-    from tarmac.checks import check, find_failure
-    from tarmac.checks.report.anonymous import without_names
-    from tarmac.checks.report.page import render_page
+    from tarmac.checks import check, find_failure, render_page, without_names
     from tarmac.errors import RequestError
     from tarmac.files import write_text
 
@@ -188,10 +186,7 @@ def _print_finding(number: int, finding: Finding) -> None:
         click.echo(f"       {click.style(line, bold=True)}")
 
 
-def _print_explanation(failure: object, *, as_json: bool) -> None:
-    from tarmac.checks import Failure
-
-    assert isinstance(failure, Failure)
+def _print_explanation(failure: Failure, *, as_json: bool) -> None:
     if as_json:
         json.dump(failure.model_dump(mode="json"), sys.stdout, indent=2)
         click.echo()
