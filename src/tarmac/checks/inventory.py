@@ -16,7 +16,7 @@ import psutil
 
 from tarmac.checks.evidence import Container, Driver, Host, Inventory, Limits, PciCard
 from tarmac.checks.libraries import find_libraries
-from tarmac.machine import NvmlProblem, find_devices, open_nvml, read_limits
+from tarmac.machine import NvmlProblem, name_cpu, open_nvml, read_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,13 +94,12 @@ def _text(path: Path) -> str | None:
 
 
 def _read_host(root: Path) -> Host:
-    (cpu,) = find_devices("cpu")
     release = _text(root / "etc/os-release") or ""
     name = re.search('^PRETTY_NAME="?(.*?)"?$', release, re.MULTILINE)
     return Host(
-        cpu=cpu.name,
+        cpu=name_cpu(),
         cores=psutil.cpu_count() or 1,
-        memory_bytes=cpu.memory_bytes,
+        memory_bytes=psutil.virtual_memory().total,
         disk_free_bytes=shutil.disk_usage(Path.cwd()).free,
         kernel=platform.release(),
         system=name[1] if name else platform.system(),
@@ -202,13 +201,10 @@ def _limits(root: Path) -> Limits:
         return None if soft == resource.RLIM_INFINITY else soft
 
     own = read_limits(root)
-    shm = None
-    with contextlib.suppress(OSError):
-        shm = shutil.disk_usage(root / "dev/shm").total
     return Limits(
         cpus=own.cpus,
         memory_bytes=own.memory_bytes,
-        shm_bytes=shm,
+        shm_bytes=own.shm_bytes,
         memlock_bytes=limit(resource.RLIMIT_MEMLOCK),
         open_files=limit(resource.RLIMIT_NOFILE),
         infiniband=any((root / "sys/class/infiniband").glob("*")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -12,10 +11,11 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tarmac.checks.evidence import Outcome, Probe
 from tarmac.checks.frameworks import PROBES
+from tarmac.checks.probe_result import judge_result, last_error, read_result
 from tarmac.processes import OutputTail, kill_tree, spawn
 
 if TYPE_CHECKING:
@@ -115,11 +115,11 @@ def run_probe(
             code = child.finish()
         text = printed.text(timeout_s=5.0)
         seconds = time.perf_counter() - started
-        written, flaw = _read(result)
+        written, flaw = read_result(result)
     outcome, detail = _end(code, problem, in_container=target.image is not None)
     if outcome == "done":
-        words = _last_words(text) if flaw else ""
-        outcome, detail = _judge(written, flaw, code, words)
+        words = last_error(text) if flaw else ""
+        outcome, detail = judge_result(written, flaw, code, words)
     elif written.get("stage"):
         detail = f"{detail}, during {written['stage']}"
     return Probe(
@@ -219,58 +219,6 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _read(path: Path) -> tuple[dict[str, Any], str]:
-    try:
-        written = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        return {}, "it wrote no result"
-    except ValueError:
-        return {}, "its result is no JSON"
-    if not isinstance(written, dict):
-        return {}, "its result is no JSON object"
-    return (written, "") if _is_result(written) else ({}, "its result is not of a probe's form")
-
-
-def _is_result(written: dict[str, Any]) -> bool:
-    """Whether what is read further on has the types that a probe gives it."""
-    devices = written.get("devices", [])
-    return (
-        isinstance(devices, list)
-        and all(
-            isinstance(device, dict) and {"name", "kind"} <= device.keys() for device in devices
-        )
-        and isinstance(written.get("notes", []), list)
-        and all(
-            isinstance(written.get(key) or {}, dict) for key in ("error", "build", "all_reduce")
-        )
-    )
-
-
-def _last_words(printed: str) -> str:
-    """Return the line that most likely says why there is no result."""
-    lines = [line.strip() for line in printed.splitlines()]
-    errors = [line for line in lines if "rror" in line]
-    said = (errors or [line for line in lines if line] or [""])[-1]
-    return f": {said[:300]}" if said else ""
-
-
-def _judge(written: Mapping[str, Any], flaw: str, code: int, words: str) -> tuple[Outcome, str]:
-    stage, error = written.get("stage"), written.get("error")
-    all_reduce = written.get("all_reduce") or {}
-    if flaw:
-        return "no result", f"{flaw} and ended with exit code {code}{words}"
-    if written.get("absent"):
-        return "not installed", ""
-    if all_reduce.get("problem") == "hung":
-        return "hung", str(all_reduce["detail"])
-    if error is None:
-        is_whole = stage == "done"
-        return ("done", "") if is_whole else ("no result", f"it ended during {stage}")
-    first = (str(error.get("message", "")).strip().splitlines() or [""])[0]
-    during = "" if stage == "import" else f" during {stage}"
-    return "failed", f"{error.get('type')}{during}: {first}"
 
 
 @contextlib.contextmanager
