@@ -10,7 +10,7 @@ Example:
 """
 
 from tarmac.machine.chips import CHIPS, Chip, find_chip
-from tarmac.machine.device import Device, find_devices, name_devices, read_cpuinfo
+from tarmac.machine.device import Device, find_devices, name_cpu, name_devices, read_cpuinfo
 from tarmac.machine.gpu import Gpu, GpuProcess, MigDevice
 from tarmac.machine.limits import ProcessLimits, is_unified, own_groups, read_limits
 from tarmac.machine.nvml import Nvml, NvmlProblem, open_nvml
@@ -31,6 +31,7 @@ __all__ = [
     "find_devices",
     "is_unified",
     "list_gpus",
+    "name_cpu",
     "name_devices",
     "names_nothing",
     "open_nvml",
