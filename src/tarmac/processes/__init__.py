@@ -6,9 +6,9 @@ of JSON, of which `serve` is the other end.
 """
 
 from tarmac.processes.cgroup import MemoryGroup, make_memory_group, parent_of_groups
+from tarmac.processes.children import Child, kill_tree, spawn
 from tarmac.processes.identity import ProcessIdentity, identify
 from tarmac.processes.output import OutputTail
-from tarmac.processes.spawn import Child, kill_tree, spawn
 from tarmac.processes.tree import MARK, Process, guarded, start, watch
 
 __all__ = [

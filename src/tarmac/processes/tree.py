@@ -14,13 +14,13 @@ from typing import IO, TYPE_CHECKING
 
 import psutil
 
-from tarmac.processes.spawn import spawn
+from tarmac.processes.children import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tarmac.processes.cgroup import MemoryGroup
-    from tarmac.processes.spawn import Child
+    from tarmac.processes.children import Child
 
 __all__ = ["MARK", "Process", "guarded", "start", "watch"]
 
