@@ -34,7 +34,8 @@ class PciCard(_Facts):
         vendor: ``nvidia``, ``amd``, ``intel`` or ``apple``.
         device: The vendor's number of it, e.g. ``0x2330``; Apple's name of its chip.
         driver: The kernel's driver that holds it.
-        memory_bytes: Its own memory, as AMD's driver says; ``used_bytes`` likewise.
+        memory_bytes: Its own memory, as AMD's driver says.
+        used_bytes: What of that is in use, as AMD's driver says.
         busy: Share of time that it computes, in percent, as AMD's driver says.
         link: Speed and width of its PCIe link, now and at most, in the kernel's words.
     """
@@ -56,7 +57,7 @@ class Driver(_Facts):
         version: As NVML says.
         cuda: The newest CUDA that it runs, ``13.0``.
         nvml_error: Why NVML does not start; None where it does.
-        module_version: Of the loaded kernel module.
+        module_version: The loaded kernel module's version.
         modules: Loaded kernel modules that matter: ``nvidia``, ``nvidia_uvm``, ``nouveau``.
         library: The libcuda.so.1 that would be loaded, or None.
     """

@@ -40,7 +40,7 @@ class Framework:
 
     Attributes:
         name: The module that is imported.
-        title: For people.
+        title: What it is called in lists and messages.
         alias: Another name that users may give.
         pins: An environment of versions that work together, with files of ``environments/``; None
             where none is built.

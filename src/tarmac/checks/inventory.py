@@ -124,7 +124,7 @@ def _modules(root: Path) -> tuple[str, ...]:
 
 
 def _cards(root: Path) -> tuple[PciCard, ...]:
-    found = []
+    cards = []
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):
         vendor = _VENDORS.get(_text(device / "vendor") or "")
         kind = _text(device / "class") or ""
@@ -137,7 +137,7 @@ def _cards(root: Path) -> tuple[PciCard, ...]:
             "now": _link(device, "current"),
             "max": _link(device, "max"),
         }
-        found.append(
+        cards.append(
             PciCard(
                 address=device.name,
                 vendor=vendor,
@@ -149,7 +149,7 @@ def _cards(root: Path) -> tuple[PciCard, ...]:
                 link={key: link for key, link in links.items() if link},
             )
         )
-    return (*found, *_apples(root))
+    return (*cards, *_apples(root))
 
 
 def _number(path: Path) -> int | None:

@@ -24,7 +24,7 @@ class Target:
     """Where probes run.
 
     Attributes:
-        name: For people.
+        name: What it is called in reports.
         command: What runs a Python program there, e.g. ``("/opt/tf/bin/python",)``.
         image: Of a container, where it is one.
     """
@@ -46,15 +46,15 @@ def python_target(path: str | Path) -> Target:
     Raises:
         RequestError: There is none, or it is no Python from 3.7 on.
     """
-    found = shutil.which(str(path))
-    if found is None:
+    program = shutil.which(str(path))
+    if program is None:
         raise RequestError(
             f"--python {path} is no program that can be run",
             hint="Name an interpreter, e.g. /opt/venv/bin/python",
         )
     try:
         done = subprocess.run(
-            [found, "-c", "import sys; print(sys.version_info >= (3, 7))"],
+            [program, "-c", "import sys; print(sys.version_info >= (3, 7))"],
             capture_output=True,
             text=True,
             timeout=30,
@@ -64,7 +64,7 @@ def python_target(path: str | Path) -> Target:
         raise RequestError(f"--python {path} does not start: {error}") from error
     if done.stdout.strip() != "True":
         raise RequestError(f"--python {path} is no Python of at least 3.7")
-    return Target(str(path), (found,))
+    return Target(str(path), (program,))
 
 
 def container_target(image: str) -> Target:

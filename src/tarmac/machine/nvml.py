@@ -256,15 +256,15 @@ def _read_mig(handle: Any) -> tuple[bool | None, tuple[MigDevice, ...]]:
 def _running(handle: Any, kind: str) -> list[Any]:
     """Return the processes of a kind; drivers before 510 have the second version of this only."""
     for version in (3, 2):
-        found = _ask(getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}"), handle)
-        if found is not None:
-            return list(found)
+        processes = _ask(getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}"), handle)
+        if processes is not None:
+            return list(processes)
     return []
 
 
 def _processes(handle: Any) -> tuple[GpuProcess, ...]:
     """Return the processes on a GPU, but for those that this one has started."""
-    found = {}
+    processes = {}
     for process in (*_running(handle, "Graphics"), *_running(handle, "Compute")):
         name, parents = None, []
         with contextlib.suppress(psutil.Error):
@@ -272,5 +272,5 @@ def _processes(handle: Any) -> tuple[GpuProcess, ...]:
             name, parents = there.name(), [parent.pid for parent in there.parents()]
         if os.getpid() not in parents:
             memory = process.usedGpuMemory
-            found[process.pid] = GpuProcess(pid=process.pid, name=name, memory_bytes=memory)
-    return tuple(found.values())
+            processes[process.pid] = GpuProcess(pid=process.pid, name=name, memory_bytes=memory)
+    return tuple(processes.values())

@@ -60,8 +60,8 @@ def end_containers(engine: str, mark: str) -> None:
     """Kill the containers with a mark, which do not end with their clients."""
     listing = [engine, "ps", "--quiet", "--filter", f"label=tarmac.run={mark}"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        found = subprocess.run(listing, capture_output=True, text=True, timeout=30, check=True)
-        names = found.stdout.split()
+        running = subprocess.run(listing, capture_output=True, text=True, timeout=30, check=True)
+        names = running.stdout.split()
         if names:
             subprocess.run([engine, "kill", *names], capture_output=True, timeout=30, check=False)
 

@@ -41,7 +41,7 @@ class Process:
         child: The process itself.
         started: By the monotonic clock.
         stopped_for: Why it was asked to end, in words; empty while it was not.
-        kill_at: When patience ends.
+        kill_at: When it is killed if it still runs, by the monotonic clock.
         kill_command: What ends a container, which does not end with its client.
         memory_group: In which the kernel limits its memory, where it may.
         start_error: Why its program could not be started, once `finish` has returned.

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.evidence import Inventory, Probe  # noqa: TC001 - pydantic reads them
-from tarmac.checks.rules.findings import Finding  # noqa: TC001 - likewise
+from tarmac.checks.rules.findings import Finding  # noqa: TC001 - pydantic reads it
 
 __all__ = ["Answer", "Report", "Requirement", "Verdict"]
 
@@ -47,7 +47,7 @@ class Report(_Part):
 
     Attributes:
         schema_version: Of this report's JSON form.
-        checked_at: When, in UTC: ``2026-11-21T14:03:00Z``.
+        checked_at: The time in UTC, as ``2026-11-21T14:03:00Z``.
         devices: A verdict for each.
         frameworks: A verdict for each that is installed or was asked for.
         findings: Failures first; what to do, in that order.

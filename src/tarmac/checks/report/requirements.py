@@ -34,8 +34,8 @@ def parse_requirements(texts: Sequence[str]) -> list[Condition]:
 
 def required_frameworks(texts: Sequence[str]) -> list[str]:
     """Return the frameworks that requirements name."""
-    found = map(framework_named, texts)
-    return [framework.name for framework in found if framework is not None]
+    frameworks = map(framework_named, texts)
+    return [framework.name for framework in frameworks if framework is not None]
 
 
 def _parse(text: str) -> Condition:
@@ -114,10 +114,10 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _compare(
-    text: str, found: float | Version | None, comparison: str, wanted: float | Version
+    text: str, actual: float | Version | None, comparison: str, wanted: float | Version
 ) -> Requirement:
-    met = found is not None and _COMPARISONS[comparison](found, wanted)
-    shown = f"{found:g}" if isinstance(found, (int, float)) else str(found or "unknown")
+    met = actual is not None and _COMPARISONS[comparison](actual, wanted)
+    shown = f"{actual:g}" if isinstance(actual, (int, float)) else str(actual or "unknown")
     return Requirement(text=text, met=met, found=shown)
 
 

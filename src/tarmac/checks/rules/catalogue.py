@@ -87,7 +87,7 @@ def find_failure(code: str) -> Failure:
     Raises:
         RequestError: There is none; the nearest name is said.
     """
-    found = read_catalogue()
-    if code not in found:
-        raise unknown_name("code", code, {key: failure.title for key, failure in found.items()})
-    return found[code]
+    catalogue = read_catalogue()
+    if code not in catalogue:
+        raise unknown_name("code", code, {key: failure.title for key, failure in catalogue.items()})
+    return catalogue[code]

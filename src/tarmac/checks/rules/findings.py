@@ -36,7 +36,7 @@ class Finding(BaseModel):
     """What a check concludes.
 
     Attributes:
-        code: Of the catalogue.
+        code: The failure's, in the catalogue.
         level: ``failure``, ``warning`` or ``note``.
         title: In a few words.
         where: The devices or frameworks that it is seen at, or ``machine``.
