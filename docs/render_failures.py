@@ -24,7 +24,7 @@ def render_page() -> str:
             f"**{failure.title[0].upper()}{failure.title[1:]}** ({_LEVELS[failure.level]})"
         )
         parts.append(
-            f". {failure.general_cause}\n\n```text\n" + "\n".join(failure.general_mend) + "\n```\n"
+            f". {failure.general_cause}\n\n```text\n" + "\n".join(failure.general_fix) + "\n```\n"
         )
         if failure.text:
             seen = ", ".join(f"`{pattern}`" for pattern in failure.text)

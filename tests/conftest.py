@@ -28,6 +28,7 @@ _NEED = {
     "torch": (
         *("cli", "docs", "examples", "machine", "studies", "training", "workloads"),
         *("checks/test_check.py", "checks/test_container.py", "checks/test_probes.py"),
+        "checks/test_probe_conformance.py",
     ),
     "optuna": ("studies", "cli/test_search.py"),
     "obstore": ("jobs/test_objects.py",),

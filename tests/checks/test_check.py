@@ -14,13 +14,13 @@ import pytest
 
 import tarmac
 from tarmac import RequestError
-from tarmac.checks import find_failure, quick_check, read_catalogue
+from tarmac.checks import FRAMEWORKS, find_failure, quick_check, read_catalogue
 from tarmac.checks.evidence import Driver, Evidence, Host, Inventory, Probe
 from tarmac.checks.frameworks import find_framework
 from tarmac.checks.inventory import read_inventory
-from tarmac.checks.report.report import make_report, parse_requirements, required_frameworks
-from tarmac.checks.run_probe import PROBES
-from tarmac.checks.targets import container_place
+from tarmac.checks.report.make import make_report
+from tarmac.checks.report.requirements import parse_requirements, required_frameworks
+from tarmac.checks.targets import container_target
 from tarmac.errors import TarmacError
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ def test_json_has_the_published_form(on_machine):
     schema = json.loads((ROOT / "docs" / "check-report.schema.json").read_text())
     jsonschema.validate(report, schema)
     assert report["ok"] is False
-    assert report["schema_version"] == 1
+    assert report["schema_version"] == 2
     assert report["inventory"]["gpus"][0]["uncorrected_errors"] == 3
 
 
@@ -181,8 +181,8 @@ def test_versions_are_compared_as_versions(requirement, is_met, found):
 
 
 def test_every_framework_has_a_probe_and_is_known_by_its_alias():
-    for name in tarmac.checks.FRAMEWORKS:
-        assert (PROBES / f"{name}_probe.py").is_file()
+    for name in FRAMEWORKS:
+        assert find_framework(name).program.is_file()
     assert find_framework("PyTorch").name == "torch"
     assert find_framework("TF").name == "tensorflow"
     assert required_frameworks(["pytorch", "gpus>=1", "tf"]) == ["torch", "tensorflow"]
@@ -226,7 +226,7 @@ def test_no_entry_is_explained_with_gaps():
     for code in read_catalogue():
         done = find_failure(code)
         assert "{" not in done.general_cause
-        assert not [line for line in done.general_mend if re.search(r"\{[a-z_]+\}", line)]
+        assert not [line for line in done.general_fix if re.search(r"\{[a-z_]+\}", line)]
 
 
 def test_a_device_that_is_not_there_is_a_failure():
@@ -270,7 +270,7 @@ def test_another_interpreter_is_probed(tmp_path):
 def test_an_image_without_an_engine_is_refused(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(RequestError, match="neither docker nor podman is here"):
-        container_place("my-image")
+        container_target("my-image")
 
 
 def test_an_engine_that_does_not_answer_is_said_in_its_words(tmp_path, monkeypatch):
@@ -279,7 +279,7 @@ def test_an_engine_that_does_not_answer_is_said_in_its_words(tmp_path, monkeypat
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(RequestError, match="docker does not answer: Cannot connect to the Docker"):
-        container_place("my-image")
+        container_target("my-image")
 
 
 def test_the_quick_check_is_cached_until_something_changes(tmp_path):
@@ -302,7 +302,7 @@ def test_a_run_keeps_the_check_of_its_devices(tmp_path):
         env=os.environ | {"TARMAC_RUNS": str(tmp_path)},
     )
     (path,) = tmp_path.iterdir()
-    assert json.loads((path / "check.json").read_text())["schema_version"] == 1
+    assert json.loads((path / "check.json").read_text())["schema_version"] == 2
     assert "check:" not in done.stdout
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import tarmac
+from tarmac.checks.frameworks import Framework
 from tarmac.checks.run_probe import run_probe
-from tarmac.checks.targets import container_place
+from tarmac.checks.targets import container_target
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
 
@@ -96,9 +97,8 @@ def test_an_image_with_a_user_of_its_own_comes_back_with_a_result(image):
 def test_a_container_that_crashes_is_told_with_its_signal(image, tmp_path):
     program = tmp_path / "odd_probe.py"
     program.write_text("import ctypes\nctypes.string_at(0)\n")
-    program.chmod(0o644)
-    tmp_path.chmod(0o755)
-    found = run_probe("odd", container_place(image), depth="quick", timeout_s=60, program=program)
+    odd = Framework("odd", "Odd", probe=program)
+    found = run_probe(odd, container_target(image), depth="quick", timeout_s=60)
     assert (found.outcome, found.detail) == ("crashed", "SIGSEGV")
 
 

@@ -14,17 +14,17 @@ from tarmac.checks.evidence import (
     Container,
     Driver,
     Evidence,
-    Gpu,
-    GpuProcess,
     Host,
     Inventory,
     Limits,
     PciCard,
     Probe,
 )
-from tarmac.checks.report.report import make_report
+from tarmac.checks.report.make import make_report
 from tarmac.checks.rules.catalogue import read_catalogue
-from tarmac.checks.rules.findings import RULES, find
+from tarmac.checks.rules.findings import find
+from tarmac.checks.rules.table import RULES
+from tarmac.machine import Gpu, GpuProcess, MigDevice
 
 HOST = Host(
     cpu="a CPU", cores=8, memory_bytes=2**36, disk_free_bytes=2**36, kernel="6.1", system="Linux"
@@ -228,7 +228,7 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
     "persistence-off": [gpu(persistence=False)],
     "p2p-broken": [
-        done("together", notes=["peer copy from cuda:0 to cuda:1 is wrong"]),
+        done("all-reduce", notes=["peer copy from cuda:0 to cuda:1 is wrong"]),
         text("the all-reduce self-test gave a wrong sum between a (rank 0) and b (rank 1)"),
     ],
     "torch-cpu-build": [
@@ -499,12 +499,12 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
     "cgroup-cpu": [Evidence(inventory=with_gpu(limits=Limits(cpus=1.0)))],
     "all-reduce-wrong": [
-        done("together", all_reduce={"problem": "wrong", "detail": "on rank 1"}),
+        done("all-reduce", all_reduce={"problem": "wrong", "detail": "on rank 1"}),
     ],
     "all-reduce-hung": [
         done(
-            "together",
-            all_reduce={"problem": "hung", "detail": "rank 1 at: adding up, after 96 s"},
+            "all-reduce",
+            all_reduce={"problem": "hung", "detail": "rank 1 at: all-reduce, after 96 s"},
         )
     ],
 }
@@ -523,7 +523,7 @@ def test_every_rule_belongs_to_a_failure_that_asks_for_it():
 def test_an_entry_is_whole(failure):
     assert failure.text or failure.rule
     assert failure.cause.endswith(".")
-    assert failure.mend
+    assert failure.fix
     assert failure.source.startswith("https://")
     assert set(failure.hides) <= read_catalogue().keys()
     assert failure.code not in failure.hides
@@ -540,7 +540,7 @@ def test_a_recorded_failure_is_found(code, evidence):
     finding = found[code]
     assert finding.evidence
     assert "{" not in finding.cause
-    assert not any("{" in line for line in finding.mend if "awk" not in line)
+    assert not any("{" in line for line in finding.fix if "awk" not in line)
 
 
 def test_a_healthy_machine_has_no_findings():
@@ -633,7 +633,7 @@ def test_why_no_gpu_was_used_is_said_where_one_is_here():
 
 def test_ranks_that_are_more_than_gpus_are_no_failure():
     why = "2 ranks need a GPU each, and 1 can be seen"
-    evidence = done("together", cpu_because=why)
+    evidence = done("all-reduce", cpu_because=why)
     report = make_report(evidence, seconds=1)
     assert report.findings == ()
     assert why in report.frameworks[0].text
@@ -692,7 +692,8 @@ def test_copies_of_ordinary_memory_are_not_judged_as_pinned():
     ],
 )
 def test_partitions_are_known_by_their_names(value, is_found):
-    card = H200.model_copy(update={"mig": True, "mig_devices": ("MIG-1000", "MIG-1001")})
+    devices = tuple(MigDevice(uuid=uuid) for uuid in ("MIG-1000", "MIG-1001"))
+    card = H200.model_copy(update={"mig": True, "mig_devices": devices})
     inventory = machine((card,), driver=DRIVER, environment={"CUDA_VISIBLE_DEVICES": value})
     assert ("no-visible" in {f.code for f in find(Evidence(inventory=inventory))}) == is_found
 
@@ -715,4 +716,4 @@ def test_the_advice_names_a_build_that_suits_driver_and_chip(driver, capability,
     card = H200.model_copy(update={"capability": capability})
     inventory = machine((card,), driver=DRIVER.model_copy(update={"cuda": driver}))
     (finding,) = find(done("torch", inventory, build={"cuda": None, "hip": None}))
-    assert index in finding.mend[0]
+    assert index in finding.fix[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 
@@ -104,6 +105,39 @@ def test_our_own_probes_are_not_others_processes(on_machine, tmp_path):
         check=True,
     )
     assert done.stdout == "0\n"
+
+
+@pytest.mark.parametrize(
+    ("machine", "variables", "expected"),
+    [
+        ("healthy", {}, ["GPU-7d3c132a-675f-077e-3bf7-99d79213d062"]),
+        ("healthy", {"CUDA_VISIBLE_DEVICES": ""}, []),
+        ("mig", {}, []),
+        ("unknown-error", {}, "RequestError"),
+        ("fell-off-bus", {}, "RequestError"),
+        ("fell-off-bus", {"CUDA_VISIBLE_DEVICES": "1"}, 1),
+        ("eight", {"CUDA_VISIBLE_DEVICES": "0,3"}, 2),
+    ],
+)
+def test_what_jobs_may_use_is_what_the_check_sees(on_machine, machine, variables, expected):
+    program = (
+        "from tarmac import RequestError\n"
+        "from tarmac.machine import list_gpus\n"
+        "try: print([gpu.uuid for gpu in list_gpus()])\n"
+        "except RequestError as error: print(['RequestError'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=on_machine(machine, **variables),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    uuids = ast.literal_eval(done.stdout)
+    if isinstance(expected, int):
+        assert len(uuids) == expected
+    else:
+        assert uuids == ([expected] if isinstance(expected, str) else expected)
 
 
 def test_partitions_are_named(inventory_of):

@@ -12,11 +12,16 @@ import psutil
 import pytest
 
 from tarmac.checks.evidence import Evidence, Host, Inventory
+from tarmac.checks.frameworks import ALL_REDUCE, PROBES, Framework, find_framework
 from tarmac.checks.rules.findings import find
-from tarmac.checks.run_probe import PROBES, run_probe
-from tarmac.checks.targets import THIS_PYTHON, Place
+from tarmac.checks.run_probe import run_probe
+from tarmac.checks.targets import THIS_PYTHON, Target
 
 HOST = Host(cpu="", cores=1, memory_bytes=1, disk_free_bytes=1, kernel="", system="")
+
+
+def odd(program: Path) -> Framework:
+    return Framework("odd", "Odd", probe=program)
 
 
 @pytest.fixture
@@ -26,7 +31,7 @@ def probe(tmp_path):
     def run(program: str, timeout_s: float = 60):
         file = tmp_path / "odd_probe.py"
         file.write_text("import json, os, sys, time\n" + textwrap.dedent(program))
-        return run_probe("odd", THIS_PYTHON, depth="normal", timeout_s=timeout_s, program=file)
+        return run_probe(odd(file), THIS_PYTHON, depth="normal", timeout_s=timeout_s)
 
     return run
 
@@ -138,9 +143,7 @@ def test_the_driver_is_asked_where_the_process_computes(tmp_path):
             enough.touch()
         return {len(asked) % 2}
 
-    found = run_probe(
-        "odd", THIS_PYTHON, depth="quick", timeout_s=60, gpus_of=gpus_of, program=program
-    )
+    found = run_probe(odd(program), THIS_PYTHON, depth="quick", timeout_s=60, gpus_of=gpus_of)
     assert found.seen_on_gpus == (0, 1)
     assert len(set(asked)) == 1
 
@@ -157,7 +160,9 @@ def test_an_error_keeps_its_words(probe):
 
 
 def test_pytorch_computes_here():
-    found = run_probe("torch", THIS_PYTHON, depth="normal", devices=["cpu"], timeout_s=100)
+    found = run_probe(
+        find_framework("torch"), THIS_PYTHON, depth="normal", devices=["cpu"], timeout_s=100
+    )
     assert found.outcome == "done", found.text
     (cpu,) = found.result["devices"]
     assert cpu["matmul"]["ok"]
@@ -171,7 +176,7 @@ def test_pytorch_computes_here():
 
 def test_a_probe_finds_what_it_shares_where_python_is_told_to_be_safe(monkeypatch):
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
-    found = run_probe("mxnet", THIS_PYTHON, depth="quick", timeout_s=60)
+    found = run_probe(find_framework("mxnet"), THIS_PYTHON, depth="quick", timeout_s=60)
     assert found.outcome == "not installed", found.text
 
 
@@ -195,8 +200,8 @@ def test_another_user_cannot_put_a_containers_result_there(tmp_path):
         "json.dump(result, open(path + '/result.json', 'w'))\n"
     )
     engine.chmod(0o755)
-    place = Place("image", (str(engine),), "image")
-    found = run_probe("torch", place, depth="quick", timeout_s=60)
+    target = Target("image", (str(engine),), "image")
+    found = run_probe(find_framework("torch"), target, depth="quick", timeout_s=60)
     assert found.outcome == "done", found.text
     # An image's own user writes there, whoever that is.
     assert found.result["mode"] == 0o777
@@ -204,12 +209,12 @@ def test_another_user_cannot_put_a_containers_result_there(tmp_path):
 
 
 def test_a_framework_that_is_not_there_is_not_a_failure():
-    found = run_probe("mxnet", THIS_PYTHON, depth="quick", timeout_s=60)
+    found = run_probe(find_framework("mxnet"), THIS_PYTHON, depth="quick", timeout_s=60)
     assert found.outcome == "not installed"
 
 
-def started_by(interpreter: Path, directory: Path) -> Place:
-    """Return a place whose probes start others by an interpreter of ours."""
+def started_by(interpreter: Path, directory: Path) -> Target:
+    """Return a target whose probes start others by an interpreter of ours."""
     starter = directory / "starter.py"
     starter.write_text(
         "import os, runpy, sys\n"
@@ -218,11 +223,11 @@ def started_by(interpreter: Path, directory: Path) -> Place:
         "sys.path[0] = os.path.dirname(sys.argv[0])\n"
         "runpy.run_path(sys.argv[0], run_name='__main__')\n"
     )
-    return Place("odd", (sys.executable, str(starter)))
+    return Target("odd", (sys.executable, str(starter)))
 
 
-def test_ranks_add_up_together():
-    found = run_probe("together", THIS_PYTHON, depth="normal", devices=["2", "80"], timeout_s=100)
+def test_ranks_all_reduce():
+    found = run_probe(ALL_REDUCE, THIS_PYTHON, depth="normal", num_ranks=2, timeout_s=100)
     assert found.outcome == "done", found.text
     (ranks,) = found.result["devices"]
     assert ranks["name"] == "2 ranks by gloo"
@@ -235,8 +240,8 @@ def test_a_rank_that_dies_is_named_without_waiting_for_the_limit(tmp_path):
         f'#!/bin/sh\nif [ "$RANK" = 1 ]; then exit 7; fi\nexec {sys.executable} "$@"\n'
     )
     interpreter.chmod(0o755)
-    place = started_by(interpreter, tmp_path)
-    found = run_probe("together", place, depth="normal", devices=["2", "600"], timeout_s=100)
+    target = started_by(interpreter, tmp_path)
+    found = run_probe(ALL_REDUCE, target, depth="normal", num_ranks=2, timeout_s=100)
     assert found.outcome == "failed"
     assert found.detail.endswith("rank 1 ended with exit code 7 at: start")
     assert codes(found) == ["probe-failed"]
@@ -249,7 +254,7 @@ def test_a_rank_that_never_starts_is_named(tmp_path):
         f'#!/bin/sh\nif [ "$RANK" = 1 ]; then sleep 600; fi\nexec {sys.executable} "$@"\n'
     )
     interpreter.chmod(0o755)
-    place = started_by(interpreter, tmp_path)
-    found = run_probe("together", place, depth="normal", devices=["2", "8"], timeout_s=60)
+    target = started_by(interpreter, tmp_path)
+    found = run_probe(ALL_REDUCE, target, depth="normal", num_ranks=2, timeout_s=10)
     assert (found.outcome, found.detail) == ("hung", "rank 1 at: start, after 8 s")
     assert codes(found) == ["all-reduce-hung"]

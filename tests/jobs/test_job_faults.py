@@ -21,8 +21,7 @@ from tarmac.jobs.executors import LocalExecutor
 from tarmac.jobs.machine import Machine
 from tarmac.jobs.scheduler import pause_s, run_tasks
 from tarmac.machine import GpuInfo
-from tarmac.processes.cgroup import make_memory_group, parent_of_groups
-from tarmac.processes.tree import Process, start
+from tarmac.processes import Process, make_memory_group, parent_of_groups, start
 
 
 def tarmac(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
@@ -221,7 +220,7 @@ def test_an_engine_that_hangs_while_it_kills_a_container_holds_nothing_up(tmp_pa
     (engine,) = [
         other
         for other in psutil.Process().children()
-        if other.cmdline() == ["sleep", "600"] and other.pid != process.popen.pid
+        if other.cmdline() == ["sleep", "600"] and other.pid != process.child.popen.pid
     ]
     # The client, which tells of the container's end, is left for as long as that may come.
     assert not process.has_ended()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -133,3 +134,33 @@ def test_a_machine_has_what_its_control_groups_allow(limited_group):
         env=os.environ,
     )
     assert done.stdout == f"1.2 {_GIB}\n"
+
+
+_DEVICE = """
+import sys
+for group in sys.argv[1:]:
+    open(f"{group}/cgroup.procs", "w").write("0")
+from tarmac.machine import find_devices, read_limits
+(cpu,) = find_devices("cpu")
+print(cpu.num_threads, cpu.memory_bytes, cpu.available_bytes <= cpu.memory_bytes)
+"""
+
+
+def test_the_cpu_as_a_device_is_what_control_groups_leave_of_it(limited_group):
+    groups = [
+        limited_group("cpu", {"cpu.max": "60000 100000"}),
+        limited_group("memory", {"memory.max": str(_GIB)}),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", _DEVICE, *map(str, groups)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"1 {_GIB} True\n"
+
+
+def test_shared_memory_is_told(machine):
+    root = machine("", {"dev/shm/x": ""})
+    assert read_limits(root).shm_bytes == shutil.disk_usage(root).total
+    assert read_limits(root / "nowhere").shm_bytes is None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tarmac.checks.cached import quick_check
-from tarmac.checks.frameworks import FRAMEWORKS
-from tarmac.checks.report.report import Report, Requirement, Verdict
+from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
+from tarmac.checks.report.anonymous import without_names
+from tarmac.checks.report.model import Report, Requirement, Verdict
+from tarmac.checks.report.page import render_page
 from tarmac.checks.rules.catalogue import Failure, find_failure, read_catalogue
 from tarmac.checks.rules.findings import Finding
 from tarmac.checks.verb import check
@@ -13,11 +15,15 @@ __all__ = [
     "FRAMEWORKS",
     "Failure",
     "Finding",
+    "Framework",
     "Report",
     "Requirement",
     "Verdict",
     "check",
     "find_failure",
+    "framework_names",
     "quick_check",
     "read_catalogue",
+    "render_page",
+    "without_names",
 ]

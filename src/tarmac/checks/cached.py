@@ -14,7 +14,7 @@ import platformdirs
 from pydantic import ValidationError
 
 from tarmac.checks.inventory import identify_machine
-from tarmac.checks.report.report import Report
+from tarmac.checks.report.model import Report
 from tarmac.checks.verb import check
 from tarmac.distribution import installed_version
 from tarmac.errors import TarmacError
@@ -32,7 +32,7 @@ _VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH
 def quick_check(cache: Path | None = None, environment: Mapping[str, str] | None = None) -> Report:
     """Return the quick check's report, from the cache where nothing that matters has changed.
 
-    Reports of failures are not kept: they may be mended any time.
+    Reports of failures are not kept: they may be fixed any time.
 
     Args:
         cache: The directory of earlier reports; by default in the user's cache.

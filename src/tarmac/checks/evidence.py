@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.machine import Gpu  # noqa: TC001 - pydantic reads it
+
 __all__ = [
     "Container",
     "Driver",
     "Evidence",
-    "Gpu",
-    "GpuProcess",
     "Host",
     "Inventory",
     "Limits",
@@ -26,67 +26,6 @@ class _Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class GpuProcess(_Facts):
-    """A process that holds memory on a GPU.
-
-    Attributes:
-        pid: As this machine or container numbers it.
-        name: Of its program, without arguments.
-        memory_bytes: None where the driver does not say.
-    """
-
-    pid: int
-    name: str | None
-    memory_bytes: int | None
-
-
-class Gpu(_Facts):
-    """A GPU as the driver describes it; None stands for what it does not tell.
-
-    Attributes:
-        index: The driver's, which CUDA_VISIBLE_DEVICES does not change.
-        error: Why it could not be asked, e.g. ``GPU is lost``.
-        pcie: Generation and width, now and at most.
-        nvlinks: For each link, whether it is up.
-        corrected_errors: Of ECC, since the driver was loaded; ``uncorrected_errors`` likewise.
-        sm_clock_mhz: Now and at most; ``memory_clock_mhz`` likewise.
-        slowdowns: The driver's reasons for low clocks: ``sw_power_cap``, ``sw_thermal``,
-            ``hw_slowdown``, ``hw_thermal``, ``hw_power_brake``.
-        retired_pages: Pages taken out of use in its life, since Ampere rows that were replaced.
-        retired_pages_pending: Whether pages or rows wait for a reset to be replaced.
-        mig: Whether it is partitioned.
-        mig_devices: UUIDs of its partitions.
-    """
-
-    index: int
-    name: str | None = None
-    uuid: str | None = None
-    address: str | None = None
-    error: str | None = None
-    memory_bytes: int | None = None
-    used_bytes: int | None = None
-    capability: tuple[int, int] | None = None
-    pcie: Mapping[str, int] = {}
-    nvlinks: tuple[bool, ...] = ()
-    ecc: bool | None = None
-    corrected_errors: int | None = None
-    uncorrected_errors: int | None = None
-    remap_failed: bool | None = None
-    retired_pages: int | None = None
-    retired_pages_pending: bool | None = None
-    sm_clock_mhz: Mapping[str, int] = {}
-    memory_clock_mhz: Mapping[str, int] = {}
-    slowdowns: tuple[str, ...] = ()
-    power_watts: Mapping[str, float] = {}
-    temperature_c: int | None = None
-    utilization: int | None = None
-    persistence: bool | None = None
-    compute_mode: str | None = None
-    mig: bool | None = None
-    mig_devices: tuple[str, ...] = ()
-    processes: tuple[GpuProcess, ...] = ()
-
-
 class PciCard(_Facts):
     """A display or compute card on the bus, driver or not.
 
@@ -95,7 +34,8 @@ class PciCard(_Facts):
         vendor: ``nvidia``, ``amd``, ``intel`` or ``apple``.
         device: The vendor's number of it, e.g. ``0x2330``; Apple's name of its chip.
         driver: The kernel's driver that holds it.
-        memory_bytes: Its own memory, as AMD's driver says; ``used_bytes`` likewise.
+        memory_bytes: Its own memory, as AMD's driver says.
+        used_bytes: What of that is in use, as AMD's driver says.
         busy: Share of time that it computes, in percent, as AMD's driver says.
         link: Speed and width of its PCIe link, now and at most, in the kernel's words.
     """
@@ -117,7 +57,7 @@ class Driver(_Facts):
         version: As NVML says.
         cuda: The newest CUDA that it runs, ``13.0``.
         nvml_error: Why NVML does not start; None where it does.
-        module_version: Of the loaded kernel module.
+        module_version: The loaded kernel module's version.
         modules: Loaded kernel modules that matter: ``nvidia``, ``nvidia_uvm``, ``nouveau``.
         library: The libcuda.so.1 that would be loaded, or None.
     """
@@ -193,6 +133,21 @@ class Inventory(_Facts):
     environment: Mapping[str, str] = {}
     kernel_log: tuple[str, ...] = ()
     libraries: Mapping[str, str] = {}
+
+    @property
+    def nvidia_cards(self) -> list[str]:
+        """The addresses of NVIDIA's cards on the bus."""
+        return [card.address for card in self.cards if card.vendor == "nvidia"]
+
+    @property
+    def usable_memory_bytes(self) -> int:
+        """What of the machine's memory this process may use."""
+        return min(self.host.memory_bytes, self.limits.memory_bytes or self.host.memory_bytes)
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether this is a container."""
+        return self.container.kind not in (None, "wsl")
 
 
 Outcome = Literal["done", "failed", "crashed", "hung", "no result", "not installed"]

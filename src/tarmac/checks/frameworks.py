@@ -1,30 +1,52 @@
-"""The frameworks that can be checked: their names, and the versions that an environment pins."""
+"""The table of the frameworks that can be checked, each with its probe.
+
+Installed packages add to it by entry points of the group ``tarmac.probes``: the entry point's name
+is the framework's, and what it loads is a `Framework`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.environments import VenvSpec
-from tarmac.errors import unknown_name
+from tarmac.errors import TarmacError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FRAMEWORKS", "PROVISIONED", "Framework", "find_framework", "framework_named"]
+__all__ = [
+    "ALL_REDUCE",
+    "FRAMEWORKS",
+    "PROBES",
+    "PROVISIONED",
+    "Framework",
+    "find_framework",
+    "framework_named",
+    "framework_names",
+]
+
+PROBES = Path(__file__).parent / "probes"
+
+_GROUP = "tarmac.probes"
 
 
 @dataclasses.dataclass(frozen=True)
 class Framework:
-    """A framework that a probe of the same name, ``probes/NAME_probe.py``, makes compute.
+    """A framework, and the probe that makes it compute.
 
     Attributes:
         name: The module that is imported.
-        title: For people.
-        alias: What it is called too.
+        title: What it is called in lists and messages.
+        alias: Another name that users may give.
         pins: An environment of versions that work together, with files of ``environments/``; None
-            for PyTorch, which Tarmac itself needs.
+            where none is built.
         backends: What it can compute through, and chooses at import.
+        backend_variable: The environment variable by which it chooses.
+        probe: The probe's file; by default ``probes/NAME_probe.py``.
     """
 
     name: str
@@ -32,6 +54,13 @@ class Framework:
     alias: str | None = None
     pins: VenvSpec | None = None
     backends: tuple[str, ...] = ()
+    backend_variable: str = ""
+    probe: Path | None = None
+
+    @property
+    def program(self) -> Path:
+        """The probe's file."""
+        return self.probe or PROBES / f"{self.name}_probe.py"
 
 
 # MXNet and Chainer are retired: their last versions, with the newest NumPy that they run with. The
@@ -49,6 +78,7 @@ _ALL = (
         "Keras, on each of its backends",
         pins=VenvSpec(requirements=("-r keras.txt",)),
         backends=("tensorflow", "jax", "torch"),
+        backend_variable="KERAS_BACKEND",
     ),
     Framework("jax", "JAX", pins=VenvSpec(requirements=("-r jax.txt",))),
     Framework("mxnet", "MXNet", pins=VenvSpec(requirements=("-r mxnet.txt",))),
@@ -74,6 +104,10 @@ _ALL = (
     ),
 )
 
+# Several processes by PyTorch. It follows from what PyTorch sees, so users do not name it.
+ALL_REDUCE = Framework("all-reduce", "All-reduce, by PyTorch", probe=PROBES / "all_reduce_probe.py")
+
+# Tarmac's own, name to title.
 FRAMEWORKS: Mapping[str, str] = {framework.name: framework.title for framework in _ALL}
 
 # Those that an environment can be built for.
@@ -82,9 +116,20 @@ PROVISIONED: Mapping[str, str] = {f.name: f.title for f in _ALL if f.pins is not
 _BY_NAME = {name: f for f in _ALL for name in (f.name, f.alias) if name is not None}
 
 
+def framework_names() -> tuple[str, ...]:
+    """Return the names of Tarmac's own frameworks, then of those that packages provide."""
+    provided = {point.name for point in entry_points(group=_GROUP)}
+    return (*FRAMEWORKS, *sorted(provided - _BY_NAME.keys()))
+
+
 def framework_named(name: str) -> Framework | None:
-    """Return the framework of a name or an alias, in any case; None where there is none."""
-    return _BY_NAME.get(name.strip().lower())
+    """Return the framework of a name or an alias, in any case; None where there is none.
+
+    Raises:
+        TarmacError: A package that provides frameworks cannot be loaded.
+    """
+    name = name.strip().lower()
+    return _BY_NAME.get(name) or _provided().get(name)
 
 
 def find_framework(name: str) -> Framework:
@@ -92,8 +137,35 @@ def find_framework(name: str) -> Framework:
 
     Raises:
         RequestError: There is none.
+        TarmacError: A package that provides frameworks cannot be loaded.
     """
-    found = framework_named(name)
-    if found is None:
-        raise unknown_name("framework", name, FRAMEWORKS)
-    return found
+    framework = framework_named(name)
+    if framework is None:
+        titles = dict.fromkeys(framework_names(), "")
+        raise unknown_name("framework", name, {**titles, **FRAMEWORKS})
+    return framework
+
+
+@functools.cache
+def _provided() -> Mapping[str, Framework]:
+    """Load what installed packages provide, by name and alias."""
+    frameworks: dict[str, Framework] = {}
+    for point in entry_points(group=_GROUP):
+        try:
+            framework = point.load()
+        except Exception as error:
+            raise TarmacError(
+                f"probe {point.name!r} of {point.value} failed to load: "
+                f"{type(error).__name__}: {error}",
+                hint="Fix or uninstall the package that provides it",
+            ) from error
+        if not isinstance(framework, Framework) or framework.name != point.name:
+            raise TarmacError(
+                f"probe {point.name!r} of {point.value} is {framework!r}, expected a Framework of "
+                "that name",
+                hint="Fix or uninstall the package that provides it",
+            )
+        for name in (framework.name, framework.alias):
+            if name is not None and name not in _BY_NAME:
+                frameworks[name.lower()] = framework
+    return frameworks

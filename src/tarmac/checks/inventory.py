@@ -16,11 +16,12 @@ import psutil
 
 from tarmac.checks.evidence import Container, Driver, Host, Inventory, Limits, PciCard
 from tarmac.checks.libraries import find_libraries
-from tarmac.machine import find_devices, read_limits
-from tarmac.machine.nvml import open_nvml, read_gpus
+from tarmac.machine import NvmlProblem, name_cpu, open_nvml, read_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from tarmac.machine import Gpu
 
 __all__ = ["HIDDEN", "identify_machine", "read_inventory"]
 
@@ -50,21 +51,21 @@ def read_inventory(
         environment: By default this process's.
     """
     variables = os.environ if environment is None else environment
+    gpus: tuple[Gpu, ...] = ()
     with open_nvml() as nvml:
-        started = not isinstance(nvml, str)
-        gpus = read_gpus() if started else ()
-        version, cuda = (nvml.version, nvml.cuda) if not isinstance(nvml, str) else (None, None)
-        nvml_error = nvml if isinstance(nvml, str) else None
+        if isinstance(nvml, NvmlProblem):
+            driver = Driver(nvml_error=nvml.text)
+        else:
+            driver, gpus = Driver(version=nvml.version, cuda=nvml.cuda), nvml.read_gpus()
     libraries = find_libraries(variables)
     return Inventory(
         host=_read_host(root),
-        driver=Driver(
-            version=version,
-            cuda=cuda,
-            nvml_error=nvml_error,
-            module_version=_module_version(root),
-            modules=_modules(root),
-            library=libraries.get("libcuda.so.1"),
+        driver=driver.model_copy(
+            update={
+                "module_version": _module_version(root),
+                "modules": _modules(root),
+                "library": libraries.get("libcuda.so.1"),
+            }
         ),
         gpus=gpus,
         cards=_cards(root),
@@ -93,13 +94,12 @@ def _text(path: Path) -> str | None:
 
 
 def _read_host(root: Path) -> Host:
-    (cpu,) = find_devices("cpu")
     release = _text(root / "etc/os-release") or ""
     name = re.search('^PRETTY_NAME="?(.*?)"?$', release, re.MULTILINE)
     return Host(
-        cpu=cpu.name,
+        cpu=name_cpu(),
         cores=psutil.cpu_count() or 1,
-        memory_bytes=cpu.memory_bytes,
+        memory_bytes=psutil.virtual_memory().total,
         disk_free_bytes=shutil.disk_usage(Path.cwd()).free,
         kernel=platform.release(),
         system=name[1] if name else platform.system(),
@@ -124,7 +124,7 @@ def _modules(root: Path) -> tuple[str, ...]:
 
 
 def _cards(root: Path) -> tuple[PciCard, ...]:
-    found = []
+    cards = []
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):
         vendor = _VENDORS.get(_text(device / "vendor") or "")
         kind = _text(device / "class") or ""
@@ -137,7 +137,7 @@ def _cards(root: Path) -> tuple[PciCard, ...]:
             "now": _link(device, "current"),
             "max": _link(device, "max"),
         }
-        found.append(
+        cards.append(
             PciCard(
                 address=device.name,
                 vendor=vendor,
@@ -149,7 +149,7 @@ def _cards(root: Path) -> tuple[PciCard, ...]:
                 link={key: link for key, link in links.items() if link},
             )
         )
-    return (*found, *_apples(root))
+    return (*cards, *_apples(root))
 
 
 def _number(path: Path) -> int | None:
@@ -201,13 +201,10 @@ def _limits(root: Path) -> Limits:
         return None if soft == resource.RLIM_INFINITY else soft
 
     own = read_limits(root)
-    shm = None
-    with contextlib.suppress(OSError):
-        shm = shutil.disk_usage(root / "dev/shm").total
     return Limits(
         cpus=own.cpus,
         memory_bytes=own.memory_bytes,
-        shm_bytes=shm,
+        shm_bytes=own.shm_bytes,
         memlock_bytes=limit(resource.RLIMIT_MEMLOCK),
         open_files=limit(resource.RLIMIT_NOFILE),
         infiniband=any((root / "sys/class/infiniband").glob("*")),

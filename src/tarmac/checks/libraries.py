@@ -20,25 +20,25 @@ _NAMES = ("libcuda", "libcudart", "libcublas", "libcudnn", "libnccl", "libnvidia
 def find_libraries(environment: Mapping[str, str], packages: Path | None = None) -> dict[str, str]:
     """Return CUDA's, cuDNN's and NCCL's libraries, name to the path that would be loaded.
 
-    The first place counts: LD_LIBRARY_PATH, then the ``nvidia`` wheels and the frameworks' own
+    The first directory counts: LD_LIBRARY_PATH, then the ``nvidia`` wheels and the frameworks' own
     directories, where the frameworks' libraries look by themselves (their RUNPATH; ld.so(8)), then
     the loader's cache.
 
     Args:
         environment: For LD_LIBRARY_PATH.
-        packages: Of the interpreter; by default of this one.
+        packages: The interpreter's site-packages; by default this one's.
     """
     packages = packages or Path(sysconfig.get_path("platlib"))
-    places = [Path(part) for part in environment.get("LD_LIBRARY_PATH", "").split(":") if part]
-    places += sorted(packages.glob("nvidia/*/lib"))
-    places += [packages / "torch/lib"]
-    found: dict[str, str] = {}
-    for place in places:
-        for name, path in _named(place.glob("lib*.so*")):
-            found.setdefault(name, path)
+    directories = [Path(part) for part in environment.get("LD_LIBRARY_PATH", "").split(":") if part]
+    directories += sorted(packages.glob("nvidia/*/lib"))
+    directories += [packages / "torch/lib"]
+    libraries: dict[str, str] = {}
+    for directory in directories:
+        for name, path in _named(directory.glob("lib*.so*")):
+            libraries.setdefault(name, path)
     for name, path in _cached():
-        found.setdefault(name, path)
-    return dict(sorted(found.items()))
+        libraries.setdefault(name, path)
+    return dict(sorted(libraries.items()))
 
 
 def _named(paths: Iterable[Path]) -> list[tuple[str, str]]:

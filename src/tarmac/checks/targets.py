@@ -16,15 +16,15 @@ from tarmac.errors import RequestError, unknown_name
 if TYPE_CHECKING:
     from tarmac.checks.frameworks import Framework
 
-__all__ = ["THIS_PYTHON", "Place", "container_place", "provisioned_place", "python_place"]
+__all__ = ["THIS_PYTHON", "Target", "container_target", "provisioned_target", "python_target"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class Target:
     """Where probes run.
 
     Attributes:
-        name: For people.
+        name: What it is called in reports.
         command: What runs a Python program there, e.g. ``("/opt/tf/bin/python",)``.
         image: Of a container, where it is one.
     """
@@ -34,27 +34,27 @@ class Place:
     image: str | None = None
 
 
-THIS_PYTHON = Place("this Python", (sys.executable,))
+THIS_PYTHON = Target("this Python", (sys.executable,))
 
 
 _PINS = Path(__file__).with_name("environments")
 
 
-def python_place(path: str | Path) -> Place:
-    """Return the place of another interpreter.
+def python_target(path: str | Path) -> Target:
+    """Return another interpreter as a target.
 
     Raises:
         RequestError: There is none, or it is no Python from 3.7 on.
     """
-    found = shutil.which(str(path))
-    if found is None:
+    program = shutil.which(str(path))
+    if program is None:
         raise RequestError(
             f"--python {path} is no program that can be run",
             hint="Name an interpreter, e.g. /opt/venv/bin/python",
         )
     try:
         done = subprocess.run(
-            [found, "-c", "import sys; print(sys.version_info >= (3, 7))"],
+            [program, "-c", "import sys; print(sys.version_info >= (3, 7))"],
             capture_output=True,
             text=True,
             timeout=30,
@@ -64,20 +64,20 @@ def python_place(path: str | Path) -> Place:
         raise RequestError(f"--python {path} does not start: {error}") from error
     if done.stdout.strip() != "True":
         raise RequestError(f"--python {path} is no Python of at least 3.7")
-    return Place(str(path), (found,))
+    return Target(str(path), (program,))
 
 
-def container_place(image: str) -> Place:
-    """Return the place of a container image, under Docker or Podman.
+def container_target(image: str) -> Target:
+    """Return a container image as a target, under Docker or Podman.
 
     Raises:
         RequestError: No engine is here, or it does not answer.
     """
-    return Place(image, (find_engine(None),), image)
+    return Target(image, (find_engine(None),), image)
 
 
-def provisioned_place(framework: Framework) -> Place:
-    """Build an environment of pinned versions for a framework, once, and return its place.
+def provisioned_target(framework: Framework) -> Target:
+    """Build an environment of pinned versions for a framework, once, and return it as a target.
 
     Raises:
         RequestError: There are no pins for it.
@@ -86,4 +86,4 @@ def provisioned_place(framework: Framework) -> Place:
     if framework.pins is None:
         raise unknown_name("environment", framework.name, dict.fromkeys(PROVISIONED, ""))
     path = build_venv(framework.pins, _PINS)
-    return Place(f"tarmac's {framework.name} environment", (str(path / "bin/python"),))
+    return Target(f"tarmac's {framework.name} environment", (str(path / "bin/python"),))

@@ -11,26 +11,27 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Literal
 
 from tarmac.checks.evidence import Evidence
-from tarmac.checks.frameworks import FRAMEWORKS, find_framework
+from tarmac.checks.frameworks import ALL_REDUCE, find_framework, framework_names
 from tarmac.checks.inventory import read_inventory
-from tarmac.checks.report.report import make_report, parse_requirements, required_frameworks
+from tarmac.checks.report.make import make_report
+from tarmac.checks.report.requirements import parse_requirements, required_frameworks
 from tarmac.checks.run_probe import measuring_turns, run_probe
 from tarmac.checks.targets import (
     THIS_PYTHON,
-    Place,
-    container_place,
-    provisioned_place,
-    python_place,
+    Target,
+    container_target,
+    provisioned_target,
+    python_target,
 )
 from tarmac.errors import RequestError
-from tarmac.machine.nvml import gpus_of_process, open_nvml
+from tarmac.machine import NvmlProblem, open_nvml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tarmac.checks.evidence import Probe
-    from tarmac.checks.report.report import Report
+    from tarmac.checks.report.model import Report
 
 __all__ = ["Depth", "check"]
 
@@ -40,7 +41,7 @@ Depth = Literal["quick", "normal", "deep"]
 @dataclasses.dataclass(frozen=True)
 class _Task:
     framework: str
-    place: Place
+    target: Target
     is_asked: bool
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -60,7 +61,7 @@ def check(
     """Look at this machine, and let frameworks compute on its devices.
 
     Args:
-        frameworks: Names from `tarmac.checks.FRAMEWORKS`; by default those that are installed.
+        frameworks: Names from `tarmac.checks.framework_names`; by default those that are installed.
         pythons: Interpreters to probe instead of this one.
         images: Container images to probe instead of this interpreter.
         provision: Frameworks to build an environment of pinned versions for, and probe there.
@@ -68,7 +69,7 @@ def check(
             compute and measures rates, ``deep`` measures longer, fills memory, and takes Keras
             through all its backends.
         devices: ``cuda:0``, ``cuda``, ``cpu``; all by default.
-        ranks: Processes that add numbers up together, by PyTorch over NCCL where there is a GPU
+        ranks: Processes that all-reduce, by PyTorch over NCCL where there is a GPU
             for each, else over Gloo, and by Horovod; by default one for each of several GPUs that
             PyTorch sees, and Horovod's are two.
         require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
@@ -90,16 +91,18 @@ def check(
         raise RequestError(f"depth is {depth!r}, expected quick, normal or deep")
     asked = [find_framework(name).name for name in frameworks]
     needed = [] if asked else required_frameworks(require)
-    places = [python_place(python) for python in pythons]
-    places += [container_place(image) for image in images]
+    targets = [python_target(python) for python in pythons]
+    targets += [container_target(image) for image in images]
     tasks = [
-        _Task(framework.name, provisioned_place(framework), is_asked=True)
+        _Task(framework.name, provisioned_target(framework), is_asked=True)
         for framework in map(find_framework, provision)
     ]
     tasks += [
-        _Task(name, place, is_asked=bool(asked)) for place in places for name in asked or FRAMEWORKS
+        _Task(name, target, is_asked=bool(asked))
+        for target in targets
+        for name in asked or framework_names()
     ]
-    if not places:
+    if not targets:
         provided = {task.framework for task in tasks}
         here = [] if tasks and not asked else asked or _installed(depth)
         tasks += [
@@ -112,75 +115,79 @@ def check(
     for device in devices:
         if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
             raise RequestError(f"device is {device!r}, expected cpu, cuda or cuda:INDEX")
-    evidence = _collect([*_expanded(tasks, depth, ranks)], depth, devices, timeout_s)
+    evidence = _collect([*_expanded(tasks, depth)], depth, devices, timeout_s, ranks)
     if ranks is not None or depth != "quick":
-        # The probe itself must outlive ranks that hang, to name them.
-        limit = f"{0.8 * timeout_s:g}"
-        together = [
+        all_reduces = [
             run_probe(
-                "together",
-                place,
+                ALL_REDUCE,
+                target,
                 depth=depth,
-                devices=[str(number), limit, *devices],
+                devices=devices,
                 timeout_s=timeout_s,
+                num_ranks=number,
             )
-            for place, number in _teams(tasks, evidence, ranks)
+            for target, number in _teams(tasks, evidence, ranks)
         ]
-        evidence = evidence.model_copy(update={"probes": (*evidence.probes, *together)})
+        evidence = evidence.model_copy(update={"probes": (*evidence.probes, *all_reduces)})
     return make_report(evidence, requirements=requirements, seconds=time.perf_counter() - started)
 
 
 def _installed(depth: Depth) -> list[str]:
     """Return the frameworks to probe in this interpreter where none was named."""
-    names = ["torch"] if depth == "quick" else list(FRAMEWORKS)
+    names = ["torch"] if depth == "quick" else framework_names()
     return [name for name in names if importlib.util.find_spec(name) is not None]
 
 
-def _expanded(tasks: Sequence[_Task], depth: Depth, ranks: int | None) -> Iterator[_Task]:
-    """Take Keras through its backends, where that was asked for or there is time."""
+def _expanded(tasks: Sequence[_Task], depth: Depth) -> Iterator[_Task]:
+    """Take a framework through its backends, where that was asked for or there is time."""
     for task in tasks:
-        if task.framework == "keras" and (depth == "deep" or task.is_asked):
-            for backend in find_framework("keras").backends:
-                yield dataclasses.replace(task, variables={"KERAS_BACKEND": backend})
-        elif task.framework == "horovod" and ranks is not None:
-            yield dataclasses.replace(task, variables={"TARMAC_PROBE_RANKS": str(ranks)})
+        framework = find_framework(task.framework)
+        if framework.backends and (depth == "deep" or task.is_asked):
+            for backend in framework.backends:
+                variables = {framework.backend_variable: backend}
+                yield dataclasses.replace(task, variables=variables)
         else:
             yield task
 
 
 def _teams(
     tasks: Sequence[_Task], evidence: Evidence, ranks: int | None
-) -> Iterator[tuple[Place, int]]:
+) -> Iterator[tuple[Target, int]]:
     """Yield where PyTorch is probed, and how many processes shall compute together there."""
-    for place in dict.fromkeys(task.place for task in tasks if task.framework == "torch"):
+    for target in dict.fromkeys(task.target for task in tasks if task.framework == "torch"):
         # Those that PyTorch sees: variables may hide some of those that the driver has.
         seen = [
             device
             for probe in evidence.probes
-            if (probe.framework, probe.where) == ("torch", place.name)
+            if (probe.framework, probe.where) == ("torch", target.name)
             for device in probe.result.get("devices", ())
             if device["kind"] == "gpu"
         ]
         number = len(seen) if ranks is None else ranks
         if number > 1:
-            yield place, number
+            yield target, number
 
 
 def _collect(
-    tasks: Sequence[_Task], depth: Depth, devices: Sequence[str], timeout_s: float
+    tasks: Sequence[_Task],
+    depth: Depth,
+    devices: Sequence[str],
+    timeout_s: float,
+    ranks: int | None,
 ) -> Evidence:
     stop = threading.Event()
 
-    def run(task: _Task, turns: Mapping[str, str], *, sees: bool) -> Probe:
+    def run(task: _Task, turns: Mapping[str, str], gpus_of: Callable[[int], set[int]]) -> Probe:
         return run_probe(
-            task.framework,
-            task.place,
+            find_framework(task.framework),
+            task.target,
             depth=depth,
             devices=devices,
             timeout_s=timeout_s,
             environment={**turns, **task.variables},
-            gpus_of=gpus_of_process if sees else lambda _: set(),
+            gpus_of=gpus_of,
             stop=stop,
+            num_ranks=ranks,
         )
 
     with (
@@ -189,8 +196,11 @@ def _collect(
         ThreadPoolExecutor(len(tasks) + 1) as threads,
     ):
         inventory = threads.submit(read_inventory)
-        sees = not isinstance(nvml, str)
-        running = [threads.submit(run, task, turns, sees=sees) for task in tasks]
+
+        def gpus_of(pid: int) -> set[int]:
+            return set() if isinstance(nvml, NvmlProblem) else nvml.gpus_of_process(pid)
+
+        running = [threads.submit(run, task, turns, gpus_of) for task in tasks]
         try:
             probes = [future.result() for future in running]
         except BaseException:

@@ -1,4 +1,7 @@
-"""Devices: what is here to compute on.
+"""What is here to compute on: GPUs, chips, processors, and how much of them may be used.
+
+The one reading of each: NVML is asked in `nvml`, ``CUDA_VISIBLE_DEVICES`` is read in `visible`,
+affinity and control groups in `limits`.
 
 Example:
     >>> from tarmac.machine import find_devices
@@ -6,19 +9,34 @@ Example:
     ['cpu', 'cpu']
 """
 
-from tarmac.machine.device import Device, find_devices, name_devices, read_cpuinfo
-from tarmac.machine.gpus import GpuInfo, list_gpus
+from tarmac.machine.chips import CHIPS, Chip, find_chip
+from tarmac.machine.device import Device, find_devices, name_cpu, name_devices, read_cpuinfo
+from tarmac.machine.gpu import Gpu, GpuProcess, MigDevice
 from tarmac.machine.limits import ProcessLimits, is_unified, own_groups, read_limits
+from tarmac.machine.nvml import Nvml, NvmlProblem, open_nvml
+from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gpus
 
 __all__ = [
+    "CHIPS",
+    "Chip",
     "Device",
+    "Gpu",
     "GpuInfo",
+    "GpuProcess",
+    "MigDevice",
+    "Nvml",
+    "NvmlProblem",
     "ProcessLimits",
+    "find_chip",
     "find_devices",
     "is_unified",
     "list_gpus",
+    "name_cpu",
     "name_devices",
+    "names_nothing",
+    "open_nvml",
     "own_groups",
     "read_cpuinfo",
     "read_limits",
+    "visible_gpus",
 ]

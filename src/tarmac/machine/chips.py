@@ -13,10 +13,11 @@ class Chip:
     """Nominal rates, dense, in TFLOP/s and GB/s; None is unsupported or unknown.
 
     Attributes:
-        pattern: Of the driver's name for it.
+        pattern: What the driver's name for it matches.
         fp32: On the ordinary units.
-        bf16: On the matrix units, with fp32 accumulation; fp16 likewise.
-        bandwidth: Of its memory.
+        bf16: On the matrix units, with fp32 accumulation.
+        fp16: On the matrix units, with fp32 accumulation.
+        bandwidth: Its memory's.
         source: The maker's datasheet.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Literal
 import psutil
 
 from tarmac.errors import RequestError
+from tarmac.machine.limits import read_limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Device", "find_devices", "name_devices", "read_cpuinfo"]
+__all__ = ["Device", "find_devices", "name_cpu", "name_devices", "read_cpuinfo"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,13 +28,13 @@ class Device:
         index: The CUDA ordinal among the visible devices; None for the CPU.
         name: What the vendor calls it.
         uuid: The GPU's UUID; None for the CPU.
-        memory_bytes: Memory in all.
+        memory_bytes: Memory in all; of the CPU, what this process's control groups leave it.
         available_bytes: Memory free when the device was looked up.
         bf16_matrix_units: Whether bf16 matrix products have hardware of their own (tensor cores
             since Ampere, AMX), which makes them several times as fast as fp32's.
         compute_capability: CUDA's (major, minor); None for the CPU.
-        num_threads: Threads that an operation on the CPU uses, where replicas share its cores
-            those of one; 0 for a GPU.
+        num_threads: Threads that an operation on the CPU uses: as many as cores may be used, by
+            affinity and control groups; where replicas share them, those of one. 0 for a GPU.
     """
 
     type: Literal["cpu", "cuda"]
@@ -170,18 +172,25 @@ def _cuda(index: int) -> Device:
 
 def _cpu() -> Device:
     cpuinfo = read_cpuinfo()
-    memory = psutil.virtual_memory()
+    memory, limits = psutil.virtual_memory(), read_limits()
+    most = min(memory.total, limits.memory_bytes or memory.total)
     return Device(
         type="cpu",
         index=None,
-        name=cpuinfo.get("model name") or platform.processor() or platform.machine(),
+        name=name_cpu(),
         uuid=None,
-        memory_bytes=memory.total,
-        available_bytes=memory.available,
+        memory_bytes=most,
+        available_bytes=min(memory.available, most),
         bf16_matrix_units="amx_bf16" in cpuinfo.get("flags", "").split(),
         compute_capability=None,
-        num_threads=len(psutil.Process().cpu_affinity()) if platform.system() == "Linux" else 0,
+        # A part of a core is a thread's that waits now and then.
+        num_threads=math.ceil(limits.cpus),
     )
+
+
+def name_cpu() -> str:
+    """Return what the vendor calls this machine's processor."""
+    return read_cpuinfo().get("model name") or platform.processor() or platform.machine()
 
 
 def read_cpuinfo() -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""How much of the machine this process may use: its affinity and its control groups' limits.
+"""How much of the machine this process may use: affinity, control groups, shared memory.
 
 Both layouts are known: https://docs.kernel.org/admin-guide/cgroup-v2.html and
 https://docs.kernel.org/admin-guide/cgroup-v1/. A group's limit holds for all groups in it, so the
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import shutil
 from pathlib import Path
-
-import psutil
 
 __all__ = ["ProcessLimits", "is_unified", "own_groups", "read_limits"]
 
@@ -29,19 +29,21 @@ class ProcessLimits:
     Attributes:
         cpus: Cores, by its affinity and its control groups' quotas; may be a part of one.
         memory_bytes: Of its control groups; None where they set no limit.
+        shm_bytes: Size of /dev/shm; None where there is none.
     """
 
     cpus: float
     memory_bytes: int | None
+    shm_bytes: int | None = None
 
 
 def read_limits(root: Path = _ROOT) -> ProcessLimits:
     """Return this process's limits.
 
     Args:
-        root: Where ``proc`` and ``sys`` are; the affinity is this process's in any case.
+        root: Where ``proc``, ``sys`` and ``dev`` are; the affinity is this process's in any case.
     """
-    cpus = [float(len(psutil.Process().cpu_affinity()))]
+    cpus = [float(_affinity())]
     for group in own_groups("cpu", root):
         quota, period = _quota(group, unified=is_unified(root))
         if quota is not None and period:
@@ -49,7 +51,12 @@ def read_limits(root: Path = _ROOT) -> ProcessLimits:
     name = "memory.max" if is_unified(root) else "memory.limit_in_bytes"
     sizes = (_number(_text(group / name)) for group in own_groups("memory", root))
     limits = [size for size in sizes if size is not None and size < _UNLIMITED]
-    return ProcessLimits(min(cpus), min(limits, default=None))
+    return ProcessLimits(min(cpus), min(limits, default=None), _size_of(root / "dev/shm"))
+
+
+def _affinity() -> int:
+    # Linux alone says on which cores a process may run.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def is_unified(root: Path = _ROOT) -> bool:
@@ -66,7 +73,7 @@ def own_groups(controller: str, root: Path = _ROOT) -> tuple[Path, ...]:
         root: Where ``proc`` and ``sys`` are.
 
     Returns:
-        None where no control groups are mounted.
+        The directories; none where no control groups are mounted.
     """
     mounted = root / _MOUNTED
     if not is_unified(root):
@@ -99,6 +106,12 @@ def _quota(group: Path, *, unified: bool) -> tuple[int | None, int | None]:
         _number(_text(group / "cpu.cfs_quota_us")),
         _number(_text(group / "cpu.cfs_period_us")),
     )
+
+
+def _size_of(path: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        return shutil.disk_usage(path).total
+    return None
 
 
 def _number(text: str | None) -> int | None:

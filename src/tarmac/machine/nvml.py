@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pynvml
 
-from tarmac.checks.evidence import Gpu, GpuProcess
+from tarmac.machine.gpu import Gpu, GpuProcess, MigDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Nvml", "gpus_of_process", "open_nvml", "read_gpus"]
+__all__ = ["Nvml", "NvmlProblem", "open_nvml"]
 
 _SLOWDOWNS = {
     "sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,
@@ -31,11 +32,24 @@ _COMPUTE_MODES = {
 }
 
 
-class Nvml:
-    """The started library.
+@dataclasses.dataclass(frozen=True)
+class NvmlProblem:
+    """Why the library does not start.
 
     Attributes:
-        version: The driver's.
+        text: In its own words.
+        is_absence: Whether there is no driver at all, and so no GPU that could be used.
+    """
+
+    text: str
+    is_absence: bool
+
+
+class Nvml:
+    """The started library, while `open_nvml` holds it open.
+
+    Attributes:
+        version: The driver's version; None where it does not say.
         cuda: The newest CUDA version that the driver runs, ``13.0``.
     """
 
@@ -43,15 +57,34 @@ class Nvml:
         self.version: str | None = _ask(pynvml.nvmlSystemGetDriverVersion)
         cuda = _ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
         self.cuda = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
+        self._num_gpus: int = _ask(pynvml.nvmlDeviceGetCount) or 0
+
+    def read_gpus(self) -> tuple[Gpu, ...]:
+        """Describe all GPUs, in the order of the bus."""
+        return tuple(_read_gpu(index) for index in range(self._num_gpus))
+
+    def gpus_of_process(self, pid: int) -> set[int]:
+        """Return the indices of the GPUs that a process or its children compute on."""
+        pids = {pid}
+        with contextlib.suppress(psutil.Error):
+            pids |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
+        indices = set()
+        for index in range(self._num_gpus):
+            handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+            running = _running(handle, "Compute") if handle else ()
+            if any(process.pid in pids for process in running):
+                indices.add(index)
+        return indices
 
 
 @contextlib.contextmanager
-def open_nvml() -> Iterator[Nvml | str]:
-    """Start the library; yield why it does not start where it does not, in its own words."""
+def open_nvml() -> Iterator[Nvml | NvmlProblem]:
+    """Start the library; yield why it does not start where it does not."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        yield f"NVML: {error}"
+        absences = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
+        yield NvmlProblem(f"NVML: {error}", is_absence=isinstance(error, absences))
         return
     try:
         yield Nvml()
@@ -59,25 +92,6 @@ def open_nvml() -> Iterator[Nvml | str]:
         # What is lost by now was lost before.
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
-
-
-def read_gpus() -> tuple[Gpu, ...]:
-    """Describe all GPUs; the library must be open."""
-    return tuple(_read_gpu(index) for index in range(_ask(pynvml.nvmlDeviceGetCount) or 0))
-
-
-def gpus_of_process(pid: int) -> set[int]:
-    """Return the indices of the GPUs that a process or its children compute on."""
-    pids = {pid}
-    with contextlib.suppress(psutil.Error):
-        pids |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
-    found = set()
-    for index in range(_ask(pynvml.nvmlDeviceGetCount) or 0):
-        handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, index)
-        running = _running(handle, "Compute") if handle else ()
-        if any(process.pid in pids for process in running):
-            found.add(index)
-    return found
 
 
 def _read_gpu(index: int) -> Gpu:
@@ -92,7 +106,7 @@ def _read_gpu(index: int) -> Gpu:
 
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo)
     capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability)
-    mig = ask(pynvml.nvmlDeviceGetMigMode)
+    mig, mig_devices = _read_mig(handle)
     return Gpu(
         index=index,
         name=name,
@@ -139,8 +153,8 @@ def _read_gpu(index: int) -> Gpu:
         utilization=getattr(ask(pynvml.nvmlDeviceGetUtilizationRates), "gpu", None),
         persistence=_flag(ask(pynvml.nvmlDeviceGetPersistenceMode)),
         compute_mode=_COMPUTE_MODES.get(ask(pynvml.nvmlDeviceGetComputeMode)),
-        mig=None if mig is None else bool(mig[0]),
-        mig_devices=_mig_devices(ask) if mig is not None and mig[0] else (),
+        mig=mig,
+        mig_devices=mig_devices,
         processes=_processes(handle),
     )
 
@@ -211,27 +225,46 @@ def _retired_pages(ask: Callable[..., Any]) -> int | None:
     return sum(known) if known else None
 
 
-def _mig_devices(ask: Callable[..., Any]) -> tuple[str, ...]:
-    found = []
-    for number in range(ask(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
-        device = ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, number)
-        if device is not None:
-            found.append(str(_ask(pynvml.nvmlDeviceGetUUID, device)))
-    return tuple(found)
+def _read_mig(handle: Any) -> tuple[bool | None, tuple[MigDevice, ...]]:
+    """Return whether a GPU is partitioned, None where the driver fails to say, and its parts."""
+    try:
+        current, _ = pynvml.nvmlDeviceGetMigMode(handle)
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        # The card, or a driver before 450, does not know of it.
+        return False, ()
+    except pynvml.NVMLError:
+        return None, ()
+    if current != pynvml.NVML_DEVICE_MIG_ENABLE:
+        return False, ()
+    devices = []
+    for number in range(_ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+        # Not every number has an instance, and a container may not see each.
+        device = _ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
+        uuid = None if device is None else _ask(pynvml.nvmlDeviceGetUUID, device)
+        if uuid is not None:
+            memory = _ask(pynvml.nvmlDeviceGetMemoryInfo, device)
+            devices.append(
+                MigDevice(
+                    uuid=uuid,
+                    name=_ask(pynvml.nvmlDeviceGetName, device),
+                    memory_bytes=None if memory is None else memory.total,
+                )
+            )
+    return True, tuple(devices)
 
 
 def _running(handle: Any, kind: str) -> list[Any]:
     """Return the processes of a kind; drivers before 510 have the second version of this only."""
     for version in (3, 2):
-        found = _ask(getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}"), handle)
-        if found is not None:
-            return list(found)
+        processes = _ask(getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}"), handle)
+        if processes is not None:
+            return list(processes)
     return []
 
 
 def _processes(handle: Any) -> tuple[GpuProcess, ...]:
     """Return the processes on a GPU, but for those that this one has started."""
-    found = {}
+    processes = {}
     for process in (*_running(handle, "Graphics"), *_running(handle, "Compute")):
         name, parents = None, []
         with contextlib.suppress(psutil.Error):
@@ -239,5 +272,5 @@ def _processes(handle: Any) -> tuple[GpuProcess, ...]:
             name, parents = there.name(), [parent.pid for parent in there.parents()]
         if os.getpid() not in parents:
             memory = process.usedGpuMemory
-            found[process.pid] = GpuProcess(pid=process.pid, name=name, memory_bytes=memory)
-    return tuple(found.values())
+            processes[process.pid] = GpuProcess(pid=process.pid, name=name, memory_bytes=memory)
+    return tuple(processes.values())

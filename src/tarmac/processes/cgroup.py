@@ -24,11 +24,11 @@ class MemoryGroup:
     """A control group with a limit on memory.
 
     Args:
-        path: Of the group.
+        path: The group's directory.
         is_unified: Whether it is of version 2.
 
     Attributes:
-        path: As given; a process that writes 0 to ``cgroup.procs`` there joins it.
+        path: The group's directory; a process that writes 0 to ``cgroup.procs`` there joins it.
     """
 
     def __init__(self, path: Path, *, is_unified: bool) -> None:

@@ -1,7 +1,9 @@
-"""Ends the tasks of a runner that is gone: ``python guardian.py MARK GROUPS [ENGINE ...]``.
+"""Ends the processes of a runner that is gone: ``python guardian.py MARK GROUPS [ENGINE ...]``.
 
-Its standard input is a pipe that the runner holds; the pipe ends with the runner. GROUPS is the
-directory where the runner makes control groups, or empty. Stands alone, so that it starts at once.
+Its standard input is a pipe that the runner holds; the pipe ends with the runner. MARK is an
+environment variable with its value, ``NAME=VALUE``; containers have the value as a label. GROUPS is
+the directory where the runner makes control groups, or empty. Stands alone, so that it starts at
+once.
 """
 
 import contextlib
@@ -13,14 +15,14 @@ import sys
 import time
 
 
-def processes() -> "list[int]":
+def process_ids() -> "list[int]":
     """Return the numbers of all processes but this one."""
     numbers = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
     return [number for number in numbers if number != os.getpid()]
 
 
 def is_marked(pid: int, mark: bytes) -> bool:
-    """Whether a process's environment has the mark."""
+    """Whether a process's environment has the mark, ``NAME=VALUE``."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - pathlib starts slowly
         return mark in file.read().split(b"\0")
     return False
@@ -38,7 +40,7 @@ def is_member(pid: int, groups: "list[str]") -> bool:
 def signal_all(number: int, mark: bytes, groups: "list[str]") -> bool:
     """Send a signal to all that belongs to the run; return whether there was anything."""
     has_found = False
-    for pid in processes():
+    for pid in process_ids():
         try:
             # Opened before it is looked at, so that the signal reaches what was looked at.
             descriptor = os.pidfd_open(pid)
@@ -58,8 +60,8 @@ def end_containers(engine: str, mark: str) -> None:
     """Kill the containers with a mark, which do not end with their clients."""
     listing = [engine, "ps", "--quiet", "--filter", f"label=tarmac.run={mark}"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        found = subprocess.run(listing, capture_output=True, text=True, timeout=30, check=True)
-        names = found.stdout.split()
+        running = subprocess.run(listing, capture_output=True, text=True, timeout=30, check=True)
+        names = running.stdout.split()
         if names:
             subprocess.run([engine, "kill", *names], capture_output=True, timeout=30, check=False)
 
@@ -83,10 +85,11 @@ def main() -> None:
     mark, directory, *engines = sys.argv[1:]
     while os.read(0, 1):
         pass
+    value = mark.partition("=")[2]
     for engine in engines:
-        end_containers(engine, mark)
-    groups = glob.glob(f"{glob.escape(directory)}/tarmac-{mark}-*") if directory else []  # noqa: PTH207 - as above
-    end_processes(f"TARMAC_RUN={mark}".encode(), groups)
+        end_containers(engine, value)
+    groups = glob.glob(f"{glob.escape(directory)}/tarmac-{value}-*") if directory else []  # noqa: PTH207 - as above
+    end_processes(mark.encode(), groups)
     for group in groups:
         with contextlib.suppress(OSError):
             os.rmdir(group)  # noqa: PTH106 - as above

@@ -1,4 +1,4 @@
-"""A task's process, with all that it starts."""
+"""A task's process: its limits on time and memory, and its end with all that it started."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from typing import IO, TYPE_CHECKING
 
 import psutil
 
+from tarmac.processes.children import spawn
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tarmac.processes.cgroup import MemoryGroup
+    from tarmac.processes.children import Child
 
 __all__ = ["MARK", "Process", "guarded", "start", "watch"]
 
@@ -34,21 +37,17 @@ _KILL_AGAIN_S = 5.0
 class Process:
     """A task's process.
 
-    Its number is waited for in `finish` alone, so until then no other process can have it.
-
     Attributes:
-        popen: The leader of its session.
-        pidfd: Becomes readable when it ends.
+        child: The process itself.
         started: By the monotonic clock.
         stopped_for: Why it was asked to end, in words; empty while it was not.
-        kill_at: When patience ends.
+        kill_at: When it is killed if it still runs, by the monotonic clock.
         kill_command: What ends a container, which does not end with its client.
         memory_group: In which the kernel limits its memory, where it may.
         start_error: Why its program could not be started, once `finish` has returned.
     """
 
-    popen: subprocess.Popen[bytes]
-    pidfd: int
+    child: Child
     started: float
     stopped_for: str = ""
     kill_at: float | None = None
@@ -57,6 +56,11 @@ class Process:
     start_error: str = ""
     _launch_errors: int | None = None
     _killer: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pidfd(self) -> int:
+        """A descriptor that becomes readable when its leader ends."""
+        return self.child.pidfd
 
     def times_to_look(self, timeout_s: float | None) -> list[float]:
         """Return when it may go beyond its time, by the monotonic clock."""
@@ -92,7 +96,7 @@ class Process:
         """Return what it and its children hold together, shared pages counted once where known."""
         total = 0
         with contextlib.suppress(psutil.Error):
-            leader = psutil.Process(self.popen.pid)
+            leader = psutil.Process(self.child.popen.pid)
             for process in (leader, *leader.children(recursive=True)):
                 with contextlib.suppress(psutil.Error):
                     total += process.memory_info().rss
@@ -103,7 +107,7 @@ class Process:
         if not self.stopped_for and not self.has_ended():
             self.stopped_for = reason
             self.kill_at = time.monotonic() + grace_s
-            self._signal(signal.SIGTERM)
+            self.child.signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Send SIGKILL to the whole session, and to children that left it; wait for nothing."""
@@ -122,8 +126,8 @@ class Process:
                 return
         children: list[psutil.Process] = []
         with contextlib.suppress(psutil.Error):
-            children = psutil.Process(self.popen.pid).children(recursive=True)
-        self._signal(signal.SIGKILL)
+            children = psutil.Process(self.child.popen.pid).children(recursive=True)
+        self.child.signal(signal.SIGKILL)
         for child in children:
             with contextlib.suppress(psutil.Error):
                 child.kill()
@@ -132,12 +136,7 @@ class Process:
 
     def has_ended(self) -> bool:
         """Whether its leader has ended; it is not waited for yet."""
-        try:
-            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            return os.waitid(os.P_PIDFD, self.pidfd, options) is not None
-        except ChildProcessError:
-            # Where SIGCHLD is ignored, the kernel waits for children itself.
-            return True
+        return self.child.has_ended()
 
     def finish(self, limit_bytes: int | None = None) -> int:
         """Return the exit code, once it has ended; children that are left are killed.
@@ -147,9 +146,7 @@ class Process:
         """
         if limit_bytes is not None and not self.stopped_for:
             self.stopped_for = self._exceeded(limit_bytes)
-        # Before it is waited for: afterwards its number may be another session's.
-        self._signal(signal.SIGKILL)
-        code = self.popen.wait()
+        code = self.child.finish()
         if self._killer is not None:
             self._killer.kill()
             self._killer.wait()
@@ -160,12 +157,7 @@ class Process:
         if self.memory_group is not None:
             self.memory_group.kill()
             self.memory_group.remove()
-        os.close(self.pidfd)
         return code
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.popen.pid, number)
 
 
 def start(
@@ -194,14 +186,12 @@ def start(
             command = (*_alone(_LAUNCHER), group, str(written), *command)
         try:
             process = watch(
-                subprocess.Popen(
+                spawn(
                     command,
-                    cwd=directory,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
+                    directory=directory,
+                    environment=environment,
                     stdout=opened.enter_context(_opened(stdout)),
                     stderr=opened.enter_context(_opened(stderr)),
-                    start_new_session=True,
                     pass_fds=inherited,
                 )
             )
@@ -215,18 +205,9 @@ def start(
     return process
 
 
-def watch(popen: subprocess.Popen[bytes]) -> Process:
-    """Return a process that was started in a session of its own, with what tells of its end.
-
-    Raises:
-        OSError: There are too many open files; it has been killed.
-    """
-    try:
-        return Process(popen, os.pidfd_open(popen.pid), time.monotonic())
-    except OSError:
-        os.killpg(popen.pid, signal.SIGKILL)
-        popen.wait()
-        raise
+def watch(child: Child) -> Process:
+    """Return a process under supervision, whose time counts from now."""
+    return Process(child, time.monotonic())
 
 
 def _alone(program: Path) -> tuple[str, ...]:
@@ -244,12 +225,12 @@ def guarded(mark: str, engines: Sequence[str] = (), groups: Path | None = None) 
     """Have all processes and containers with a mark ended, should this process not do so.
 
     Args:
-        mark: Of the run.
+        mark: The value of the variable `MARK` in their environments, and of containers' label.
         engines: Programs of the container engines that it uses.
         groups: The directory in which it makes control groups, where it may.
     """
     guardian = subprocess.Popen(
-        [*_alone(_GUARDIAN), mark, str(groups or ""), *engines],
+        [*_alone(_GUARDIAN), f"{MARK}={mark}", str(groups or ""), *engines],
         stdin=subprocess.PIPE,
         start_new_session=True,
     )

@@ -6,7 +6,6 @@ See `harness` for how it is run.
 """
 
 import importlib.util
-import time
 
 from harness import convolve_channels_first, judged, relative, run, trained
 
@@ -15,8 +14,7 @@ def compute(probe, np, chainer, xp, name):
     import chainer.functions as F
 
     on_gpu = name != "cpu"
-    found = {"name": name, "kind": "gpu" if on_gpu else "cpu"}
-    probe.result["devices"].append(found)
+    found = probe.device(name, on_gpu)
     if on_gpu:
         found["free_bytes"], found["memory_bytes"] = xp.cuda.runtime.memGetInfo()
         properties = xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)
@@ -108,15 +106,12 @@ def measure(probe, np, xp, found, put):
 
 
 def main(probe):
-    if importlib.util.find_spec("chainer") is None:
-        probe.result["absent"] = True
+    if probe.lacks("chainer"):
         return
-    probe.stage("import")
-    start = time.perf_counter()
-    import chainer
-    import numpy as np
+    with probe.importing():
+        import chainer
+        import numpy as np
 
-    probe.result["import_s"] = time.perf_counter() - start
     probe.result["version"] = chainer.__version__
     probe.stage("devices")
     probe.result["build"] = {"cupy": None, "available": chainer.backends.cuda.available}

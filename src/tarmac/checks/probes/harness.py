@@ -7,10 +7,15 @@ A probe is a program of this folder that makes one framework compute:
 It runs under whatever interpreter holds the framework, from Python 3.7 on, on the host or with this
 folder mounted into a container, so this module needs the standard library alone. RESULT is
 rewritten after every stage, so that a crash or a hang leaves the stage it came in.
+
+Variables: TARMAC_PROBE_LIMIT_S is when a probe is ended, in seconds; TARMAC_PROBE_RANKS the number
+of processes of a probe that computes by several; TARMAC_PROBE_TURN a file that is locked by the one
+that measures.
 """
 
 import contextlib
 import faulthandler
+import importlib.util
 import json
 import os
 import sys
@@ -19,7 +24,10 @@ import traceback
 import warnings
 
 # How far a process comes that computes together with others.
-STEPS = ["start", "import", "meeting the others", "adding up", "timing", "done"]
+STEPS = ["start", "import", "rendezvous", "all-reduce", "timing", "done"]
+
+# Bytes of the message that ranks time: large enough to fill a link.
+MESSAGE_BYTES = {"gpu": 1 << 28, "cpu": 1 << 24}
 
 
 class Probe:
@@ -56,6 +64,27 @@ class Probe:
     def wants(self, name):
         """Whether a device was asked for: ``cuda:0`` by its name or as ``cuda``."""
         return not self.wanted or name in self.wanted or name.split(":")[0] in self.wanted
+
+    def lacks(self, *modules):
+        """Whether a module is not installed; the result then says that the framework is absent."""
+        if all(importlib.util.find_spec(name) is not None for name in modules):
+            return False
+        self.result["absent"] = True
+        return True
+
+    @contextlib.contextmanager
+    def importing(self):
+        """Time what is imported within."""
+        self.stage("import")
+        start = time.perf_counter()
+        yield
+        self.result["import_s"] = time.perf_counter() - start
+
+    def device(self, name, on_gpu):
+        """Return the entry of a device in the result, for what is found out about it."""
+        entry = {"name": name, "kind": "gpu" if on_gpu else "cpu"}
+        self.result["devices"].append(entry)
+        return entry
 
     @contextlib.contextmanager
     def turn(self):
@@ -153,6 +182,39 @@ def convolve_channels_first(np, images, kernels):
     """Convolve in float64: images ``[n, c, h, w]``, kernels ``[out, c, 3, 3]``, no padding."""
     out = convolve(np, images.transpose(0, 2, 3, 1), kernels.transpose(2, 3, 1, 0))
     return out.transpose(0, 3, 1, 2)
+
+
+def num_ranks():
+    """Return the number of processes that compute together."""
+    return int(os.environ.get("TARMAC_PROBE_RANKS", "2"))
+
+
+def ranks_limit_s():
+    """Return how long ranks may take: they are named before the probe itself is ended."""
+    return 0.8 * float(os.environ.get("TARMAC_PROBE_LIMIT_S", "600"))
+
+
+def numbers_of(positions, rank):
+    """Return what a rank adds, for an array of positions: whole numbers, whose sums are exact."""
+    return positions * (2 * rank + 3) % 251
+
+
+def bus_rate(count, num_bytes, seconds):
+    """Return what a link carries, whatever the number of ranks.
+
+    See PERFORMANCE.md of NVIDIA's nccl-tests.
+    """
+    return 2.0 * (count - 1) / count * num_bytes / seconds
+
+
+def latest(said, waiting):
+    """Name the ranks that keep the others waiting, those that have come least far, and their step.
+
+    ``said`` is what all have written, ``waiting`` the numbers of those that have not ended.
+    """
+    first = min(STEPS.index(rank["step"]) for rank in said)
+    late = [n for n in waiting if STEPS.index(said[n]["step"]) == first] or list(waiting)
+    return ", ".join("rank %d" % number for number in late), STEPS[first]
 
 
 def teller(directory, rank):

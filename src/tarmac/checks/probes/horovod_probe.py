@@ -1,35 +1,35 @@
-"""Adds numbers up over several processes by Horovod, with each framework that it is built for.
+"""All-reduces over several processes by Horovod, with each framework that it is built for.
 
     python horovod_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-See `harness` for how it is run. TARMAC_PROBE_RANKS is the number of processes, 2 by default.
-Started as ``--rank FRAMEWORK cpu|gpu DIRECTORY`` it is one of them, which says in a file of its own
-how far it came; so ranks that hang have names.
+See `harness` for how it is run. Started as ``--rank FRAMEWORK cpu|gpu DIRECTORY`` it is
+one of the processes, which says in a file of its own how far it came; so ranks that hang have
+names.
 """
 
 import glob
-import importlib.util
+import importlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
 
-from harness import STEPS, read_ranks, run, teller
+from harness import (
+    MESSAGE_BYTES,
+    bus_rate,
+    latest,
+    num_ranks,
+    numbers_of,
+    ranks_limit_s,
+    read_ranks,
+    run,
+    teller,
+)
 
-NUM_RANKS = int(os.environ.get("TARMAC_PROBE_RANKS", "2"))
-# Ranks that hang are named before the probe itself is ended.
-LIMIT_S = 0.8 * float(os.environ.get("TARMAC_PROBE_LIMIT_S", "600"))
-# Bytes of the message that is timed.
-NUM_BYTES = {"gpu": 1 << 28, "cpu": 1 << 24}
 REPEATS = 5
 FRAMEWORKS = ("torch", "tensorflow", "mxnet")
 COUNT = 1 << 18
-
-
-def numbers(np, rank):
-    # Whole numbers, whose sums are exact.
-    return (np.arange(COUNT) * (2 * rank + 3) % 251).astype("float32")
 
 
 def gpus_of(framework):
@@ -48,7 +48,7 @@ def gpus_of(framework):
 
 
 def operations(framework, hvd, index):
-    """Return what puts an array on a rank's device, adds it up, and brings it back.
+    """Return what puts an array on a rank's device, all-reduces it, and brings it back.
 
     ``index`` is of its GPU, None on the CPU. Bringing it back waits for it.
     """
@@ -89,7 +89,7 @@ def operations(framework, hvd, index):
 
 
 def as_rank(framework, wanted, directory):
-    """Add up, and leave in a file of this rank's own how far it came."""
+    """All-reduce, and leave in a file of this rank's own how far it came."""
     say = teller(directory, int(os.environ.get("HOROVOD_RANK", "0")))
     say(step="import")
     # Beside other probes, and other ranks, on one device.
@@ -99,23 +99,24 @@ def as_rank(framework, wanted, directory):
     hvd = importlib.import_module("horovod." + framework)
     from horovod.common.util import nccl_built
 
-    say(step="meeting the others")
+    say(step="rendezvous")
     hvd.init()
     on_gpu = wanted == "gpu" and nccl_built() and gpus_of(framework) >= hvd.local_size()
     index = hvd.local_rank() if on_gpu else None
-    put, add, back = operations(framework, hvd, index)
-    say(step="adding up")
-    total = back(add(put(numbers(np, hvd.rank()))))
-    expected = sum(numbers(np, rank) for rank in range(hvd.size()))
+    put, all_reduce, back = operations(framework, hvd, index)
+    positions = np.arange(COUNT)
+    say(step="all-reduce")
+    total = back(all_reduce(put(numbers_of(positions, hvd.rank()).astype("float32"))))
+    expected = sum(numbers_of(positions, rank) for rank in range(hvd.size()))
     say(step="timing")
-    size = NUM_BYTES["gpu" if on_gpu else "cpu"]
+    size = MESSAGE_BYTES["gpu" if on_gpu else "cpu"]
     message, token = put(np.zeros(size // 4, "float32")), put(np.zeros(1, "float32"))
     best = float("inf")
     for _ in range(REPEATS + 1):
         # All start together: the first time warms up.
-        back(add(token))
+        back(all_reduce(token))
         start = time.perf_counter()
-        back(add(message)[:1])
+        back(all_reduce(message)[:1])
         best = min(best, time.perf_counter() - start)
     say(
         step="done",
@@ -123,18 +124,18 @@ def as_rank(framework, wanted, directory):
         size=hvd.size(),
         device="cpu" if index is None else "cuda:%d" % index,
         ok=bool((total == expected).all()),
-        # What a link carries, whatever the number of ranks; NVIDIA's nccl-tests, PERFORMANCE.md.
-        bus_bytes_per_s=2.0 * (hvd.size() - 1) / hvd.size() * size / best,
+        bus_bytes_per_s=bus_rate(hvd.size(), size, best),
     )
     hvd.shutdown()
 
 
-def add_up(probe, framework, limit_s):
-    """Add up with a framework; return whether that came to an end."""
+def compute(probe, framework, limit_s):
+    """All-reduce with a framework; return whether that came to an end."""
+    count = num_ranks()
     probe.stage("all-reduce with %s" % framework)
     with tempfile.TemporaryDirectory() as directory:
         launcher = [sys.executable, "-m", "horovod.runner.launch"]
-        ranks = ["-np", str(NUM_RANKS), "-H", "localhost:%d" % NUM_RANKS, "--gloo"]
+        ranks = ["-np", str(count), "-H", "localhost:%d" % count, "--gloo"]
         kind = "cpu" if probe.wanted == ["cpu"] else "gpu"
         own = [sys.executable, os.path.abspath(__file__), "--rank", framework, kind, directory]
         with tempfile.TemporaryFile("w+", errors="replace") as output:
@@ -146,38 +147,30 @@ def add_up(probe, framework, limit_s):
                 hangs = False
             except subprocess.TimeoutExpired:
                 hangs = True
-            said = read_ranks(directory, NUM_RANKS)
+            said = read_ranks(directory, count)
             process.kill()
             process.wait()
             output.seek(0)
             printed = output.read()[-3000:]
     if hangs:
-        # Those that have come least far keep the others waiting.
-        first = min(STEPS.index(rank["step"]) for rank in said)
-        late = [n for n, rank in enumerate(said) if STEPS.index(rank["step"]) == first]
-        names = ", ".join("rank %d" % number for number in late)
+        names, step = latest(said, range(count))
         probe.result["all_reduce"] = {
             "problem": "hung",
-            "detail": "%s with %s at: %s, after %.0f s" % (names, framework, STEPS[first], limit_s),
+            "detail": "%s with %s at: %s, after %.0f s" % (names, framework, step, limit_s),
         }
         return False
     came = [rank for rank in said if rank["step"] == "done"]
-    if process.returncode or len(came) < NUM_RANKS:
+    if process.returncode or len(came) < count:
         raise RuntimeError(
-            "%d of %d ranks came back with %s:\n%s" % (len(came), NUM_RANKS, framework, printed)
+            "%d of %d ranks came back with %s:\n%s" % (len(came), count, framework, printed)
         )
     on_gpu = all(rank["device"] != "cpu" for rank in said)
-    probe.result["devices"].append(
-        {
-            "name": "%d ranks by %s" % (NUM_RANKS, framework),
-            "kind": "gpu" if on_gpu else "cpu",
-            "ranks": said,
-            "bus_bytes_per_s": min(rank["bus_bytes_per_s"] for rank in said),
-        }
-    )
+    found = probe.device("%d ranks by %s" % (count, framework), on_gpu)
+    found["ranks"] = said
+    found["bus_bytes_per_s"] = min(rank["bus_bytes_per_s"] for rank in said)
     if not on_gpu and probe.wanted != ["cpu"]:
         probe.result["cpu_because"] = (
-            "%d ranks need a GPU each" % NUM_RANKS
+            "%d ranks need a GPU each" % count
             if probe.result["build"]["nccl"]
             else "this Horovod is built without NCCL"
         )
@@ -191,15 +184,12 @@ def add_up(probe, framework, limit_s):
 
 
 def main(probe):
-    if importlib.util.find_spec("horovod") is None:
-        probe.result["absent"] = True
+    if probe.lacks("horovod"):
         return
-    probe.stage("import")
-    start = time.perf_counter()
-    import horovod
-    from horovod.common.util import gloo_built, nccl_built
+    with probe.importing():
+        import horovod
+        from horovod.common.util import gloo_built, nccl_built
 
-    probe.result["import_s"] = time.perf_counter() - start
     probe.result["version"] = horovod.__version__
     probe.stage("devices")
     # Horovod's own answer to this may be wrong: what it built lies there as a library.
@@ -214,7 +204,7 @@ def main(probe):
         raise ImportError(
             "Extension horovod.torch has not been built, nor one of another framework"
         )
-    if all(add_up(probe, framework, LIMIT_S / len(built)) for framework in built):
+    if all(compute(probe, framework, ranks_limit_s() / len(built)) for framework in built):
         probe.stage("done")
 
 

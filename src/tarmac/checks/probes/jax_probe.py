@@ -5,9 +5,7 @@
 See `harness` for how it is run.
 """
 
-import importlib.util
 import os
-import time
 
 from harness import convolve, judged, relative, run, trained
 
@@ -16,8 +14,7 @@ def compute(probe, np, jax, device, name):
     import jax.numpy as jnp
 
     on_gpu = device.platform != "cpu"
-    found = {"name": name, "kind": "gpu" if on_gpu else "cpu"}
-    probe.result["devices"].append(found)
+    found = probe.device(name, on_gpu)
     if on_gpu:
         found["chip"] = device.device_kind
         # "9.0" on NVIDIA's.
@@ -107,17 +104,14 @@ def measure(probe, jax, device, found, put):
 
 
 def main(probe):
-    if importlib.util.find_spec("jax") is None:
-        probe.result["absent"] = True
+    if probe.lacks("jax"):
         return
-    probe.stage("import")
     # What is probed may be in use: three quarters of its memory would be too much.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    start = time.perf_counter()
-    import jax
-    import numpy as np
+    with probe.importing():
+        import jax
+        import numpy as np
 
-    probe.result["import_s"] = time.perf_counter() - start
     probe.result["version"] = jax.__version__
     probe.stage("devices")
     import jaxlib

@@ -5,28 +5,23 @@
 See `harness` for how it is run.
 """
 
-import importlib.util
 import os
-import time
 
 from harness import convolve, judged, relative, run, trained
 
 
 def main(probe):
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
-    if any(importlib.util.find_spec(name) is None for name in ("keras", backend)):
-        probe.result["absent"] = True
+    if probe.lacks("keras", backend):
         return
     probe.result["build"] = {"backend": backend}
-    probe.stage("import")
     # What is probed may be in use: all or most of its memory would be too much.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    start = time.perf_counter()
-    import keras
-    import numpy as np
+    with probe.importing():
+        import keras
+        import numpy as np
 
-    probe.result["import_s"] = time.perf_counter() - start
     probe.result["version"] = keras.__version__
     probe.stage("devices")
     gpus = gpu_names(backend)
@@ -54,8 +49,7 @@ def gpu_names(backend):
 
 
 def compute(probe, np, keras, name):
-    found = {"name": name, "kind": "cpu" if name == "cpu" else "gpu"}
-    probe.result["devices"].append(found)
+    found = probe.device(name, name != "cpu")
     rng = np.random.RandomState(0)
     probe.stage("product on %s" % name)
     a, b = (rng.randn(256, 256).astype("float32") for _ in range(2))

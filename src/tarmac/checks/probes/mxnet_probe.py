@@ -5,16 +5,12 @@
 See `harness` for how it is run.
 """
 
-import importlib.util
-import time
-
 from harness import convolve_channels_first, judged, relative, run, trained
 
 
 def compute(probe, np, mx, context, name):
     on_gpu = name != "cpu"
-    found = {"name": name, "kind": "gpu" if on_gpu else "cpu"}
-    probe.result["devices"].append(found)
+    found = probe.device(name, on_gpu)
     if on_gpu:
         found["free_bytes"], found["memory_bytes"] = mx.context.gpu_memory_info(context.device_id)
     rng = np.random.RandomState(0)
@@ -94,15 +90,12 @@ def measure(probe, mx, context, found, put):
 
 
 def main(probe):
-    if importlib.util.find_spec("mxnet") is None:
-        probe.result["absent"] = True
+    if probe.lacks("mxnet"):
         return
-    probe.stage("import")
-    start = time.perf_counter()
-    import mxnet as mx
-    import numpy as np
+    with probe.importing():
+        import mxnet as mx
+        import numpy as np
 
-    probe.result["import_s"] = time.perf_counter() - start
     probe.result["version"] = mx.__version__
     probe.stage("devices")
     features = mx.runtime.Features()

@@ -5,17 +5,13 @@
 See `harness` for how it is run.
 """
 
-import importlib.util
-import time
-
 from harness import convolve, judged, relative, run, trained
 
 
 def compute(probe, np, tf, device):
     on_gpu = device.device_type != "CPU"
     name = "%s:%s" % (device.device_type, device.name.rsplit(":", 1)[1])
-    found = {"name": "cuda:" + name[4:] if on_gpu else "cpu", "kind": "gpu" if on_gpu else "cpu"}
-    probe.result["devices"].append(found)
+    found = probe.device("cuda:" + name[4:] if on_gpu else "cpu", on_gpu)
     if on_gpu:
         details = tf.config.experimental.get_device_details(device)
         found["chip"] = details.get("device_name")
@@ -97,15 +93,12 @@ def measure(probe, np, tf, found, on_gpu):
 
 
 def main(probe):
-    if importlib.util.find_spec("tensorflow") is None:
-        probe.result["absent"] = True
+    if probe.lacks("tensorflow"):
         return
-    probe.stage("import")
-    start = time.perf_counter()
-    import numpy as np
-    import tensorflow as tf
+    with probe.importing():
+        import numpy as np
+        import tensorflow as tf
 
-    probe.result["import_s"] = time.perf_counter() - start
     probe.result["version"] = tf.__version__
     probe.stage("devices")
     build = tf.sysconfig.get_build_info()

@@ -5,17 +5,13 @@
 See `harness` for how it is run.
 """
 
-import importlib.util
-import time
-
 from harness import judged, relative, run, trained
 
 
 def compute(probe, torch, device):
     on_gpu = device.type != "cpu"
     synchronize = (lambda: torch.cuda.synchronize(device)) if on_gpu else (lambda: None)
-    found = {"name": str(device), "kind": "gpu" if on_gpu else "cpu"}
-    probe.result["devices"].append(found)
+    found = probe.device(str(device), on_gpu)
     if on_gpu:
         properties = torch.cuda.get_device_properties(device)
         found["chip"] = properties.name
@@ -103,14 +99,11 @@ def measure(probe, torch, device, found, synchronize):
 
 
 def main(probe):
-    if importlib.util.find_spec("torch") is None:
-        probe.result["absent"] = True
+    if probe.lacks("torch"):
         return
-    probe.stage("import")
-    start = time.perf_counter()
-    import torch
+    with probe.importing():
+        import torch
 
-    probe.result["import_s"] = time.perf_counter() - start
     probe.result["version"] = torch.__version__
     probe.stage("devices")
     build = {"cuda": torch.version.cuda, "hip": torch.version.hip, "cudnn": None}

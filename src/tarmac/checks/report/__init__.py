@@ -1,1 +1,1 @@
-"""What a check says: verdicts, requirements, pages."""
+"""What a check says: verdicts, requirements, and the pages that show them."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.checks.inventory import HIDDEN
-from tarmac.checks.report.report import Report
+from tarmac.checks.report.model import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from tarmac.checks.report.report import Report, Verdict
+    from tarmac.checks.report.model import Report, Verdict
     from tarmac.checks.rules.findings import Finding
 
 __all__ = ["render_page"]
@@ -94,11 +94,11 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
     if findings:
         yield "<h2>What to do</h2><ol>"
         for finding in findings:
-            mend, where = escape("\n".join(finding.mend)), escape(", ".join(finding.where))
+            fix, where = escape("\n".join(finding.fix)), escape(", ".join(finding.where))
             yield (
                 f'<li><b class="{finding.level}">{escape(finding.title)}</b> '
                 f"({where}) <code>{finding.code}</code><br>{escape(finding.cause)}"
-                f"<br>Seen: {escape(finding.evidence)}<pre>{mend}</pre>"
+                f"<br>Seen: {escape(finding.evidence)}<pre>{fix}</pre>"
                 f'<a href="{escape(finding.source)}">source</a></li>'
             )
         yield "</ol>"

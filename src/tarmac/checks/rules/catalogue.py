@@ -28,7 +28,7 @@ class Failure(BaseModel):
         level: How bad it is: something does not work, works badly, or is worth knowing.
         title: In a few words.
         cause: In one sentence; ``{evidence}`` stands for what was seen.
-        mend: What to type.
+        fix: What to type.
         source: Who says so.
         text: Patterns of what drivers and frameworks print.
         rule: Whether facts that are no text are looked at too.
@@ -42,7 +42,7 @@ class Failure(BaseModel):
     level: Level
     title: str
     cause: str
-    mend: tuple[str, ...]
+    fix: tuple[str, ...]
     source: str
     text: tuple[str, ...] = ()
     rule: bool = False
@@ -55,12 +55,12 @@ class Failure(BaseModel):
         return self.cause.replace(": {evidence}", "").replace("{evidence}", "...")
 
     @property
-    def general_mend(self) -> tuple[str, ...]:
+    def general_fix(self) -> tuple[str, ...]:
         """What to type on a machine of today, where a check names what suits its own."""
         today = {"cuda_index": "cu130", "arch_index": "cu130", "jax_extra": "cuda13"}
         return tuple(
             re.sub(r"\{(\w+)\}", lambda match: today.get(match[1], match[1].upper()), line)
-            for line in self.mend
+            for line in self.fix
         )
 
     def find_in(self, text: str) -> str | None:
@@ -87,7 +87,7 @@ def find_failure(code: str) -> Failure:
     Raises:
         RequestError: There is none; the nearest name is said.
     """
-    found = read_catalogue()
-    if code not in found:
-        raise unknown_name("code", code, {key: failure.title for key, failure in found.items()})
-    return found[code]
+    catalogue = read_catalogue()
+    if code not in catalogue:
+        raise unknown_name("code", code, {key: failure.title for key, failure in catalogue.items()})
+    return catalogue[code]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tarmac.checks.rules.registry import gpu_name, gpu_rule, is_confined, nvidia_cards, rule
+from tarmac.checks.rules.rule import for_each_gpu
 
 if TYPE_CHECKING:
-    from tarmac.checks.evidence import Evidence, Gpu
-    from tarmac.checks.rules.registry import Hits
+    from collections.abc import Mapping
+
+    from tarmac.checks.evidence import Evidence
+    from tarmac.checks.rules.rule import Hits, Rule
+    from tarmac.machine import Gpu
 
 _HELD_SHARE = 0.05
 
@@ -17,58 +20,51 @@ _HELD_SHARE = 0.05
 _APPLICATION_XIDS = frozenset({13, 31, 43, 45})
 
 
-@rule("no-driver")
 def _no_driver(evidence: Evidence) -> Hits:
-    driver, cards = evidence.inventory.driver, nvidia_cards(evidence)
+    driver, cards = evidence.inventory.driver, evidence.inventory.nvidia_cards
     is_loaded = bool({"nvidia", "nouveau"} & set(driver.modules))
-    if cards and not is_loaded and driver.nvml_error and not is_confined(evidence):
+    if cards and not is_loaded and driver.nvml_error and not evidence.inventory.is_confined:
         yield "machine", f"a card at {', '.join(cards)}, no module of the driver is loaded"
 
 
-@rule("nouveau-loaded")
 def _nouveau(evidence: Evidence) -> Hits:
-    if "nouveau" in evidence.inventory.driver.modules and nvidia_cards(evidence):
+    if "nouveau" in evidence.inventory.driver.modules and evidence.inventory.nvidia_cards:
         yield "machine", "/proc/modules has nouveau"
 
 
-@rule("driver-mismatch")
 def _driver_mismatch(evidence: Evidence) -> Hits:
     driver = evidence.inventory.driver
     if driver.version and driver.module_version and driver.version != driver.module_version:
         yield "machine", f"module {driver.module_version}, library {driver.version}"
 
 
-@rule("module-missing")
 def _module_missing(evidence: Evidence) -> Hits:
     driver = evidence.inventory.driver
     is_loaded = driver.nvml_error is None or "nvidia" in driver.modules
-    is_here = bool(nvidia_cards(evidence)) and not is_confined(evidence)
+    is_here = bool(evidence.inventory.nvidia_cards) and not evidence.inventory.is_confined
     if driver.library is not None and not is_loaded and is_here:
         yield "machine", f"{driver.library} is here, /proc/modules has no nvidia"
 
 
-@rule("uvm-missing")
 def _uvm_missing(evidence: Evidence) -> Hits:
     inventory = evidence.inventory
     nodes = inventory.container.device_nodes
     devices = [device for probe in evidence.probes for device in probe.result.get("devices", ())]
     # CUDA itself makes the node at its first use since the start, through nvidia-modprobe.
     is_used = any(device["kind"] == "gpu" for device in devices)
-    is_tried = is_confined(evidence) or any(
+    is_tried = evidence.inventory.is_confined or any(
         (probe.result.get("build") or {}).get("cuda") for probe in evidence.probes
     )
     if inventory.gpus and nodes and "nvidia-uvm" not in nodes and is_tried and not is_used:
         yield "machine", "NVML works, and there is no /dev/nvidia-uvm"
 
 
-@rule("fell-off-bus")
 def _fell_off_bus(evidence: Evidence) -> Hits:
     for gpu in evidence.inventory.gpus:
         if gpu.error and "lost" in gpu.error:
-            yield gpu_name(gpu), gpu.error
+            yield gpu.label, gpu.error
 
 
-@rule("xid")
 def _xid(evidence: Evidence) -> Hits:
     lines = [line for line in evidence.inventory.kernel_log if "Xid" in line]
     numbers = {int(match[1]) for line in lines if (match := re.search(r"Xid \(.*?\): (\d+)", line))}
@@ -77,7 +73,6 @@ def _xid(evidence: Evidence) -> Hits:
         yield "machine", f"Xid {', '.join(map(str, serious))}"
 
 
-@gpu_rule("ecc")
 def _ecc(gpu: Gpu) -> str | None:
     seen = []
     if gpu.uncorrected_errors:
@@ -89,13 +84,11 @@ def _ecc(gpu: Gpu) -> str | None:
     return ", ".join(seen) or None
 
 
-@gpu_rule("throttle-thermal")
 def _throttle_thermal(gpu: Gpu) -> str | None:
     reasons = {"sw_thermal", "hw_thermal"} & set(gpu.slowdowns)
     return f"{', '.join(sorted(reasons))} at {gpu.temperature_c} °C" if reasons else None
 
 
-@gpu_rule("throttle-power")
 def _throttle_power(gpu: Gpu) -> str | None:
     if "sw_power_cap" not in gpu.slowdowns:
         return None
@@ -103,7 +96,6 @@ def _throttle_power(gpu: Gpu) -> str | None:
     return f"sw_power_cap at {now} W of {limit} W"
 
 
-@gpu_rule("throttle-hardware")
 def _throttle_hardware(gpu: Gpu) -> str | None:
     reasons = {"hw_slowdown", "hw_power_brake"} & set(gpu.slowdowns)
     # Hardware slows down for heat too, which it then says.
@@ -112,14 +104,12 @@ def _throttle_hardware(gpu: Gpu) -> str | None:
     return ", ".join(sorted(reasons))
 
 
-@gpu_rule("pcie-narrow")
 def _pcie_narrow(gpu: Gpu) -> str | None:
     # An idle link lowers its generation to save power, never its width.
     width, most = gpu.pcie.get("width"), gpu.pcie.get("max_width")
     return f"x{width} of x{most}" if width and most and width < most else None
 
 
-@gpu_rule("nvlink-down")
 def _nvlink_down(gpu: Gpu) -> str | None:
     if not any(gpu.nvlinks) or all(gpu.nvlinks):
         return None
@@ -127,24 +117,20 @@ def _nvlink_down(gpu: Gpu) -> str | None:
     return f"link {', '.join(down)} of {len(gpu.nvlinks)}"
 
 
-@gpu_rule("exclusive-mode")
 def _exclusive(gpu: Gpu) -> str | None:
     if gpu.compute_mode != "exclusive process" or not gpu.processes:
         return None
     return f"compute mode exclusive process, held by process {gpu.processes[0].pid}"
 
 
-@gpu_rule("compute-prohibited")
 def _prohibited(gpu: Gpu) -> str | None:
     return "compute mode prohibited" if gpu.compute_mode == "prohibited" else None
 
 
-@gpu_rule("mig-empty")
 def _mig_empty(gpu: Gpu) -> str | None:
     return "MIG is on, no instance is there" if gpu.mig and not gpu.mig_devices else None
 
 
-@gpu_rule("mem-held")
 def _mem_held(gpu: Gpu) -> str | None:
     held = sum(process.memory_bytes or 0 for process in gpu.processes)
     if not gpu.memory_bytes or held < _HELD_SHARE * gpu.memory_bytes:
@@ -153,6 +139,27 @@ def _mem_held(gpu: Gpu) -> str | None:
     return f"{held / 2**30:.1f} of {gpu.memory_bytes / 2**30:.1f} GiB by {names}"
 
 
-@gpu_rule("persistence-off")
 def _persistence_off(gpu: Gpu) -> str | None:
     return "persistence mode off" if gpu.persistence is False and not gpu.processes else None
+
+
+RULES: Mapping[str, Rule] = {
+    "no-driver": _no_driver,
+    "nouveau-loaded": _nouveau,
+    "driver-mismatch": _driver_mismatch,
+    "module-missing": _module_missing,
+    "uvm-missing": _uvm_missing,
+    "fell-off-bus": _fell_off_bus,
+    "xid": _xid,
+    "ecc": for_each_gpu(_ecc),
+    "throttle-thermal": for_each_gpu(_throttle_thermal),
+    "throttle-power": for_each_gpu(_throttle_power),
+    "throttle-hardware": for_each_gpu(_throttle_hardware),
+    "pcie-narrow": for_each_gpu(_pcie_narrow),
+    "nvlink-down": for_each_gpu(_nvlink_down),
+    "exclusive-mode": for_each_gpu(_exclusive),
+    "compute-prohibited": for_each_gpu(_prohibited),
+    "mig-empty": for_each_gpu(_mig_empty),
+    "mem-held": for_each_gpu(_mem_held),
+    "persistence-off": for_each_gpu(_persistence_off),
+}

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.checks.rules import cluster as _rules_cluster  # noqa: F401 - they register
 from tarmac.checks.rules.catalogue import Failure, Level, read_catalogue
-from tarmac.checks.rules.registry import RULES, Hits, gpu_name
+from tarmac.checks.rules.table import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.checks.evidence import Evidence
+    from tarmac.checks.rules.rule import Hits
 
-__all__ = ["RULES", "Finding", "find"]
+__all__ = ["Finding", "find"]
 
 _ORDER: dict[str, int] = {"failure": 0, "warning": 1, "note": 2}
 
@@ -36,13 +36,13 @@ class Finding(BaseModel):
     """What a check concludes.
 
     Attributes:
-        code: Of the catalogue.
+        code: The failure's, in the catalogue.
         level: ``failure``, ``warning`` or ``note``.
         title: In a few words.
         where: The devices or frameworks that it is seen at, or ``machine``.
         evidence: What was seen.
         cause: In one sentence.
-        mend: What to type.
+        fix: What to type.
         source: Who says so.
     """
 
@@ -54,7 +54,7 @@ class Finding(BaseModel):
     where: tuple[str, ...]
     evidence: str
     cause: str
-    mend: tuple[str, ...]
+    fix: tuple[str, ...]
     source: str
 
 
@@ -110,7 +110,7 @@ def _framework(where: str, labels: Sequence[str]) -> str | None:
 def _in_texts(failure: Failure, evidence: Evidence) -> Hits:
     texts = [("machine", text) for text in (evidence.inventory.driver.nvml_error, *evidence.texts)]
     texts += [("machine", "\n".join(evidence.inventory.kernel_log))]
-    texts += [(gpu_name(gpu), gpu.error) for gpu in evidence.inventory.gpus]
+    texts += [(gpu.label, gpu.error) for gpu in evidence.inventory.gpus]
     texts += [(probe.label, probe.text) for probe in evidence.probes]
     for where, text in texts:
         line = failure.find_in(text) if text else None
@@ -133,7 +133,7 @@ def _finding(code: str, seen: Mapping[str, str], evidence: Evidence) -> Finding:
         where=tuple(seen),
         evidence=words,
         cause=fill(failure.cause),
-        mend=tuple(fill(line) for line in failure.mend),
+        fix=tuple(fill(line) for line in failure.fix),
         source=failure.source,
     )
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tarmac.checks.rules.registry import nvidia_cards, rule
-from tarmac.machine.chips import find_chip
+from tarmac.machine import find_chip, names_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tarmac.checks.evidence import Evidence, Probe
-    from tarmac.checks.rules.registry import Hits
+    from tarmac.checks.rules.rule import Hits, Rule
 
 # The shares of nominal rates under which we warn, and call it a failure. Healthy cards reach 0.7
 # to 0.85 in large bf16 products and 0.9 in copies; shapes, clocks and cooling explain some of the
@@ -30,7 +29,7 @@ _FLOOD_BYTES = 10 * 2**20
 _ON_GPU = re.compile("cuda|gpu|cupy|rocm", re.IGNORECASE)
 
 # Probes of several processes, which are no device's.
-_RANKS = frozenset({"together", "horovod"})
+_RANKS = frozenset({"all-reduce", "horovod"})
 
 
 def _result(probe: Probe, *keys: str) -> Any:
@@ -53,11 +52,10 @@ def _major(version: object) -> int | None:
 
 def _should_use_gpu(probe: Probe, evidence: Evidence) -> bool:
     """Whether a GPU is here and the probe was not told to keep to the CPU."""
-    is_here = bool(evidence.inventory.gpus) or bool(nvidia_cards(evidence))
+    is_here = bool(evidence.inventory.gpus) or bool(evidence.inventory.nvidia_cards)
     return is_here and set(probe.result.get("wanted", ())) != {"cpu"}
 
 
-@rule("torch-cpu-build")
 def _torch_cpu_build(evidence: Evidence) -> Hits:
     for probe in _of(evidence, "torch"):
         build = probe.result.get("build")
@@ -70,7 +68,6 @@ def _torch_cpu_build(evidence: Evidence) -> Hits:
             yield probe.label, f"version {probe.result.get('version')}"
 
 
-@rule("driver-old")
 def _driver_old(evidence: Evidence) -> Hits:
     most = evidence.inventory.driver.cuda
     for probe in evidence.probes:
@@ -82,7 +79,6 @@ def _driver_old(evidence: Evidence) -> Hits:
             yield probe.label, f"built for CUDA {built}, the driver has {most}"
 
 
-@rule("arch-missing")
 def _arch_missing(evidence: Evidence) -> Hits:
     for probe in _of(evidence, "torch"):
         architectures = _result(probe, "build", "architectures") or ()
@@ -107,35 +103,21 @@ def _arch_missing(evidence: Evidence) -> Hits:
                 )
 
 
-@rule("no-visible")
 def _no_visible(evidence: Evidence) -> Hits:
     value = evidence.inventory.environment.get("CUDA_VISIBLE_DEVICES")
     gpus = evidence.inventory.gpus
     if value is None or not gpus:
         return
-    names = [name.strip() for name in value.split(",")]
-    known = [gpu.uuid or "" for gpu in gpus] + [u for gpu in gpus for u in gpu.mig_devices]
-    # Drivers before 470 name a partition by its GPU: MIG-GPU-UUID/INSTANCE/INSTANCE (MIG guide).
-    known += [f"MIG-{gpu.uuid}" for gpu in gpus if gpu.mig_devices]
-
-    def is_here(name: str) -> bool:
-        if name.isdecimal():
-            return int(name) < len(gpus)
-        name = name.partition("/")[0] if name.startswith("MIG-GPU-") else name
-        return bool(name) and any(uuid.startswith(name) for uuid in known)
-
-    if not all(is_here(name) for name in names):
+    if names_nothing(gpus, value):
         yield "machine", f"CUDA_VISIBLE_DEVICES={value!r}, the driver has {len(gpus)}"
 
 
-@rule("tf-cpu-build")
 def _tf_cpu_build(evidence: Evidence) -> Hits:
     for probe in _of(evidence, "tensorflow"):
         if _result(probe, "build", "with_cuda") is False and _should_use_gpu(probe, evidence):
             yield probe.label, f"version {probe.result.get('version')}, built without CUDA"
 
 
-@rule("tf-memory-all")
 def _tf_memory_all(evidence: Evidence) -> Hits:
     variables = evidence.inventory.environment
     if variables.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower() != "true":
@@ -144,14 +126,12 @@ def _tf_memory_all(evidence: Evidence) -> Hits:
                 yield probe.label, "TF_FORCE_GPU_ALLOW_GROWTH is not set"
 
 
-@rule("jax-cpu")
 def _jax_cpu(evidence: Evidence) -> Hits:
     for probe in _of(evidence, "jax"):
         if _result(probe, "build", "plugins") == {} and _should_use_gpu(probe, evidence):
             yield probe.label, f"version {probe.result.get('version')} without a CUDA plugin"
 
 
-@rule("jax-preallocate")
 def _jax_preallocate(evidence: Evidence) -> Hits:
     variables = evidence.inventory.environment
     if not {"XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION"} & variables.keys():
@@ -160,7 +140,6 @@ def _jax_preallocate(evidence: Evidence) -> Hits:
                 yield probe.label, "XLA_PYTHON_CLIENT_PREALLOCATE is not set"
 
 
-@rule("ld-path-shadow")
 def _ld_path_shadow(evidence: Evidence) -> Hits:
     search = evidence.inventory.environment.get("LD_LIBRARY_PATH", "")
     directories = [part.rstrip("/") for part in search.split(":") if part]
@@ -172,14 +151,12 @@ def _ld_path_shadow(evidence: Evidence) -> Hits:
                 yield probe.label, path
 
 
-@rule("mxnet-cpu-build")
 def _mxnet_cpu_build(evidence: Evidence) -> Hits:
     for probe in _of(evidence, "mxnet"):
         if _result(probe, "build", "with_cuda") is False and _should_use_gpu(probe, evidence):
             yield probe.label, f"version {probe.result.get('version')}, feature CUDA is off"
 
 
-@rule("chainer-cupy")
 def _chainer_cupy(evidence: Evidence) -> Hits:
     for probe in _of(evidence, "chainer"):
         if (
@@ -190,7 +167,6 @@ def _chainer_cupy(evidence: Evidence) -> Hits:
             yield probe.label, "cupy is not installed"
 
 
-@rule("silent-cpu")
 def _silent_cpu(evidence: Evidence) -> Hits:
     for probe, device in _measured(evidence):
         placement = str(device.get("placement") or "")
@@ -206,7 +182,6 @@ def _silent_cpu(evidence: Evidence) -> Hits:
             yield probe.label, f"the driver has {len(evidence.inventory.gpus)}, it sees none"
 
 
-@rule("device-absent")
 def _device_absent(evidence: Evidence) -> Hits:
     for probe in evidence.probes:
         wanted = set(probe.result.get("wanted", ()))
@@ -227,7 +202,6 @@ def _measured(evidence: Evidence) -> Iterator[tuple[Probe, Mapping[str, Any]]]:
             yield probe, device
 
 
-@rule("wrong-result")
 def _wrong_result(evidence: Evidence) -> Hits:
     for probe, device in _measured(evidence):
         for kind in ("matmul", "convolution"):
@@ -253,21 +227,18 @@ def _shares(evidence: Evidence) -> Iterator[tuple[str, float, str]]:
                 yield _at(probe, device), rate / nominal / 1e12, words
 
 
-@rule("very-slow-compute")
 def _very_slow_compute(evidence: Evidence) -> Hits:
     for where, share, words in _shares(evidence):
         if share < _VERY_SLOW:
             yield where, words
 
 
-@rule("slow-compute")
 def _slow_compute(evidence: Evidence) -> Hits:
     for where, share, words in _shares(evidence):
         if _VERY_SLOW <= share < _SLOW:
             yield where, words
 
 
-@rule("slow-memory")
 def _slow_memory(evidence: Evidence) -> Hits:
     for probe, device in _measured(evidence):
         chip = find_chip(device.get("chip"))
@@ -277,7 +248,6 @@ def _slow_memory(evidence: Evidence) -> Hits:
             yield _at(probe, device), words
 
 
-@rule("slow-copies")
 def _slow_copies(evidence: Evidence) -> Hits:
     for probe, device in _measured(evidence):
         copies = device.get("copies") or {}
@@ -288,28 +258,24 @@ def _slow_copies(evidence: Evidence) -> Hits:
                 yield _at(probe, device), f"{rate / 1e9:.1f} GB/s {words}"
 
 
-@rule("probe-crashed")
 def _probe_crashed(evidence: Evidence) -> Hits:
     for probe in evidence.probes:
         if probe.outcome == "crashed":
             yield probe.label, probe.detail
 
 
-@rule("probe-hung")
 def _probe_hung(evidence: Evidence) -> Hits:
     for probe in evidence.probes:
         if probe.outcome == "hung" and "all_reduce" not in probe.result:
             yield probe.label, probe.detail
 
 
-@rule("probe-no-result")
 def _probe_no_result(evidence: Evidence) -> Hits:
     for probe in evidence.probes:
         if probe.outcome == "no result":
             yield probe.label, probe.detail
 
 
-@rule("probe-left-processes")
 def _probe_left_processes(evidence: Evidence) -> Hits:
     for probe in evidence.probes:
         # What is ended before its time has no chance to end what it started.
@@ -317,22 +283,48 @@ def _probe_left_processes(evidence: Evidence) -> Hits:
             yield probe.label, f"{probe.left_behind} still ran"
 
 
-@rule("probe-flood")
 def _probe_flood(evidence: Evidence) -> Hits:
     for probe in evidence.probes:
         if probe.printed_bytes > _FLOOD_BYTES:
             yield probe.label, f"{probe.printed_bytes / 2**20:.0f} MiB"
 
 
-@rule("import-failed")
 def _import_failed(evidence: Evidence) -> Hits:
     for probe in evidence.probes:
         if probe.outcome == "failed" and probe.result.get("stage") == "import":
             yield probe.label, probe.detail
 
 
-@rule("probe-failed")
 def _probe_failed(evidence: Evidence) -> Hits:
     for probe in evidence.probes:
         if probe.outcome == "failed" and probe.result.get("stage") != "import":
             yield probe.label, probe.detail
+
+
+RULES: Mapping[str, Rule] = {
+    "torch-cpu-build": _torch_cpu_build,
+    "driver-old": _driver_old,
+    "arch-missing": _arch_missing,
+    "no-visible": _no_visible,
+    "tf-cpu-build": _tf_cpu_build,
+    "tf-memory-all": _tf_memory_all,
+    "jax-cpu": _jax_cpu,
+    "jax-preallocate": _jax_preallocate,
+    "ld-path-shadow": _ld_path_shadow,
+    "mxnet-cpu-build": _mxnet_cpu_build,
+    "chainer-cupy": _chainer_cupy,
+    "silent-cpu": _silent_cpu,
+    "device-absent": _device_absent,
+    "wrong-result": _wrong_result,
+    "very-slow-compute": _very_slow_compute,
+    "slow-compute": _slow_compute,
+    "slow-memory": _slow_memory,
+    "slow-copies": _slow_copies,
+    "probe-crashed": _probe_crashed,
+    "probe-hung": _probe_hung,
+    "probe-no-result": _probe_no_result,
+    "probe-left-processes": _probe_left_processes,
+    "probe-flood": _probe_flood,
+    "import-failed": _import_failed,
+    "probe-failed": _probe_failed,
+}

@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tarmac.checks import Finding, Report, Verdict
+    from tarmac.checks import Failure, Finding, Report, Verdict
 
 __all__ = ["command"]
 
@@ -63,7 +63,7 @@ _WORDS = {
     "--ranks",
     type=int,
     show_default="the number of GPUs",
-    help="Processes that add numbers up together, by PyTorch and Horovod; 2 or more.",
+    help="Processes that all-reduce, by PyTorch and Horovod; 2 or more.",
 )
 @click.option(
     "--require",
@@ -109,9 +109,7 @@ def command(
     Exits with 0 when all that is required holds (without --require: when nothing failed), with 1
     when not, with 2 when the request was wrong.
     """
-    from tarmac.checks import check, find_failure
-    from tarmac.checks.report.anonymous import without_names
-    from tarmac.checks.report.page import render_page
+    from tarmac.checks import check, find_failure, render_page, without_names
     from tarmac.errors import RequestError
     from tarmac.files import write_text
 
@@ -166,7 +164,7 @@ def _print(report: Report) -> None:
             _print_finding(number, finding)
     for finding in report.findings:
         if finding.level == "note":
-            click.echo(f"Note: {finding.title} ({', '.join(finding.where)}): {finding.mend[0]}")
+            click.echo(f"Note: {finding.title} ({', '.join(finding.where)}): {finding.fix[0]}")
     click.echo(f"checked in {report.seconds:.1f} s")
 
 
@@ -184,21 +182,18 @@ def _print_finding(number: int, finding: Finding) -> None:
     click.echo(f" {number:>2}. {head} ({', '.join(finding.where)})  [{finding.code}]")
     for line in textwrap.wrap(f"{finding.cause} Seen: {finding.evidence}", 92):
         click.echo(f"     {line}")
-    for line in finding.mend:
+    for line in finding.fix:
         click.echo(f"       {click.style(line, bold=True)}")
 
 
-def _print_explanation(failure: object, *, as_json: bool) -> None:
-    from tarmac.checks import Failure
-
-    assert isinstance(failure, Failure)
+def _print_explanation(failure: Failure, *, as_json: bool) -> None:
     if as_json:
         json.dump(failure.model_dump(mode="json"), sys.stdout, indent=2)
         click.echo()
         return
     click.secho(f"{failure.code}: {failure.title}", bold=True)
     click.echo("\n".join(textwrap.wrap(failure.general_cause, 92)))
-    for line in failure.general_mend:
+    for line in failure.general_fix:
         click.echo(f"  {line}")
     for pattern in failure.text:
         click.echo(f"seen as: {pattern}")

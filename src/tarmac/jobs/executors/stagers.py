@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tarmac.jobs.executors.staging import Answer
-from tarmac.processes import MARK, Process, watch
+from tarmac.processes import MARK, Process, spawn, watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,18 +131,17 @@ class Stagers:
         with theirs:
             try:
                 process = watch(
-                    subprocess.Popen(
+                    spawn(
                         [
                             sys.executable,
                             "-m",
                             "tarmac.jobs.executors.stager",
                             str(theirs.fileno()),
                         ],
-                        stdin=subprocess.DEVNULL,
+                        environment=os.environ,
+                        mark=f"{MARK}={self._mark}",
                         stdout=subprocess.DEVNULL,
-                        start_new_session=True,
                         pass_fds=(theirs.fileno(),),
-                        env={**os.environ, MARK: self._mark},
                     )
                 )
             except OSError:

@@ -1,13 +1,12 @@
-"""Adds numbers up over several processes by PyTorch, and copies between every pair of GPUs.
+"""All-reduces over several processes by PyTorch, and copies between every pair of GPUs.
 
-    python together_probe.py RESULT quick|normal|deep NUM_RANKS LIMIT_S [DEVICE ...]
+    python all_reduce_probe.py RESULT quick|normal|deep [DEVICE ...]
 
 See `harness` for how it is run. Over NCCL where there is a GPU for each rank, else over Gloo.
 Started as ``--rank DIRECTORY`` it is one of the processes, which says in a file of its own how far
 it came; so ranks that hang have names.
 """
 
-import importlib.util
 import os
 import socket
 import subprocess
@@ -15,15 +14,23 @@ import sys
 import tempfile
 import time
 
-from harness import STEPS, read_ranks, run, teller
+from harness import (
+    MESSAGE_BYTES,
+    bus_rate,
+    latest,
+    num_ranks,
+    numbers_of,
+    ranks_limit_s,
+    read_ranks,
+    run,
+    teller,
+)
 
-# Bytes of the message that is timed: large enough to fill a link.
-NUM_BYTES = {"gpu": 1 << 28, "cpu": 1 << 24}
 REPEATS = 5
 
 
 def as_rank(directory):
-    """Add up, and leave the verdict in a file of this rank's own."""
+    """All-reduce, and leave the verdict in a file of this rank's own."""
     rank = int(os.environ["RANK"])
     say = teller(directory, rank)
     say(step="import")
@@ -37,21 +44,16 @@ def as_rank(directory):
         torch.cuda.set_device(device)
     else:
         torch.set_num_threads(1)
-    say(step="meeting the others")
+    say(step="rendezvous")
     dist.init_process_group("nccl" if on_gpu else "gloo")
-    say(step="adding up")
-    place = torch.arange(1 << 18, device=device)
-
-    def numbers(of):
-        # Whole numbers, whose sums are exact in fp32.
-        return (place * (2 * of + 3) % 251).float()
-
-    total = numbers(rank)
+    say(step="all-reduce")
+    positions = torch.arange(1 << 18, device=device)
+    total = numbers_of(positions, rank).float()
     dist.all_reduce(total)
-    expected = sum(numbers(of) for of in range(world_size))
+    expected = sum(numbers_of(positions, other).float() for other in range(world_size))
     ok = bool(torch.equal(total, expected))
     say(step="timing")
-    size = NUM_BYTES["gpu" if on_gpu else "cpu"]
+    size = MESSAGE_BYTES["gpu" if on_gpu else "cpu"]
     message = torch.zeros(size // 4, device=device)
     dist.all_reduce(message)
     best = float("inf")
@@ -62,8 +64,6 @@ def as_rank(directory):
         if on_gpu:
             torch.cuda.synchronize()
         best = min(best, time.perf_counter() - start)
-    # What a link carries, whatever the number of ranks; NVIDIA's nccl-tests, PERFORMANCE.md.
-    bus = 2.0 * (world_size - 1) / world_size * size / best
     dist.barrier()
     dist.destroy_process_group()
     say(
@@ -71,7 +71,7 @@ def as_rank(directory):
         ok=ok,
         device=str(device),
         num_gpus=count,
-        bus_bytes_per_s=bus,
+        bus_bytes_per_s=bus_rate(world_size, size, best),
         version=torch.__version__,
     )
 
@@ -83,17 +83,14 @@ def free_port():
 
 
 def main(probe):
-    number, limit, *devices = probe.wanted
-    num_ranks, limit_s = int(number), float(limit)
-    probe.result["wanted"] = devices
-    if importlib.util.find_spec("torch") is None:
-        probe.result["absent"] = True
+    if probe.lacks("torch"):
         return
-    probe.stage("all-reduce over %d ranks" % num_ranks)
+    count, limit_s = num_ranks(), ranks_limit_s()
+    probe.stage("all-reduce over %d ranks" % count)
     with tempfile.TemporaryDirectory() as directory:
         common = dict(
             os.environ,
-            WORLD_SIZE=str(num_ranks),
+            WORLD_SIZE=str(count),
             MASTER_ADDR="127.0.0.1",
             MASTER_PORT=str(free_port()),
         )
@@ -102,7 +99,7 @@ def main(probe):
         program = [sys.executable, os.path.abspath(__file__), "--rank", directory]
         ranks = [
             subprocess.Popen(program, env=dict(common, RANK=str(rank), LOCAL_RANK=str(rank)))
-            for rank in range(num_ranks)
+            for rank in range(count)
         ]
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
@@ -112,7 +109,7 @@ def main(probe):
                 break
             time.sleep(0.05)
         codes = [process.poll() for process in ranks]
-        said = read_ranks(directory, num_ranks)
+        said = read_ranks(directory, count)
         for process in ranks:
             process.kill()
             process.wait()
@@ -125,24 +122,19 @@ def main(probe):
         )
     hung = [rank for rank, code in enumerate(codes) if code is None]
     if hung:
-        # Those that have come least far keep the others waiting.
-        first = min(STEPS.index(rank["step"]) for rank in said)
-        late = [rank for rank in hung if STEPS.index(said[rank]["step"]) == first] or hung
-        names = ", ".join("rank %d" % rank for rank in late)
         probe.result["all_reduce"] = {
             "problem": "hung",
-            "detail": "%s at: %s, after %g s" % (names, STEPS[first], limit_s),
+            "detail": "%s at: %s, after %g s" % (latest(said, hung) + (limit_s,)),
         }
         return
     probe.result["version"] = said[0]["version"]
     on_gpu = said[0]["device"] != "cpu"
-    name = "%d ranks by %s" % (num_ranks, "nccl" if on_gpu else "gloo")
-    found = {"name": name, "kind": "gpu" if on_gpu else "cpu"}
+    name = "%d ranks by %s" % (count, "nccl" if on_gpu else "gloo")
+    found = probe.device(name, on_gpu)
     found["bus_bytes_per_s"] = min(rank["bus_bytes_per_s"] for rank in said)
-    probe.result["devices"].append(found)
     if not on_gpu and said[0]["num_gpus"] and probe.wanted != ["cpu"]:
         probe.result["cpu_because"] = "%d ranks need a GPU each, and %d can be seen" % (
-            num_ranks,
+            count,
             said[0]["num_gpus"],
         )
     wrong = [str(number) for number, rank in enumerate(said) if not rank["ok"]]
@@ -150,7 +142,7 @@ def main(probe):
         probe.result["all_reduce"] = {"problem": "wrong", "detail": "on rank %s" % ", ".join(wrong)}
     if on_gpu:
         probe.stage("copies between pairs")
-        found["pairs"] = pairs(probe, num_ranks)
+        found["pairs"] = pairs(probe, count)
     probe.stage("done")
 
 
@@ -189,4 +181,4 @@ def pairs(probe, count):
 
 
 if __name__ == "__main__":
-    run("together", main, as_rank)
+    run("all-reduce", main, as_rank)

@@ -1,0 +1,77 @@
+"""The result that a probe writes down: whether it is one, and what it says of the framework."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tarmac.checks.evidence import Outcome
+
+__all__ = ["is_result", "judge_result", "last_error", "read_result"]
+
+
+def read_result(path: Path) -> tuple[dict[str, Any], str]:
+    """Return what a probe has written, and in words why that is no result; one of them is empty."""
+    try:
+        written = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        return {}, "it wrote no result"
+    except ValueError:
+        return {}, "its result is no JSON"
+    if not isinstance(written, dict):
+        return {}, "its result is no JSON object"
+    return (written, "") if is_result(written) else ({}, "its result is not of a probe's form")
+
+
+def is_result(written: dict[str, Any]) -> bool:
+    """Whether what is read further on has the types that a probe gives it."""
+    devices = written.get("devices", [])
+    return (
+        isinstance(devices, list)
+        and all(
+            isinstance(device, dict) and {"name", "kind"} <= device.keys() for device in devices
+        )
+        and isinstance(written.get("notes", []), list)
+        and all(
+            isinstance(written.get(key) or {}, dict) for key in ("error", "build", "all_reduce")
+        )
+    )
+
+
+def last_error(printed: str) -> str:
+    """Return the line that most likely says why there is no result."""
+    lines = [line.strip() for line in printed.splitlines()]
+    errors = [line for line in lines if "rror" in line]
+    said = (errors or [line for line in lines if line] or [""])[-1]
+    return f": {said[:300]}" if said else ""
+
+
+def judge_result(
+    written: Mapping[str, Any], flaw: str, code: int, words: str
+) -> tuple[Outcome, str]:
+    """Return the outcome of a probe whose process has ended by itself, and what shows it.
+
+    Args:
+        written: Its result, from `read_result`.
+        flaw: Why there is none.
+        code: Its exit code.
+        words: What it printed last of an error; empty where there is a result.
+    """
+    stage, error = written.get("stage"), written.get("error")
+    all_reduce = written.get("all_reduce") or {}
+    if flaw:
+        return "no result", f"{flaw} and ended with exit code {code}{words}"
+    if written.get("absent"):
+        return "not installed", ""
+    if all_reduce.get("problem") == "hung":
+        return "hung", str(all_reduce["detail"])
+    if error is None:
+        is_whole = stage == "done"
+        return ("done", "") if is_whole else ("no result", f"it ended during {stage}")
+    first = (str(error.get("message", "")).strip().splitlines() or [""])[0]
+    during = "" if stage == "import" else f" during {stage}"
+    return "failed", f"{error.get('type')}{during}: {first}"

@@ -1,0 +1,115 @@
+"""The verdict of each device and framework."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.checks.report.figures import device_in_words
+from tarmac.checks.report.model import Verdict
+from tarmac.checks.rules.catalogue import read_catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.checks.evidence import Evidence, Inventory, PciCard, Probe
+    from tarmac.checks.report.model import Answer
+    from tarmac.checks.rules.findings import Finding
+    from tarmac.machine import Gpu
+
+__all__ = ["judge_devices", "judge_framework"]
+
+
+def judge_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verdict, ...]:
+    """Return the verdicts of all GPUs, of cards that NVML does not show, and of the CPU."""
+    inventory = evidence.inventory
+    verdicts = [_of_gpu(gpu, findings) for gpu in inventory.gpus]
+    shown = {gpu.address for gpu in inventory.gpus}
+    verdicts += [_of_card(card) for card in inventory.cards if card.address not in shown]
+    host = inventory.host
+    text = f"{host.cpu}, {host.cores} cores, {inventory.usable_memory_bytes / 2**30:.0f} GiB"
+    if inventory.limits.cpus is not None and inventory.limits.cpus < host.cores:
+        text += f"; {inventory.limits.cpus:g} of its cores may be used"
+    return (*verdicts, Verdict(name="CPU", answer="ok", text=text))
+
+
+def _of_card(card: PciCard) -> Verdict:
+    """Return the verdict of a card that NVML does not show."""
+    name, driver = f"card {card.address}", card.driver or "none"
+    memory = f", {card.memory_bytes / 2**30:.0f} GiB" if card.memory_bytes else ""
+    text = f"{card.vendor} {card.device}{memory}, driver {driver}"
+    if card.vendor == "nvidia":
+        return Verdict(name=name, answer="failure", text=f"{text}: not usable")
+    return Verdict(name=name, answer="ok", text=text)
+
+
+def _of_gpu(gpu: Gpu, findings: Sequence[Finding]) -> Verdict:
+    answer, said = _worst(gpu.label, findings)
+    if gpu.error is not None:
+        return Verdict(name=gpu.label, answer="failure", text=gpu.error)
+    facts = [gpu.name or "unknown"]
+    if gpu.memory_bytes is not None:
+        facts.append(f"{gpu.memory_bytes / 2**30:.0f} GiB")
+    if gpu.mig_devices:
+        facts.append(f"{len(gpu.mig_devices)} MIG partitions")
+    if gpu.temperature_c is not None:
+        facts.append(f"{gpu.temperature_c} °C")
+    return Verdict(name=gpu.label, answer=answer, text=", ".join(facts) + said)
+
+
+def judge_framework(probe: Probe, evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
+    """Return the verdict of the framework that a probe has made compute."""
+    name = probe.label
+    if probe.outcome == "not installed":
+        return Verdict(name=name, answer="absent", text=f"not installed in {probe.where}")
+    answer, said = _worst(probe.label, findings)
+    version = probe.result.get("version")
+    facts = [str(version)] if version else []
+    if probe.outcome != "done":
+        text = ", ".join((*facts, f"{probe.outcome}: {probe.detail}".rstrip(": ")))
+        return Verdict(name=name, answer="failure", text=text)
+    devices = probe.result.get("devices", ())
+    gpus = [device for device in devices if device["kind"] == "gpu"]
+    facts += [device_in_words(device) for device in (gpus or devices)]
+    if probe.seen_on_gpus:
+        facts.append(f"the driver saw it on GPU {', '.join(map(str, probe.seen_on_gpus))}")
+    if not gpus and answer == "ok":
+        reason = _why_no_gpu(probe, evidence.inventory, findings)
+        return Verdict(
+            name=name,
+            answer="cpu only",
+            text=f"works, on the CPU; no GPU was used, because {reason}" + _behind(facts),
+        )
+    return Verdict(name=name, answer=answer, text=", ".join(filter(None, facts)) + said)
+
+
+def _why_no_gpu(probe: Probe, inventory: Inventory, findings: Sequence[Finding]) -> str:
+    if "cpu_because" in probe.result and inventory.gpus:
+        return str(probe.result["cpu_because"])
+    if set(probe.result.get("wanted", ())) == {"cpu"}:
+        return "only the CPU was asked for"
+    # What hides that a GPU is not used is why it is not used.
+    for finding in findings:
+        failure = read_catalogue()[finding.code]
+        if "silent-cpu" in failure.hides and (not failure.own or probe.label in finding.where):
+            return finding.title
+    return "none is here"
+
+
+def _behind(facts: Sequence[str]) -> str:
+    shown = ", ".join(filter(None, facts))
+    return f" ({shown})" if shown else ""
+
+
+def _worst(where: str, findings: Sequence[Finding]) -> tuple[Answer, str]:
+    """Return the worst that was found of a device or framework, and its titles."""
+    own = [
+        finding
+        for finding in findings
+        if any(place == where or place.startswith(f"{where} on ") for place in finding.where)
+    ]
+    titles = [finding.title for finding in own if finding.level != "note"]
+    said = f"; {', '.join(titles)}" if titles else ""
+    levels = {finding.level for finding in own}
+    if "failure" in levels:
+        return "failure", said
+    return ("warning", said) if "warning" in levels else ("ok", said)

@@ -1,0 +1,16 @@
+"""Every rule by the code of the failure that it finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.checks.rules import cluster, driver, framework
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.checks.rules.rule import Rule
+
+__all__ = ["RULES"]
+
+RULES: Mapping[str, Rule] = {**driver.RULES, **cluster.RULES, **framework.RULES}

@@ -1,0 +1,95 @@
+"""A GPU as NVIDIA's driver describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = ["Gpu", "GpuProcess", "MigDevice"]
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class GpuProcess(_Facts):
+    """A process that holds memory on a GPU.
+
+    Attributes:
+        pid: As this machine or container numbers it.
+        name: Of its program, without arguments.
+        memory_bytes: None where the driver does not say.
+    """
+
+    pid: int
+    name: str | None
+    memory_bytes: int | None
+
+
+class MigDevice(_Facts):
+    """An instance of a partitioned GPU (MIG).
+
+    Attributes:
+        uuid: What ``CUDA_VISIBLE_DEVICES`` takes.
+        name: What the driver calls it, e.g. ``NVIDIA H200 MIG 1g.18gb``.
+        memory_bytes: Memory in all; None where the driver does not say.
+    """
+
+    uuid: str
+    name: str | None = None
+    memory_bytes: int | None = None
+
+
+class Gpu(_Facts):
+    """A GPU as the driver describes it; None stands for what it does not tell.
+
+    Attributes:
+        index: The driver's, which CUDA_VISIBLE_DEVICES does not change.
+        error: Why it could not be asked, e.g. ``GPU is lost``.
+        pcie: Generation and width, now and at most.
+        nvlinks: For each link, whether it is up.
+        corrected_errors: ECC errors since the driver was loaded.
+        uncorrected_errors: ECC errors since the driver was loaded.
+        sm_clock_mhz: Now and at most.
+        memory_clock_mhz: Now and at most.
+        slowdowns: The driver's reasons for low clocks: ``sw_power_cap``, ``sw_thermal``,
+            ``hw_slowdown``, ``hw_thermal``, ``hw_power_brake``.
+        retired_pages: Pages taken out of use in its life, since Ampere rows that were replaced.
+        retired_pages_pending: Whether pages or rows wait for a reset to be replaced.
+        mig: Whether it is partitioned, so that only its instances compute.
+        mig_devices: Its instances.
+    """
+
+    index: int
+    name: str | None = None
+    uuid: str | None = None
+    address: str | None = None
+    error: str | None = None
+    memory_bytes: int | None = None
+    used_bytes: int | None = None
+    capability: tuple[int, int] | None = None
+    pcie: Mapping[str, int] = {}
+    nvlinks: tuple[bool, ...] = ()
+    ecc: bool | None = None
+    corrected_errors: int | None = None
+    uncorrected_errors: int | None = None
+    remap_failed: bool | None = None
+    retired_pages: int | None = None
+    retired_pages_pending: bool | None = None
+    sm_clock_mhz: Mapping[str, int] = {}
+    memory_clock_mhz: Mapping[str, int] = {}
+    slowdowns: tuple[str, ...] = ()
+    power_watts: Mapping[str, float] = {}
+    temperature_c: int | None = None
+    utilization: int | None = None
+    persistence: bool | None = None
+    compute_mode: str | None = None
+    mig: bool | None = None
+    mig_devices: tuple[MigDevice, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What it is called in verdicts and findings: ``GPU 0``."""
+        return f"GPU {self.index}"

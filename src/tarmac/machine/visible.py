@@ -1,0 +1,171 @@
+"""Which GPUs a process may use: those that ``CUDA_VISIBLE_DEVICES`` leaves of the driver's.
+
+Names in that variable are indices or beginnings of UUIDs, and the first that is neither ends the
+list (CUDA C++ programming guide, "CUDA environment variables").
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.machine.nvml import NvmlProblem, open_nvml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.machine.gpu import Gpu, MigDevice
+
+__all__ = ["GpuInfo", "list_gpus", "names_nothing", "visible_gpus"]
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuInfo:
+    """A GPU, or an instance of one, that can be given to a program.
+
+    Attributes:
+        uuid: What ``CUDA_VISIBLE_DEVICES`` takes.
+        name: What the vendor calls it.
+        memory_bytes: Memory in all.
+        is_instance: Whether it is an instance of a GPU that is partitioned (MIG).
+    """
+
+    uuid: str
+    name: str
+    memory_bytes: int
+    is_instance: bool = False
+
+
+def list_gpus(environment: Mapping[str, str] | None = None) -> tuple[GpuInfo, ...]:
+    """Return the GPUs that this process may use; none where there is no driver.
+
+    Args:
+        environment: Whose ``CUDA_VISIBLE_DEVICES`` counts; by default this process's.
+
+    Raises:
+        RequestError: The driver does not answer, or what ``CUDA_VISIBLE_DEVICES`` says cannot be
+            told from here.
+    """
+    variables = os.environ if environment is None else environment
+    with open_nvml() as nvml:
+        if isinstance(nvml, NvmlProblem):
+            if nvml.is_absence:
+                return ()
+            raise _unanswered(nvml.text)
+        gpus = nvml.read_gpus()
+    return visible_gpus(
+        gpus,
+        variables.get("CUDA_VISIBLE_DEVICES"),
+        is_by_bus=variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
+    )
+
+
+def visible_gpus(
+    gpus: Sequence[Gpu], visible: str | None, *, is_by_bus: bool
+) -> tuple[GpuInfo, ...]:
+    """Return what CUDA would see; a partitioned GPU stands for its first instance.
+
+    Args:
+        gpus: In the order of the bus.
+        visible: The value of ``CUDA_VISIBLE_DEVICES``; None where it is not set, which is all.
+        is_by_bus: Whether ``CUDA_DEVICE_ORDER`` asks for the order of the bus. CUDA's own order,
+            the fastest first, is known here only where all GPUs are alike.
+
+    Raises:
+        RequestError: A GPU that is meant cannot be looked at, or an index may mean several.
+    """
+    if visible is None:
+        return tuple(info for gpu in gpus for info in _usable(gpu))
+    infos: dict[str, GpuInfo] = {}
+    for name in visible.split(","):
+        info = _find(gpus, name.strip(), is_by_bus)
+        if info is None:
+            break
+        infos[info.uuid] = info
+    return tuple(infos.values())
+
+
+def names_nothing(gpus: Sequence[Gpu], visible: str) -> bool:
+    """Whether ``CUDA_VISIBLE_DEVICES`` has a name that no GPU here has.
+
+    Args:
+        gpus: In the order of the bus.
+        visible: The variable's value.
+    """
+    names = [name.strip() for name in visible.split(",")]
+    return any(not _meant(gpus, name) for name in names)
+
+
+def _find(gpus: Sequence[Gpu], name: str, is_by_bus: bool) -> GpuInfo | None:
+    models = {gpu.name for gpu in gpus if gpu.name is not None}
+    meant = _meant(gpus, name)
+    if meant and name.isdecimal() and len(models) > 1 and not is_by_bus:
+        raise RequestError(
+            f"CUDA_VISIBLE_DEVICES names GPU {name}, and CUDA numbers GPUs that differ by their "
+            f"speed, which the driver does not say: {', '.join(sorted(models))}",
+            hint="Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID: nvidia-smi -L",
+        )
+    if not meant and name.startswith(("GPU-", "MIG-")):
+        # It may be one that does not answer.
+        for gpu in gpus:
+            _usable(gpu)
+    if len(meant) != 1:
+        return None
+    ((gpu, instance),) = meant
+    infos = _usable(gpu)
+    if instance is None:
+        return next(iter(infos), None)
+    return next(info for info in infos if info.uuid == instance.uuid)
+
+
+def _meant(gpus: Sequence[Gpu], name: str) -> Sequence[tuple[Gpu, MigDevice | None]]:
+    """Return the GPUs and instances that a name of ``CUDA_VISIBLE_DEVICES`` may mean."""
+    if name.isdecimal():
+        return [(gpu, None) for gpu in gpus[int(name) : int(name) + 1]]
+    if name.startswith("GPU-"):
+        return [(gpu, None) for gpu in gpus if (gpu.uuid or "").startswith(name)]
+    if name.startswith("MIG-GPU-"):
+        # Drivers before 470 name an instance by its GPU: MIG-GPU-UUID/INSTANCE/INSTANCE (MIG user
+        # guide); later ones take such names too, and do not say which instance each is.
+        uuid, _, numbers = name.removeprefix("MIG-").partition("/")
+        return [
+            (gpu, instance)
+            for gpu in gpus
+            for instance in gpu.mig_devices
+            if instance.uuid.startswith(name)
+            or (numbers and gpu.uuid is not None and gpu.uuid.startswith(uuid))
+        ]
+    if name.startswith("MIG-"):
+        instances = [(gpu, instance) for gpu in gpus for instance in gpu.mig_devices]
+        return [(gpu, mig) for gpu, mig in instances if mig.uuid.startswith(name)]
+    return ()
+
+
+def _usable(gpu: Gpu) -> Sequence[GpuInfo]:
+    """Return what of a GPU can be given to programs.
+
+    Raises:
+        RequestError: The driver does not say.
+    """
+    if gpu.error is not None:
+        raise _unanswered(f"{gpu.label}: {gpu.error}")
+    if gpu.mig is None:
+        raise _unanswered(f"{gpu.label}: whether it is partitioned")
+    if gpu.mig:
+        return [_info(gpu, mig.uuid, mig.name, mig.memory_bytes) for mig in gpu.mig_devices]
+    return [_info(gpu, gpu.uuid, gpu.name, gpu.memory_bytes)]
+
+
+def _info(gpu: Gpu, uuid: str | None, name: str | None, memory_bytes: int | None) -> GpuInfo:
+    if uuid is None or name is None or memory_bytes is None:
+        raise _unanswered(f"{gpu.label}: its UUID, name or memory")
+    return GpuInfo(uuid, name, memory_bytes, is_instance=bool(gpu.mig))
+
+
+def _unanswered(words: str) -> RequestError:
+    return RequestError(
+        f"NVIDIA's driver does not say which GPUs there are: {words}",
+        hint="See what is wrong: tarmac check. Or name those to use: CUDA_VISIBLE_DEVICES=GPU-...",
+    )

@@ -1,0 +1,56 @@
+"""What a process prints, read to its end and kept in part."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from typing import IO
+
+__all__ = ["OutputTail"]
+
+_CHUNK_BYTES = 65536
+
+
+class OutputTail:
+    """Reads a stream to its end, in a thread, so that its writer never waits; keeps the last of it.
+
+    Args:
+        stream: Of a process, such as its standard output; None is an empty one.
+        keep_bytes: How much of the end is kept, at least.
+
+    Attributes:
+        num_bytes: All that came.
+    """
+
+    def __init__(self, stream: IO[bytes] | None, keep_bytes: int) -> None:
+        self._stream = stream
+        self._keep_bytes = keep_bytes
+        self._kept: deque[bytes] = deque()
+        self.num_bytes = 0
+        self._thread = threading.Thread(target=self._read, name="tarmac-output", daemon=True)
+        self._thread.start()
+
+    def text(self, timeout_s: float) -> str:
+        """Return the last that came, and close the stream.
+
+        Args:
+            timeout_s: How long to wait for the stream's end, in seconds.
+        """
+        self._thread.join(timeout=timeout_s)
+        if self._stream is not None and not self._thread.is_alive():
+            self._stream.close()
+        return b"".join(self._kept).decode(errors="replace")
+
+    def _read(self) -> None:
+        if self._stream is None:
+            return
+        size = 0
+        with contextlib.suppress(OSError, ValueError):
+            while chunk := os.read(self._stream.fileno(), _CHUNK_BYTES):
+                self._kept.append(chunk)
+                self.num_bytes += len(chunk)
+                size += len(chunk)
+                while size - len(self._kept[0]) >= self._keep_bytes:
+                    size -= len(self._kept.popleft())

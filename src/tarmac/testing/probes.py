@@ -1,0 +1,189 @@
+"""What a probe promises: a conformance suite for a `tarmac.checks.Framework` and its program.
+
+Example, in the tests of a package with an entry point of ``tarmac.probes``::
+
+    import pytest
+    from tarmac.testing.probes import PROBE_CHECKS
+
+    @pytest.mark.parametrize("check", PROBE_CHECKS)
+    def test_my_probe_conforms(check, tmp_path):
+        check(FRAMEWORK, tmp_path)
+
+Each check takes the framework's row and an empty directory, runs the program by itself under this
+interpreter, which must have the framework, and raises an `AssertionError` that says what is wrong.
+The CPU is enough.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tarmac.checks.frameworks import PROBES
+from tarmac.checks.probe_result import is_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.checks import Framework
+
+__all__ = [
+    "PROBE_CHECKS",
+    "check_a_broken_installation_is_told",
+    "check_a_missing_framework_is_told",
+    "check_it_computes_on_the_device_that_is_asked_for",
+    "check_it_needs_the_harness_alone",
+    "check_it_writes_down_every_stage",
+]
+
+# The oldest Python that probes run under.
+_OLDEST = (3, 7)
+
+_LIMIT_S = 240
+
+# Runs a program as if by itself, and copies each result as it is put in place.
+_RECORDER = """
+import json, os, runpy, sys
+journal, program, *arguments = sys.argv[1:]
+result = os.path.abspath(arguments[0])
+
+def note(text):
+    with open(journal, "a") as file:
+        file.write(json.dumps(text) + "\\n")
+
+def hook(event, details):
+    if event == "os.rename" and os.path.abspath(os.fspath(details[1])) == result:
+        with open(details[0]) as file:
+            note(file.read())
+    elif event == "open" and isinstance(details[0], str) and isinstance(details[1], str):
+        if os.path.abspath(details[0]) == result and set(details[1]) & set("wax+"):
+            note("written in place")
+
+sys.addaudithook(hook)
+sys.argv = [program, *arguments]
+sys.path[0] = os.path.dirname(program)
+runpy.run_path(program, run_name="__main__")
+"""
+
+
+def check_it_needs_the_harness_alone(framework: Framework, directory: Path) -> None:  # noqa: ARG001 - every check takes one
+    """Read by the oldest Python that is probed, it imports the standard library and the harness."""
+    tree = ast.parse(framework.program.read_text(encoding="utf-8"), feature_version=_OLDEST)
+    imports = {
+        name.split(".")[0]
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else _names(node))
+    }
+    others = imports - sys.stdlib_module_names - {"harness"}
+    assert not others, (
+        f"{framework.program.name} imports {', '.join(sorted(others))} at the top, which stops it "
+        "before it can say that the framework is missing; import within main"
+    )
+
+
+def check_it_writes_down_every_stage(framework: Framework, directory: Path) -> None:
+    """It leaves a whole result after every stage, from ``import`` to ``done``."""
+    journal = directory / "journal"
+    recorder = directory / "recorder.py"
+    recorder.write_text(_RECORDER, encoding="utf-8")
+    code, result = _run(framework, directory, ["cpu"], runner=[str(recorder), str(journal)])
+    assert code == 0, f"it ended with exit code {code}: {result.get('error')}"
+    written = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+    assert "written in place" not in written, (
+        "RESULT is written in place, so half of it may be read"
+    )
+    results = [json.loads(text) for text in written]
+    bad = next((result for result in results if not is_result(result)), None)
+    assert bad is None, f"this is not of a result's form: {bad}"
+    stages = [result.get("stage") for result in results]
+    assert stages[:1] == ["import"], f"its first stage is {stages[:1]}, expected import"
+    assert stages[-1] == "done", f"its last stage is {stages[-1]!r}, expected done"
+    assert len(set(stages)) > 2, "it has no stage between import and done"
+    assert results[-1].get("framework") == framework.name
+    assert results[-1].get("version"), "its result has no version"
+
+
+def check_it_computes_on_the_device_that_is_asked_for(
+    framework: Framework, directory: Path
+) -> None:
+    """It computes on the CPU when asked to, on nothing when asked for a device that is not here."""
+    _, result = _run(framework, directory, ["cpu"])
+    kinds = [device["kind"] for device in result["devices"]]
+    assert kinds, "asked for the CPU, it has computed on nothing"
+    assert set(kinds) == {"cpu"}, f"asked for the CPU, it has computed on {kinds}"
+    code, result = _run(framework, directory, ["cuda:99"])
+    assert code == 0, "a device that is not here is the report's to judge, and no error"
+    assert result["devices"] == [], "asked for cuda:99, it has computed elsewhere"
+    assert result["wanted"] == ["cuda:99"]
+
+
+def check_a_missing_framework_is_told(framework: Framework, directory: Path) -> None:
+    """Where the framework is not installed, it says so and ends well."""
+    # Without site-packages, where what is installed lies.
+    code, result = _run(framework, directory, ["cpu"], options=["-S"])
+    assert (code, result.get("absent")) == (0, True), f"exit code {code}, result {result}"
+
+
+def check_a_broken_installation_is_told(framework: Framework, directory: Path) -> None:
+    """Where the framework cannot be imported, its words and the stage are in the result."""
+    broken = directory / "broken"
+    broken.mkdir()
+    (broken / f"{framework.name}.py").write_text(
+        "raise ImportError('libbroken.so.1: cannot open shared object file')\n", encoding="utf-8"
+    )
+    code, result = _run(framework, directory, ["cpu"], variables={"PYTHONPATH": str(broken)})
+    assert code == 1, f"it ended with exit code {code}, expected 1"
+    assert result["stage"] == "import", f"the stage is {result['stage']!r}, expected import"
+    error = result["error"]
+    assert "libbroken.so.1" in error["message"], error
+    assert "Traceback" in error["traceback"], error
+
+
+PROBE_CHECKS: Sequence[Callable[[Framework, Path], None]] = (
+    check_it_needs_the_harness_alone,
+    check_it_writes_down_every_stage,
+    check_it_computes_on_the_device_that_is_asked_for,
+    check_a_missing_framework_is_told,
+    check_a_broken_installation_is_told,
+)
+
+
+def _names(node: ast.Import) -> list[str]:
+    return [alias.name for alias in node.names]
+
+
+def _run(
+    framework: Framework,
+    directory: Path,
+    devices: Sequence[str],
+    *,
+    options: Sequence[str] = (),
+    runner: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> tuple[int, dict[str, Any]]:
+    """Run a probe with the harness beside it; return its exit code and its result."""
+    folder = directory / "probe"
+    folder.mkdir(exist_ok=True)
+    for file in (PROBES / "harness.py", framework.program):
+        shutil.copyfile(file, folder / file.name)
+    result = directory / "result.json"
+    result.unlink(missing_ok=True)
+    program = folder / framework.program.name
+    command = [sys.executable, *options, *runner, str(program), str(result), "quick", *devices]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONSAFEPATH": "", **(variables or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_LIMIT_S,
+    )
+    assert result.is_file(), f"it wrote no result, and printed: {done.stdout}{done.stderr}"
+    return done.returncode, json.loads(result.read_text(encoding="utf-8"))
