@@ -15,7 +15,7 @@ from pathlib import Path
 from tarmac.studies import Progress, Result
 from tarmac.studies.evaluation.choice import Chosen
 from tarmac.studies.loop import Search
-from tarmac.studies.observer import Silent
+from tarmac.studies.reporter import Silent
 from tarmac.studies.study.writer import StudyWriter
 
 

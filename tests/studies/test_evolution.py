@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from stand_in import StandIn, accuracy_of, search
 
 from tarmac.studies import Choices, EvolutionSampler, Numbers, Space
-from tarmac.studies.study.ledger import GENERATION
+from tarmac.studies.ledger import GENERATION
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

@@ -15,7 +15,7 @@ from stand_in import StandIn, search
 
 from tarmac.errors import TarmacError
 from tarmac.studies import Study
-from tarmac.studies.observer import Silent
+from tarmac.studies.reporter import Silent
 from tarmac.studies.study.storage import open_storage
 from tarmac.studies.study.writer import StudyWriter
 from tarmac.studies.verb import work_on

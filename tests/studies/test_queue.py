@@ -19,8 +19,8 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.studies import Choices, Numbers, Result, Silent, Study
 from tarmac.studies.methods.samplers import check_method
 from tarmac.studies.request import make_request
-from tarmac.studies.study.queue import TrialQueue
 from tarmac.studies.study.writer import StudyWriter
+from tarmac.studies.trial_queue import TrialQueue
 
 PROGRAM = Path(__file__).with_name("stand_in.py")
 NUMBERS = {"x": Numbers(0.0, 1.0), "y": Numbers(1, 64, None, True, True)}

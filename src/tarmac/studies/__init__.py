@@ -22,10 +22,10 @@ from tarmac.studies.evaluation.interface import (
 
 if TYPE_CHECKING:
     from tarmac.studies.methods.evolution import EvolutionSampler
-    from tarmac.studies.methods.space import Choices, Numbers, Space
-    from tarmac.studies.methods.written import Range
-    from tarmac.studies.observer import Reporter, Silent
+    from tarmac.studies.notation import Range
+    from tarmac.studies.reporter import Reporter, Silent
     from tarmac.studies.request import Request
+    from tarmac.studies.space import Choices, Numbers, Space
     from tarmac.studies.study.record import Winner
     from tarmac.studies.study.study import Study, find_study, list_studies
     from tarmac.studies.verb import search
@@ -53,14 +53,14 @@ __all__ = [
 
 # Imported when first used: Optuna and PyTorch take seconds.
 _MODULES = {
-    "Choices": "methods.space",
+    "Choices": "space",
     "EvolutionSampler": "methods.evolution",
-    "Numbers": "methods.space",
-    "Reporter": "observer",
-    "Range": "methods.written",
+    "Numbers": "space",
+    "Reporter": "reporter",
+    "Range": "notation",
     "Request": "request",
-    "Silent": "observer",
-    "Space": "methods.space",
+    "Silent": "reporter",
+    "Space": "space",
     "Study": "study.study",
     "Winner": "study.record",
     "find_study": "study.study",

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from optuna.trial import TrialState
 
 from tarmac.errors import TarmacError
-from tarmac.studies.methods.objectives import OBJECTIVES, values_of
-from tarmac.studies.methods.prune import make_pruner
-from tarmac.studies.study.ledger import GENERATION
-from tarmac.studies.study.queue import TrialQueue
+from tarmac.studies.ledger import GENERATION
+from tarmac.studies.methods.pruning import make_pruner
+from tarmac.studies.objectives import OBJECTIVES, values_of
+from tarmac.studies.trial_queue import TrialQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tarmac.studies.evaluation.choice import Chosen
     from tarmac.studies.evaluation.interface import Candidate, Progress, Result
-    from tarmac.studies.observer import Reporter
+    from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 
 __all__ = ["Search"]

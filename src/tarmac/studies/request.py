@@ -11,8 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel, Validati
 from tarmac.errors import RequestError
 from tarmac.jobs.foreign import Document, Problem, problems_of, read_document, refuse
 from tarmac.studies.methods.breeding import num_survivors
-from tarmac.studies.methods.objectives import OBJECTIVES
-from tarmac.studies.methods.written import FieldError, ParameterText
+from tarmac.studies.notation import FieldError, ParameterText
+from tarmac.studies.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,8 +14,8 @@ from tarmac.studies.evaluation.choice import choose_evaluator, slots_of
 from tarmac.studies.evaluation.dataset import load_dataset
 from tarmac.studies.loop import Search
 from tarmac.studies.methods.samplers import check_method
-from tarmac.studies.methods.written import FieldError, make_space
-from tarmac.studies.observer import Reporter, Silent
+from tarmac.studies.notation import FieldError, make_space
+from tarmac.studies.reporter import Reporter, Silent
 from tarmac.studies.request import (
     CHANGEABLE,
     Request,
@@ -36,7 +36,7 @@ from tarmac.workloads import find_workload, workload_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tarmac.studies.methods.space import Space
+    from tarmac.studies.space import Space
     from tarmac.training import Setting
     from tarmac.workloads import Workload
 

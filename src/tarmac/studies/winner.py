@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from tarmac import runs
 from tarmac.studies.confirm import confirmed_best
 from tarmac.studies.evaluation.in_processes import start_trainer, train_whole
-from tarmac.studies.methods.objectives import best_first, front
+from tarmac.studies.objectives import best_first, front
 from tarmac.studies.study.record import Winner
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from tarmac.studies.evaluation.interface import Slot
-    from tarmac.studies.observer import Reporter
+    from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.study import Study
     from tarmac.studies.study.writer import StudyWriter
 

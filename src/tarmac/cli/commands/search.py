@@ -155,7 +155,7 @@ def _begin(
 
 
 def _space(file: Path | None, settings: Sequence[str]) -> dict[str, Any]:
-    from tarmac.studies.methods.written import parse_set
+    from tarmac.studies.notation import parse_set
     from tarmac.studies.request import read_space
 
     found: dict[str, Any] = {} if file is None else dict(read_space(file))

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tarmac.cli.console import make_console
 from tarmac.cli.views.study import epochs_text
-from tarmac.studies.observer import Silent
+from tarmac.studies.reporter import Silent
 from tarmac.studies.views.report import by_generation, summarize
 
 if TYPE_CHECKING:

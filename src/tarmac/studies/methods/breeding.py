@@ -13,13 +13,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tarmac.studies.methods.objectives import best_first
+from tarmac.studies.objectives import best_first
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
 
-    from tarmac.studies.methods.space import Space
+    from tarmac.studies.space import Space
     from tarmac.training import Setting
 
 __all__ = ["Individual", "Rules", "make_child", "num_survivors", "select"]

@@ -20,16 +20,16 @@ from optuna.samplers import BaseGASampler, RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
+from tarmac.studies.ledger import GENERATION, Ledger
 from tarmac.studies.methods.breeding import Individual, Rules, make_child, select
-from tarmac.studies.methods.space import seeded
-from tarmac.studies.study.ledger import GENERATION, Ledger
+from tarmac.studies.space import seeded
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from tarmac.studies.methods.space import Space
+    from tarmac.studies.space import Space
     from tarmac.training import Setting
 
 __all__ = ["Child", "EvolutionSampler"]

@@ -10,8 +10,8 @@ import optuna
 from optuna.samplers import BaseSampler
 
 from tarmac.distribution import require
-from tarmac.studies.methods.space import Choices
-from tarmac.studies.methods.written import FieldError
+from tarmac.studies.notation import FieldError
+from tarmac.studies.space import Choices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial, TrialState
 
-    from tarmac.studies.methods.space import Space
     from tarmac.studies.request import Request
+    from tarmac.studies.space import Space
 
 __all__ = ["SeededSampler", "check_method", "make_sampler"]
 

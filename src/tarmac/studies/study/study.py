@@ -14,11 +14,11 @@ from optuna.trial import TrialState
 
 from tarmac import runs
 from tarmac.errors import RequestError, TarmacError
-from tarmac.studies.methods.objectives import OBJECTIVES
-from tarmac.studies.methods.space import Space
+from tarmac.studies.ledger import GENERATION, Ledger
+from tarmac.studies.objectives import OBJECTIVES
 from tarmac.studies.request import Request
+from tarmac.studies.space import Space
 from tarmac.studies.study.leases import Leases
-from tarmac.studies.study.ledger import GENERATION, Ledger
 from tarmac.studies.study.record import read_study_record
 from tarmac.studies.study.storage import has_password, masked, open_storage
 

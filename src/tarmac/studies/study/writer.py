@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial, TrialState
 
-    from tarmac.studies.methods.space import Space
     from tarmac.studies.request import Request
+    from tarmac.studies.space import Space
     from tarmac.studies.study.leases import Leases
     from tarmac.training import Setting
 

@@ -12,8 +12,8 @@ from optuna.trial import TrialState
 
 from tarmac.distribution import require
 from tarmac.errors import TarmacError
-from tarmac.studies.methods.objectives import front
-from tarmac.studies.study.ledger import GENERATION
+from tarmac.studies.ledger import GENERATION
+from tarmac.studies.objectives import front
 from tarmac.studies.views.report import summarize
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.trial import TrialState
 
-from tarmac.studies.study.ledger import GENERATION
-from tarmac.studies.study.queue import DEFAULT_GENERATIONS
+from tarmac.studies.ledger import GENERATION
+from tarmac.studies.trial_queue import DEFAULT_GENERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

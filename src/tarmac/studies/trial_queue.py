@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from optuna.trial import FrozenTrial, TrialState
 
 from tarmac.studies.evaluation.interface import Candidate
+from tarmac.studies.ledger import GENERATION
 from tarmac.studies.methods.evolution import EvolutionSampler
 from tarmac.studies.methods.samplers import make_sampler
-from tarmac.studies.methods.space import seeded
-from tarmac.studies.study.ledger import GENERATION
+from tarmac.studies.space import seeded
 
 if TYPE_CHECKING:
     from optuna.study import Study as OptunaStudy
 
-    from tarmac.studies.observer import Reporter
+    from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 
 __all__ = ["TrialQueue"]

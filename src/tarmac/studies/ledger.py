@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial, TrialState
 
-    from tarmac.studies.methods.space import Space
+    from tarmac.studies.space import Space
 
 __all__ = ["GENERATION", "Ledger"]
 

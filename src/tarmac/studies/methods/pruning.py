@@ -6,12 +6,12 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Protocol
 
-from tarmac.studies.study.ledger import GENERATION
+from tarmac.studies.ledger import GENERATION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tarmac.studies.study.ledger import Ledger
+    from tarmac.studies.ledger import Ledger
 
 __all__ = ["Halving", "Median", "Pruner", "make_pruner"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from tarmac.errors import RequestError, unknown_name
-from tarmac.studies.methods.space import Choices, Numbers, Parameter, Space
+from tarmac.studies.space import Choices, Numbers, Parameter, Space
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
