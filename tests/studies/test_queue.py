@@ -17,7 +17,7 @@ from stand_in import StandIn, search
 from tarmac.distribution import install_hint
 from tarmac.errors import RequestError, TarmacError
 from tarmac.studies import Choices, Numbers, Result, Silent, Study
-from tarmac.studies.methods.samplers import check_method
+from tarmac.studies.methods.registry import find_method
 from tarmac.studies.request import make_request
 from tarmac.studies.study.writer import StudyWriter
 from tarmac.studies.trial_queue import TrialQueue
@@ -227,16 +227,15 @@ def test_a_method_that_cannot_search_the_space_is_refused(method, space, fields,
 
     request = make_request({"workload": "mlp", "method": method, **fields})
     with pytest.raises(RequestError, match=message):
-        check_method(request, Space(space))
+        find_method(method).check_space(Space(space), len(request.objective))
 
 
 def test_a_missing_extra_is_named(monkeypatch):
     from tarmac.studies import Space
 
     monkeypatch.setitem(sys.modules, "cmaes", None)
-    request = make_request({"workload": "mlp", "method": "cmaes"})
     with pytest.raises(RequestError) as caught:
-        check_method(request, Space(NUMBERS))
+        find_method("cmaes").check_space(Space(NUMBERS), 1)
     assert caught.value.hint == install_hint("search")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from tarmac.errors import RequestError, unknown_name
+from tarmac.studies.errors import FieldError
 from tarmac.studies.space import Choices, Numbers, Parameter, Space
 
 if TYPE_CHECKING:
@@ -25,18 +26,6 @@ __all__ = ["FieldError", "ParameterText", "Range", "make_space", "parse_set", "t
 _OPTIONS = {"batch_size": 1, "learning_rate": 1.0}
 
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-
-
-class FieldError(RequestError):
-    """A request's field cannot be what it is.
-
-    Attributes:
-        path: Of the field in a study's file.
-    """
-
-    def __init__(self, path: tuple[str, ...], message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.path = path
 
 
 @dataclasses.dataclass(frozen=True)

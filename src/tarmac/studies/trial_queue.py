@@ -8,8 +8,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tarmac.studies.evaluation.interface import Candidate
 from tarmac.studies.ledger import GENERATION
-from tarmac.studies.methods.evolution import EvolutionSampler
-from tarmac.studies.methods.samplers import make_sampler
+from tarmac.studies.methods.interface import GenerationSampler
+from tarmac.studies.methods.registry import find_method
+from tarmac.studies.request import DEFAULT_GENERATIONS
 from tarmac.studies.space import seeded
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ __all__ = ["TrialQueue"]
 _MOST_REPEATS = 20
 # A trial that has taken its process with it so often is not begun again.
 _MOST_ATTEMPTS = 5
-DEFAULT_GENERATIONS = 10
 
 
 class TrialQueue:
@@ -46,21 +46,11 @@ class TrialQueue:
         self._owner = owner
         self._reporter = reporter
         self._optuna: OptunaStudy = study.optuna
-        self._evolution: EvolutionSampler | None = None
         self._told: set[int] = set()
-        if request.method == "evolve":
-            self._evolution = EvolutionSampler(
-                study.space,
-                seed=request.seed,
-                population_size=request.population,
-                retain=request.retain,
-                random_select=request.random_select,
-                mutate=request.mutate,
-                ledger=study.ledger,
-            )
-            self._optuna.sampler = self._evolution
-        else:
-            self._optuna.sampler = make_sampler(request, study.space)
+        self._method = find_method(request.method)
+        sampler = self._method.make_sampler(study.space, request.method_options, study.ledger)
+        self._optuna.sampler = sampler
+        self._generations = sampler if isinstance(sampler, GenerationSampler) else None
         self.why_over: str | None = None
 
     def next(self) -> Candidate | None:
@@ -74,13 +64,13 @@ class TrialQueue:
             ledger.refresh()
             self._free_dead()
             waiting = ledger.in_state(TrialState.WAITING)
-            if not waiting and self._evolution is not None:
-                self._plan(self._evolution)
+            if not waiting and self._generations is not None:
+                self._plan(self._generations)
                 waiting = ledger.in_state(TrialState.WAITING)
             if waiting:
                 self.why_over = None
                 return self._claim(waiting[0])
-            if self._evolution is None and self._is_open():
+            if self._generations is None and self._is_open():
                 return self._ask()
             return None
 
@@ -133,14 +123,14 @@ class TrialQueue:
                 self._study.set_state(trial.number, TrialState.WAITING)
         ledger.refresh()
 
-    def _plan(self, evolution: EvolutionSampler) -> None:
+    def _plan(self, sampler: GenerationSampler) -> None:
         """Add a generation's networks, once the one before is finished."""
         request, ledger = self._study.request, self._study.ledger
         if ledger.in_state(TrialState.RUNNING):
             return
         generation = max(0, ledger.last_generation)
         while self.why_over is None:
-            num_children = evolution.num_children(self._optuna, generation)
+            num_children = sampler.num_children(self._optuna, generation)
             place = len(ledger.of_generation(generation))
             if place and place >= num_children:
                 self._say_done(generation)
@@ -149,13 +139,13 @@ class TrialQueue:
                     self.why_over = f"{generation} generations are done"
                 continue
             if place == 0:
-                survivors = len(evolution.get_parent_population(self._optuna, generation))
+                survivors = len(sampler.get_parent_population(self._optuna, generation))
                 self._reporter.planned(generation, num_children, survivors)
             while place < num_children:
                 if request.trials is not None and len(ledger.trials) >= request.trials:
                     self.why_over = f"{request.trials} trainings were asked for"
                     break
-                child = evolution.breed(self._optuna, generation, place)
+                child = sampler.breed(self._optuna, generation, place)
                 if child is None:
                     self.why_over = f"all {len(ledger.by_key)} networks of the space were tried"
                     break
@@ -165,11 +155,8 @@ class TrialQueue:
 
     @property
     def _num_generations(self) -> float:
-        request = self._study.request
-        if request.generations is not None:
-            return request.generations
-        has_end = request.trials is not None or request.budget is not None
-        return float("inf") if has_end else DEFAULT_GENERATIONS
+        most = self._study.request.most_generations
+        return float("inf") if most is None else most
 
     def _say_done(self, generation: int) -> None:
         if generation not in self._told:
@@ -210,7 +197,7 @@ class TrialQueue:
             self.why_over = f"all {size} networks of the space were tried"
             return False
         limit = request.trials
-        if limit is None and request.budget is None and request.method != "brute":
+        if limit is None and request.budget is None and not self._method.tries_all:
             limit = (request.generations or DEFAULT_GENERATIONS) * request.population
         trained = sum("same_as" not in trial.user_attrs for trial in ledger.trials)
         if limit is not None and trained >= limit:

@@ -10,11 +10,12 @@ from tarmac import runs
 from tarmac.errors import RequestError, TarmacError
 from tarmac.machine import find_devices
 from tarmac.studies.confirm import NUM_SEEDS, confirm
+from tarmac.studies.errors import FieldError
 from tarmac.studies.evaluation.choice import choose_evaluator, slots_of
 from tarmac.studies.evaluation.dataset import load_dataset
 from tarmac.studies.loop import Search
-from tarmac.studies.methods.samplers import check_method
-from tarmac.studies.notation import FieldError, make_space
+from tarmac.studies.methods.registry import find_method
+from tarmac.studies.notation import make_space
 from tarmac.studies.reporter import Reporter, Silent
 from tarmac.studies.request import (
     CHANGEABLE,
@@ -128,7 +129,7 @@ def prepare(request: Request, output: Path, *, name: str) -> StudyWriter:
     workload = find_workload(request.workload)
     space, settings = make_space(request.space, workload, settings_of(workload))
     _refuse_senseless(request, workload)
-    check_method(request, space)
+    find_method(request.method).check_space(space, len(request.objective))
     slots_of(find_devices(str(request.devices)), request.workers)
     train_size, validation_size = _sizes(request, workload, settings)
     epochs = request.epochs or workload.recipe.epochs

@@ -49,7 +49,7 @@ def reporter_for(*, quiet: bool) -> Iterator[Reporter]:
 
 def generation_table(study: Study) -> Table:
     """Return the generations as a table."""
-    name = "generation" if study.request.method == "evolve" else "trials"
+    name = "generation" if study.has_generations else "trials"
     columns = ("survived", "trained", "best", "mean", "worst", "stopped", "failed", "known")
     table = Table(name, *columns, box=None)
     for group in by_generation(study):

@@ -11,6 +11,7 @@ from tarmac.studies.evaluation.interface import Slot, Training
 from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
 from tarmac.studies.evaluation.stacked.network import can_stack
 from tarmac.studies.evaluation.stacked.pool import PooledEvaluator
+from tarmac.studies.methods.registry import find_method
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ def _stacked(study: Study, device: Device, halted: Callable[[], bool]) -> Chosen
         where += f", in {len(slots)} processes"
     # A generation at once. Where all networks are known from the start, as many as there are; a
     # method that learns from each result would learn nothing within a batch.
-    is_planned = request.method in ("evolve", "brute")
+    method = find_method(request.method)
+    is_planned = method.breeds_generations or method.tries_all
     return Chosen(
         evaluator=evaluator,
         at_once=_ALL if is_planned else request.population,

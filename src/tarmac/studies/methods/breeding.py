@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from tarmac.studies.space import Space
     from tarmac.training import Setting
 
-__all__ = ["Individual", "Rules", "make_child", "num_survivors", "select"]
+__all__ = [
+    "Individual",
+    "Rules",
+    "make_child",
+    "num_survivors",
+    "num_survivors_by_fitness",
+    "select",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +66,18 @@ class Individual:
     is_whole: bool
 
 
+def num_survivors_by_fitness(retain: float, population: int) -> int:
+    """Return how many networks are the best ``retain`` of a population, rounded down."""
+    # A product such as 0.7 * 10 may lie a rounding error below the whole number that it means.
+    return int(retain * population + 1e-9)
+
+
 def num_survivors(retain: float, population: int) -> int:
     """Return how many of a population survive by their fitness.
 
     At least two, because a child has two parents, and never all.
     """
-    return min(max(2, int(retain * population + 1e-9)), population - 1)
+    return min(max(2, num_survivors_by_fitness(retain, population)), population - 1)
 
 
 def select(

@@ -13,7 +13,6 @@ Example:
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from optuna.samplers import BaseGASampler, RandomSampler
@@ -22,6 +21,7 @@ from optuna.trial import TrialState
 
 from tarmac.studies.ledger import GENERATION, Ledger
 from tarmac.studies.methods.breeding import Individual, Rules, make_child, select
+from tarmac.studies.methods.interface import Child
 from tarmac.studies.space import seeded
 
 if TYPE_CHECKING:
@@ -30,28 +30,12 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from tarmac.studies.space import Space
-    from tarmac.training import Setting
 
-__all__ = ["Child", "EvolutionSampler"]
+__all__ = ["EvolutionSampler"]
 
 # How many children in a row may be known networks before a random one takes the place.
 _TRIES = 50
 _SCORED = (TrialState.COMPLETE, TrialState.PRUNED)
-
-
-@dataclasses.dataclass(frozen=True)
-class Child:
-    """A network that nobody has tried.
-
-    Attributes:
-        values: Its parameters.
-        origin: How it came about, such as ``3 x 7, optimizer mutated``.
-        reused: Numbers of finished trials that were bred again on the way to it.
-    """
-
-    values: dict[str, Setting]
-    origin: str
-    reused: tuple[int, ...] = ()
 
 
 class EvolutionSampler(BaseGASampler):

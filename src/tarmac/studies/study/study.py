@@ -15,6 +15,7 @@ from optuna.trial import TrialState
 from tarmac import runs
 from tarmac.errors import RequestError, TarmacError
 from tarmac.studies.ledger import GENERATION, Ledger
+from tarmac.studies.methods.registry import find_method
 from tarmac.studies.objectives import OBJECTIVES
 from tarmac.studies.request import Request
 from tarmac.studies.space import Space
@@ -157,6 +158,15 @@ class Study:
     def settings_of(self, trial: FrozenTrial) -> dict[str, Setting]:
         """Return everything that makes a trial's network, its own parameters last."""
         return {**self.record.settings, **trial.params}
+
+    @property
+    def has_generations(self) -> bool:
+        """Whether its method breeds generations.
+
+        Raises:
+            RequestError: The package that provides its method is not installed.
+        """
+        return find_method(self.request.method).breeds_generations
 
     @property
     def maximize(self) -> list[bool]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from optuna.trial import TrialState
 
 from tarmac.studies.ledger import GENERATION
-from tarmac.studies.trial_queue import DEFAULT_GENERATIONS
+from tarmac.studies.methods.registry import find_method
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,14 +165,12 @@ def _expected(study: Study) -> int | None:
     found: list[float] = [] if size is None else [size]
     if request.trials is not None:
         found.append(request.trials)
-    generations = request.generations
-    if generations is None and request.trials is None and request.budget is None:
-        generations = DEFAULT_GENERATIONS
-    if generations is not None and request.method == "evolve":
+    generations = request.most_generations
+    if generations is not None and study.has_generations:
         keeps = request.survivors
         keeps += int(request.random_select * (request.population - keeps))
         children = max(1, request.population - keeps)
         found.append(request.population + (generations - 1) * children)
-    elif generations is not None and request.method != "brute":
+    elif generations is not None and not find_method(request.method).tries_all:
         found.append(generations * request.population)
     return int(min(found)) if found else None
