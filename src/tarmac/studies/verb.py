@@ -11,8 +11,9 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.machine import find_devices
 from tarmac.studies.confirm import NUM_SEEDS, confirm
 from tarmac.studies.errors import FieldError
-from tarmac.studies.evaluation.choice import choose_evaluator, slots_of
+from tarmac.studies.evaluation.choice import choose_evaluator
 from tarmac.studies.evaluation.dataset import load_dataset
+from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.loop import Search
 from tarmac.studies.methods.registry import find_method
 from tarmac.studies.notation import make_space

@@ -11,7 +11,9 @@ from optuna.trial import TrialState
 
 from tarmac import runs
 from tarmac.studies.confirm import confirmed_best
-from tarmac.studies.evaluation.in_processes import start_trainer, train_whole
+from tarmac.studies.evaluation.in_processes import PROGRAM
+from tarmac.studies.evaluation.retraining import train_whole
+from tarmac.studies.evaluation.workers import start_worker
 from tarmac.studies.objectives import best_first, front
 from tarmac.studies.study.record import Winner
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from optuna.trial import FrozenTrial
 
-    from tarmac.studies.evaluation.interface import Slot
+    from tarmac.studies.evaluation.slots import Slot
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.study import Study
     from tarmac.studies.study.writer import StudyWriter
@@ -165,7 +167,7 @@ def _retrain(
     if study.request.train_size is not None:
         job["train_size"] = _whole_size(study)
     reporter.retraining(study, 0, {})
-    worker = start_trainer(slot, study.path / "logs" / "winner.log")
+    worker = start_worker(PROGRAM, slot.num_threads, study.path / "logs" / "winner.log")
 
     def on_epoch(row: Mapping[str, float]) -> None:
         reporter.retraining(study, int(row["epoch"]), row)

@@ -11,49 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from tarmac.training import Setting
 
-__all__ = ["Candidate", "EpochReporter", "Evaluator", "Progress", "Result", "Slot", "Training"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Training:
-    """What all networks of a study share.
-
-    Attributes:
-        workload: What is trained, as `tarmac.workloads.find_workload` takes it.
-        train_size: How many samples to train on, from the first.
-        validation_size: How many to hold out, from the last.
-        runs: Where runs' directories are made.
-        logs: Where processes write what they print.
-    """
-
-    workload: str
-    train_size: int
-    validation_size: int
-    runs: Path
-    logs: Path
-
-
-@dataclasses.dataclass(frozen=True)
-class Slot:
-    """Room for one process.
-
-    Attributes:
-        device: As PyTorch spells it.
-        num_threads: Its threads on a CPU; 0 for a GPU.
-    """
-
-    device: str
-    num_threads: int
-
-    def show(self) -> str:
-        """Say where it is, such as ``cpu with 2 threads``."""
-        if not self.num_threads:
-            return self.device
-        return f"{self.device} with {self.num_threads} thread{'s' if self.num_threads > 1 else ''}"
+__all__ = ["Candidate", "EpochReporter", "Evaluator", "Progress", "Result"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
