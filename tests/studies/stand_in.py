@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tarmac.studies import Progress, Result
 from tarmac.studies.evaluation.choice import Chosen
-from tarmac.studies.loop import Search
+from tarmac.studies.loop import SearchLoop
 from tarmac.studies.reporter import Silent
 from tarmac.studies.study.writer import StudyWriter
 
@@ -67,7 +67,7 @@ def search(study, evaluator=None, *, at_once=None, stop=lambda: False, reporter=
         evaluator=evaluator or StandIn(), at_once=at_once, close=lambda: None, summary=""
     )
     with study.leases.work() as owner:
-        return Search(study, owner, reporter or Silent(), stop).run(chosen)
+        return SearchLoop(study, owner, reporter or Silent(), stop).run(chosen)
 
 
 def main():

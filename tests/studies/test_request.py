@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tarmac.errors import RequestError
+from tarmac.studies.opening import prepare
 from tarmac.studies.request import make_request, read_request, read_space, study_names
-from tarmac.studies.verb import prepare
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The search itself: hands networks to what trains them, and keeps what comes back."""
+"""The loop of a search: hands candidates to the evaluator and writes their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 
-__all__ = ["Search"]
+__all__ = ["SearchLoop"]
 
 _LOOK_EVERY_S = 0.3
 _KEEP_TIME_EVERY_S = 5.0
@@ -31,13 +31,13 @@ _COUNTS = ("epochs", "num_parameters")
 _KEPT = (*_COUNTS, "seconds", "loss", "accuracy", "val_loss", "val_accuracy")
 
 
-class Search:
+class SearchLoop:
     """One process's work on a study.
 
     Args:
-        study: Which.
+        study: The study, which this process may write.
         owner: The process's name among the study's leases.
-        reporter: Is told how it goes.
+        reporter: Receives progress.
         stop: Whether the user wants it to stop; asked several times a second.
     """
 

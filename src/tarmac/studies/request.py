@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel, ValidationError
 
-from tarmac.errors import RequestError
-from tarmac.jobs.foreign import Document, Problem, problems_of, read_document, refuse
+from tarmac.documents import (
+    Document,
+    Problem,
+    parse_seconds,
+    problems_of,
+    read_document,
+    refuse,
+)
+from tarmac.errors import RequestError, unknown_name
 from tarmac.studies.errors import FieldError
 from tarmac.studies.methods.breeding import num_survivors
 from tarmac.studies.methods.interface import MethodOptions
@@ -45,8 +52,6 @@ def _names(value: Any) -> Any:
 
 
 def _seconds(value: Any) -> Any:
-    from tarmac.documents.quantities import parse_seconds  # noqa: PLC0415 - beside its only use
-
     return None if value is None else parse_seconds(value)
 
 
@@ -288,8 +293,6 @@ def _check(request: Request) -> None:
 
 
 def _check_objective(names: Sequence[str]) -> None:
-    from tarmac.errors import unknown_name  # noqa: PLC0415 - beside its only use
-
     if not names:
         raise FieldError(("objective",), "objective is empty, expected at least one")
     for name in names:

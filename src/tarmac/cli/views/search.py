@@ -13,8 +13,7 @@ from rich.text import Text
 
 from tarmac.cli.console import make_console
 from tarmac.cli.views.study import epochs_text
-from tarmac.studies.reporter import Silent
-from tarmac.studies.views.report import by_generation, summarize
+from tarmac.studies import Silent, by_generation, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tarmac.studies.views.report import by_generation, summarize
-from tarmac.studies.winner import train_line
+from tarmac.studies import by_generation, summarize, train_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from optuna.samplers import BaseGASampler, RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from tarmac.studies.ledger import GENERATION, Ledger
+from tarmac.studies.ledger import GENERATION, SURVIVORS, Ledger
 from tarmac.studies.methods.breeding import Individual, Rules, make_child, select
 from tarmac.studies.methods.interface import Child
 from tarmac.studies.space import seeded
@@ -144,7 +144,11 @@ class EvolutionSampler(BaseGASampler):
             survivors = ledger.survivors(generation)
             if survivors is None:
                 survivors = self.select_parent(study, generation)
-                ledger.keep_survivors(generation, [trial.number for trial in survivors])
+                study._storage.set_study_system_attr(
+                    study._study_id,
+                    f"{SURVIVORS}{generation}",
+                    [ledger.trial_id(trial.number) for trial in survivors],
+                )
             self._parents[generation] = survivors
         return self._parents[generation]
 

@@ -14,7 +14,7 @@ from tarmac.distribution import require
 from tarmac.errors import TarmacError
 from tarmac.studies.ledger import GENERATION
 from tarmac.studies.objectives import front
-from tarmac.studies.views.report import summarize
+from tarmac.studies.views.totals import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

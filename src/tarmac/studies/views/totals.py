@@ -1,10 +1,10 @@
-"""What a study's trials say together: by generation, and in all."""
+"""A study's trials counted: by generation, and in all."""
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tarmac.studies.study.study import Study
 
-__all__ = ["Group", "Totals", "by_generation", "columns", "summarize", "table_rows"]
+__all__ = ["Group", "Totals", "by_generation", "summarize"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,24 +106,6 @@ def summarize(study: Study) -> Totals:
         expected=_expected(study),
         seconds=sum(float(trial.user_attrs.get("seconds", 0)) for trial in trained),
     )
-
-
-def columns(study: Study) -> list[str]:
-    """Return the names of a table of all trials."""
-    names = ["number", "state", "generation", "origin", *study.request.objective]
-    return [*names, *study.space.parameters, *_TAKEN]
-
-
-def table_rows(study: Study) -> list[dict[str, Any]]:
-    """Return all trials as flat rows, every one with every column; None where it has no value."""
-    rows = []
-    for row in study.trials:
-        flat = {**row, **row["params"]}
-        rows.append({name: flat.get(name) for name in columns(study)})
-    return rows
-
-
-_TAKEN = ("epochs", "seconds", "num_parameters", "same_as", "error")
 
 
 def _group(
