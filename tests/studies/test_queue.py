@@ -12,7 +12,6 @@ from pathlib import Path
 import optuna
 import pytest
 from optuna.trial import TrialState
-from stand_in import StandIn, search
 
 from tarmac.distribution import install_hint
 from tarmac.errors import RequestError, TarmacError
@@ -21,6 +20,8 @@ from tarmac.studies.methods.registry import find_method
 from tarmac.studies.request import make_request
 from tarmac.studies.study.writer import StudyWriter
 from tarmac.studies.trial_queue import TrialQueue
+from tarmac.testing.stand_in import StandIn
+from tarmac.testing.stand_in import search_without_networks as search
 
 PROGRAM = Path(__file__).with_name("stand_in.py")
 NUMBERS = {"x": Numbers(0.0, 1.0), "y": Numbers(1, 64, None, True, True)}
@@ -247,7 +248,7 @@ def test_losers_stop_early_and_the_best_never(make_study):
         pruned = [trial for trial in trials if trial.state == TrialState.PRUNED]
         assert pruned
         assert all(trial.last_step < 9 for trial in pruned)
-        from stand_in import accuracy_of
+        from tarmac.testing.stand_in import accuracy_of
 
         best = max(trials, key=lambda trial: accuracy_of(study.settings_of(trial)))
         assert best.state == TrialState.COMPLETE

@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from stand_in import search
 
 from tarmac.errors import RequestError
 from tarmac.studies import Winner, is_study, read_summary, remove_study
+from tarmac.testing.stand_in import search_without_networks as search
 
 
 def test_a_study_is_known_by_its_directory(make_study, tmp_path):

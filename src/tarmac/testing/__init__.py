@@ -1,0 +1,1 @@
+"""Conformance suites for those who extend Tarmac: what each interface promises, as functions."""
