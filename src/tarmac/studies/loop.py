@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["SearchLoop"]
 
 _LOOK_EVERY_S = 0.3
-_KEEP_TIME_EVERY_S = 5.0
-# What of a result is kept as the trial's, where optuna-dashboard shows it.
+_STORE_TIME_EVERY_S = 5.0
+# What of a result is stored with its trial, where optuna-dashboard shows it.
 _COUNTS = ("epochs", "num_parameters")
-_KEPT = (*_COUNTS, "seconds", "loss", "accuracy", "val_loss", "val_accuracy")
+_STORED = (*_COUNTS, "seconds", "loss", "accuracy", "val_loss", "val_accuracy")
 
 
 class SearchLoop:
@@ -50,7 +50,7 @@ class SearchLoop:
         self._queue = TrialQueue(study, owner, reporter)
         self._before_s = study.record.elapsed_s
         self._started = time.monotonic()
-        self._kept_time_at = self._started
+        self._stored_time_at = self._started
         first = OBJECTIVES[study.request.objective[0]]
         # Objectives that only the end of a training shows have no curve; accuracy has.
         self._metric = first.metric if first.metric.startswith("val_") else "val_accuracy"
@@ -96,7 +96,7 @@ class SearchLoop:
                     time.sleep(_LOOK_EVERY_S)
         finally:
             self._queue.give_up_all()
-            self._keep_time()
+            self._store_time()
         if self._stop():
             return None
         return f"its time of {self._study.request.budget:g} s is over"
@@ -117,9 +117,9 @@ class SearchLoop:
             if result.stopped and result.number not in self._losers:
                 self._queue.give_up(result.number)
             else:
-                self._keep(result)
-            if time.monotonic() - self._kept_time_at > _KEEP_TIME_EVERY_S:
-                self._keep_time()
+                self._finish(result)
+            if time.monotonic() - self._stored_time_at > _STORE_TIME_EVERY_S:
+                self._store_time()
 
     def _report(self, progress: Progress) -> bool:
         number = progress.number
@@ -138,22 +138,21 @@ class SearchLoop:
             return True
         return False
 
-    def _keep(self, result: Result) -> None:
+    def _finish(self, result: Result) -> None:
         """Finish a trial."""
         error = result.error
         values: list[float] | None = None
         if error is None and not result.stopped:
             try:
                 values = values_of(self._study.request.objective, result.metrics)
-            except ValueError as found:
-                error = str(found)
-        for name in _KEPT:
+            except ValueError as divergence:
+                error = str(divergence)
+        for name in _STORED:
             if name in result.metrics:
                 value = result.metrics[name]
-                kept = int(value) if name in _COUNTS else value
-                self._study.mark(result.number, name, kept)
-        if result.together:
-            self._study.mark(result.number, "together", result.together)
+                self._study.mark(result.number, name, int(value) if name in _COUNTS else value)
+        if result.num_companions:
+            self._study.mark(result.number, "together", result.num_companions)
         if error is not None:
             self._study.mark(result.number, "error", error)
         state = TrialState.PRUNED if result.stopped else TrialState.COMPLETE
@@ -179,6 +178,6 @@ class SearchLoop:
             hint="Try one alone: tarmac train",
         )
 
-    def _keep_time(self) -> None:
-        self._kept_time_at = time.monotonic()
+    def _store_time(self) -> None:
+        self._stored_time_at = time.monotonic()
         self._study.update(elapsed_s=max(self.elapsed_s, self._study.record.elapsed_s))

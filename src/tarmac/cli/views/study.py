@@ -48,7 +48,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
     """Print the winner, how it did, and the line that trains it.
 
     Args:
-        study: Whose.
+        study: The study.
         best: The winner, or the best so far.
         front: Numbers of the trials that none beats, where there are several objectives.
     """

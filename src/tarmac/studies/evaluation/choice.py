@@ -55,9 +55,9 @@ def choose_evaluator(
     processes.
 
     Args:
-        study: Whose.
-        devices: Where.
-        halted: Whether to give up what is under way; asked several times a second.
+        study: The study whose networks are trained.
+        devices: The devices to train on, of one type.
+        halted: Whether to give up what is under way; called several times a second.
     """
     against = _against_stacks(study, devices)
     if against is None:

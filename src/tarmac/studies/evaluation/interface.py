@@ -63,7 +63,7 @@ class EpochReporter(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-    """What became of a candidate.
+    """How a candidate's training ended.
 
     Attributes:
         number: The candidate's.
@@ -71,14 +71,14 @@ class Result:
             (its share of the time, where several were trained as one). Empty if it failed.
         stopped: Whether the `EpochReporter` stopped it, or something else that was not its fault.
         error: Why it failed: NaN, out of memory, an exception's message. None if it did not.
-        together: With how many others it was trained as one stacked model.
+        num_companions: How many other networks were trained in the same stack.
     """
 
     number: int
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     stopped: bool = False
     error: str | None = None
-    together: int = 0
+    num_companions: int = 0
 
 
 class Evaluator(Protocol):

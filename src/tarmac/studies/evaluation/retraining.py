@@ -27,7 +27,7 @@ def train_whole(
     Args:
         worker: Where.
         job: What, as for a candidate; without ``validation_size``.
-        on_epoch: Is told of every epoch.
+        on_epoch: Called with each epoch's metrics.
         halted: Whether to give up.
 
     Returns:

@@ -31,7 +31,7 @@ class _Session(Silent):
     """One network's training: tells the search of each epoch, and ends it where the search says so.
 
     Args:
-        search: Is told.
+        search: The process that searches.
         is_candidate: Whether the search answers each epoch; it does not for the winner.
     """
 

@@ -13,15 +13,15 @@ __all__ = ["find_study", "list_studies"]
 
 def list_studies(output: Path | None = None) -> tuple[list[Study], list[tuple[Path, str]]]:
     """Return the studies under a directory, the newest first, and why others cannot be read."""
-    found: list[Study] = []
+    studies: list[Study] = []
     broken: list[tuple[Path, str]] = []
     for path in sorted((output or runs.default_output()).glob("*/study.json")):
         try:
-            found.append(Study.open(path.parent))
+            studies.append(Study.open(path.parent))
         except TarmacError as error:
             broken.append((path.parent, error.message))
-    found.sort(key=lambda study: study.record.created_at, reverse=True)
-    return found, broken
+    studies.sort(key=lambda study: study.record.created_at, reverse=True)
+    return studies, broken
 
 
 def find_study(reference: str, output: Path | None = None, storage: str | None = None) -> Study:
@@ -39,14 +39,14 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
     for path in (Path(reference), root / reference):
         if (path / "study.json").exists():
             return Study.open(path, storage)
-    found, _ = list_studies(root)
-    fitting = [study for study in found if study.name.startswith(reference)]
-    if reference == "latest" and found:
-        fitting = found[:1]
+    studies, _ = list_studies(root)
+    fitting = [study for study in studies if study.name.startswith(reference)]
+    if reference == "latest" and studies:
+        fitting = studies[:1]
     if len(fitting) == 1:
         return Study.open(fitting[0].path, storage)
     if fitting:
         names = "\n".join(study.name for study in fitting)
         raise RequestError(f"study {reference!r} is not unique in {root}", hint=names)
-    names = "\n".join(study.name for study in found[:10]) or "(none)"
+    names = "\n".join(study.name for study in studies[:10]) or "(none)"
     raise RequestError(f"there is no study {reference!r} in {root}", hint=f"Newest there:\n{names}")

@@ -69,8 +69,8 @@ class Study:
 
     def __repr__(self) -> str:
         best = self.record.best
-        found = "" if best is None else f": {best.values}, test_accuracy={best.test_accuracy}"
-        return f"<Study {self.path} {self.status}{found}>"
+        winner = "" if best is None else f": {best.values}, test_accuracy={best.test_accuracy}"
+        return f"<Study {self.path} {self.status}{winner}>"
 
     @property
     def name(self) -> str:
@@ -96,13 +96,13 @@ class Study:
         Raises:
             TarmacError: It is not what the study began with.
         """
-        found = Space.from_record(self.record.space)
-        if found.fingerprint != self.record.fingerprint:
+        space = Space.from_record(self.record.space)
+        if space.fingerprint != self.record.fingerprint:
             raise TarmacError(
                 f"{self.path / 'study.json'}: the space is not the one that the study began with",
                 hint="Put it back as it was, or begin a new study.",
             )
-        return found
+        return space
 
     @property
     def status(self) -> str:
@@ -142,7 +142,7 @@ class Study:
         attributes = trial.user_attrs
         values = trial.values or []
         named = dict(zip(self.request.objective, values, strict=False))
-        found = {
+        row = {
             "number": trial.number,
             "state": _STATES[trial.state],
             "generation": trial.system_attrs.get(GENERATION),
@@ -150,8 +150,8 @@ class Study:
             **named,
             "params": dict(trial.params),
         }
-        kept = ("epochs", "seconds", "num_parameters", "error", "same_as", "together", "run")
-        return found | {key: attributes[key] for key in kept if key in attributes}
+        stored = ("epochs", "seconds", "num_parameters", "error", "same_as", "together", "run")
+        return row | {key: attributes[key] for key in stored if key in attributes}
 
     def settings_of(self, trial: FrozenTrial) -> dict[str, Setting]:
         """Return everything that makes a trial's network, its own parameters last."""

@@ -42,9 +42,9 @@ class StudyWriter(Study):
     takes several steps is done under ``lock``.
 
     Args:
-        path: See `Study`.
-        record: Likewise.
-        storage: Likewise.
+        path: The directory, which exists.
+        record: What its ``study.json`` says.
+        storage: The database's URL where the record holds it without its password.
 
     Attributes:
         lock: One process at a time holds it.

@@ -20,7 +20,7 @@ def export(study: Study, form: str) -> str:
     """Write all trials.
 
     Args:
-        study: Whose.
+        study: The study.
         form: ``csv``, with a column per parameter and objective, or ``json``, a list of objects.
     """
     rows = _rows(study)

@@ -23,7 +23,7 @@ __all__ = ["Group", "Totals", "by_generation", "summarize"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Group:
-    """Some trials that belong together.
+    """The trials of a generation, or of a range where there are no generations.
 
     Attributes:
         name: Of the group: a generation, or a range of trials where there are none.
