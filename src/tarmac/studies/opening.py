@@ -12,7 +12,6 @@ from tarmac.studies.errors import FieldError
 from tarmac.studies.evaluation.dataset import load_dataset
 from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.methods.registry import find_method
-from tarmac.studies.notation import make_space
 from tarmac.studies.request import (
     CHANGEABLE,
     Request,
@@ -24,6 +23,7 @@ from tarmac.studies.request import (
 )
 from tarmac.studies.study.catalogue import find_study
 from tarmac.studies.study.writer import StudyWriter
+from tarmac.studies.tunables import make_space
 from tarmac.training import settings_of
 from tarmac.workloads import find_workload, workload_names
 
@@ -125,13 +125,13 @@ def resume_study(
     url = None if storage is None else str(storage)
     study = StudyWriter.open(find_study(reference, output, url).path, url)
     before = study.request
-    given = {name: value for name, value in fields.items() if name != "storage"}
+    changes = {name: value for name, value in fields.items() if name != "storage"}
     if what is not None:
-        asked = request_of(what, given)
+        asked = request_of(what, changes)
     else:
-        kept = {name: getattr(before, name) for name in type(before).model_fields}
-        texts = {**kept["space"], **given.get("space", {})}
-        asked = make_request({**kept, **given, "space": texts})
+        unchanged = {name: getattr(before, name) for name in type(before).model_fields}
+        texts = {**unchanged["space"], **changes.get("space", {})}
+        asked = make_request({**unchanged, **changes, "space": texts})
     workload = find_workload(asked.workload)
     space, settings = make_space(asked.space, workload, settings_of(workload))
     asked = asked.model_copy(
@@ -146,7 +146,7 @@ def resume_study(
         differs.append("space")
     if differs:
         raise _other_search(study, asked, space, differs)
-    limits = {name: getattr(asked, name) for name in CHANGEABLE if name in given}
+    limits = {name: getattr(asked, name) for name in CHANGEABLE if name in changes}
     if limits:
         study.update(request=before.model_copy(update=limits).model_dump(mode="json"))
     return study
