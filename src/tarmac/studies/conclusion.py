@@ -109,12 +109,12 @@ def _retrain(
         reporter.retraining(study, int(row["epoch"]), row)
 
     try:
-        found = train_whole(worker, job, on_epoch, halted)
+        trained = train_whole(worker, job, on_epoch, halted)
     finally:
         worker.kill()
-    if found is None:
+    if trained is None:
         return None
-    metrics, run = found
+    metrics, run = trained
     return winner.model_copy(
         update={
             "test_accuracy": metrics["test_accuracy"],

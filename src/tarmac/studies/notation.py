@@ -100,14 +100,14 @@ def _read_range(text: str) -> dict[str, Any]:
     ends, separator, how = text.partition(":")
     low, _, high = ends.partition("..")
     try:
-        found: dict[str, Any] = {"low": float(low), "high": float(high)}
+        fields: dict[str, Any] = {"low": float(low), "high": float(high)}
         if separator and how != "log":
-            found["step"] = float(how)
+            fields["step"] = float(how)
     except ValueError:
         raise ValueError(
             f"{text!r} is no range, expected LOW..HIGH, LOW..HIGH:log or LOW..HIGH:STEP"
         ) from None
-    return found | {"log": how == "log"}
+    return fields | {"log": how == "log"}
 
 
 def _check_range(text: ParameterText) -> None:

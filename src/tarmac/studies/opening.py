@@ -163,8 +163,8 @@ def _name(what: str | Path) -> str:
 def _refuse_senseless(request: Request, workload: Workload) -> None:
     for name in ("learning_rate", "batch_size"):
         text = request.space.get(name)
-        given = () if text is None else (*(text.choices or ()), text.low, text.high)
-        wrong = [value for value in given if value is not None and float(value) <= 0]
+        values = () if text is None else (*(text.choices or ()), text.low, text.high)
+        wrong = [value for value in values if value is not None and float(value) <= 0]
         if wrong:
             raise FieldError(("space", name), f"{name} is {wrong[0]}, expected above 0")
     if "epochs" in request.objective and request.patience is None:

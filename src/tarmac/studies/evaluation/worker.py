@@ -73,8 +73,8 @@ def _work(job: dict[str, Any], search: Conversation) -> None:
     session = _Session(search, is_candidate=is_candidate)
     settings = dict(job["settings"])
     options = {key: settings.pop(key) for key in ("learning_rate", "batch_size") if key in settings}
-    given = ("epochs", "patience", "train_size", "validation_size", "seed", "devices", "output")
-    options |= {key: job[key] for key in given if key in job}
+    names = ("epochs", "patience", "train_size", "validation_size", "seed", "devices", "output")
+    options |= {key: job[key] for key in names if key in job}
     try:
         if is_candidate:
             # A search repeats a training that was cut short: nothing of it is of use.

@@ -125,12 +125,12 @@ def make_child(
         one, other = rng.sample(list(parents), 2)
         values, origin = {}, f"{one.number} x {other.number}"
         for name in space.parameters:
-            given = [parent.genes for parent in (one, other) if name in parent.genes]
+            inherited = [parent.genes for parent in (one, other) if name in parent.genes]
             # Drawn also where it decides nothing, so that a gene more or less in a parent does not
             # change what comes after.
             first = rng.random() < 0.5
-            if given:
-                values[name] = given[0 if first else -1][name]
+            if inherited:
+                values[name] = inherited[0 if first else -1][name]
     values = space.complete(values, rng)
     if len(parents) == 1 or rng.random() < mutate:
         name = rng.choice([*values])

@@ -154,9 +154,9 @@ class EvolutionSampler(BaseGASampler):
 
     def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
         """Return the generation that a trial is in: the last, or the next where that is full."""
-        found = trial.system_attrs.get(GENERATION)
-        if found is not None:
-            return int(found)
+        stored = trial.system_attrs.get(GENERATION)
+        if stored is not None:
+            return int(stored)
         ledger = self._read(study)
         generation = max(0, ledger.last_generation)
         if len(ledger.of_generation(generation)) >= self.num_children(study, generation):
@@ -170,8 +170,8 @@ class EvolutionSampler(BaseGASampler):
         trial: FrozenTrial,  # noqa: ARG002 - Optuna's signature
     ) -> dict[str, BaseDistribution]:
         """Return the whole space, except what has one value."""
-        found = self._space.distributions()
-        return {name: one for name, one in found.items() if not one.single()}
+        distributions = self._space.distributions()
+        return {name: one for name, one in distributions.items() if not one.single()}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

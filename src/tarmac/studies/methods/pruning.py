@@ -87,8 +87,8 @@ class Median:
             for trial in ledger.trials
             if trial.number != number and epoch in trial.intermediate_values
         ]
-        own = max(self._sign * value for value in curve.values())
-        return len(others) >= self._least and own < statistics.median(others)
+        best = max(self._sign * value for value in curve.values())
+        return len(others) >= self._least and best < statistics.median(others)
 
 
 def make_pruner(name: str, sign: float) -> Pruner | None:

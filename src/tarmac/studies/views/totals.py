@@ -84,12 +84,12 @@ def by_generation(study: Study) -> list[Group]:
         first = trial.number // size * size
         name = f"{first}-{first + size - 1}" if generation is None else str(generation)
         groups.setdefault(name, []).append(trial)
-    found = []
+    generations = []
     for name, members in groups.items():
         generation = members[0].system_attrs.get(GENERATION)
         survivors = None if generation is None else study.ledger.survivors(generation)
-        found.append(_group(name, survivors or (), members, study))
-    return found
+        generations.append(_group(name, survivors or (), members, study))
+    return generations
 
 
 def summarize(study: Study) -> Totals:
@@ -144,15 +144,15 @@ def _count(trials: Sequence[FrozenTrial], state: TrialState) -> int:
 def _expected(study: Study) -> int | None:
     """Estimate how many trainings there will be in all."""
     request, size = study.request, study.space.size
-    found: list[float] = [] if size is None else [size]
+    limits: list[float] = [] if size is None else [size]
     if request.trials is not None:
-        found.append(request.trials)
+        limits.append(request.trials)
     generations = request.most_generations
     if generations is not None and study.has_generations:
         keeps = request.survivors
         keeps += int(request.random_select * (request.population - keeps))
         children = max(1, request.population - keeps)
-        found.append(request.population + (generations - 1) * children)
+        limits.append(request.population + (generations - 1) * children)
     elif generations is not None and not find_method(request.method).tries_all:
-        found.append(generations * request.population)
-    return int(min(found)) if found else None
+        limits.append(generations * request.population)
+    return int(min(limits)) if limits else None

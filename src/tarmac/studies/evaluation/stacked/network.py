@@ -60,7 +60,7 @@ class Network:
     """A candidate with every value resolved.
 
     Attributes:
-        candidate: As it was given.
+        candidate: The candidate.
         shape: What it must have in common with others to be stacked with them.
         rule: How it is updated.
         activations: By hidden layer.

@@ -46,8 +46,8 @@ class _Trainer:
 
 
 def _make_evaluator(workload: str, settings: dict[str, Any], **options: Any) -> StackedEvaluator:
-    found = find_workload(workload)
-    return StackedEvaluator(found, load_dataset(found, settings), device="cpu", **options)
+    resolved = find_workload(workload)
+    return StackedEvaluator(resolved, load_dataset(resolved, settings), device="cpu", **options)
 
 
 def main() -> None:
