@@ -24,8 +24,8 @@ import optuna
 from _harness import Spread, table, write_results
 from tarmac.studies import Choices, EvolutionSampler, Numbers, Silent, Space
 from tarmac.studies.request import make_request
-from tarmac.studies.study.queue import TrialQueue
 from tarmac.studies.study.writer import StudyWriter
+from tarmac.studies.trial_queue import TrialQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -134,7 +134,7 @@ def test_the_page_of_plots_needs_nothing_else(tarmac, done):
 
 
 def test_the_dashboard_serves_the_study(done):
-    from tarmac.studies.views import dashboard as _dashboard
+    from tarmac.studies import serve_dashboard
 
     found = []
     answered = threading.Event()
@@ -144,7 +144,7 @@ def test_the_dashboard_serves_the_study(done):
         answered.set()
 
     threading.Thread(
-        target=_dashboard.serve, args=(Study.open(done.path), "127.0.0.1", 0, ready), daemon=True
+        target=serve_dashboard, args=(Study.open(done.path), "127.0.0.1", 0, ready), daemon=True
     ).start()
     assert answered.wait(60)
     root, _, number = found[0].partition("/dashboard/studies/")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tarmac.studies.methods.space import Choices, Space
 from tarmac.studies.request import make_request
+from tarmac.studies.space import Choices, Space
 from tarmac.studies.study.writer import StudyWriter
 
 PUBLISHED = {

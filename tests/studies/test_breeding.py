@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tarmac.studies import Choices, Space
 from tarmac.studies.methods.breeding import Individual, Rules, make_child, select
-from tarmac.studies.methods.space import seeded
+from tarmac.studies.space import seeded
 
 SPACE = Space({"a": Choices((1, 2, 3)), "b": Choices(("x", "y")), "c": Choices((0.1, 0.2))})
 

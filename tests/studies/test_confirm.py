@@ -7,8 +7,8 @@ import statistics
 import tarmac
 from tarmac.studies import Result
 from tarmac.studies.confirm import confirm
+from tarmac.studies.opening import resume_study
 from tarmac.studies.study.writer import StudyWriter
-from tarmac.studies.verb import resume_study
 from tarmac.studies.winner import choose_winner, complete_trials
 
 SPACE = {"dataset": "digits", "neurons": [16, 32, 64], "layers": 1}

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
-from stand_in import StandIn, accuracy_of, search
 
 from tarmac.studies import Choices, EvolutionSampler, Numbers, Space
-from tarmac.studies.study.ledger import GENERATION
+from tarmac.studies.ledger import GENERATION
+from tarmac.testing.stand_in import StandIn, accuracy_of
+from tarmac.testing.stand_in import search_without_networks as search
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

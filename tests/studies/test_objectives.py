@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarmac.studies.methods.objectives import best_first, front, values_of
+from tarmac.studies.objectives import best_first, front, values_of
 
 points = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12)
 

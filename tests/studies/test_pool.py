@@ -9,7 +9,7 @@ import pytest
 
 from tarmac import data
 from tarmac.studies import Candidate
-from tarmac.studies.evaluation.interface import Slot
+from tarmac.studies.evaluation.slots import Slot
 from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
 from tarmac.studies.evaluation.stacked.pool import PooledEvaluator
 from tarmac.workloads import find_workload

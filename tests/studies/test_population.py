@@ -92,7 +92,7 @@ def test_without_dropout_each_network_of_a_mixed_stack_is_as_if_trained_alone(tm
             **SPLIT,
         )
         assert_same(rows[each.number], run.history, precision)
-        assert results[each.number].together == len(OPTIMIZERS) - 1
+        assert results[each.number].num_companions == len(OPTIMIZERS) - 1
         assert results[each.number].metrics["epochs"] == 3
 
 
@@ -236,7 +236,7 @@ def test_shapes_and_batch_sizes_make_the_stacks():
     assert "3 x 64-16-16-10, batches of 128: one stack" in described
     assert "1 x 64-16-16-16-10, batches of 128: alone, no other has its shape" in described
     _, results = histories(evaluator(), given)
-    assert [results[n].together for n in range(5)] == [2, 2, 0, 0, 2]
+    assert [results[n].num_companions for n in range(5)] == [2, 2, 0, 0, 2]
 
 
 def test_a_stack_is_cut_to_what_the_memory_holds():
@@ -264,7 +264,7 @@ def test_out_of_memory_halves_the_stack_until_a_network_alone_does_not_fit(monke
     assert tried == [[0, 1, 2, 3], [0, 1], [2, 3], [2], [3]]
     assert results[3].error == "out of memory on cpu, even alone"
     assert [results[n].error for n in range(3)] == [None] * 3
-    assert [results[n].together for n in range(3)] == [1, 1, 0]
+    assert [results[n].num_companions for n in range(3)] == [1, 1, 0]
 
 
 def test_an_error_of_the_watch_reaches_the_caller_and_ends_the_training():

@@ -11,14 +11,15 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from stand_in import StandIn, search
 
 from tarmac.errors import TarmacError
 from tarmac.studies import Study
-from tarmac.studies.observer import Silent
+from tarmac.studies.reporter import Silent
 from tarmac.studies.study.storage import open_storage
 from tarmac.studies.study.writer import StudyWriter
 from tarmac.studies.verb import work_on
+from tarmac.testing.stand_in import StandIn
+from tarmac.testing.stand_in import search_without_networks as search
 
 _PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 

@@ -16,10 +16,10 @@ import pytest
 import tarmac
 from tarmac.machine import find_devices
 from tarmac.studies import Candidate, Silent, Study
-from tarmac.studies.evaluation.choice import slots_of
-from tarmac.studies.evaluation.in_processes import ProcessEvaluator
-from tarmac.studies.evaluation.interface import Slot, Training
-from tarmac.studies.verb import prepare, request_of, work_on
+from tarmac.studies.evaluation.in_processes import ProcessEvaluator, Training
+from tarmac.studies.evaluation.slots import Slot, slots_of
+from tarmac.studies.opening import prepare, request_of
+from tarmac.studies.verb import work_on
 
 FRAGILE = f"{Path(__file__).with_name('fragile.py')}:fragile"
 

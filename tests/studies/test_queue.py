@@ -12,15 +12,16 @@ from pathlib import Path
 import optuna
 import pytest
 from optuna.trial import TrialState
-from stand_in import StandIn, search
 
 from tarmac.distribution import install_hint
 from tarmac.errors import RequestError, TarmacError
 from tarmac.studies import Choices, Numbers, Result, Silent, Study
-from tarmac.studies.methods.samplers import check_method
+from tarmac.studies.methods.registry import find_method
 from tarmac.studies.request import make_request
-from tarmac.studies.study.queue import TrialQueue
 from tarmac.studies.study.writer import StudyWriter
+from tarmac.studies.trial_queue import TrialQueue
+from tarmac.testing.stand_in import StandIn
+from tarmac.testing.stand_in import search_without_networks as search
 
 PROGRAM = Path(__file__).with_name("stand_in.py")
 NUMBERS = {"x": Numbers(0.0, 1.0), "y": Numbers(1, 64, None, True, True)}
@@ -227,16 +228,15 @@ def test_a_method_that_cannot_search_the_space_is_refused(method, space, fields,
 
     request = make_request({"workload": "mlp", "method": method, **fields})
     with pytest.raises(RequestError, match=message):
-        check_method(request, Space(space))
+        find_method(method).check_space(Space(space), len(request.objective))
 
 
 def test_a_missing_extra_is_named(monkeypatch):
     from tarmac.studies import Space
 
     monkeypatch.setitem(sys.modules, "cmaes", None)
-    request = make_request({"workload": "mlp", "method": "cmaes"})
     with pytest.raises(RequestError) as caught:
-        check_method(request, Space(NUMBERS))
+        find_method("cmaes").check_space(Space(NUMBERS), 1)
     assert caught.value.hint == install_hint("search")
 
 
@@ -248,7 +248,7 @@ def test_losers_stop_early_and_the_best_never(make_study):
         pruned = [trial for trial in trials if trial.state == TrialState.PRUNED]
         assert pruned
         assert all(trial.last_step < 9 for trial in pruned)
-        from stand_in import accuracy_of
+        from tarmac.testing.stand_in import accuracy_of
 
         best = max(trials, key=lambda trial: accuracy_of(study.settings_of(trial)))
         assert best.state == TrialState.COMPLETE

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from tarmac.errors import RequestError
 from tarmac.studies import Choices, Numbers, Range
-from tarmac.studies.methods.written import ParameterText, make_space, parse_set
+from tarmac.studies.notation import ParameterText, parse_set
+from tarmac.studies.tunables import make_space
 from tarmac.training import settings_of
 from tarmac.workloads import find_workload
 

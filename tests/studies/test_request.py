@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tarmac.errors import RequestError
+from tarmac.studies.opening import prepare
 from tarmac.studies.request import make_request, read_request, read_space, study_names
-from tarmac.studies.verb import prepare
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from tarmac.studies.verb import prepare
         ({"trials": 0}, "trials is 0, expected at least 1"),
         ({"budget": 0}, "budget is 0 s, expected above 0"),
         ({"budget": "soon"}, "budget: 'soon': expected a length of time, such as 90s"),
-        ({"method": "evlove"}, "method: 'evlove': expected 'evolve'"),
+        ({"method": "evlove"}, "unknown method 'evlove', did you mean 'evolve'"),
         ({"objective": "val_acuracy"}, "unknown objective 'val_acuracy', did you mean"),
         ({"objective": "params,params"}, "objective params is named twice"),
         (

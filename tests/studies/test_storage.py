@@ -6,13 +6,13 @@ import subprocess
 import threading
 
 import pytest
-from stand_in import search
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.studies import Study, find_study, list_studies
 from tarmac.studies.study.leases import Leases
 from tarmac.studies.study.storage import masked, open_storage
 from tarmac.studies.study.writer import StudyWriter
+from tarmac.testing.stand_in import search_without_networks as search
 
 
 def test_a_torn_last_line_is_dropped_and_the_study_goes_on(make_study):

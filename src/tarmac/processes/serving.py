@@ -1,4 +1,4 @@
-"""What processes of a search have in common: jobs on standard input, lines on standard output."""
+"""The other end of a `Worker`: jobs on standard input, messages on standard output."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import sys
 import threading
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
-import torch
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,54 +17,51 @@ __all__ = ["Conversation", "serve"]
 
 
 class Conversation:
-    """Talks with the search that started this process, a line of JSON at a time.
+    """Exchanges messages with the process that started this one, a line of JSON each.
 
     Args:
-        to_search: Takes lines.
-        heard: What the search says.
+        output: Takes lines.
+        received: The messages that have come.
     """
 
-    def __init__(self, to_search: IO[str], heard: queue.Queue[Any]) -> None:
-        self._to_search = to_search
-        self._heard = heard
+    def __init__(self, output: IO[str], received: queue.Queue[Any]) -> None:
+        self._output = output
+        self._received = received
 
-    def say(self, **message: Any) -> None:
-        """Send a line."""
-        self._to_search.write(json.dumps(message) + "\n")
-        self._to_search.flush()
+    def send(self, **message: Any) -> None:
+        """Send a message."""
+        self._output.write(json.dumps(message) + "\n")
+        self._output.flush()
 
-    def hear(self) -> Any:
-        """Wait for what the search says next."""
-        return self._heard.get()
+    def receive(self) -> Any:
+        """Wait for the next message and return it."""
+        return self._received.get()
 
 
 def serve(work: Callable[[dict[str, Any], Conversation], None]) -> NoReturn:
-    """Do what comes in, until the input ends.
+    """Do the jobs that come in, until the input ends.
 
-    The process ends with its input, in the middle of a training too: a search that was killed
-    leaves nothing behind. ``sys.argv[1]`` is the number of threads, 0 for PyTorch's default.
+    The process ends with its input, in the middle of a job too: whatever starts workers and is
+    killed leaves none behind.
 
     Args:
-        work: Does a job and says how it went.
+        work: Does a job, given its message, and sends how it went.
     """
-    # What a user's model prints must not get between the lines.
-    to_search = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    # What a job's own code prints must not get between the lines.
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    # Schedulers send SIGTERM to all processes of a job. What it means for a network is the search's
-    # to say; `tarmac.training` still takes it as a request to stop.
+    # Schedulers send SIGTERM to all processes of a job. What it means for a worker is for the
+    # process that started it to say.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    num_threads = int(sys.argv[1])
-    if num_threads:
-        torch.set_num_threads(num_threads)
-    heard: queue.Queue[Any] = queue.Queue()
-    threading.Thread(target=_listen, args=(heard,), daemon=True).start()
-    conversation = Conversation(to_search, heard)
+    received: queue.Queue[Any] = queue.Queue()
+    threading.Thread(target=_listen, args=(received,), daemon=True).start()
+    conversation = Conversation(output, received)
     while True:
-        work(conversation.hear(), conversation)
+        work(conversation.receive(), conversation)
 
 
-def _listen(heard: queue.Queue[Any]) -> None:
+def _listen(received: queue.Queue[Any]) -> None:
     for line in sys.stdin:
-        heard.put(json.loads(line))
+        received.put(json.loads(line))
     os._exit(0)

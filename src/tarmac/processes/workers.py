@@ -1,4 +1,4 @@
-"""Processes of a search: started, spoken to in lines of JSON, and ended with all they started."""
+"""Processes that are started, spoken to in lines of JSON, and ended with all they started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from tarmac.files import storage_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["LOOK_EVERY_S", "Worker"]
@@ -21,40 +21,43 @@ __all__ = ["LOOK_EVERY_S", "Worker"]
 # How often whoever waits for a worker looks whether to give up.
 LOOK_EVERY_S = 0.2
 _LOG_TAIL_BYTES = 4096
-# A process of a search is no rank of a training, whatever started the search.
-_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 class Worker:
-    """A process that is spoken to in lines of JSON; `tarmac.processes.serving` is its other end.
+    """A process that runs a Python module and is spoken to in lines of JSON.
+
+    Its other end is `tarmac.processes.serve`. It leads a session of its own, so it is ended with
+    all that it has started and has not left that session.
 
     Args:
-        program: The module that it runs.
-        num_threads: Its threads on a CPU; 0 for PyTorch's default.
-        log: What it prints goes there.
+        program: The module's name.
+        arguments: What its ``sys.argv`` has after its name.
+        log: A file to which it appends what it prints.
+        environment: Its environment variables, all of them.
+
+    Attributes:
+        process: The process.
+        output: Becomes readable when it has sent something or has ended.
 
     Raises:
         StorageError: The log cannot be written.
     """
 
-    def __init__(self, program: str, num_threads: int, log: Path) -> None:
+    def __init__(
+        self, program: str, *arguments: str, log: Path, environment: Mapping[str, str]
+    ) -> None:
         self._log = log
-        environment = {
-            key: value for key, value in os.environ.items() if key not in _RANK_VARIABLES
-        }
-        if num_threads:
-            environment["OMP_NUM_THREADS"] = str(num_threads)
         with storage_errors(log):
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as errors:
                 self._log_start = errors.tell()
                 self.process = subprocess.Popen(
-                    [sys.executable, "-m", program, str(num_threads)],
+                    [sys.executable, "-m", program, *arguments],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,
                     env=environment,
-                    # Ctrl-C is for the search, which decides what becomes of its processes.
+                    # Ctrl-C is for this process, which decides when its workers end.
                     start_new_session=True,
                 )
         assert self.process.stdin is not None
@@ -64,26 +67,29 @@ class Worker:
         self._rest = b""
 
     def send(self, **message: Any) -> None:
-        """Tell it something; a process that has ended hears nothing."""
+        """Send it a message; one to a process that has ended is lost."""
         with contextlib.suppress(BrokenPipeError):
             self._to.write(json.dumps(message).encode() + b"\n")
             self._to.flush()
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """Return what it has said, whole lines only; None once it has ended."""
-        said = os.read(self.output.fileno(), 65536)
-        if not said:
+        """Return the messages that have come, whole lines only; None once it has ended.
+
+        Waits while there is neither.
+        """
+        received = os.read(self.output.fileno(), 65536)
+        if not received:
             return None
-        *lines, self._rest = (self._rest + said).split(b"\n")
+        *lines, self._rest = (self._rest + received).split(b"\n")
         return [json.loads(line) for line in lines]
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Yield what it says until it ends."""
-        while (said := self.receive()) is not None:
-            yield from said
+        """Yield its messages until it ends."""
+        while (received := self.receive()) is not None:
+            yield from received
 
     def kill(self) -> None:
-        """End it and whatever it has started, at once."""
+        """Kill it and all processes of its session, and wait for its end."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -92,7 +98,7 @@ class Worker:
         self.output.close()
 
     def close(self) -> None:
-        """Let it end."""
+        """Close its input, upon which it ends by itself; kill it after 5 s."""
         with contextlib.suppress(BrokenPipeError):
             self._to.close()
         try:
@@ -102,7 +108,7 @@ class Worker:
         self.output.close()
 
     def why_ended(self) -> str:
-        """Say how it ended, and its last words."""
+        """Wait for its end; return how it ended, and the last line that it printed."""
         code = self.process.wait()
         how = f"exited with {code}"
         if code < 0:

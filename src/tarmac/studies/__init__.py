@@ -21,23 +21,42 @@ from tarmac.studies.evaluation.interface import (
 )
 
 if TYPE_CHECKING:
+    from tarmac.studies.errors import FieldError
     from tarmac.studies.kind import SEARCH
+    from tarmac.studies.ledger import Ledger
     from tarmac.studies.methods.evolution import EvolutionSampler
-    from tarmac.studies.methods.space import Choices, Numbers, Space
-    from tarmac.studies.methods.written import Range
-    from tarmac.studies.observer import Reporter, Silent
-    from tarmac.studies.request import Request
+    from tarmac.studies.methods.interface import Child, GenerationSampler, Method, MethodOptions
+    from tarmac.studies.methods.registry import find_method, method_names
+    from tarmac.studies.methods.samplers import resumable
+    from tarmac.studies.notation import Range, parse_set
+    from tarmac.studies.opening import open_study
+    from tarmac.studies.reporter import Reporter, Silent
+    from tarmac.studies.request import Request, read_space, study_names
+    from tarmac.studies.space import Choices, Numbers, Space
+    from tarmac.studies.study.catalogue import find_study, list_studies
     from tarmac.studies.study.record import Winner
-    from tarmac.studies.study.study import Study, find_study, list_studies
-    from tarmac.studies.verb import search
+    from tarmac.studies.study.study import Study
+    from tarmac.studies.verb import search, work_on
+    from tarmac.studies.views.dashboard import serve_dashboard
+    from tarmac.studies.views.export import export
+    from tarmac.studies.views.plots import render_page
+    from tarmac.studies.views.totals import Group, Totals, by_generation, summarize
+    from tarmac.studies.winner import choose_winner, front_numbers, train_line
 
 __all__ = [
     "SEARCH",
     "Candidate",
+    "Child",
     "Choices",
     "EpochReporter",
     "Evaluator",
     "EvolutionSampler",
+    "FieldError",
+    "GenerationSampler",
+    "Group",
+    "Ledger",
+    "Method",
+    "MethodOptions",
     "Numbers",
     "Progress",
     "Range",
@@ -47,28 +66,69 @@ __all__ = [
     "Silent",
     "Space",
     "Study",
+    "Totals",
     "Winner",
+    "by_generation",
+    "choose_winner",
+    "export",
+    "find_method",
     "find_study",
+    "front_numbers",
     "list_studies",
+    "method_names",
+    "open_study",
+    "parse_set",
+    "read_space",
+    "render_page",
+    "resumable",
     "search",
+    "serve_dashboard",
+    "study_names",
+    "summarize",
+    "train_line",
+    "work_on",
 ]
 
 # Imported when first used: Optuna and PyTorch take seconds.
 _MODULES = {
-    "Choices": "methods.space",
+    "Child": "methods.interface",
+    "Choices": "space",
     "EvolutionSampler": "methods.evolution",
-    "Numbers": "methods.space",
-    "Reporter": "observer",
-    "Range": "methods.written",
+    "FieldError": "errors",
+    "GenerationSampler": "methods.interface",
+    "Group": "views.totals",
+    "Ledger": "ledger",
+    "Method": "methods.interface",
+    "MethodOptions": "methods.interface",
+    "Numbers": "space",
+    "Range": "notation",
+    "Reporter": "reporter",
     "Request": "request",
-    "Silent": "observer",
-    "Space": "methods.space",
+    "Silent": "reporter",
+    "Space": "space",
     "Study": "study.study",
+    "Totals": "views.totals",
     "Winner": "study.record",
     "SEARCH": "kind",
-    "find_study": "study.study",
-    "list_studies": "study.study",
+    "by_generation": "views.totals",
+    "choose_winner": "winner",
+    "export": "views.export",
+    "find_method": "methods.registry",
+    "find_study": "study.catalogue",
+    "front_numbers": "winner",
+    "list_studies": "study.catalogue",
+    "method_names": "methods.registry",
+    "open_study": "opening",
+    "parse_set": "notation",
+    "read_space": "request",
+    "render_page": "views.plots",
+    "resumable": "methods.samplers",
     "search": "verb",
+    "serve_dashboard": "views.dashboard",
+    "study_names": "request",
+    "summarize": "views.totals",
+    "train_line": "winner",
+    "work_on": "verb",
 }
 
 

@@ -6,7 +6,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from tarmac.studies.evaluation.interface import Candidate
-from tarmac.studies.methods.objectives import best_first, values_of
+from tarmac.studies.objectives import best_first, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

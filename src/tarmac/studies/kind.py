@@ -12,7 +12,7 @@ from tarmac.errors import RequestError
 from tarmac.files import OwnerLock
 from tarmac.runs import RunFacts, RunKind, RunSummary
 from tarmac.studies.study.leases import Leases
-from tarmac.studies.study.record import read_study_record
+from tarmac.studies.study.record import read_study_record, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +28,10 @@ _RECORD = "study.json"
 def _summarize(path: Path) -> RunSummary:
     record = read_study_record(path / _RECORD)
     metrics = _metrics(record)
-    is_alive = bool(Leases(path / "workers").living())
-    stopped = "interrupted" if record.status == "running" else record.status
     return RunSummary(
         kind=SEARCH.name,
         path=path,
-        status="running" if is_alive else stopped,
+        status=status_of(record, is_worked_on=bool(Leases(path / "workers").living())),
         created_at=record.created_at,
         elapsed_s=record.elapsed_s,
         workload=str(record.request["workload"]),

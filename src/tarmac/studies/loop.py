@@ -1,4 +1,4 @@
-"""The search itself: hands networks to what trains them, and keeps what comes back."""
+"""The loop of a search: hands candidates to the evaluator and writes their results."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import TYPE_CHECKING
 from optuna.trial import TrialState
 
 from tarmac.errors import TarmacError
-from tarmac.studies.methods.objectives import OBJECTIVES, values_of
-from tarmac.studies.methods.prune import make_pruner
-from tarmac.studies.study.ledger import GENERATION
-from tarmac.studies.study.queue import TrialQueue
+from tarmac.studies.ledger import GENERATION
+from tarmac.studies.methods.pruning import make_pruner
+from tarmac.studies.objectives import OBJECTIVES, values_of
+from tarmac.studies.trial_queue import TrialQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tarmac.studies.evaluation.choice import Chosen
     from tarmac.studies.evaluation.interface import Candidate, Progress, Result
-    from tarmac.studies.observer import Reporter
+    from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 
-__all__ = ["Search"]
+__all__ = ["SearchLoop"]
 
 _LOOK_EVERY_S = 0.3
-_KEEP_TIME_EVERY_S = 5.0
-# What of a result is kept as the trial's, where optuna-dashboard shows it.
+_STORE_TIME_EVERY_S = 5.0
+# What of a result is stored with its trial, where optuna-dashboard shows it.
 _COUNTS = ("epochs", "num_parameters")
-_KEPT = (*_COUNTS, "seconds", "loss", "accuracy", "val_loss", "val_accuracy")
+_STORED = (*_COUNTS, "seconds", "loss", "accuracy", "val_loss", "val_accuracy")
 
 
-class Search:
+class SearchLoop:
     """One process's work on a study.
 
     Args:
-        study: Which.
+        study: The study, which this process may write.
         owner: The process's name among the study's leases.
-        reporter: Is told how it goes.
+        reporter: Receives progress.
         stop: Whether the user wants it to stop; asked several times a second.
     """
 
@@ -50,7 +50,7 @@ class Search:
         self._queue = TrialQueue(study, owner, reporter)
         self._before_s = study.record.elapsed_s
         self._started = time.monotonic()
-        self._kept_time_at = self._started
+        self._stored_time_at = self._started
         first = OBJECTIVES[study.request.objective[0]]
         # Objectives that only the end of a training shows have no curve; accuracy has.
         self._metric = first.metric if first.metric.startswith("val_") else "val_accuracy"
@@ -96,7 +96,7 @@ class Search:
                     time.sleep(_LOOK_EVERY_S)
         finally:
             self._queue.give_up_all()
-            self._keep_time()
+            self._store_time()
         if self._stop():
             return None
         return f"its time of {self._study.request.budget:g} s is over"
@@ -117,9 +117,9 @@ class Search:
             if result.stopped and result.number not in self._losers:
                 self._queue.give_up(result.number)
             else:
-                self._keep(result)
-            if time.monotonic() - self._kept_time_at > _KEEP_TIME_EVERY_S:
-                self._keep_time()
+                self._finish(result)
+            if time.monotonic() - self._stored_time_at > _STORE_TIME_EVERY_S:
+                self._store_time()
 
     def _report(self, progress: Progress) -> bool:
         number = progress.number
@@ -138,22 +138,21 @@ class Search:
             return True
         return False
 
-    def _keep(self, result: Result) -> None:
+    def _finish(self, result: Result) -> None:
         """Finish a trial."""
         error = result.error
         values: list[float] | None = None
         if error is None and not result.stopped:
             try:
                 values = values_of(self._study.request.objective, result.metrics)
-            except ValueError as found:
-                error = str(found)
-        for name in _KEPT:
+            except ValueError as divergence:
+                error = str(divergence)
+        for name in _STORED:
             if name in result.metrics:
                 value = result.metrics[name]
-                kept = int(value) if name in _COUNTS else value
-                self._study.mark(result.number, name, kept)
-        if result.together:
-            self._study.mark(result.number, "together", result.together)
+                self._study.mark(result.number, name, int(value) if name in _COUNTS else value)
+        if result.num_companions:
+            self._study.mark(result.number, "together", result.num_companions)
         if error is not None:
             self._study.mark(result.number, "error", error)
         state = TrialState.PRUNED if result.stopped else TrialState.COMPLETE
@@ -179,6 +178,6 @@ class Search:
             hint="Try one alone: tarmac train",
         )
 
-    def _keep_time(self) -> None:
-        self._kept_time_at = time.monotonic()
+    def _store_time(self) -> None:
+        self._stored_time_at = time.monotonic()
         self._study.update(elapsed_s=max(self.elapsed_s, self._study.record.elapsed_s))

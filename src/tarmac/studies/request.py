@@ -8,17 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel, ValidationError
 
-from tarmac.documents import Document, Problem, problems_of, read_document, refuse
-from tarmac.errors import RequestError
+from tarmac.documents import (
+    Document,
+    Problem,
+    parse_seconds,
+    problems_of,
+    read_document,
+    refuse,
+)
+from tarmac.errors import RequestError, unknown_name
+from tarmac.studies.errors import FieldError
 from tarmac.studies.methods.breeding import num_survivors
-from tarmac.studies.methods.objectives import OBJECTIVES
-from tarmac.studies.methods.written import FieldError, ParameterText
+from tarmac.studies.methods.interface import MethodOptions
+from tarmac.studies.notation import ParameterText
+from tarmac.studies.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
     "CHANGEABLE",
+    "DEFAULT_GENERATIONS",
     "Request",
     "is_file",
     "locate",
@@ -32,14 +42,16 @@ __all__ = [
 CHANGEABLE = {"confirm", "generations", "trials", "budget", "devices", "workers", "storage"}
 
 
+# Of an evolution where nothing else ends it; other methods train as many networks.
+DEFAULT_GENERATIONS = 10
+
+
 def _names(value: Any) -> Any:
     """Let one text stand for several names."""
     return tuple(value.split(",")) if isinstance(value, str) else value
 
 
 def _seconds(value: Any) -> Any:
-    from tarmac.documents import parse_seconds  # noqa: PLC0415 - beside its only use
-
     return None if value is None else parse_seconds(value)
 
 
@@ -48,7 +60,8 @@ class Request(BaseModel):
 
     Attributes:
         workload: What is trained: a name, or ``path/to/file.py:attribute``.
-        method: ``evolve``, ``brute``, ``random``, ``tpe``, ``cmaes`` or ``nsga2``.
+        method: ``evolve``, ``brute``, ``random``, ``tpe``, ``cmaes``, ``nsga2``, or one that an
+            installed package provides; see `tarmac.studies.method_names`.
         generations: The evolution ends after so many; 10 where neither ``trials`` nor ``budget``
             ends it. Other methods train as many networks as so many populations have.
         population: Networks in a generation, survivors of earlier ones included.
@@ -76,7 +89,7 @@ class Request(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     workload: str
-    method: Literal["evolve", "brute", "random", "tpe", "cmaes", "nsga2"] = "evolve"
+    method: str = "evolve"
     generations: int | None = None
     population: int = 20
     retain: float = 0.4
@@ -102,6 +115,24 @@ class Request(BaseModel):
     def survivors(self) -> int:
         """How many networks survive by their fitness."""
         return num_survivors(self.retain, self.population)
+
+    @property
+    def method_options(self) -> MethodOptions:
+        """What is said to the method."""
+        return MethodOptions(
+            seed=self.seed,
+            population=self.population,
+            retain=self.retain,
+            random_select=self.random_select,
+            mutate=self.mutate,
+        )
+
+    @property
+    def most_generations(self) -> int | None:
+        """Generations after which the search ends; None where something else ends it."""
+        if self.generations is None and self.trials is None and self.budget is None:
+            return DEFAULT_GENERATIONS
+        return self.generations
 
     def changed(self, other: Request) -> list[str]:
         """Return the fields that decide which networks are tried and differ from another's."""
@@ -240,8 +271,10 @@ def _check(request: Request) -> None:
             raise FieldError((name,), f"{name} is {value:g}, expected 0 to 1")
     if request.budget is not None and request.budget <= 0:
         raise FieldError(("budget",), f"budget is {request.budget:g} s, expected above 0")
-    if request.method == "evolve":
-        _check_evolution(request)
+    # Its samplers load Optuna, which takes a second.
+    from tarmac.studies.methods.registry import find_method  # noqa: PLC0415 - see above
+
+    find_method(request.method).check_options(request.method_options)
     _check_objective(request.objective)
     if request.prune != "none" and len(request.objective) > 1:
         raise FieldError(
@@ -259,28 +292,7 @@ def _check(request: Request) -> None:
         )
 
 
-def _check_evolution(request: Request) -> None:
-    keeps = int(request.retain * request.population + 1e-9)
-    hint = f"Such as --retain {max(0.4, 2 / request.population):g}, or a larger --population."
-    if keeps < 1:
-        raise FieldError(
-            ("retain",),
-            f"retain is {request.retain:g}, which keeps none of a population of "
-            f"{request.population}",
-            hint=hint,
-        )
-    if keeps >= request.population:
-        raise FieldError(
-            ("retain",),
-            f"retain is {request.retain:g}, which keeps all of a population of "
-            f"{request.population} and leaves no room for children",
-            hint=hint,
-        )
-
-
 def _check_objective(names: Sequence[str]) -> None:
-    from tarmac.errors import unknown_name  # noqa: PLC0415 - beside its only use
-
     if not names:
         raise FieldError(("objective",), "objective is empty, expected at least one")
     for name in names:

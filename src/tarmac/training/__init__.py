@@ -10,7 +10,7 @@ from tarmac.training.planning.model import bind_dataset, build_model
 from tarmac.training.planning.options import Options
 from tarmac.training.planning.precision import Precision, choose_precision
 from tarmac.training.planning.settings import Setting, apply_settings, settings_of
-from tarmac.training.session.modes import denormals_flushed
+from tarmac.training.session.modes import StopRequest, denormals_flushed
 from tarmac.training.session.patience import Patience
 from tarmac.training.session.reporter import Reporter, Silent
 from tarmac.training.verb import resume, train
@@ -25,6 +25,7 @@ __all__ = [
     "Reporter",
     "Setting",
     "Silent",
+    "StopRequest",
     "apply_settings",
     "bind_dataset",
     "build_model",

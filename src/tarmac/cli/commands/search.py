@@ -140,7 +140,7 @@ def _begin(
     study that comes with Tarmac: mlp-evolve.
     """
     from tarmac.cli.views.search import reporter_for
-    from tarmac.studies.verb import open_study, work_on
+    from tarmac.studies import open_study, work_on
 
     fields = {name: value for name, value in options.items() if value is not None}
     space = _space(space_file, settings)
@@ -155,8 +155,7 @@ def _begin(
 
 
 def _space(file: Path | None, settings: Sequence[str]) -> dict[str, Any]:
-    from tarmac.studies.methods.written import parse_set
-    from tarmac.studies.request import read_space
+    from tarmac.studies import parse_set, read_space
 
     found: dict[str, Any] = {} if file is None else dict(read_space(file))
     named: dict[str, str] = {}
@@ -299,8 +298,7 @@ def _show(study: str, output: Path | None, storage: str | None, as_json: bool) -
 def _best(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
     """Print the network that a study found, and the line that trains it."""
     from tarmac.cli.views.study import best_of, print_best
-    from tarmac.studies import find_study
-    from tarmac.studies.winner import choose_winner, front_numbers
+    from tarmac.studies import choose_winner, find_study, front_numbers
 
     found = find_study(study, output, storage)
     found.ledger.refresh()
@@ -336,8 +334,7 @@ def _export(
 ) -> None:
     """Write all trials as CSV or JSON."""
     from tarmac.files import write_text
-    from tarmac.studies import find_study
-    from tarmac.studies.views.export import export
+    from tarmac.studies import export, find_study
 
     found = find_study(study, output, storage)
     is_json = to is not None and to.suffix == ".json"
@@ -358,8 +355,7 @@ def _export(
 def _plot(study: str, to: Path | None, output: Path | None, storage: str | None) -> None:
     """Write a page of plots that needs nothing else, not even a network."""
     from tarmac.files import write_text
-    from tarmac.studies import find_study
-    from tarmac.studies.views.plots import render_page
+    from tarmac.studies import find_study, render_page
 
     found = find_study(study, output, storage)
     path = to or found.path / "plot.html"
@@ -383,12 +379,13 @@ def _dashboard(
     storage: str | None,
 ) -> None:
     """Serve a study in optuna-dashboard, until Ctrl-C."""
-    from tarmac.studies import find_study
-    from tarmac.studies.views.dashboard import serve
+    from tarmac.studies import find_study, serve_dashboard
 
     found = find_study(study, output, storage)
     try:
-        serve(found, host, port, lambda url: click.echo(f"{found.name}: {url} (Ctrl-C ends it)"))
+        serve_dashboard(
+            found, host, port, lambda url: click.echo(f"{found.name}: {url} (Ctrl-C ends it)")
+        )
     except KeyboardInterrupt:
         # As shells tell that a program was ended by SIGINT.
         ctx.exit(128 + signal.SIGINT)

@@ -13,8 +13,7 @@ from rich.text import Text
 
 from tarmac.cli.console import make_console
 from tarmac.cli.views.study import epochs_text
-from tarmac.studies.observer import Silent
-from tarmac.studies.views.report import by_generation, summarize
+from tarmac.studies import Silent, by_generation, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,7 +48,7 @@ def reporter_for(*, quiet: bool) -> Iterator[Reporter]:
 
 def generation_table(study: Study) -> Table:
     """Return the generations as a table."""
-    name = "generation" if study.request.method == "evolve" else "trials"
+    name = "generation" if study.has_generations else "trials"
     columns = ("survived", "trained", "best", "mean", "worst", "stopped", "failed", "known")
     table = Table(name, *columns, box=None)
     for group in by_generation(study):

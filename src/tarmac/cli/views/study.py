@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tarmac.studies.views.report import by_generation, summarize
-from tarmac.studies.winner import train_line
+from tarmac.studies import by_generation, summarize, train_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +48,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
     """Print the winner, how it did, and the line that trains it.
 
     Args:
-        study: Whose.
+        study: The study.
         best: The winner, or the best so far.
         front: Numbers of the trials that none beats, where there are several objectives.
     """

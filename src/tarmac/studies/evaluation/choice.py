@@ -6,11 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tarmac.studies.evaluation.dataset import load_dataset
-from tarmac.studies.evaluation.in_processes import ProcessEvaluator
-from tarmac.studies.evaluation.interface import Slot, Training
+from tarmac.studies.evaluation.in_processes import ProcessEvaluator, Training
+from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
 from tarmac.studies.evaluation.stacked.network import can_stack
 from tarmac.studies.evaluation.stacked.pool import PooledEvaluator
+from tarmac.studies.methods.registry import find_method
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
@@ -20,13 +21,10 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.interface import Evaluator
     from tarmac.studies.study.study import Study
 
-__all__ = ["Chosen", "choose_evaluator", "slots_of"]
+__all__ = ["Chosen", "choose_evaluator"]
 
 # More networks than are ever planned at a time.
 _ALL = 1_000_000
-
-# Each process holds PyTorch and the data: some hundred MiB.
-_MOST_ON_CPU = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,9 +55,9 @@ def choose_evaluator(
     processes.
 
     Args:
-        study: Whose.
-        devices: Where.
-        halted: Whether to give up what is under way; asked several times a second.
+        study: The study whose networks are trained.
+        devices: The devices to train on, of one type.
+        halted: Whether to give up what is under way; called several times a second.
     """
     against = _against_stacks(study, devices)
     if against is None:
@@ -127,27 +125,11 @@ def _stacked(study: Study, device: Device, halted: Callable[[], bool]) -> Chosen
         where += f", in {len(slots)} processes"
     # A generation at once. Where all networks are known from the start, as many as there are; a
     # method that learns from each result would learn nothing within a batch.
-    is_planned = request.method in ("evolve", "brute")
+    method = find_method(request.method)
+    is_planned = method.breeds_generations or method.tries_all
     return Chosen(
         evaluator=evaluator,
         at_once=_ALL if is_planned else request.population,
         close=close,
         summary=f"networks of equal shape as one, {where}",
     )
-
-
-def slots_of(devices: tuple[Device, ...], workers: int | None) -> list[Slot]:
-    """Share devices out among processes.
-
-    A GPU is one process's unless there are more processes than GPUs. On a CPU small networks train
-    fastest one per core, so its threads are shared out evenly.
-    """
-    first = devices[0]
-    if first.type == "cuda":
-        count = workers or len(devices)
-        chosen = [devices[index % len(devices)] for index in range(count)]
-        return [Slot(device.torch_name, 0) for device in chosen]
-    threads = first.num_threads * len(devices)
-    if workers is None:
-        workers = len(devices) if len(devices) > 1 else min(threads, _MOST_ON_CPU)
-    return [Slot("cpu", max(1, threads // workers)) for _ in range(max(1, workers))]

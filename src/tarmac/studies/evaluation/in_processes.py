@@ -7,22 +7,42 @@ import os
 import selectors
 from typing import TYPE_CHECKING, Any
 
-from tarmac.errors import TarmacError
-from tarmac.processes.workers import LOOK_EVERY_S, Worker
+from tarmac.processes import LOOK_EVERY_S
 from tarmac.studies.evaluation.interface import Progress, Result
+from tarmac.studies.evaluation.workers import start_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from tarmac.studies.evaluation.interface import Candidate, EpochReporter, Slot, Training
+    from tarmac.processes import Worker
+    from tarmac.studies.evaluation.interface import Candidate, EpochReporter
+    from tarmac.studies.evaluation.slots import Slot
 
-__all__ = ["ProcessEvaluator", "start_trainer", "train_whole"]
+__all__ = ["PROGRAM", "ProcessEvaluator", "Training"]
 
 
-def start_trainer(slot: Slot, log: Path) -> Worker:
-    """Start a process that trains one network after another; see its module, ``worker``."""
-    return Worker("tarmac.studies.evaluation.worker", slot.num_threads, log)
+# What each process runs.
+PROGRAM = "tarmac.studies.evaluation.worker"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+    """What all networks of a study share.
+
+    Attributes:
+        workload: What is trained, as `tarmac.workloads.find_workload` takes it.
+        train_size: How many samples to train on, from the first.
+        validation_size: How many to hold out, from the last.
+        runs: Where runs' directories are made.
+        logs: Where processes write what they print.
+    """
+
+    workload: str
+    train_size: int
+    validation_size: int
+    runs: Path
+    logs: Path
 
 
 class ProcessEvaluator:
@@ -92,7 +112,7 @@ class ProcessEvaluator:
     def _worker(self, index: int) -> Worker:
         if index not in self._workers:
             log = self._training.logs / f"worker-{os.getpid()}-{index}.log"
-            self._workers[index] = start_trainer(self._slots[index], log)
+            self._workers[index] = start_worker(PROGRAM, self._slots[index].num_threads, log)
         return self._workers[index]
 
     def _job(self, candidate: Candidate, slot: Slot) -> dict[str, Any]:
@@ -128,44 +148,3 @@ class ProcessEvaluator:
                     number=candidate.number, metrics=message["done"], stopped=message["stopped"]
                 )
         return None
-
-
-def train_whole(
-    worker: Worker,
-    job: dict[str, Any],
-    on_epoch: Callable[[dict[str, float]], None],
-    halted: Callable[[], bool],
-) -> tuple[dict[str, float], str] | None:
-    """Train a network on all data and score it on the test set.
-
-    Args:
-        worker: Where.
-        job: What, as for a candidate; without ``validation_size``.
-        on_epoch: Is told of every epoch.
-        halted: Whether to give up.
-
-    Returns:
-        The run's metrics and directory; None if it was given up.
-
-    Raises:
-        TarmacError: The training failed.
-    """
-    worker.send(**job)
-    with selectors.DefaultSelector() as selector:
-        selector.register(worker.output, selectors.EVENT_READ)
-        while not halted():
-            if not selector.select(LOOK_EVERY_S):
-                continue
-            messages = worker.receive()
-            if messages is None:
-                raise TarmacError(f"the winner could not be trained: {worker.why_ended()}")
-            for message in messages:
-                if "epoch" in message:
-                    on_epoch(message["metrics"])
-                elif "failed" in message:
-                    raise TarmacError(f"the winner could not be trained: {message['failed']}")
-                elif "interrupted" in message:
-                    return None
-                else:
-                    return message["done"], message["run"]
-    return None

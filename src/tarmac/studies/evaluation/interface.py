@@ -11,49 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from tarmac.training import Setting
 
-__all__ = ["Candidate", "EpochReporter", "Evaluator", "Progress", "Result", "Slot", "Training"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Training:
-    """What all networks of a study share.
-
-    Attributes:
-        workload: What is trained, as `tarmac.workloads.find_workload` takes it.
-        train_size: How many samples to train on, from the first.
-        validation_size: How many to hold out, from the last.
-        runs: Where runs' directories are made.
-        logs: Where processes write what they print.
-    """
-
-    workload: str
-    train_size: int
-    validation_size: int
-    runs: Path
-    logs: Path
-
-
-@dataclasses.dataclass(frozen=True)
-class Slot:
-    """Room for one process.
-
-    Attributes:
-        device: As PyTorch spells it.
-        num_threads: Its threads on a CPU; 0 for a GPU.
-    """
-
-    device: str
-    num_threads: int
-
-    def show(self) -> str:
-        """Say where it is, such as ``cpu with 2 threads``."""
-        if not self.num_threads:
-            return self.device
-        return f"{self.device} with {self.num_threads} thread{'s' if self.num_threads > 1 else ''}"
+__all__ = ["Candidate", "EpochReporter", "Evaluator", "Progress", "Result"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,7 +63,7 @@ class EpochReporter(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-    """What became of a candidate.
+    """How a candidate's training ended.
 
     Attributes:
         number: The candidate's.
@@ -110,14 +71,14 @@ class Result:
             (its share of the time, where several were trained as one). Empty if it failed.
         stopped: Whether the `EpochReporter` stopped it, or something else that was not its fault.
         error: Why it failed: NaN, out of memory, an exception's message. None if it did not.
-        together: With how many others it was trained as one stacked model.
+        num_companions: How many other networks were trained in the same stack.
     """
 
     number: int
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     stopped: bool = False
     error: str | None = None
-    together: int = 0
+    num_companions: int = 0
 
 
 class Evaluator(Protocol):

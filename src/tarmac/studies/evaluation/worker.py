@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tarmac.errors import TarmacError
-from tarmac.processes.serving import serve
+from tarmac.studies.evaluation.workers import serve_trainings
 from tarmac.training import Silent, train
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tarmac.processes.serving import Conversation
+    from tarmac.processes import Conversation
     from tarmac.runs import Run
     from tarmac.training import Plan
 
@@ -31,7 +31,7 @@ class _Session(Silent):
     """One network's training: tells the search of each epoch, and ends it where the search says so.
 
     Args:
-        search: Is told.
+        search: The process that searches.
         is_candidate: Whether the search answers each epoch; it does not for the winner.
     """
 
@@ -50,10 +50,10 @@ class _Session(Silent):
         self._row = dict(row)
         # Of training alone: the first network of a process would be charged with its imports.
         self._seconds += row["seconds"]
-        self._search.say(epoch=int(row["epoch"]), metrics=self._row)
+        self._search.send(epoch=int(row["epoch"]), metrics=self._row)
         if not self._is_candidate:
             return None
-        return _LOSER if self._search.hear()["stop"] else None
+        return _LOSER if self._search.receive()["stop"] else None
 
     def result(self, run: Run) -> dict[str, Any]:
         """Return what a candidate's training came to, once it is done."""
@@ -64,7 +64,7 @@ class _Session(Silent):
 
 def main() -> None:
     """Train what comes in, until the input ends."""
-    serve(_work)
+    serve_trainings(_work)
 
 
 def _work(job: dict[str, Any], search: Conversation) -> None:
@@ -73,8 +73,8 @@ def _work(job: dict[str, Any], search: Conversation) -> None:
     session = _Session(search, is_candidate=is_candidate)
     settings = dict(job["settings"])
     options = {key: settings.pop(key) for key in ("learning_rate", "batch_size") if key in settings}
-    given = ("epochs", "patience", "train_size", "validation_size", "seed", "devices", "output")
-    options |= {key: job[key] for key in given if key in job}
+    names = ("epochs", "patience", "train_size", "validation_size", "seed", "devices", "output")
+    options |= {key: job[key] for key in names if key in job}
     try:
         if is_candidate:
             # A search repeats a training that was cut short: nothing of it is of use.
@@ -85,19 +85,19 @@ def _work(job: dict[str, Any], search: Conversation) -> None:
             job["workload"], settings=settings, reporter=session, stop=session.stop, **options
         )
         if run.record.status != "completed":
-            search.say(interrupted=True)
+            search.send(interrupted=True)
         elif is_candidate:
             _drop_weights(run)
-            search.say(**session.result(run))
+            search.send(**session.result(run))
         else:
-            search.say(done=dict(run.metrics), run=str(run.path))
+            search.send(done=dict(run.metrics), run=str(run.path))
     except TarmacError as error:
-        search.say(failed=error.message)
+        search.send(failed=error.message)
     except (MemoryError, torch.OutOfMemoryError) as error:
-        search.say(failed=f"out of memory: {str(error).partition(chr(10))[0]}")
+        search.send(failed=f"out of memory: {str(error).partition(chr(10))[0]}")
     except Exception as error:
         # Whatever a user's model raises is its network's end, not the search's.
-        search.say(failed=f"{type(error).__name__}: {error}")
+        search.send(failed=f"{type(error).__name__}: {error}")
 
 
 def _drop_weights(run: Run) -> None:

@@ -13,16 +13,23 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tarmac.studies.methods.objectives import best_first
+from tarmac.studies.objectives import best_first
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
 
-    from tarmac.studies.methods.space import Space
+    from tarmac.studies.space import Space
     from tarmac.training import Setting
 
-__all__ = ["Individual", "Rules", "make_child", "num_survivors", "select"]
+__all__ = [
+    "Individual",
+    "Rules",
+    "make_child",
+    "num_survivors",
+    "num_survivors_by_fitness",
+    "select",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +66,18 @@ class Individual:
     is_whole: bool
 
 
+def num_survivors_by_fitness(retain: float, population: int) -> int:
+    """Return how many networks are the best ``retain`` of a population, rounded down."""
+    # A product such as 0.7 * 10 may lie a rounding error below the whole number that it means.
+    return int(retain * population + 1e-9)
+
+
 def num_survivors(retain: float, population: int) -> int:
     """Return how many of a population survive by their fitness.
 
     At least two, because a child has two parents, and never all.
     """
-    return min(max(2, int(retain * population + 1e-9)), population - 1)
+    return min(max(2, num_survivors_by_fitness(retain, population)), population - 1)
 
 
 def select(
@@ -112,12 +125,12 @@ def make_child(
         one, other = rng.sample(list(parents), 2)
         values, origin = {}, f"{one.number} x {other.number}"
         for name in space.parameters:
-            given = [parent.genes for parent in (one, other) if name in parent.genes]
+            inherited = [parent.genes for parent in (one, other) if name in parent.genes]
             # Drawn also where it decides nothing, so that a gene more or less in a parent does not
             # change what comes after.
             first = rng.random() < 0.5
-            if given:
-                values[name] = given[0 if first else -1][name]
+            if inherited:
+                values[name] = inherited[0 if first else -1][name]
     values = space.complete(values, rng)
     if len(parents) == 1 or rng.random() < mutate:
         name = rng.choice([*values])

@@ -13,45 +13,29 @@ Example:
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from optuna.samplers import BaseGASampler, RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
+from tarmac.studies.ledger import GENERATION, SURVIVORS, Ledger
 from tarmac.studies.methods.breeding import Individual, Rules, make_child, select
-from tarmac.studies.methods.space import seeded
-from tarmac.studies.study.ledger import GENERATION, Ledger
+from tarmac.studies.methods.interface import Child
+from tarmac.studies.space import seeded
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from tarmac.studies.methods.space import Space
-    from tarmac.training import Setting
+    from tarmac.studies.space import Space
 
-__all__ = ["Child", "EvolutionSampler"]
+__all__ = ["EvolutionSampler"]
 
 # How many children in a row may be known networks before a random one takes the place.
 _TRIES = 50
 _SCORED = (TrialState.COMPLETE, TrialState.PRUNED)
-
-
-@dataclasses.dataclass(frozen=True)
-class Child:
-    """A network that nobody has tried.
-
-    Attributes:
-        values: Its parameters.
-        origin: How it came about, such as ``3 x 7, optimizer mutated``.
-        reused: Numbers of finished trials that were bred again on the way to it.
-    """
-
-    values: dict[str, Setting]
-    origin: str
-    reused: tuple[int, ...] = ()
 
 
 class EvolutionSampler(BaseGASampler):
@@ -160,15 +144,19 @@ class EvolutionSampler(BaseGASampler):
             survivors = ledger.survivors(generation)
             if survivors is None:
                 survivors = self.select_parent(study, generation)
-                ledger.keep_survivors(generation, [trial.number for trial in survivors])
+                study._storage.set_study_system_attr(
+                    study._study_id,
+                    f"{SURVIVORS}{generation}",
+                    [ledger.trial_id(trial.number) for trial in survivors],
+                )
             self._parents[generation] = survivors
         return self._parents[generation]
 
     def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
         """Return the generation that a trial is in: the last, or the next where that is full."""
-        found = trial.system_attrs.get(GENERATION)
-        if found is not None:
-            return int(found)
+        stored = trial.system_attrs.get(GENERATION)
+        if stored is not None:
+            return int(stored)
         ledger = self._read(study)
         generation = max(0, ledger.last_generation)
         if len(ledger.of_generation(generation)) >= self.num_children(study, generation):
@@ -182,8 +170,8 @@ class EvolutionSampler(BaseGASampler):
         trial: FrozenTrial,  # noqa: ARG002 - Optuna's signature
     ) -> dict[str, BaseDistribution]:
         """Return the whole space, except what has one value."""
-        found = self._space.distributions()
-        return {name: one for name, one in found.items() if not one.single()}
+        distributions = self._space.distributions()
+        return {name: one for name, one in distributions.items() if not one.single()}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

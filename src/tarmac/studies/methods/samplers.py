@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from optuna.samplers import BaseSampler
 
-from tarmac.distribution import require
-from tarmac.studies.methods.space import Choices
-from tarmac.studies.methods.written import FieldError
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -20,10 +16,11 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial, TrialState
 
-    from tarmac.studies.methods.space import Space
-    from tarmac.studies.request import Request
+    from tarmac.studies.ledger import Ledger
+    from tarmac.studies.methods.interface import MethodOptions
+    from tarmac.studies.space import Space
 
-__all__ = ["SeededSampler", "check_method", "make_sampler"]
+__all__ = ["SeededSampler", "brute", "cmaes", "nsga2", "random", "resumable", "tpe"]
 
 
 class SeededSampler(BaseSampler):
@@ -82,57 +79,53 @@ class SeededSampler(BaseSampler):
             self._sampler.after_trial(study, trial, state, values)
 
 
-def check_method(request: Request, space: Space) -> None:
-    """Raise a RequestError where a method cannot search a space."""
-    size = space.size
-    if request.method == "brute" and size is None:
-        endless = next(name for name, one in space.parameters.items() if one.size == float("inf"))
-        raise FieldError(
-            ("method",),
-            f"method is brute, but {endless} has infinitely many values",
-            hint=f"Give it a step: --set {endless}=LOW..HIGH:STEP, or name its values.",
-        )
-    if request.method != "cmaes":
-        return
-    require("cmaes")
-    if all(isinstance(one, Choices) for one in space.parameters.values()):
-        raise FieldError(
-            ("method",),
-            "method is cmaes, which searches over numbers, but every parameter has choices",
-            hint="Use --method evolve or tpe, or ranges: --set KEY=LOW..HIGH",
-        )
-    if len(request.objective) > 1:
-        raise FieldError(
-            ("method",),
-            f"method is cmaes, which knows one objective, not {len(request.objective)}",
-            hint="Use --method evolve, nsga2 or tpe.",
-        )
+def resumable(
+    make: Callable[[int, Space, MethodOptions], BaseSampler],
+) -> Callable[[Space, MethodOptions, Ledger], SeededSampler]:
+    """Turn what makes an Optuna sampler of a seed into a method's ``make_sampler``.
+
+    Args:
+        make: Takes a seed, the space and the options.
+    """
+
+    def make_sampler(
+        space: Space,
+        options: MethodOptions,
+        ledger: Ledger,  # noqa: ARG001 - Optuna's samplers read trials themselves
+    ) -> SeededSampler:
+        def seeded(seed: int) -> BaseSampler:
+            with warnings.catch_warnings():
+                # What Optuna calls experimental is decided on here once, not by each user.
+                warnings.simplefilter("ignore")
+                return make(seed, space, options)
+
+        return SeededSampler(seeded, options.seed)
+
+    return make_sampler
 
 
-def make_sampler(request: Request, space: Space) -> SeededSampler:
-    """Make the sampler of a method other than ``evolve``."""
+def random(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - a method's
+    """Draw every network independently."""
+    return optuna.samplers.RandomSampler(seed=seed)
 
-    def make(seed: int) -> BaseSampler:
-        with warnings.catch_warnings():
-            # What Optuna calls experimental is decided on here once, not by each user.
-            warnings.simplefilter("ignore")
-            match request.method:
-                case "brute":
-                    return optuna.samplers.BruteForceSampler(seed=seed)
-                case "tpe":
-                    return optuna.samplers.TPESampler(
-                        seed=seed,
-                        multivariate=True,
-                        group=space.is_conditional,
-                        constant_liar=True,
-                    )
-                case "cmaes":
-                    return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
-                case "nsga2":
-                    return optuna.samplers.NSGAIISampler(
-                        seed=seed, population_size=request.population
-                    )
-                case _:
-                    return optuna.samplers.RandomSampler(seed=seed)
 
-    return SeededSampler(make, request.seed)
+def brute(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - a method's
+    """Try every network of a finite space."""
+    return optuna.samplers.BruteForceSampler(seed=seed)
+
+
+def tpe(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - a method's
+    """Model good and bad networks by tree-structured Parzen estimators."""
+    return optuna.samplers.TPESampler(
+        seed=seed, multivariate=True, group=space.is_conditional, constant_liar=True
+    )
+
+
+def cmaes(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - a method's
+    """Adapt the covariance of a normal distribution over numbers."""
+    return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+
+
+def nsga2(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - a method's
+    """Evolve by non-dominated sorting, for several objectives."""
+    return optuna.samplers.NSGAIISampler(seed=seed, population_size=options.population)

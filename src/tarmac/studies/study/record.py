@@ -12,7 +12,7 @@ from tarmac.files import read_versioned
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["SCHEMA_VERSION", "StudyRecord", "Winner", "read_study_record"]
+__all__ = ["SCHEMA_VERSION", "StudyRecord", "Winner", "read_study_record", "status_of"]
 
 SCHEMA_VERSION = 1
 
@@ -27,7 +27,7 @@ class Winner(BaseModel):
         epochs: How long its trial trained.
         confirmed: Its first objective from other seeds; empty where none was asked for.
         test_accuracy: Of the network trained anew on all training data; None before that is done.
-        test_loss: Likewise.
+        test_loss: Of the same network; None before.
         run: That training's run directory, from the study's.
     """
 
@@ -93,6 +93,13 @@ class StudyRecord(BaseModel):
     confirmed: dict[int, tuple[float, ...]] = {}
     front: tuple[int, ...] = ()
     error: str | None = None
+
+
+def status_of(record: StudyRecord, *, is_worked_on: bool) -> str:
+    """Return how a study stands; a killed search leaves a record that still says ``running``."""
+    if is_worked_on:
+        return "running"
+    return "interrupted" if record.status == "running" else record.status
 
 
 def read_study_record(path: Path) -> StudyRecord:

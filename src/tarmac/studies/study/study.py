@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import optuna
@@ -12,24 +11,26 @@ from optuna.storages import InMemoryStorage
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from tarmac import runs
 from tarmac.errors import RequestError, TarmacError
-from tarmac.studies.methods.objectives import OBJECTIVES
-from tarmac.studies.methods.space import Space
+from tarmac.studies.ledger import GENERATION, Ledger
+from tarmac.studies.methods.registry import find_method
+from tarmac.studies.objectives import OBJECTIVES
 from tarmac.studies.request import Request
+from tarmac.studies.space import Space
 from tarmac.studies.study.leases import Leases
-from tarmac.studies.study.ledger import GENERATION, Ledger
-from tarmac.studies.study.record import read_study_record
+from tarmac.studies.study.record import read_study_record, status_of
 from tarmac.studies.study.storage import has_password, masked, open_storage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
     from tarmac.studies.study.record import StudyRecord, Winner
     from tarmac.training import Setting
 
-__all__ = ["Study", "find_study", "list_studies"]
+__all__ = ["Study"]
 
 _STATES = {
     TrialState.COMPLETE: "complete",
@@ -68,8 +69,8 @@ class Study:
 
     def __repr__(self) -> str:
         best = self.record.best
-        found = "" if best is None else f": {best.values}, test_accuracy={best.test_accuracy}"
-        return f"<Study {self.path} {self.status}{found}>"
+        winner = "" if best is None else f": {best.values}, test_accuracy={best.test_accuracy}"
+        return f"<Study {self.path} {self.status}{winner}>"
 
     @property
     def name(self) -> str:
@@ -95,20 +96,18 @@ class Study:
         Raises:
             TarmacError: It is not what the study began with.
         """
-        found = Space.from_record(self.record.space)
-        if found.fingerprint != self.record.fingerprint:
+        space = Space.from_record(self.record.space)
+        if space.fingerprint != self.record.fingerprint:
             raise TarmacError(
                 f"{self.path / 'study.json'}: the space is not the one that the study began with",
                 hint="Put it back as it was, or begin a new study.",
             )
-        return found
+        return space
 
     @property
     def status(self) -> str:
         """How it stands; whether a process works on it is asked, not read."""
-        if self._leases.living():
-            return "running"
-        return "interrupted" if self.record.status == "running" else self.record.status
+        return status_of(self.record, is_worked_on=bool(self._leases.living()))
 
     @property
     def best(self) -> Winner | None:
@@ -143,7 +142,7 @@ class Study:
         attributes = trial.user_attrs
         values = trial.values or []
         named = dict(zip(self.request.objective, values, strict=False))
-        found = {
+        row = {
             "number": trial.number,
             "state": _STATES[trial.state],
             "generation": trial.system_attrs.get(GENERATION),
@@ -151,12 +150,21 @@ class Study:
             **named,
             "params": dict(trial.params),
         }
-        kept = ("epochs", "seconds", "num_parameters", "error", "same_as", "together", "run")
-        return found | {key: attributes[key] for key in kept if key in attributes}
+        stored = ("epochs", "seconds", "num_parameters", "error", "same_as", "together", "run")
+        return row | {key: attributes[key] for key in stored if key in attributes}
 
     def settings_of(self, trial: FrozenTrial) -> dict[str, Setting]:
         """Return everything that makes a trial's network, its own parameters last."""
         return {**self.record.settings, **trial.params}
+
+    @property
+    def has_generations(self) -> bool:
+        """Whether its method breeds generations.
+
+        Raises:
+            RequestError: The package that provides its method is not installed.
+        """
+        return find_method(self.request.method).breeds_generations
 
     @property
     def maximize(self) -> list[bool]:
@@ -211,44 +219,3 @@ class Study:
             created.set_user_attr(key, getattr(self.request, key))
         created.set_user_attr("settings", dict(self.record.settings))
         created.set_user_attr("directory", str(self.path.resolve()))
-
-
-def list_studies(output: Path | None = None) -> tuple[list[Study], list[tuple[Path, str]]]:
-    """Return the studies under a directory, the newest first, and why others cannot be read."""
-    found: list[Study] = []
-    broken: list[tuple[Path, str]] = []
-    for path in sorted((output or runs.default_output()).glob("*/study.json")):
-        try:
-            found.append(Study.open(path.parent))
-        except TarmacError as error:
-            broken.append((path.parent, error.message))
-    found.sort(key=lambda study: study.record.created_at, reverse=True)
-    return found, broken
-
-
-def find_study(reference: str, output: Path | None = None, storage: str | None = None) -> Study:
-    """Find a study.
-
-    Args:
-        reference: A path, a name, the beginning of a name, or ``"latest"``.
-        output: Where studies lie; `tarmac.runs.default_output` if not given.
-        storage: The database's URL where that holds a password.
-
-    Raises:
-        RequestError: None fits, or more than one.
-    """
-    root = output or runs.default_output()
-    for path in (Path(reference), root / reference):
-        if (path / "study.json").exists():
-            return Study.open(path, storage)
-    found, _ = list_studies(root)
-    fitting = [study for study in found if study.name.startswith(reference)]
-    if reference == "latest" and found:
-        fitting = found[:1]
-    if len(fitting) == 1:
-        return Study.open(fitting[0].path, storage)
-    if fitting:
-        names = "\n".join(study.name for study in fitting)
-        raise RequestError(f"study {reference!r} is not unique in {root}", hint=names)
-    names = "\n".join(study.name for study in found[:10]) or "(none)"
-    raise RequestError(f"there is no study {reference!r} in {root}", hint=f"Newest there:\n{names}")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial, TrialState
 
-    from tarmac.studies.methods.space import Space
     from tarmac.studies.request import Request
+    from tarmac.studies.space import Space
     from tarmac.studies.study.leases import Leases
     from tarmac.training import Setting
 
@@ -42,9 +42,9 @@ class StudyWriter(Study):
     takes several steps is done under ``lock``.
 
     Args:
-        path: See `Study`.
-        record: Likewise.
-        storage: Likewise.
+        path: The directory, which exists.
+        record: What its ``study.json`` says.
+        storage: The database's URL where the record holds it without its password.
 
     Attributes:
         lock: One process at a time holds it.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tarmac.studies.study.study import Study
 
-__all__ = ["serve"]
+__all__ = ["serve_dashboard"]
 
 
 class _Quiet(WSGIRequestHandler):
@@ -23,14 +23,14 @@ class _Quiet(WSGIRequestHandler):
         """Say nothing."""
 
 
-def serve(study: Study, host: str, port: int, ready: Callable[[str], None]) -> None:
+def serve_dashboard(study: Study, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Serve until interrupted.
 
     Args:
-        study: Which.
-        host: Where to listen.
-        port: Likewise; 0 for any that is free.
-        ready: Is told the address once it answers.
+        study: The study.
+        host: The address to listen on.
+        port: The port to listen on; 0 for any that is free.
+        ready: Called with the page's address once it answers.
 
     Raises:
         RequestError: optuna-dashboard is not installed, or the port is taken.

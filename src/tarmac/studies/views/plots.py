@@ -12,9 +12,9 @@ from optuna.trial import TrialState
 
 from tarmac.distribution import require
 from tarmac.errors import TarmacError
-from tarmac.studies.methods.objectives import front
-from tarmac.studies.study.ledger import GENERATION
-from tarmac.studies.views.report import summarize
+from tarmac.studies.ledger import GENERATION
+from tarmac.studies.objectives import front
+from tarmac.studies.views.totals import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,7 +78,7 @@ def _sections(study: Study, complete: list[FrozenTrial]) -> Iterator[str]:
         made = ", ".join(f"{key} {value}" for key, value in best.settings.items())
         yield f"<p>Best: network {best.number}, {name} {best.values[name]:.4g}{test}: "
         yield f"{escape(made)}</p>"
-    evolves = request.method == "evolve"
+    evolves = study.has_generations
     yield f"<h2>Fitness {'per generation' if evolves else 'by trial'}</h2>"
     yield _html(_fitness(study, complete))
     yield "<h2>Cost against fitness</h2><p>The line joins the networks that none beats in both.</p>"
@@ -96,7 +96,7 @@ def _sections(study: Study, complete: list[FrozenTrial]) -> Iterator[str]:
 def _fitness(study: Study, complete: list[FrozenTrial]) -> Any:
     go = importlib.import_module("plotly.graph_objects")
 
-    evolves = study.request.method == "evolve"
+    evolves = study.has_generations
     better = max if study.maximize[0] else min
     figure = go.Figure()
     places = [

@@ -1,9 +1,11 @@
 """Many networks at once: multilayer perceptrons of equal shape train as one stacked model.
 
-``_evaluator.StackedEvaluator`` trains a study's candidates. ``_network.can_stack`` tells beforehand
-whether a workload's networks can be stacked; others need a process each.
+A stack is what `torch.func.stack_module_state` makes of modules: each parameter of all networks as
+one tensor with a leading dimension, so that a layer is one batched matrix product.
+`StackedEvaluator` trains a study's candidates so. `can_stack` tells beforehand whether a workload's
+networks can be stacked; others need a process each.
 
-On a CPU of several cores ``_pool.PooledEvaluator`` has a process for each, eight at most.
+On a CPU of several cores `PooledEvaluator` has a process for each, eight at most.
 
 The rule is to stack whatever has one shape, cut into as many stacks as there are processes (on a
 CPU) and as the memory asks for. It was measured on a 2-core Xeon with AMX, PyTorch 2.13, bf16,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Workload
 
-__all__ = ["StackedEvaluator", "halves"]
+__all__ = ["StackedEvaluator", "split_in_two"]
 
 Member = TypeVar("Member")
 
@@ -142,7 +142,7 @@ class StackedEvaluator:
                     text = f"out of memory on {self.device.torch_name}, even alone"
                     yield _failure(members[0].candidate, TarmacError(text))
                 else:
-                    waiting.extendleft(filter(None, halves(left)))
+                    waiting.extendleft(filter(None, split_in_two(left)))
 
     def _train(self, members: tuple[Network, ...], report: EpochReporter) -> Iterator[Result]:
         device = torch.device(self.device.torch_name)
@@ -174,8 +174,8 @@ class StackedEvaluator:
         return networks, failed
 
 
-def halves(members: Sequence[Member]) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
-    """Cut what could not be trained together in two; the second half first, as for a stack."""
+def split_in_two(members: Sequence[Member]) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
+    """Cut a stack that could not be trained in two, the second half first: for ``extendleft``."""
     middle = len(members) // 2
     return tuple(members[middle:]), tuple(members[:middle])
 

@@ -1,4 +1,4 @@
-"""Which networks train together, by rule, and why."""
+"""Groups networks into stacks by shape, work and memory, each with its reason."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Stack:
 def group(
     networks: Sequence[Network], device: Device, dtype: torch.dtype, at_once: int
 ) -> list[Stack]:
-    """Put networks of equal shape together: as many as fit, but something for every process.
+    """Group networks of equal shape: as many as fit, but something for every process.
 
     Args:
-        networks: Any.
+        networks: Of any shapes.
         device: Where they train.
         dtype: Of the matrix products.
         at_once: How many stacks train at the same time.

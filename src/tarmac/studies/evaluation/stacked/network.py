@@ -60,7 +60,7 @@ class Network:
     """A candidate with every value resolved.
 
     Attributes:
-        candidate: As it was given.
+        candidate: The candidate.
         shape: What it must have in common with others to be stacked with them.
         rule: How it is updated.
         activations: By hidden layer.
@@ -86,7 +86,7 @@ def can_stack(
     """Return why a workload's networks cannot be stacked, in words, or None where they can.
 
     Args:
-        workload: Any.
+        workload: The workload.
         dataset: Its data.
         settings: Those that hold for the network that is tried.
 
@@ -109,7 +109,7 @@ def resolve(
     """Resolve a candidate.
 
     Args:
-        candidate: Which.
+        candidate: The candidate.
         workload: What its settings change.
         dataset: The data.
         settings: Of all candidates; a candidate's own come first.

@@ -14,15 +14,18 @@ import selectors
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tarmac.processes.workers import LOOK_EVERY_S, Worker
+from tarmac.processes import LOOK_EVERY_S
 from tarmac.studies.evaluation.interface import Progress, Result
-from tarmac.studies.evaluation.stacked.evaluator import halves
+from tarmac.studies.evaluation.stacked.evaluator import split_in_two
+from tarmac.studies.evaluation.workers import start_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tarmac.studies.evaluation.interface import Candidate, EpochReporter, Slot
+    from tarmac.processes import Worker
+    from tarmac.studies.evaluation.interface import Candidate, EpochReporter
+    from tarmac.studies.evaluation.slots import Slot
     from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
 
 __all__ = ["PooledEvaluator"]
@@ -112,7 +115,7 @@ class PooledEvaluator:
     def _give(self, index: int, members: _Members) -> Worker:
         if index not in self._workers:
             log = self._logs / f"stacks-{os.getpid()}-{index}.log"
-            self._workers[index] = Worker(_PROGRAM, self._slots[index].num_threads, log)
+            self._workers[index] = start_worker(_PROGRAM, self._slots[index].num_threads, log)
         worker = self._workers[index]
         fields = [
             dataclasses.asdict(candidate) | {"settings": dict(candidate.settings)}
@@ -135,4 +138,4 @@ class PooledEvaluator:
         if len(left) == 1:
             yield Result(number=left[0].number, error=why)
         else:
-            waiting.extendleft(filter(None, halves(left)))
+            waiting.extendleft(filter(None, split_in_two(left)))

@@ -26,7 +26,7 @@ class Samples:
         device: Where they lie.
 
     Attributes:
-        num_train: As given.
+        num_train: How many samples are trained on.
         validation: uint8 inputs ``[validation_size, I]`` and int64 targets.
     """
 

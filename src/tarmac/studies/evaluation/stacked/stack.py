@@ -53,10 +53,10 @@ def train_stack(
         built: The same, with their initial weights.
         samples: On the device.
         report: Called after every epoch of each.
-        device: Where to.
+        device: The device that the samples are on.
         dtype: Of the matrix products: ``torch.float32`` or ``torch.bfloat16``.
     """
-    together = len(networks) - 1
+    num_companions = len(networks) - 1
     stack = _Stack(networks, built, samples, device, dtype)
     for epoch in range(max(network.candidate.epochs for network in networks)):
         with torch.no_grad():
@@ -68,7 +68,7 @@ def train_stack(
             if result is None:
                 kept.append(index)
             else:
-                leaving.append(dataclasses.replace(result, together=together))
+                leaving.append(dataclasses.replace(result, num_companions=num_companions))
         if leaving and kept:
             stack.keep(kept)
         yield from leaving

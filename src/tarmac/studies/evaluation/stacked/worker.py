@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tarmac.processes.serving import serve
 from tarmac.studies.evaluation.dataset import load_dataset
 from tarmac.studies.evaluation.interface import Candidate
 from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
+from tarmac.studies.evaluation.workers import serve_trainings
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
-    from tarmac.processes.serving import Conversation
+    from tarmac.processes import Conversation
     from tarmac.studies.evaluation.interface import Progress
 
 __all__ = ["main"]
@@ -36,23 +36,23 @@ class _Trainer:
             self._evaluator = _make_evaluator(**job["setup"])
 
         def report(progress: Progress) -> bool:
-            search.say(**dataclasses.asdict(progress))
-            return bool(search.hear()["stop"])
+            search.send(**dataclasses.asdict(progress))
+            return bool(search.receive()["stop"])
 
         candidates = [Candidate(**fields) for fields in job["candidates"]]
         for result in self._evaluator.evaluate(candidates, report):
-            search.say(result=dataclasses.asdict(result))
-        search.say(idle=True)
+            search.send(result=dataclasses.asdict(result))
+        search.send(idle=True)
 
 
 def _make_evaluator(workload: str, settings: dict[str, Any], **options: Any) -> StackedEvaluator:
-    found = find_workload(workload)
-    return StackedEvaluator(found, load_dataset(found, settings), device="cpu", **options)
+    resolved = find_workload(workload)
+    return StackedEvaluator(resolved, load_dataset(resolved, settings), device="cpu", **options)
 
 
 def main() -> None:
     """Train what comes in, until the input ends."""
-    serve(_Trainer().work)
+    serve_trainings(_Trainer().work)
 
 
 if __name__ == "__main__":

@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial, TrialState
 
-    from tarmac.studies.methods.space import Space
+    from tarmac.studies.space import Space
 
-__all__ = ["GENERATION", "Ledger"]
+__all__ = ["GENERATION", "SURVIVORS", "Ledger"]
 
 # Where a trial says which generation it belongs to: the attribute that Optuna derives from the name
 # of its sampler's class.
 GENERATION = "EvolutionSampler:generation"
-# Where a study keeps the survivors that a generation begins with, likewise.
-_SURVIVORS = "EvolutionSampler:parent:"
+# Where a study has the ids of the trials that survive into a generation, by its number.
+SURVIVORS = "EvolutionSampler:parent:"
 
 
 class Ledger:
-    """The trials of a study, by number, generation and network.
+    """The trials of a study, by number, generation and network; it only reads.
 
     Optuna's storages return all trials or one. Reading all at every question takes time that grows
     with the square of their number; finished ones never change, so they are read once.
@@ -73,15 +73,10 @@ class Ledger:
     def survivors(self, generation: int) -> list[FrozenTrial] | None:
         """Return the survivors that a generation begins with; None where none are chosen yet."""
         attributes = self._storage.get_study_system_attrs(self._study_id)
-        ids = attributes.get(f"{_SURVIVORS}{generation}")
+        ids = attributes.get(f"{SURVIVORS}{generation}")
         if ids is None:
             return None
         return [self.trials[number] for number in sorted(map(self._numbers.__getitem__, ids))]
-
-    def keep_survivors(self, generation: int, numbers: Iterable[int]) -> None:
-        """Say once for all processes which trials a generation begins with."""
-        ids = [self._ids[number] for number in numbers]
-        self._storage.set_study_system_attr(self._study_id, f"{_SURVIVORS}{generation}", ids)
 
     @property
     def last_generation(self) -> int:

@@ -6,12 +6,12 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Protocol
 
-from tarmac.studies.study.ledger import GENERATION
+from tarmac.studies.ledger import GENERATION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tarmac.studies.study.ledger import Ledger
+    from tarmac.studies.ledger import Ledger
 
 __all__ = ["Halving", "Median", "Pruner", "make_pruner"]
 
@@ -87,8 +87,8 @@ class Median:
             for trial in ledger.trials
             if trial.number != number and epoch in trial.intermediate_values
         ]
-        own = max(self._sign * value for value in curve.values())
-        return len(others) >= self._least and own < statistics.median(others)
+        best = max(self._sign * value for value in curve.values())
+        return len(others) >= self._least and best < statistics.median(others)
 
 
 def make_pruner(name: str, sign: float) -> Pruner | None:

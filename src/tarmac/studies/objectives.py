@@ -42,11 +42,11 @@ def values_of(names: Sequence[str], metrics: Mapping[str, float]) -> list[float]
     Raises:
         ValueError: One is not there, or is no number.
     """
-    found = [metrics.get(OBJECTIVES[name].metric, math.nan) for name in names]
-    for name, value in zip(names, found, strict=True):
+    values = [metrics.get(OBJECTIVES[name].metric, math.nan) for name in names]
+    for name, value in zip(names, values, strict=True):
         if not math.isfinite(value):
             raise ValueError(f"{name} is {value}: the training diverged")
-    return found
+    return values
 
 
 def front(points: Sequence[Sequence[float]], maximize: Sequence[bool]) -> list[int]:
@@ -74,20 +74,20 @@ def best_first(points: Sequence[Sequence[float]], maximize: Sequence[bool]) -> l
     """
     if len(maximize) == 1:
         return sorted(range(len(points)), key=lambda index: _signed(points[index], maximize))
-    found: list[int] = []
+    ranked: list[int] = []
     left = list(range(len(points)))
     while left:
         chosen = {left[index] for index in front([points[index] for index in left], maximize)}
         members = [index for index in left if index in chosen]
         crowding = _crowding([points[index] for index in members])
-        found += [
+        ranked += [
             index
             for _, index in sorted(
                 zip(crowding, members, strict=True), key=lambda pair: (-pair[0], pair[1])
             )
         ]
         left = [index for index in left if index not in chosen]
-    return found
+    return ranked
 
 
 def _signed(point: Sequence[float], maximize: Sequence[bool]) -> tuple[float, ...]:

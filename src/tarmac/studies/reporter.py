@@ -1,4 +1,4 @@
-"""What a search tells whoever wants to know."""
+"""Who receives the progress of a search."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Reporter(Protocol):
     """Receives what happens, in the thread that searches."""
 
     def began(self, study: Study, where: str) -> None:
-        """All is checked, and the first network is next; ``where`` says how they are trained."""
+        """Checks are done, and training begins; ``where`` says how and on what networks train."""
 
     def noted(self, text: str) -> None:
-        """Something is worth knowing."""
+        """A remark for the user."""
 
     def planned(self, generation: int, num_children: int, num_survivors: int) -> None:
-        """A generation's networks are known."""
+        """A generation has been planned."""
 
     def started(self, number: int, settings: Mapping[str, object]) -> None:
         """A network is being trained."""
 
     def epoch_done(self, progress: Progress) -> None:
-        """One has trained for an epoch."""
+        """A network has trained for an epoch."""
 
     def trial_done(self, study: Study, trial: FrozenTrial) -> None:
         """A trial is finished, in whatever state."""

@@ -192,30 +192,30 @@ class Space:
 
     def suggest(self, trial: Trial) -> dict[str, Setting]:
         """Ask an Optuna trial for the parameters that it uses, and return their values."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, one in self.parameters.items():
-            if not self._is_active(name, found):
+            if not self._is_active(name, values):
                 continue
             if isinstance(one, Choices):
-                found[name] = trial.suggest_categorical(name, one.values)
+                values[name] = trial.suggest_categorical(name, one.values)
             elif one.whole:
                 low, high = int(one.low), int(one.high)
-                found[name] = trial.suggest_int(
+                values[name] = trial.suggest_int(
                     name, low, high, step=int(one.step or 1), log=one.log
                 )
             else:
-                found[name] = trial.suggest_float(
+                values[name] = trial.suggest_float(
                     name, one.low, one.high, step=one.step, log=one.log
                 )
-        return found
+        return values
 
     def complete(self, values: Mapping[str, Setting], rng: random.Random) -> dict[str, Setting]:
         """Draw what a configuration uses and has not, and leave out what it does not use."""
-        found: dict[str, Setting] = {}
+        completed: dict[str, Setting] = {}
         for name, one in self.parameters.items():
-            if self._is_active(name, found):
-                found[name] = values[name] if name in values else one.draw(rng)
-        return found
+            if self._is_active(name, completed):
+                completed[name] = values[name] if name in values else one.draw(rng)
+        return completed
 
     def draw(self, rng: random.Random) -> dict[str, Setting]:
         """Return a random configuration, without the parameters that it does not use."""
@@ -235,17 +235,17 @@ class Space:
     def problems(self, values: Mapping[str, Setting]) -> list[str]:
         """Say what keeps a configuration out of the space; nothing where it is in it."""
         used: dict[str, Setting] = {}
-        found = []
+        problems = []
         for name, one in self.parameters.items():
             if not self._is_active(name, used):
                 continue
             if name not in values:
-                found.append(f"{name} is missing")
+                problems.append(f"{name} is missing")
                 continue
             used[name] = values[name]
             if values[name] not in one:
-                found.append(f"{name} is {values[name]!r}, which is not in the space")
-        return found
+                problems.append(f"{name} is {values[name]!r}, which is not in the space")
+        return problems
 
     def walk(self) -> Iterator[dict[str, Setting]]:
         """Yield every configuration of a finite space."""
@@ -289,15 +289,15 @@ class Space:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Space:
         """Make a space of what `to_record` returned."""
-        found: dict[str, Parameter] = {}
+        parameters: dict[str, Parameter] = {}
         for name, fields in record.items():
-            given = dict(fields)
-            given["when"] = {key: tuple(values) for key, values in given["when"].items()}
-            if "values" in given:
-                found[name] = Choices(tuple(given["values"]), given["when"])
+            attributes = dict(fields)
+            attributes["when"] = {key: tuple(values) for key, values in attributes["when"].items()}
+            if "values" in attributes:
+                parameters[name] = Choices(tuple(attributes["values"]), attributes["when"])
             else:
-                found[name] = Numbers(**given)
-        return cls(found)
+                parameters[name] = Numbers(**attributes)
+        return cls(parameters)
 
     def _is_active(self, name: str, values: Mapping[str, Setting]) -> bool:
         return all(
@@ -332,7 +332,7 @@ class Space:
 
 def _ordered(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
     """Put every parameter after those that its condition names."""
-    found: dict[str, Parameter] = {}
+    ordered: dict[str, Parameter] = {}
     left = dict(parameters)
     for name, one in parameters.items():
         for other, wanted in one.when.items():
@@ -347,9 +347,9 @@ def _ordered(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
                     f"which {other} never is"
                 )
     while left:
-        ready = [name for name, one in left.items() if one.when.keys() <= found.keys()]
+        ready = [name for name, one in left.items() if one.when.keys() <= ordered.keys()]
         if not ready:
             raise ValueError(f"the conditions of {', '.join(left)} wait for one another")
         for name in ready:
-            found[name] = left.pop(name)
-    return found
+            ordered[name] = left.pop(name)
+    return ordered

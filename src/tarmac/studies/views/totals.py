@@ -1,15 +1,15 @@
-"""What a study's trials say together: by generation, and in all."""
+"""A study's trials counted: by generation, and in all."""
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
-from tarmac.studies.study.ledger import GENERATION
-from tarmac.studies.study.queue import DEFAULT_GENERATIONS
+from tarmac.studies.ledger import GENERATION
+from tarmac.studies.methods.registry import find_method
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from tarmac.studies.study.study import Study
 
-__all__ = ["Group", "Totals", "by_generation", "columns", "summarize", "table_rows"]
+__all__ = ["Group", "Totals", "by_generation", "summarize"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Group:
-    """Some trials that belong together.
+    """The trials of a generation, or of a range where there are no generations.
 
     Attributes:
         name: Of the group: a generation, or a range of trials where there are none.
@@ -84,12 +84,12 @@ def by_generation(study: Study) -> list[Group]:
         first = trial.number // size * size
         name = f"{first}-{first + size - 1}" if generation is None else str(generation)
         groups.setdefault(name, []).append(trial)
-    found = []
+    generations = []
     for name, members in groups.items():
         generation = members[0].system_attrs.get(GENERATION)
         survivors = None if generation is None else study.ledger.survivors(generation)
-        found.append(_group(name, survivors or (), members, study))
-    return found
+        generations.append(_group(name, survivors or (), members, study))
+    return generations
 
 
 def summarize(study: Study) -> Totals:
@@ -106,24 +106,6 @@ def summarize(study: Study) -> Totals:
         expected=_expected(study),
         seconds=sum(float(trial.user_attrs.get("seconds", 0)) for trial in trained),
     )
-
-
-def columns(study: Study) -> list[str]:
-    """Return the names of a table of all trials."""
-    names = ["number", "state", "generation", "origin", *study.request.objective]
-    return [*names, *study.space.parameters, *_TAKEN]
-
-
-def table_rows(study: Study) -> list[dict[str, Any]]:
-    """Return all trials as flat rows, every one with every column; None where it has no value."""
-    rows = []
-    for row in study.trials:
-        flat = {**row, **row["params"]}
-        rows.append({name: flat.get(name) for name in columns(study)})
-    return rows
-
-
-_TAKEN = ("epochs", "seconds", "num_parameters", "same_as", "error")
 
 
 def _group(
@@ -162,17 +144,15 @@ def _count(trials: Sequence[FrozenTrial], state: TrialState) -> int:
 def _expected(study: Study) -> int | None:
     """Estimate how many trainings there will be in all."""
     request, size = study.request, study.space.size
-    found: list[float] = [] if size is None else [size]
+    limits: list[float] = [] if size is None else [size]
     if request.trials is not None:
-        found.append(request.trials)
-    generations = request.generations
-    if generations is None and request.trials is None and request.budget is None:
-        generations = DEFAULT_GENERATIONS
-    if generations is not None and request.method == "evolve":
+        limits.append(request.trials)
+    generations = request.most_generations
+    if generations is not None and study.has_generations:
         keeps = request.survivors
         keeps += int(request.random_select * (request.population - keeps))
         children = max(1, request.population - keeps)
-        found.append(request.population + (generations - 1) * children)
-    elif generations is not None and request.method != "brute":
-        found.append(generations * request.population)
-    return int(min(found)) if found else None
+        limits.append(request.population + (generations - 1) * children)
+    elif generations is not None and not find_method(request.method).tries_all:
+        limits.append(generations * request.population)
+    return int(min(limits)) if limits else None

@@ -1,0 +1,142 @@
+"""How people write parameters: in ``--set``, in YAML and in a model's signature."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from tarmac.training import Setting
+
+__all__ = ["ParameterText", "Range", "parse_set"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Marks a model's keyword parameter as one to search over, and where.
+
+    Example:
+        ``def model(dropout: Annotated[float, Range(0.0, 0.5)] = 0.2)``
+
+    Attributes:
+        low: The least value.
+        high: The greatest.
+        step: From one value to the next; None for every value between.
+        log: Whether to draw on a logarithmic scale.
+    """
+
+    low: float
+    high: float
+    step: float | None = None
+    log: bool = False
+
+
+class ParameterText(BaseModel):
+    """A parameter as a study's file has it: a value, a list, ``16..128``, or a mapping.
+
+    Attributes:
+        choices: Named values; one alone fixes the setting.
+        low: The least of a range.
+        high: The greatest.
+        step: From one to the next.
+        log: Whether to draw on a logarithmic scale.
+        when: The parameter is used only where each of these others has one of these values.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    choices: tuple[bool | int | float | str, ...] | None = None
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+    log: bool = False
+    when: dict[str, tuple[bool | int | float | str, ...]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand(cls, value: Any) -> Any:
+        if isinstance(value, str) and ".." in value:
+            return _read_range(value)
+        if isinstance(value, (bool, int, float, str)):
+            return {"choices": (value,)}
+        if isinstance(value, (list, tuple)):
+            return {"choices": tuple(value)}
+        if isinstance(value, Range):
+            return dataclasses.asdict(value)
+        if isinstance(value, dict) and isinstance(value.get("when"), dict):
+            when = {
+                key: tuple(wanted) if isinstance(wanted, (list, tuple)) else (wanted,)
+                for key, wanted in value["when"].items()
+            }
+            return {**value, "when": when}
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> ParameterText:
+        if self.choices is None:
+            _check_range(self)
+            return self
+        if (self.low, self.high, self.step, self.log) != (None, None, None, False):
+            raise ValueError("has choices and a range, expected one of them")
+        if not self.choices:
+            raise ValueError("has no values, expected at least one")
+        if any(value == "" for value in self.choices):
+            raise ValueError("has an empty value")
+        return self
+
+    @property
+    def fixed(self) -> Setting | None:
+        """The one value that it has; None where there are several."""
+        is_fixed = self.choices is not None and len(self.choices) == 1 and not self.when
+        return self.choices[0] if is_fixed and self.choices else None
+
+
+def _read_range(text: str) -> dict[str, Any]:
+    ends, separator, how = text.partition(":")
+    low, _, high = ends.partition("..")
+    try:
+        fields: dict[str, Any] = {"low": float(low), "high": float(high)}
+        if separator and how != "log":
+            fields["step"] = float(how)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no range, expected LOW..HIGH, LOW..HIGH:log or LOW..HIGH:STEP"
+        ) from None
+    return fields | {"log": how == "log"}
+
+
+def _check_range(text: ParameterText) -> None:
+    low, high = text.low, text.high
+    if low is None or high is None:
+        raise ValueError("has neither choices nor low and high")
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise ValueError("goes to infinity, expected numbers")
+    if low > high:
+        raise ValueError(f"goes from {low:g} to {high:g}, expected the lower first")
+    if text.log and low <= 0:
+        raise ValueError(f"is logarithmic and begins at {low:g}, expected above 0")
+    if text.log and text.step is not None:
+        raise ValueError("is logarithmic and has a step, expected one of them")
+    if text.step is not None and not 0 < text.step <= max(high - low, 1e-12):
+        raise ValueError(f"has a step of {text.step:g}, expected above 0 and within the range")
+
+
+def parse_set(text: str) -> tuple[str, Any]:
+    """Read ``KEY=v1,v2``, ``KEY=lo..hi``, ``KEY=lo..hi:log``, ``KEY=lo..hi:step`` or ``KEY=value``.
+
+    Raises:
+        RequestError: It is of no such form, or names no value.
+    """
+    key, separator, values = text.partition("=")
+    if not separator or not key:
+        raise RequestError(f"--set {text!r} is not of the form KEY=VALUES")
+    if not values:
+        raise RequestError(
+            f"{key} has no values, expected at least one", hint=f"Such as: --set {key}=1,2,4"
+        )
+    return key, values if ".." in values else values.split(",")

@@ -1,0 +1,215 @@
+"""Makes a study of a request or finds the one to go on with, checked against what is here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tarmac import runs
+from tarmac.errors import RequestError
+from tarmac.machine import find_devices
+from tarmac.studies.errors import FieldError
+from tarmac.studies.evaluation.dataset import load_dataset
+from tarmac.studies.evaluation.slots import slots_of
+from tarmac.studies.methods.registry import find_method
+from tarmac.studies.request import (
+    CHANGEABLE,
+    Request,
+    is_file,
+    locate,
+    make_request,
+    read_request,
+    study_names,
+)
+from tarmac.studies.study.catalogue import find_study
+from tarmac.studies.study.writer import StudyWriter
+from tarmac.studies.tunables import make_space
+from tarmac.training import settings_of
+from tarmac.workloads import find_workload, workload_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.studies.space import Space
+    from tarmac.studies.study.study import Study
+    from tarmac.training import Setting
+    from tarmac.workloads import Workload
+
+__all__ = ["open_study", "prepare", "request_of", "resume_study"]
+
+_MOST_HELD_OUT = 10_000
+
+
+def open_study(
+    what: str | Path | None = None,
+    *,
+    output: str | Path | None = None,
+    resume: str | Path | None = None,
+    **fields: Any,
+) -> StudyWriter:
+    """Make the study that `search` searches, or find the one that it goes on with.
+
+    Raises:
+        RequestError: The request cannot be met; nothing was made.
+        TarmacError: Its data cannot be had, or its storage not be reached.
+    """
+    root = Path(output) if output is not None else runs.default_output()
+    if resume is not None:
+        return resume_study(str(resume), root, fields, what=what)
+    if what is None:
+        raise RequestError(
+            "no workload or study is named",
+            hint=f"Name one: tarmac search {workload_names()[0]} --set KEY=v1,v2, or one of the "
+            f"studies that come with Tarmac: {', '.join(study_names())}",
+        )
+    try:
+        return prepare(request_of(what, fields), root, name=_name(what))
+    except FieldError as error:
+        raise locate(error, what) if is_file(what) else error from error
+
+
+def request_of(what: str | Path, fields: Mapping[str, Any]) -> Request:
+    """Make a request of a workload's name, a study's name or a study's file.
+
+    Raises:
+        RequestError: It is none of them, or the request is wrong.
+    """
+    if is_file(what):
+        return read_request(what, fields)
+    return make_request({**fields, "workload": str(what)})
+
+
+def prepare(request: Request, output: Path, *, name: str) -> StudyWriter:
+    """Check a request against what is here, and make its study.
+
+    Raises:
+        RequestError: It cannot be met; nothing was made.
+        TarmacError: Its data cannot be had, or its storage not be reached.
+    """
+    workload = find_workload(request.workload)
+    space, settings = make_space(request.space, workload, settings_of(workload))
+    _refuse_senseless(request, workload)
+    find_method(request.method).check_space(space, len(request.objective))
+    slots_of(find_devices(str(request.devices)), request.workers)
+    train_size, validation_size = _sizes(request, workload, settings)
+    epochs = request.epochs or workload.recipe.epochs
+    reference = _absolute(request.workload)
+    request = request.model_copy(update={"epochs": epochs, "workload": reference})
+    return StudyWriter.create(
+        output,
+        name,
+        request,
+        space,
+        settings,
+        train_size=train_size,
+        validation_size=validation_size,
+    )
+
+
+def resume_study(
+    reference: str, output: Path, fields: Mapping[str, Any], *, what: str | Path | None = None
+) -> StudyWriter:
+    """Find a study to go on with, and give it new limits.
+
+    Args:
+        reference: Its directory, its name, or ``"latest"``.
+        output: Where studies lie.
+        fields: Of a request: those in `CHANGEABLE` may be new; what decides which networks are
+            tried may be given again, if it is the same.
+        what: Its workload or file, if given again.
+
+    Raises:
+        RequestError: There is none, or something is asked for that would be another search.
+    """
+    storage = fields.get("storage")
+    url = None if storage is None else str(storage)
+    study = StudyWriter.open(find_study(reference, output, url).path, url)
+    before = study.request
+    changes = {name: value for name, value in fields.items() if name != "storage"}
+    if what is not None:
+        asked = request_of(what, changes)
+    else:
+        unchanged = {name: getattr(before, name) for name in type(before).model_fields}
+        texts = {**unchanged["space"], **changes.get("space", {})}
+        asked = make_request({**unchanged, **changes, "space": texts})
+    workload = find_workload(asked.workload)
+    space, settings = make_space(asked.space, workload, settings_of(workload))
+    asked = asked.model_copy(
+        update={
+            "epochs": asked.epochs or workload.recipe.epochs,
+            "workload": _absolute(asked.workload),
+            "storage": before.storage,
+        }
+    )
+    differs = [name for name in before.changed(asked) if name not in ("space", "datasets")]
+    if space.fingerprint != study.space.fingerprint or settings != study.record.settings:
+        differs.append("space")
+    if differs:
+        raise _other_search(study, asked, space, differs)
+    limits = {name: getattr(asked, name) for name in CHANGEABLE if name in changes}
+    if limits:
+        study.update(request=before.model_copy(update=limits).model_dump(mode="json"))
+    return study
+
+
+def _name(what: str | Path) -> str:
+    text = str(what)
+    path, separator, attribute = text.rpartition(":")
+    if separator:
+        return f"{Path(path).stem}-{attribute}"
+    return Path(text).stem if is_file(text) else text
+
+
+def _refuse_senseless(request: Request, workload: Workload) -> None:
+    for name in ("learning_rate", "batch_size"):
+        text = request.space.get(name)
+        values = () if text is None else (*(text.choices or ()), text.low, text.high)
+        wrong = [value for value in values if value is not None and float(value) <= 0]
+        if wrong:
+            raise FieldError(("space", name), f"{name} is {wrong[0]}, expected above 0")
+    if "epochs" in request.objective and request.patience is None:
+        raise FieldError(
+            ("objective",),
+            f"epochs is an objective, but every network of {workload.name} trains equally long",
+            hint="Let them stop: --patience 5",
+        )
+
+
+def _sizes(
+    request: Request, workload: Workload, settings: Mapping[str, Setting]
+) -> tuple[int, int]:
+    """Return how many samples each network trains on, and how many judge it."""
+    dataset = load_dataset(workload, settings)
+    total = len(dataset.train)
+    default = total // 6
+    if request.train_size is not None:
+        default = min(request.train_size // 5, total - request.train_size)
+    held_out = request.validation_size or min(_MOST_HELD_OUT, max(1, default))
+    train_size = request.train_size or total - held_out
+    if held_out + train_size > total or train_size < 1:
+        raise FieldError(
+            ("train_size" if request.train_size else "validation_size",),
+            f"{train_size} samples to train on and {held_out} held out are {train_size + held_out},"
+            f" and {dataset.name} has {total}",
+        )
+    return train_size, held_out
+
+
+def _absolute(reference: str) -> str:
+    """Make a workload's file absolute, so that every process and a later session finds it."""
+    path, separator, attribute = reference.rpartition(":")
+    return f"{Path(path).resolve()}:{attribute}" if separator else reference
+
+
+def _other_search(study: Study, asked: Request, space: Space, differs: list[str]) -> RequestError:
+    name = differs[0]
+    if name == "space":
+        before, now = study.space.to_record(), space.to_record()
+        names = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        what = f"over another space ({', '.join(names) or 'other fixed settings'})"
+    else:
+        what = f"with {name} {getattr(study.request, name)}, not {getattr(asked, name)}"
+    return RequestError(
+        f"study {study.name} was begun {what}",
+        hint="Leave that out to go on with the study, or leave out --resume to begin a new one.",
+    )

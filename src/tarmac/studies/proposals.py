@@ -1,0 +1,197 @@
+"""What to train next: a generation, or one network at a time from an Optuna sampler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from optuna.trial import FrozenTrial, TrialState
+
+from tarmac.studies.ledger import GENERATION
+from tarmac.studies.methods.interface import GenerationSampler
+from tarmac.studies.methods.registry import find_method
+from tarmac.studies.request import DEFAULT_GENERATIONS
+from tarmac.studies.space import seeded
+
+if TYPE_CHECKING:
+    from optuna.study import Study as OptunaStudy
+
+    from tarmac.studies.methods.interface import Child, Method
+    from tarmac.studies.reporter import Reporter
+    from tarmac.studies.study.writer import StudyWriter
+
+__all__ = ["Proposals", "make_proposals"]
+
+# Known networks in a row that a sampler may name before a random new one is tried.
+_MOST_REPEATS = 20
+
+
+class Proposals(Protocol):
+    """Adds trials to a study, while the study's lock is held.
+
+    Attributes:
+        why_over: Why there will be no more; None where there may be.
+    """
+
+    why_over: str | None
+
+    def propose(self) -> int | None:
+        """Add trials, where it is time to.
+
+        Returns:
+            The number of a trial that is running already and has no owner; None where trials were
+            added that wait, or none were.
+        """
+        ...
+
+
+def make_proposals(study: StudyWriter, reporter: Reporter) -> Proposals:
+    """Return what proposes a study's networks, by its method.
+
+    Args:
+        study: The study, which this process may write.
+        reporter: Receives the start and end of each generation.
+    """
+    method = find_method(study.request.method)
+    sampler = method.make_sampler(study.space, study.request.method_options, study.ledger)
+    optuna_study = study.optuna
+    optuna_study.sampler = sampler
+    if isinstance(sampler, GenerationSampler):
+        return _Generations(study, optuna_study, sampler, reporter)
+    return _OneByOne(study, optuna_study, method)
+
+
+class _Generations:
+    """Proposes a generation once the one before is finished."""
+
+    def __init__(
+        self,
+        study: StudyWriter,
+        optuna_study: OptunaStudy,
+        sampler: GenerationSampler,
+        reporter: Reporter,
+    ) -> None:
+        self._study = study
+        self._optuna = optuna_study
+        self._sampler = sampler
+        self._reporter = reporter
+        self._told: set[int] = set()
+        self.why_over: str | None = None
+
+    def propose(self) -> None:
+        """Add a generation's networks as waiting trials, once the one before is finished."""
+        request, ledger, sampler = self._study.request, self._study.ledger, self._sampler
+        if ledger.in_state(TrialState.RUNNING):
+            return
+        generation = max(0, ledger.last_generation)
+        while self.why_over is None:
+            num_children = sampler.num_children(self._optuna, generation)
+            place = len(ledger.of_generation(generation))
+            if place and place >= num_children:
+                self._say_done(generation)
+                generation += 1
+                if generation >= self._num_generations:
+                    self.why_over = f"{generation} generations are done"
+                continue
+            if place == 0:
+                survivors = len(sampler.get_parent_population(self._optuna, generation))
+                self._reporter.planned(generation, num_children, survivors)
+            while place < num_children:
+                if request.trials is not None and len(ledger.trials) >= request.trials:
+                    self.why_over = f"{request.trials} trainings were asked for"
+                    break
+                child = sampler.breed(self._optuna, generation, place)
+                if child is None:
+                    self.why_over = f"all {len(ledger.by_key)} networks of the space were tried"
+                    break
+                self._add(generation, place, child)
+                place += 1
+            return
+
+    @property
+    def _num_generations(self) -> float:
+        most = self._study.request.most_generations
+        return float("inf") if most is None else most
+
+    def _say_done(self, generation: int) -> None:
+        if generation not in self._told:
+            self._told.add(generation)
+            self._reporter.generation_done(self._study, generation)
+
+    def _add(self, generation: int, place: int, child: Child) -> None:
+        """Add a trial with all that is known of it, as one line of the journal."""
+        distributions = self._study.space.distributions()
+        attributes = {"generation": generation, "place": place, "origin": child.origin}
+        trial = FrozenTrial(
+            number=-1,
+            state=TrialState.WAITING,
+            value=None,
+            datetime_start=None,
+            datetime_complete=None,
+            params=child.values,
+            distributions={name: distributions[name] for name in child.values},
+            user_attrs=attributes | ({"reused": list(child.reused)} if child.reused else {}),
+            system_attrs={GENERATION: generation},
+            intermediate_values={},
+            trial_id=-1,
+        )
+        self._study.add_trial(trial)
+
+
+class _OneByOne:
+    """Proposes a network whenever one is asked for."""
+
+    def __init__(self, study: StudyWriter, optuna_study: OptunaStudy, method: Method) -> None:
+        self._study = study
+        self._optuna = optuna_study
+        self._method = method
+        self.why_over: str | None = None
+
+    def propose(self) -> int | None:
+        """Ask the sampler for a network that is not known; return its running trial's number."""
+        if not self._is_open():
+            return None
+        ledger, space = self._study.ledger, self._study.space
+        for _ in range(_MOST_REPEATS):
+            trial = self._optuna.ask()
+            values = space.suggest(trial)
+            known = ledger.by_key.get(space.key(values))
+            if known is None:
+                return trial.number
+            self._repeat(trial.number, known)
+        rng = seeded(self._study.request.seed, len(ledger.trials), "unseen")
+        drawn = space.draw_unseen(ledger.by_key, rng)
+        if drawn is None:
+            self.why_over = f"all {len(ledger.by_key)} networks of the space were tried"
+            return None
+        self._optuna.enqueue_trial(drawn, user_attrs={"origin": "random"})
+        trial = self._optuna.ask()
+        space.suggest(trial)
+        return trial.number
+
+    def _is_open(self) -> bool:
+        """Whether one more network may be asked for."""
+        request, ledger = self._study.request, self._study.ledger
+        size = self._study.space.size
+        if size is not None and len(ledger.by_key) >= size:
+            self.why_over = f"all {size} networks of the space were tried"
+            return False
+        limit = request.trials
+        if limit is None and request.budget is None and not self._method.tries_all:
+            limit = (request.generations or DEFAULT_GENERATIONS) * request.population
+        trained = sum("same_as" not in trial.user_attrs for trial in ledger.trials)
+        if limit is not None and trained >= limit:
+            self.why_over = f"{limit} trainings were asked for"
+            return False
+        return True
+
+    def _repeat(self, number: int, known: int) -> None:
+        """Tell the sampler what is known of a network, instead of training it again."""
+        ledger = self._study.ledger
+        ledger.refresh()
+        trial = ledger.trials[known]
+        self._study.mark(number, "same_as", known)
+        if trial.state == TrialState.COMPLETE:
+            self._study.tell(number, trial.values, TrialState.COMPLETE)
+        else:
+            # It failed, was stopped, or is still being trained: there is no value to tell.
+            self._study.tell(number, None, TrialState.FAIL)

@@ -1,0 +1,52 @@
+"""Finds studies: by path, by name, by a prefix, or all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tarmac import runs
+from tarmac.errors import RequestError, TarmacError
+from tarmac.studies.study.study import Study
+
+__all__ = ["find_study", "list_studies"]
+
+
+def list_studies(output: Path | None = None) -> tuple[list[Study], list[tuple[Path, str]]]:
+    """Return the studies under a directory, the newest first, and why others cannot be read."""
+    studies: list[Study] = []
+    broken: list[tuple[Path, str]] = []
+    for path in sorted((output or runs.default_output()).glob("*/study.json")):
+        try:
+            studies.append(Study.open(path.parent))
+        except TarmacError as error:
+            broken.append((path.parent, error.message))
+    studies.sort(key=lambda study: study.record.created_at, reverse=True)
+    return studies, broken
+
+
+def find_study(reference: str, output: Path | None = None, storage: str | None = None) -> Study:
+    """Find a study.
+
+    Args:
+        reference: A path, a name, the beginning of a name, or ``"latest"``.
+        output: Where studies lie; `tarmac.runs.default_output` if not given.
+        storage: The database's URL where that holds a password.
+
+    Raises:
+        RequestError: None fits, or more than one.
+    """
+    root = output or runs.default_output()
+    for path in (Path(reference), root / reference):
+        if (path / "study.json").exists():
+            return Study.open(path, storage)
+    studies, _ = list_studies(root)
+    fitting = [study for study in studies if study.name.startswith(reference)]
+    if reference == "latest" and studies:
+        fitting = studies[:1]
+    if len(fitting) == 1:
+        return Study.open(fitting[0].path, storage)
+    if fitting:
+        names = "\n".join(study.name for study in fitting)
+        raise RequestError(f"study {reference!r} is not unique in {root}", hint=names)
+    names = "\n".join(study.name for study in studies[:10]) or "(none)"
+    raise RequestError(f"there is no study {reference!r} in {root}", hint=f"Newest there:\n{names}")

@@ -1,0 +1,147 @@
+"""The queue of a study's trials: each is claimed by one process, and again where that one dies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optuna.trial import TrialState
+
+from tarmac.studies.evaluation.interface import Candidate
+from tarmac.studies.proposals import make_proposals
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from tarmac.studies.reporter import Reporter
+    from tarmac.studies.study.writer import StudyWriter
+
+__all__ = ["TrialQueue"]
+
+# A trial that has taken its process with it so often is not begun again.
+_MOST_ATTEMPTS = 5
+
+
+class TrialQueue:
+    """Hands out a study's networks, each to one process.
+
+    A trial is ``WAITING`` when it is planned, ``RUNNING`` under the name of the process that has
+    claimed it, and ``WAITING`` again when that process is found dead or gives it up. All of this is
+    done while the study's lock is held, so several processes may share a study.
+
+    Args:
+        study: The study, which this process may write.
+        owner: This process's name among the study's leases.
+        reporter: Receives the start and end of each generation.
+    """
+
+    def __init__(self, study: StudyWriter, owner: str, reporter: Reporter) -> None:
+        self._study = study
+        self._owner = owner
+        self._proposals = make_proposals(study, reporter)
+
+    def next(self) -> Candidate | None:
+        """Claim the next network.
+
+        Returns:
+            The network's candidate; None where there is none now. `why_over` then says whether
+            there will be one.
+        """
+        with self._study.lock:
+            ledger = self._study.ledger
+            ledger.refresh()
+            self._free_dead()
+            waiting = ledger.in_state(TrialState.WAITING)
+            if not waiting:
+                number = self._proposals.propose()
+                if number is not None:
+                    return self._claim_asked(number)
+                waiting = ledger.in_state(TrialState.WAITING)
+            if waiting:
+                self._proposals.why_over = None
+                return self._claim(waiting[0])
+            return None
+
+    @property
+    def why_over(self) -> str | None:
+        """Why no network will follow; None where one may."""
+        return self._proposals.why_over
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no trial is claimed, by this process or another that lives."""
+        with self._study.lock:
+            self._study.ledger.refresh()
+            return not self._study.ledger.in_state(TrialState.RUNNING, TrialState.WAITING)
+
+    def give_up(self, number: int) -> None:
+        """Let a trial that is claimed be done again, by whoever comes; it was not to blame."""
+        with self._study.lock:
+            ledger = self._study.ledger
+            ledger.refresh()
+            trial = ledger.trials[number]
+            if trial.state == TrialState.RUNNING and trial.user_attrs.get("owner") == self._owner:
+                attempts = int(trial.user_attrs.get("attempts", 1)) - 1
+                self._study.mark(number, "attempts", attempts)
+                self._study.set_state(number, TrialState.WAITING)
+
+    def give_up_all(self) -> list[int]:
+        """Give up all that this process has claimed; return their numbers."""
+        self._study.ledger.refresh()
+        mine = [
+            trial.number
+            for trial in self._study.ledger.in_state(TrialState.RUNNING)
+            if trial.user_attrs.get("owner") == self._owner
+        ]
+        for number in mine:
+            self.give_up(number)
+        return mine
+
+    def _free_dead(self) -> None:
+        """Let the trials of processes that have died be done again."""
+        ledger = self._study.ledger
+        alive = {self._owner, *self._study.leases.living()}
+        for trial in ledger.in_state(TrialState.RUNNING):
+            if trial.user_attrs.get("owner") in alive:
+                continue
+            attempts = int(trial.user_attrs.get("attempts", 0))
+            if self._study.space.problems(trial.params):
+                self._fail(trial.number, "the search was ended while it asked for this network")
+            elif attempts >= _MOST_ATTEMPTS:
+                self._fail(
+                    trial.number,
+                    f"the process that trained it died, {attempts} times in a row",
+                )
+            else:
+                self._study.set_state(trial.number, TrialState.WAITING)
+        ledger.refresh()
+
+    def _claim_asked(self, number: int) -> Candidate:
+        self._study.ledger.refresh()
+        self._own(number)
+        return self._candidate(number)
+
+    def _claim(self, trial: FrozenTrial) -> Candidate:
+        self._study.set_state(trial.number, TrialState.RUNNING)
+        self._own(trial.number)
+        return self._candidate(trial.number)
+
+    def _own(self, number: int) -> None:
+        attempts = int(self._study.ledger.trials[number].user_attrs.get("attempts", 0))
+        self._study.mark(number, "attempts", attempts + 1)
+        self._study.mark(number, "owner", self._owner)
+        self._study.ledger.refresh()
+
+    def _candidate(self, number: int) -> Candidate:
+        request, trial = self._study.request, self._study.ledger.trials[number]
+        assert request.epochs is not None
+        return Candidate(
+            number=number,
+            settings=self._study.settings_of(trial),
+            seed=request.seed,
+            epochs=request.epochs,
+            patience=request.patience,
+        )
+
+    def _fail(self, number: int, why: str) -> None:
+        self._study.mark(number, "error", why)
+        self._study.tell(number, None, TrialState.FAIL)

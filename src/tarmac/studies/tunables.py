@@ -1,0 +1,151 @@
+"""Makes a space of what was asked for and what a workload's settings are."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from typing import TYPE_CHECKING
+
+from tarmac.errors import unknown_name
+from tarmac.studies.errors import FieldError
+from tarmac.studies.notation import ParameterText, Range
+from tarmac.studies.space import Choices, Numbers, Parameter, Space
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.training import Setting
+    from tarmac.workloads import Workload
+
+__all__ = ["make_space", "tunables_of"]
+
+# What a training takes beside its workload's own settings.
+_OPTIONS = {"batch_size": 1, "learning_rate": 1.0}
+
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def tunables_of(workload: Workload) -> dict[str, ParameterText]:
+    """Return what a workload's model declares as worth searching over.
+
+    A keyword parameter is declared by its annotation: ``Literal["relu", "tanh"]``, or
+    ``Annotated[float, Range(0.0, 0.5)]``.
+    """
+    try:
+        hints = typing.get_type_hints(workload.model, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        return {}
+    tunables = {}
+    for name in inspect.signature(workload.model).parameters:
+        hint = hints.get(name)
+        if typing.get_origin(hint) is typing.Literal:
+            tunables[name] = ParameterText(choices=typing.get_args(hint))
+        for mark in getattr(hint, "__metadata__", ()):
+            if isinstance(mark, Range):
+                tunables[name] = ParameterText.model_validate(mark)
+    return tunables
+
+
+def make_space(
+    texts: Mapping[str, ParameterText], workload: Workload, defaults: Mapping[str, Setting]
+) -> tuple[Space, dict[str, Setting]]:
+    """Check parameters against a workload's settings.
+
+    Args:
+        texts: Those asked for; where none is to be searched over, the workload's own are added.
+        workload: What will be trained.
+        defaults: Its settings, by `tarmac.training.settings_of`.
+
+    Returns:
+        The space, and the settings that have one value.
+
+    Raises:
+        FieldError: A parameter is unknown, of another type than its setting, or cannot be searched
+            over; or none is left to search over.
+    """
+    valid = {**_OPTIONS, **defaults}
+    listed = {name: f"default {value}" for name, value in defaults.items()}
+    listed |= dict.fromkeys(_OPTIONS, "")
+    if all(text.fixed is not None for text in texts.values()):
+        texts = {**tunables_of(workload), **texts}
+    parameters: dict[str, Parameter] = {}
+    fixed: dict[str, Setting] = {}
+    for name, text in texts.items():
+        if name not in valid:
+            wrong = unknown_name(f"setting of {workload.name}", name, listed)
+            raise FieldError(("space", name), wrong.message, hint=wrong.hint)
+        if text.fixed is not None:
+            fixed[name] = _typed(name, text.fixed, valid[name])
+            continue
+        if name == "dataset":
+            raise FieldError(
+                ("space", name),
+                "dataset has several values, and accuracies on different data do not compare",
+                hint="Search on one: --set dataset=NAME",
+            )
+        parameters[name] = _parameter(name, text, valid)
+    if not parameters:
+        raise FieldError(
+            ("space",),
+            f"there is nothing to search over: no setting of {workload.name} has several values",
+            hint="Name some: --set KEY=v1,v2 or KEY=lo..hi. Settings:\n"
+            + "\n".join(f"  {name}  {text}".rstrip() for name, text in listed.items()),
+        )
+    try:
+        return Space(parameters), fixed
+    except ValueError as error:
+        raise FieldError(("space",), str(error)) from error
+
+
+def _parameter(name: str, text: ParameterText, valid: Mapping[str, Setting]) -> Parameter:
+    default = valid[name]
+    when = {
+        other: tuple(_typed(other, value, valid.get(other, value)) for value in wanted)
+        for other, wanted in text.when.items()
+    }
+    if text.choices is not None:
+        values = tuple(_typed(name, value, default) for value in text.choices)
+        twice = next((value for value in values if values.count(value) > 1), None)
+        if twice is not None:
+            raise FieldError(("space", name), f"{name} has {twice!r} twice")
+        return Choices(values, when)
+    assert text.low is not None
+    assert text.high is not None
+    if isinstance(default, (bool, str)):
+        raise FieldError(
+            ("space", name),
+            f"{name} has a range, but is {_WORDS[type(default)]} (default {default})",
+            hint=f"Name its values: --set {name}=v1,v2",
+        )
+    whole = isinstance(default, int)
+    ends = (text.low, text.high, text.step or 0.0)
+    if whole and not all(float(end).is_integer() for end in ends):
+        raise FieldError(
+            ("space", name),
+            f"{name} goes from {text.low:g} to {text.high:g}, expected whole numbers "
+            f"(default {default})",
+        )
+    return Numbers(text.low, text.high, text.step, text.log, whole, when)
+
+
+def _typed(name: str, value: Setting, default: Setting) -> Setting:
+    """Return a value as its setting has it."""
+    if type(value) is type(default):
+        return value
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[str(value).lower()]
+        if not isinstance(value, bool):
+            if isinstance(default, str):
+                return str(value)
+            number = float(value)
+            if isinstance(default, float):
+                return number
+            if number.is_integer():
+                return int(number)
+    except (KeyError, ValueError):
+        pass
+    raise FieldError(
+        ("space", name),
+        f"{name} is {value!r}, expected {_WORDS[type(default)]} (default {default})",
+    )

@@ -1,0 +1,193 @@
+"""What an evaluator promises: a conformance suite for `tarmac.studies.Evaluator`.
+
+Example::
+
+    import pytest
+    from tarmac.testing.evaluators import EVALUATOR_CHECKS, EvaluatorCase
+
+    @pytest.mark.parametrize("check", EVALUATOR_CHECKS)
+    def test_mine_is_an_evaluator(check):
+        good = [
+            Candidate(number=n, settings={"neurons": 8 << n}, seed=n, epochs=3) for n in range(4)
+        ]
+        check(EvaluatorCase(open=my_evaluator, good=good))
+
+Each check raises an `AssertionError` that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from tarmac.studies import Candidate, Evaluator, Progress, Result
+
+__all__ = [
+    "EVALUATOR_CHECKS",
+    "EvaluatorCase",
+    "check_a_failure_is_its_candidates_alone",
+    "check_a_stop_is_obeyed",
+    "check_closing_stops_the_rest",
+    "check_every_candidate_is_answered_once",
+    "check_results_are_the_same_from_any_grouping",
+]
+
+_AFTER_EACH_EPOCH = ("loss", "accuracy", "val_loss", "val_accuracy")
+_AT_THE_END = (*_AFTER_EACH_EPOCH, "epochs", "num_parameters", "seconds")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluatorCase:
+    """An evaluator, and candidates to try it with.
+
+    Attributes:
+        open: Makes the evaluator, and ends what it has started with the block.
+        good: At least three candidates that train to their end without a fault, each for the same
+            two epochs or more.
+        failing: Candidates that fail each in its own way: by a setting that cannot be, an
+            exception, or a loss of NaN.
+        fatal: Candidates that end the process in which they train; none for an evaluator that
+            trains in the process that uses it.
+        tolerance: How far a metric may lie from that of other groupings, relative to it: batched
+            products may add up in another order than single ones.
+    """
+
+    open: Callable[[], AbstractContextManager[Evaluator]]
+    good: Sequence[Candidate]
+    failing: Sequence[Candidate] = ()
+    fatal: Sequence[Candidate] = ()
+    tolerance: float = 1e-3
+
+
+def _never(progress: Progress) -> bool:  # noqa: ARG001 - the interface's
+    return False
+
+
+def _by_number(results: Sequence[Result]) -> dict[int, Result]:
+    numbers = [result.number for result in results]
+    assert len(set(numbers)) == len(numbers), f"candidates were answered twice: {sorted(numbers)}"
+    return {result.number: result for result in results}
+
+
+def _check_whole(result: Result, candidate: Candidate) -> None:
+    assert result.error is None, f"candidate {candidate.number} failed: {result.error}"
+    assert not result.stopped, f"candidate {candidate.number} was stopped by nobody"
+    missing = [name for name in _AT_THE_END if name not in result.metrics]
+    assert not missing, f"the result of candidate {candidate.number} lacks {missing}"
+    assert result.metrics["epochs"] == candidate.epochs, (
+        f"candidate {candidate.number} trained {result.metrics['epochs']} epochs, "
+        f"not {candidate.epochs}"
+    )
+
+
+def check_every_candidate_is_answered_once(case: EvaluatorCase) -> None:
+    """Check that each candidate has one result, and tells each of its epochs once and in order."""
+    epochs: dict[int, list[int]] = {candidate.number: [] for candidate in case.good}
+
+    def report(progress: Progress) -> bool:
+        missing = [name for name in _AFTER_EACH_EPOCH if name not in progress.metrics]
+        assert not missing, f"an epoch of candidate {progress.number} lacks {missing}"
+        epochs[progress.number].append(progress.epoch)
+        return False
+
+    with case.open() as evaluator:
+        results = _by_number([*evaluator.evaluate(case.good, report)])
+        nothing = [*evaluator.evaluate([], report)]
+    assert not nothing, f"no candidates have results: {nothing}"
+    assert results.keys() == epochs.keys(), f"answered were {sorted(results)}, not {[*epochs]}"
+    for candidate in case.good:
+        _check_whole(results[candidate.number], candidate)
+        expected = [*range(1, candidate.epochs + 1)]
+        assert epochs[candidate.number] == expected, (
+            f"candidate {candidate.number} told epochs {epochs[candidate.number]}"
+        )
+
+
+def check_a_stop_is_obeyed(case: EvaluatorCase) -> None:
+    """Check that a candidate that is told to stop after its first epoch does, and no other."""
+    loser = case.good[1].number
+    epochs: list[int] = []
+
+    def report(progress: Progress) -> bool:
+        if progress.number == loser:
+            epochs.append(progress.epoch)
+        return progress.number == loser
+
+    with case.open() as evaluator:
+        results = _by_number([*evaluator.evaluate(case.good, report)])
+    assert epochs == [1], f"a candidate that was told to stop told epochs {epochs}"
+    assert results[loser].stopped, "a candidate that was told to stop does not say so"
+    assert results[loser].error is None, f"to be stopped is no failure: {results[loser].error}"
+    for candidate in case.good:
+        if candidate.number != loser:
+            _check_whole(results[candidate.number], candidate)
+
+
+def check_a_failure_is_its_candidates_alone(case: EvaluatorCase) -> None:
+    """Check that a bad candidate, or one that ends its process, fails by itself."""
+    bad = (*case.failing, *case.fatal)
+    if not bad:
+        return
+    middle = len(case.good) // 2
+    mixed = [*case.good[:middle], *bad, *case.good[middle:]]
+    with case.open() as evaluator:
+        results = _by_number([*evaluator.evaluate(mixed, _never)])
+        again = _by_number([*evaluator.evaluate(case.good[:1], _never)])
+    for candidate in bad:
+        assert candidate.number in results, f"candidate {candidate.number} has no result"
+        error = results[candidate.number].error
+        assert error, f"candidate {candidate.number} did not fail, or says nothing of it"
+    for candidate in case.good:
+        assert candidate.number in results, f"candidate {candidate.number} has no result"
+        _check_whole(results[candidate.number], candidate)
+    _check_whole(again[case.good[0].number], case.good[0])
+
+
+def check_results_are_the_same_from_any_grouping(case: EvaluatorCase) -> None:
+    """Check that a result depends neither on the order of candidates nor on their company."""
+    with case.open() as evaluator:
+        first = _by_number([*evaluator.evaluate(case.good, _never)])
+        reverse = _by_number([*evaluator.evaluate([*case.good][::-1], _never)])
+        alone = _by_number(
+            [result for one in case.good for result in evaluator.evaluate([one], _never)]
+        )
+    for candidate in case.good:
+        for name in _AFTER_EACH_EPOCH:
+            values = [group[candidate.number].metrics[name] for group in (first, reverse, alone)]
+            near = [math.isclose(v, values[0], rel_tol=case.tolerance) for v in values]
+            assert all(near), (
+                f"{name} of candidate {candidate.number} is {values[0]} with all, {values[1]} in "
+                f"reverse order and {values[2]} alone"
+            )
+
+
+def check_closing_stops_the_rest(case: EvaluatorCase) -> None:
+    """Check that nothing trains on once its results are not taken, and that the next call works."""
+    told: list[int] = []
+
+    def report(progress: Progress) -> bool:
+        told.append(progress.number)
+        return False
+
+    with case.open() as evaluator:
+        results = evaluator.evaluate(case.good, report)
+        next(results)
+        results.close()  # type: ignore[attr-defined]  # evaluators are generators
+        so_far = len(told)
+        again = _by_number([*evaluator.evaluate(case.good[:1], _never)])
+    _check_whole(again[case.good[0].number], case.good[0])
+    assert len(told) == so_far, "candidates told epochs after the results were closed"
+
+
+EVALUATOR_CHECKS: tuple[Callable[[EvaluatorCase], None], ...] = (
+    check_every_candidate_is_answered_once,
+    check_a_stop_is_obeyed,
+    check_a_failure_is_its_candidates_alone,
+    check_results_are_the_same_from_any_grouping,
+    check_closing_stops_the_rest,
+)

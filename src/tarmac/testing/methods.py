@@ -1,0 +1,184 @@
+"""What a search method promises: a conformance suite for `tarmac.studies.Method`.
+
+Example, in the tests of a package with an entry point ``annealing`` of ``tarmac.search_methods``::
+
+    import pytest
+    from tarmac.testing.methods import METHOD_CHECKS
+
+    @pytest.mark.parametrize("check", METHOD_CHECKS)
+    def test_annealing_is_a_search_method(check, tmp_path):
+        check("annealing", tmp_path)
+
+Each check takes the method's name, as ``--method`` does, and an empty directory. It searches
+without networks, so it needs neither data nor a GPU, and raises an `AssertionError` that says what
+is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.samplers import BaseSampler
+
+from tarmac.studies import (
+    Choices,
+    FieldError,
+    GenerationSampler,
+    MethodOptions,
+    Numbers,
+    Space,
+    find_method,
+)
+from tarmac.studies.ledger import Ledger
+from tarmac.studies.study.writer import StudyWriter
+from tarmac.testing.stand_in import StandIn, make_study, search_without_networks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+__all__ = [
+    "METHOD_CHECKS",
+    "check_it_draws_from_the_space",
+    "check_it_is_what_it_says",
+    "check_it_resumes",
+    "check_it_tries_no_network_twice",
+    "check_its_seed_decides",
+]
+
+_POPULATION = 6
+_TRIALS = 20
+
+
+def _finite() -> Space:
+    return Space({"layers": Choices((1, 2, 3)), "neurons": Numbers(1, 8, whole=True)})
+
+
+def _endless() -> Space:
+    return Space({"rate": Numbers(1e-4, 1.0, log=True), "dropout": Numbers(0.0, 0.5)})
+
+
+def _conditional() -> Space:
+    return Space(
+        {
+            "layers": Choices((1, 2)),
+            "neurons": Numbers(1, 8, whole=True),
+            "second": Numbers(1, 8, whole=True, when={"layers": (2,)}),
+        }
+    )
+
+
+def _spaces(name: str) -> list[Space]:
+    """Return the spaces that a method can search; there must be one."""
+    accepted = []
+    for space in (_finite(), _endless(), _conditional()):
+        with contextlib.suppress(FieldError):
+            find_method(name).check_space(space, 1)
+            accepted.append(space)
+    assert accepted, f"{name} refuses every space, finite, endless and conditional"
+    return accepted
+
+
+def _drawn_by_optuna(name: str, space: Space) -> list[dict[str, Any]]:
+    """Return the parameters of some trials that Optuna's own loop asks the method's sampler for."""
+    study = optuna.create_study(direction="maximize")
+    ledger = Ledger(study._storage, study._study_id, space)
+    options = MethodOptions(seed=3, population=_POPULATION)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        study.sampler = find_method(name).make_sampler(space, options, ledger)
+        study.optimize(lambda trial: float(len(space.suggest(trial))), n_trials=12)
+    return [trial.params for trial in study.get_trials()]
+
+
+def _stop_after(count: int, seen: Sequence[object]) -> Callable[[], bool]:
+    return lambda: len(seen) >= count
+
+
+def _rows(study: StudyWriter) -> list[Any]:
+    trials = StudyWriter.open(study.path).optuna.get_trials()
+    return [(trial.number, trial.state.name, trial.params, trial.values) for trial in trials]
+
+
+def check_it_is_what_it_says(name: str, directory: Path) -> None:
+    """Check that the method is found, and makes the kind of sampler that its row says."""
+    method = find_method(name)
+    assert method.name == name, f"{name} is the entry point of a method that is named {method.name}"
+    assert method.summary, f"{name} has no summary"
+    for space in _spaces(name):
+        study = make_study(directory, space, method=name)
+        sampler = method.make_sampler(space, MethodOptions(), study.ledger)
+        assert isinstance(sampler, BaseSampler), f"{name} makes {sampler}, no Optuna sampler"
+        breeds = isinstance(sampler, GenerationSampler)
+        assert breeds == method.breeds_generations, (
+            f"breeds_generations of {name} is {method.breeds_generations}, but its sampler is "
+            f"{'a' if breeds else 'no'} GenerationSampler"
+        )
+
+
+def check_it_draws_from_the_space(name: str, directory: Path) -> None:
+    """Check that each network has the parameters that it uses, with values of the space."""
+    for space in _spaces(name):
+        study = make_study(directory, space, method=name, population=_POPULATION, trials=_TRIALS)
+        search_without_networks(study)
+        for trial in study.optuna.get_trials():
+            problems = space.problems(trial.params)
+            assert not problems, f"{name} drew {trial.params}: {problems}"
+
+
+def check_it_tries_no_network_twice(name: str, directory: Path) -> None:
+    """Check that no network trains twice, and that a finite space comes to its end.
+
+    A method that breeds generations proposes no known network; one that tries all proposes each
+    once; others may propose one again, which is told to them as it is known.
+    """
+    method = find_method(name)
+    for space in _spaces(name):
+        if space.size is None:
+            continue
+        study = make_study(directory, space, method=name, population=_POPULATION, trials=10_000)
+        evaluator = StandIn()
+        why = search_without_networks(study, evaluator)
+        keys = [space.key(trial.params) for trial in study.ledger.trained]
+        assert len(set(keys)) == len(keys), f"{name} trained a network twice"
+        assert len(evaluator.seen) == space.size, (
+            f"{name} tried {len(evaluator.seen)} of {space.size} networks, and ended: {why}"
+        )
+        if method.breeds_generations or method.tries_all:
+            repeated = [t.number for t in study.ledger.trials if "same_as" in t.user_attrs]
+            assert not repeated, f"{name} proposed known networks again, as trials {repeated}"
+
+
+def check_it_resumes(name: str, directory: Path) -> None:
+    """Check that a search that was stopped, thrice, is the one that was not."""
+    for space in _spaces(name):
+        fields = {"method": name, "population": _POPULATION, "trials": _TRIALS}
+        whole = make_study(directory, space, **fields)
+        search_without_networks(whole)
+        stopped = make_study(directory, space, **fields)
+        for _ in range(3):
+            evaluator = StandIn()
+            search_without_networks(stopped, evaluator, stop=_stop_after(5, evaluator.seen))
+            stopped = StudyWriter.open(stopped.path)
+        search_without_networks(stopped)
+        for one, other in zip(_rows(stopped), _rows(whole), strict=True):
+            assert one == other, f"{name}, resumed, made trial {one}, which was {other}"
+
+
+def check_its_seed_decides(name: str, directory: Path) -> None:  # noqa: ARG001 - a check's
+    """Check that Optuna's own loop draws the same from one seed, in any process."""
+    for space in _spaces(name):
+        first, second = _drawn_by_optuna(name, space), _drawn_by_optuna(name, space)
+        assert first == second, f"{name} draws otherwise from the same seed"
+
+
+METHOD_CHECKS: tuple[Callable[[str, Path], None], ...] = (
+    check_it_is_what_it_says,
+    check_it_draws_from_the_space,
+    check_it_tries_no_network_twice,
+    check_it_resumes,
+    check_its_seed_decides,
+)

@@ -1,0 +1,132 @@
+"""A search without networks: an evaluator whose results follow from a network's settings alone.
+
+Example:
+    >>> study = make_study(tmp_path, Space({"neurons": Choices((16, 32, 64))}), method="random")
+    >>> search_without_networks(study)
+    'all 3 networks of the space were tried'
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from tarmac.studies import Progress, Result, Silent
+from tarmac.studies.evaluation.choice import Chosen
+from tarmac.studies.loop import SearchLoop
+from tarmac.studies.request import make_request
+from tarmac.studies.study.writer import StudyWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from tarmac.studies import Candidate, EpochReporter, Evaluator, Reporter, Space
+    from tarmac.training import Setting
+
+__all__ = ["StandIn", "accuracy_of", "make_study", "search_without_networks"]
+
+
+def accuracy_of(settings: Mapping[str, Setting]) -> float:
+    """Return a number in [0, 1) that a network's settings alone decide."""
+    digest = hashlib.sha256(json.dumps(dict(settings), sort_keys=True).encode()).digest()
+    return int.from_bytes(digest[:4], "big") / 2**32
+
+
+class StandIn:
+    """Gives each network its accuracy, one after another, rising from epoch to epoch.
+
+    Args:
+        fail: Returns why a candidate fails; None where it does not.
+        at_epoch: Called at the end of every epoch, before the search hears of it.
+        epochs: Of every network; by default the candidate's own.
+
+    Attributes:
+        seen: The candidates that came, in order.
+    """
+
+    def __init__(
+        self,
+        *,
+        fail: Callable[[Candidate], str | None] | None = None,
+        at_epoch: Callable[[Progress], None] | None = None,
+        epochs: int | None = None,
+    ) -> None:
+        self.fail = fail
+        self.at_epoch = at_epoch
+        self.epochs = epochs
+        self.seen: list[Candidate] = []
+
+    def evaluate(self, candidates: Iterable[Candidate], report: EpochReporter) -> Iterator[Result]:
+        """Yield each candidate's result; see `tarmac.studies.Evaluator`."""
+        for candidate in candidates:
+            self.seen.append(candidate)
+            error = None if self.fail is None else self.fail(candidate)
+            if error is None:
+                yield self.train(candidate, report)
+            else:
+                yield Result(number=candidate.number, error=error)
+
+    def train(self, candidate: Candidate, report: EpochReporter) -> Result:
+        """Return a candidate's result."""
+        final = accuracy_of(candidate.settings)
+        epochs = self.epochs or candidate.epochs
+        epoch, is_stopped, metrics = 0, False, dict[str, float]()
+        while epoch < epochs and not is_stopped:
+            epoch += 1
+            accuracy = final * epoch / epochs
+            metrics = {"val_accuracy": accuracy, "val_loss": 1 - accuracy}
+            metrics |= {"loss": 1 - accuracy, "accuracy": accuracy}
+            progress = Progress(number=candidate.number, epoch=epoch, metrics=metrics)
+            if self.at_epoch is not None:
+                self.at_epoch(progress)
+            is_stopped = report(progress)
+        counts = {"epochs": epoch, "num_parameters": 100 * candidate.number, "seconds": 1}
+        return Result(
+            number=candidate.number,
+            metrics=metrics | counts,
+            stopped=is_stopped and epoch < epochs,
+        )
+
+
+def make_study(directory: Path, space: Space, **fields: Any) -> StudyWriter:
+    """Make a study of the workload ``mlp``.
+
+    Args:
+        directory: Where the study's own directory is made.
+        space: What is searched over.
+        **fields: Of `tarmac.studies.Request`.
+    """
+    request = make_request({"workload": "mlp", "epochs": 2, **fields})
+    return StudyWriter.create(
+        directory, "study", request, space, {"dropout": 0.2}, train_size=100, validation_size=20
+    )
+
+
+def search_without_networks(
+    study: StudyWriter,
+    evaluator: Evaluator | None = None,
+    *,
+    at_once: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    reporter: Reporter | None = None,
+) -> str | None:
+    """Search in this process, without training the winner.
+
+    Args:
+        study: From `make_study`.
+        evaluator: Gives results; a `StandIn` by default.
+        at_once: How many candidates the evaluator is given in one call; None for one at a time.
+        stop: Whether to stop.
+        reporter: Receives progress.
+
+    Returns:
+        Why the search is over; None where it was stopped.
+    """
+    chosen = Chosen(
+        evaluator=evaluator or StandIn(), at_once=at_once, close=lambda: None, summary=""
+    )
+    with study.leases.work() as owner:
+        return SearchLoop(study, owner, reporter or Silent(), stop).run(chosen)
