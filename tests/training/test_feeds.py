@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tarmac import RequestError, data
 from tarmac.machine import find_devices
 from tarmac.training.engine.feeds import choose_feed, open_feed
-from tarmac.training.engine.shares import Shares, cut
+from tarmac.training.shares import Shares, cut
 
 CPU = torch.device("cpu")
 

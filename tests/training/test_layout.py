@@ -19,7 +19,7 @@ from tarmac.training.planning.layout import (
     devices_again,
     devices_of_machine,
 )
-from tarmac.training.strategies import Rendezvous
+from tarmac.training.processes.rendezvous import Rendezvous
 from tarmac.workloads import find_workload
 
 GPUS = tuple(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parameters import Group
-from tarmac.training.engine.shares import order_of
 from tarmac.training.plan import Plan, make_plan
 from tarmac.training.planning.model import bind_dataset, build_model
 from tarmac.training.planning.options import Options
@@ -13,6 +12,7 @@ from tarmac.training.planning.settings import Setting, apply_settings, settings_
 from tarmac.training.session.modes import denormals_flushed
 from tarmac.training.session.patience import Patience
 from tarmac.training.session.reporter import Reporter, Silent
+from tarmac.training.shares import order_of
 from tarmac.training.verb import resume, train
 
 __all__ = [

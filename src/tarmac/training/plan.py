@@ -10,7 +10,6 @@ from tarmac import data
 from tarmac.errors import RequestError
 from tarmac.machine import Device, find_devices, name_devices
 from tarmac.training.engine.feeds import FeedName, choose_feed
-from tarmac.training.engine.shares import Shares
 from tarmac.training.planning.layout import (
     StrategyName,
     choose_batch_size,
@@ -28,12 +27,13 @@ from tarmac.training.planning.options import (
 )
 from tarmac.training.planning.precision import Precision, choose_compile, choose_precision
 from tarmac.training.planning.settings import Setting, apply_settings, settings_of
+from tarmac.training.shares import Shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.data import Dataset
-    from tarmac.training.strategies import Rendezvous
+    from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.workloads import Workload
 
 __all__ = ["Plan", "check_memory", "make_plan"]

@@ -16,23 +16,21 @@ import torch
 
 from tarmac import runs
 from tarmac.errors import TarmacError
+from tarmac.training.engine.all_reduce import AllReduce
 from tarmac.training.engine.replica import Replica, Score
-from tarmac.training.engine.shares import cut, order_of
+from tarmac.training.engine.stop_vote import StopVote
+from tarmac.training.engine.sync_norm import synchronise_norms
+from tarmac.training.engine.towers import Towers
 from tarmac.training.planning.model import build_model
 from tarmac.training.session.checkpoint import Checkpoint
-from tarmac.training.strategies import (
-    AllReduce,
-    StopVote,
-    Strategy,
-    Team,
-    Towers,
-    synchronise_norms,
-)
+from tarmac.training.shares import cut, order_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tarmac.data import Split
+    from tarmac.training.engine.strategy import Strategy
+    from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
 __all__ = ["Engine", "Epoch", "check_finite"]

@@ -12,7 +12,7 @@ from tarmac.machine import Device, find_devices
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tarmac.training.strategies import Rendezvous
+    from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.workloads import Recipe
 
 __all__ = [

@@ -11,8 +11,8 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tarmac.errors import RequestError
+from tarmac.training.engine.towers import replicate
 from tarmac.training.planning.flops import count_forward_flops
-from tarmac.training.strategies import replicate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

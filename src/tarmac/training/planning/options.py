@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-from tarmac.training.engine.shares import MAX_SEED
+from tarmac.training.shares import MAX_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

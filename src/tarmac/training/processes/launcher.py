@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WORKER", "launch"]
 
-WORKER = "tarmac.training.processes.worker"
+WORKER = "tarmac.training.session.worker"
 
 _PREFIX, _SOCKET = "tarmac-", "link"
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.runs import EventWriter, Run
     from tarmac.training.engine.replica import Score
+    from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
     from tarmac.training.session.reporter import Reporter
-    from tarmac.training.strategies import Team
 
 __all__ = ["EpochHook", "train_epochs"]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tarmac.data import Progress
     from tarmac.runs import Replica
-    from tarmac.training.strategies import Rendezvous
+    from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.workloads import Workload
 
 __all__ = ["Outcome", "create_run", "plan_of", "recorded"]

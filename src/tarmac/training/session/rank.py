@@ -15,19 +15,22 @@ import torch
 from tarmac import runs
 from tarmac.errors import PeerFailed, TarmacError
 from tarmac.runs import Run
+from tarmac.training.processes.group import join
+from tarmac.training.processes.store import Absent, meet
 from tarmac.training.session.epochs import train_epochs
 from tarmac.training.session.modes import StopRequest, denormals_flushed
 from tarmac.training.session.record import Outcome, plan_of, recorded
 from tarmac.training.session.reporter import Reporter, Silent
-from tarmac.training.strategies import Absent, join, meet
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tarmac.training.plan import Plan
+    from tarmac.training.processes.rendezvous import Rendezvous
+    from tarmac.training.processes.store import Board
+    from tarmac.training.processes.watchdog import OnHang
     from tarmac.training.session.epochs import EpochHook
-    from tarmac.training.strategies import Board, OnHang, Rendezvous
     from tarmac.workloads import Workload
 
 __all__ = ["as_rank", "work_as_rank"]
@@ -50,7 +53,7 @@ def work_as_rank(
         path: The run's directory.
         rendezvous: Which worker this is.
         reporter: Is told how it goes, on the first rank.
-        on_hang: See `tarmac.training.strategies.join`.
+        on_hang: See `join`.
         stop: Whether to save the state and stop.
 
     Raises:

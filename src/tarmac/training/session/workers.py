@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.runs import Replica
 from tarmac.training.engine.replica import Score
+from tarmac.training.processes.launcher import launch
 from tarmac.training.session.record import Outcome
-from tarmac.training.strategies import launch
 
 if TYPE_CHECKING:
     from tarmac.runs import Run
