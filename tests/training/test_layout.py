@@ -12,13 +12,9 @@ import torch
 import tarmac
 from tarmac import RequestError
 from tarmac.machine import Device, name_devices
-from tarmac.training.planning.layout import (
-    choose_batch_size,
-    choose_devices,
-    choose_strategy,
-    devices_again,
-    devices_of_machine,
-)
+from tarmac.training.planning.batch_size import choose_batch_size
+from tarmac.training.planning.devices import choose_devices, devices_again, devices_of_machine
+from tarmac.training.planning.strategy import choose_strategy
 from tarmac.training.processes.rendezvous import Rendezvous
 from tarmac.workloads import find_workload
 
@@ -136,7 +132,7 @@ def test_a_batch_that_cannot_be_shared_is_refused(asked, message):
 def test_processes_of_a_launcher_take_the_devices_of_their_machine(monkeypatch):
     visible = list(GPUS[:2])
     monkeypatch.setattr(
-        "tarmac.training.planning.layout.find_devices", lambda request: tuple(visible)
+        "tarmac.training.planning.devices.find_devices", lambda request: tuple(visible)
     )
     assert devices_of_machine("auto", rank(1, 2)) == GPUS[:2]
     assert devices_of_machine("auto", rank(0, 1)) == GPUS[:1]

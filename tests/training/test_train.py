@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 import tarmac
 from tarmac import RequestError, TarmacError, data, runs
 from tarmac.machine import find_devices
-from tarmac.training.plan import check_memory
+from tarmac.training.planning.memory import check_memory
 from tarmac.workloads import SGD, Adam, Recipe, Scale, Workload, find_workload
 
 

@@ -29,8 +29,7 @@ from tarmac.studies.study.storage import loss_of_database
 from tarmac.studies.study.study import Study, find_study
 from tarmac.studies.study.writer import StudyWriter
 from tarmac.studies.winner import complete_trials, conclude
-from tarmac.training import settings_of
-from tarmac.training.session.modes import StopRequest
+from tarmac.training import StopRequest, settings_of
 from tarmac.workloads import find_workload, workload_names
 
 if TYPE_CHECKING:

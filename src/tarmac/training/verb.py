@@ -12,23 +12,24 @@ from tarmac import runs
 from tarmac.errors import RequestError
 from tarmac.files import is_object
 from tarmac.training.engine.team import Alone
-from tarmac.training.plan import Plan, make_plan
+from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
-from tarmac.training.processes.launcher import WORKER
 from tarmac.training.processes.rendezvous import find_rendezvous
 from tarmac.training.session.epochs import train_epochs
-from tarmac.training.session.modes import StopRequest, denormals_flushed
+from tarmac.training.session.modes import denormals_flushed
 from tarmac.training.session.rank import as_rank
 from tarmac.training.session.record import create_run, plan_of, recorded
 from tarmac.training.session.reporter import Reporter, Silent
+from tarmac.training.session.stop_request import StopRequest
 from tarmac.training.session.upload import uploaded
-from tarmac.training.session.workers import train_in_workers
+from tarmac.training.session.workers import WORKER, train_in_workers
 from tarmac.workloads import Workload, find_workload, reference_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tarmac.runs import Run
+    from tarmac.training.plan import Plan
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.training.session.epochs import EpochHook
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tarmac.runs import Run
-    from tarmac.training import Plan, Reporter
-    from tarmac.training.engine.replica import Score
+    from tarmac.training import Plan, Reporter, Score
 
 __all__ = ["reporter_for"]
 

@@ -17,12 +17,12 @@ import torch
 from tarmac import runs
 from tarmac.errors import TarmacError
 from tarmac.training.engine.all_reduce import AllReduce
+from tarmac.training.engine.model import build_model
 from tarmac.training.engine.replica import Replica, Score
+from tarmac.training.engine.state import TrainingState
 from tarmac.training.engine.stop_vote import StopVote
 from tarmac.training.engine.sync_norm import synchronise_norms
 from tarmac.training.engine.towers import Towers
-from tarmac.training.planning.model import build_model
-from tarmac.training.session.checkpoint import Checkpoint
 from tarmac.training.shares import cut, order_of
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Engine:
         """Return parameters and buffers by name, uncast, as they are now."""
         return self._strategy.parameters.state_dict()
 
-    def save(self, epoch: int, step: int) -> Checkpoint:
+    def save(self, epoch: int, step: int) -> TrainingState:
         """Return the state after ``step`` steps of ``epoch``; all ranks must call it."""
         random = {
             f"{device_type}.{rank}" if rank else device_type: state
@@ -164,7 +164,7 @@ class Engine:
             for device_type, state in states.items()
         }
         loss, right, _ = self._added_up(0.0)
-        return Checkpoint(
+        return TrainingState(
             workload=self._plan.reference,
             epoch=epoch,
             step=step,
@@ -175,24 +175,22 @@ class Engine:
             totals=torch.tensor([loss, right], dtype=torch.float64),
         )
 
-    def restore(self, checkpoint: Checkpoint) -> None:
+    def restore(self, saved: TrainingState) -> None:
         """Go back to a state that `save` returned for the same plan."""
-        self._strategy.load(checkpoint.model)
-        self._strategy.optimizer.load_state(checkpoint.optimizer)
+        self._strategy.load(saved.model)
+        self._strategy.optimizer.load_state(saved.optimizer)
         num_replicas = self._plan.shares.num_replicas
         states: list[dict[str, torch.Tensor]] = [{} for _ in range(num_replicas)]
-        for name, state in checkpoint.random.items():
+        for name, state in saved.random.items():
             device_type, _, rank = name.partition(".")
             states[int(rank or 0)][device_type] = state
         self._strategy.set_random_states(states)
         self._clear_totals()
         # What all ranks had added up goes on in the first; the sum is what counts.
         if self._team.is_main:
-            self._strategy.replicas[0].totals.copy_(checkpoint.totals)
-            self._seen = min(
-                checkpoint.step * self._recipe.batch_size, self._plan.shares.num_samples
-            )
-        self._seconds = checkpoint.seconds
+            self._strategy.replicas[0].totals.copy_(saved.totals)
+            self._seen = min(saved.step * self._recipe.batch_size, self._plan.shares.num_samples)
+        self._seconds = saved.seconds
 
     def replicas(self) -> tuple[runs.Replica, ...]:
         """Return how every device has fared since this engine was made; all ranks must call it."""

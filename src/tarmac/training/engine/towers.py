@@ -8,12 +8,11 @@ adds up the gradients and does the update.
 from __future__ import annotations
 
 import contextlib
-import copy
 from typing import TYPE_CHECKING
 
 import torch
 
-from tarmac.errors import RequestError
+from tarmac.training.engine.model import replicate
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.engine.replica import Replica
@@ -26,22 +25,7 @@ if TYPE_CHECKING:
 
     from tarmac.training.plan import Plan
 
-__all__ = ["Towers", "replicate"]
-
-
-def replicate(model: nn.Module, name: str) -> nn.Module:
-    """Return a copy of a model.
-
-    Raises:
-        RequestError: It holds something that cannot be copied.
-    """
-    try:
-        return copy.deepcopy(model)
-    except (TypeError, RuntimeError) as error:
-        raise RequestError(
-            f"towers cannot replicate the model of {name}: {error}",
-            hint="Use --strategy ddp, which builds it once per process.",
-        ) from error
+__all__ = ["Towers"]
 
 
 class Towers:

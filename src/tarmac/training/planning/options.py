@@ -11,8 +11,8 @@ from tarmac.training.shares import MAX_SEED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tarmac.training.planning.layout import BatchSize, StrategyName
-    from tarmac.training.planning.settings import Setting
+    from tarmac.training.plan import Setting, StrategyName
+    from tarmac.training.planning.batch_size import BatchSize
     from tarmac.workloads import Workload
 
 __all__ = ["Options", "check_options", "check_sync", "with_batch_size", "with_options"]

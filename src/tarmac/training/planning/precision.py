@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.training.planning.products import bf16_speedup
@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tarmac.machine import Device
+    from tarmac.training.plan import Precision
 
-__all__ = ["Precision", "choose_compile", "choose_precision"]
-
-Precision = Literal["fp32", "bf16", "fp64"]
+__all__ = ["choose_compile", "choose_precision"]
 
 # What the casts around bf16 products cost a step on a CPU, as matrix work in fp32 that takes as
 # long: bench/precision_rule.py measures it, and its results are committed beside it.

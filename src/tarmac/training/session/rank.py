@@ -18,9 +18,10 @@ from tarmac.runs import Run
 from tarmac.training.processes.group import join
 from tarmac.training.processes.store import Absent, meet
 from tarmac.training.session.epochs import train_epochs
-from tarmac.training.session.modes import StopRequest, denormals_flushed
+from tarmac.training.session.modes import denormals_flushed
 from tarmac.training.session.record import Outcome, plan_of, recorded
 from tarmac.training.session.reporter import Reporter, Silent
+from tarmac.training.session.stop_request import StopRequest
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:

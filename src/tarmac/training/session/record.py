@@ -17,8 +17,8 @@ from tarmac import runs
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError, TarmacError
 from tarmac.runs import Parallel, Run
-from tarmac.training.plan import Plan, make_plan
-from tarmac.training.planning.layout import devices_again
+from tarmac.training.planning.devices import devices_again
+from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tarmac.data import Progress
     from tarmac.runs import Replica
+    from tarmac.training.plan import Plan
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.workloads import Workload
 

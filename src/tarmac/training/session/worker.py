@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NoReturn
 from tarmac.errors import PeerFailed, RequestError, TarmacError
 from tarmac.training.processes.link import LOST_PEERS, Link
 from tarmac.training.processes.rendezvous import find_rendezvous
-from tarmac.training.session.modes import StopRequest
 from tarmac.training.session.rank import work_as_rank
 from tarmac.training.session.reporter import Silent
+from tarmac.training.session.stop_request import StopRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
