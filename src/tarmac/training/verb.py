@@ -17,7 +17,7 @@ from tarmac.training.planning.options import Options
 from tarmac.training.processes.rendezvous import find_rendezvous
 from tarmac.training.session.epochs import train_epochs
 from tarmac.training.session.modes import denormals_flushed
-from tarmac.training.session.rank import as_rank
+from tarmac.training.session.rank import train_as_rank
 from tarmac.training.session.record import create_run, plan_of, recorded
 from tarmac.training.session.reporter import Reporter, Silent
 from tarmac.training.session.stop_request import StopRequest
@@ -171,7 +171,7 @@ def _work(
     """Train into a run's directory, record how it ended, and upload it where that is asked."""
     if rendezvous is not None:
         with uploaded() as own:
-            return as_rank(
+            return train_as_rank(
                 rendezvous,
                 prepare,
                 make_run,

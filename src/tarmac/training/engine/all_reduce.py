@@ -77,7 +77,7 @@ class AllReduce:
             if not computed:
                 self._replica.parameters.clear_gradients()
             self._replica.shared.pack(self._team.rank, self._team.world_size)
-            self._team.add_up(self.parameters.reduced)
+            self._team.all_reduce(self.parameters.reduced)
             self._replica.shared.unpack()
         self._update(0.0)
 
@@ -91,7 +91,7 @@ class AllReduce:
 
     def random_states(self) -> list[dict[str, torch.Tensor]]:
         """Return the state of every replica's generators, by device type; all ranks must call."""
-        return self._team.gather(self._replica.random_state())
+        return self._team.all_gather(self._replica.random_state())
 
     def set_random_states(self, states: Sequence[Mapping[str, torch.Tensor]]) -> None:
         """Go back to what `random_states` returned."""

@@ -120,7 +120,7 @@ class Engine:
             sizes = [[b - a for a, b in cut(*span, shares.accumulate)] for span in spans]
             self._vote.cast(wished=wished)
             strategy.step(1 / shares.global_size(step), batches, sizes)
-            self._team.beat()
+            self._team.heartbeat()
             for index, (start, stop) in enumerate(spans):
                 self._seen += stop - start
                 self._session_samples[index] += stop - start
@@ -134,7 +134,7 @@ class Engine:
         self._session_waiting_s += self._team.seconds_waiting - waited
         seconds = self._seconds + took_s
         self._seconds = seconds if done < num_steps else 0.0
-        loss, right, votes = self._added_up(float(wished))
+        loss, right, votes = self._all_reduced_totals(float(wished))
         seen = min(done * self._recipe.batch_size, shares.num_samples)
         return Epoch(done, seconds, Score(loss / seen, right / seen), stop=votes > 0)
 
@@ -163,7 +163,7 @@ class Engine:
             for rank, states in enumerate(self._strategy.random_states())
             for device_type, state in states.items()
         }
-        loss, right, _ = self._added_up(0.0)
+        loss, right, _ = self._all_reduced_totals(0.0)
         return TrainingState(
             workload=self._plan.reference,
             epoch=epoch,
@@ -208,7 +208,7 @@ class Engine:
                 self._strategy.replicas, devices, self._session_samples, strict=True
             )
         ]
-        return tuple(replica for part in self._team.gather(own) for replica in part)
+        return tuple(replica for part in self._team.all_gather(own) for replica in part)
 
     def _take_first_weights(self) -> None:
         """Make the first rank's weights everybody's, also where a model draws without the seed."""
@@ -216,15 +216,15 @@ class Engine:
         for value in (parameters.values, *model.buffers()):
             if not self._team.is_main:
                 value.zero_()
-            self._team.add_up(value)
+            self._team.all_reduce(value)
         parameters.publish()
 
     def _evaluate(self, split: Split, start: int) -> Score:
         """Score the samples from ``start`` on, each rank its share of them."""
         replica = self._strategy.replicas[0]
         share = cut(start, len(split), self._team.world_size)[self._team.rank]
-        totals = replica.evaluate(split, *share, self._team.beat)
-        self._team.add_up(totals)
+        totals = replica.evaluate(split, *share, self._team.heartbeat)
+        self._team.all_reduce(totals)
         loss, right = totals.tolist()
         num_samples = len(split) - start
         return Score(loss / num_samples, right / num_samples)
@@ -238,11 +238,11 @@ class Engine:
             replica.totals.zero_()
         self._seen = 0
 
-    def _added_up(self, vote: float) -> tuple[float, float, float]:
+    def _all_reduced_totals(self, vote: float) -> tuple[float, float, float]:
         """Add losses, right answers and a vote up over all ranks."""
         device = self._strategy.replicas[0].device
         totals = torch.cat([self._totals(), torch.tensor([vote], dtype=torch.float64)]).to(device)
-        self._team.add_up(totals)
+        self._team.all_reduce(totals)
         loss, right, votes = totals.tolist()
         return loss, right, votes
 

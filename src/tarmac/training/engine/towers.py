@@ -85,7 +85,7 @@ class Towers:
             if self._on_cuda:
                 arriving = self._arriving[replica.rank]
                 arriving.copy_(replica.parameters.reduced, non_blocking=True)
-        self._add_up()
+        self._reduce()
         self._shared.unpack()
         self.optimizer.step()
         self._publish()
@@ -116,7 +116,7 @@ class Towers:
             with self._drawing(replica):
                 replica.set_random_state(state)
 
-    def _add_up(self) -> None:
+    def _reduce(self) -> None:
         """Bring the sum of all replicas' gradients to the parameters that are updated."""
         total = self.parameters.reduced
         if not self._on_cuda:
@@ -131,7 +131,7 @@ class Towers:
     def _publish(self) -> None:
         """Send parameters and buffers to all replicas.
 
-        Nothing waits here: `_add_up` waits for each device before the next update. From memory that
+        Nothing waits here: `_reduce` waits for each device before the next update. From memory that
         is not pinned, a copy to a GPU would wait.
         """
         self.parameters.publish()
