@@ -75,7 +75,7 @@ def test_auto_takes_several_gpus_only_where_the_work_is_worth_it(request_, strat
     ],
 )
 def test_the_strategy_follows_from_devices_and_launcher(request_, count, rendezvous, strategy):
-    assert choose_strategy(request_, GPUS[:count], rendezvous)[0] == strategy
+    assert choose_strategy(request_, GPUS[:count], rendezvous)[0].name == strategy
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_strategy_that_contradicts_is_refused(request_, rendezvous, message):
 def batch(world_size: int, *, per_device=None, batch_size=None, accumulate=1, scale_lr="none"):
     own = find_workload("digits-mlp").recipe
     asked = own if batch_size is None else dataclasses.replace(own, batch_size=batch_size)
-    return choose_batch_size(
+    chosen, why = choose_batch_size(
         own,
         asked,
         world_size,
@@ -102,6 +102,8 @@ def batch(world_size: int, *, per_device=None, batch_size=None, accumulate=1, sc
         accumulate=accumulate,
         scale_lr=scale_lr,
     )
+    assert why
+    return chosen
 
 
 def test_the_batch_size_is_of_all_devices_unless_asked_per_device():

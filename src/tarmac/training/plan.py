@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from tarmac.data import Dataset
     from tarmac.workloads import Workload
 
-__all__ = ["FeedName", "Plan", "Precision", "Setting", "StrategyName"]
+__all__ = ["FeedName", "Plan", "Precision", "Setting"]
 
-StrategyName = Literal["single", "ddp", "towers"]
 FeedName = Literal["resident", "prefetch", "direct"]
 Precision = Literal["fp32", "bf16", "fp64"]
 
@@ -36,7 +35,8 @@ class Plan:
         dataset: The data themselves.
         devices: Those of this machine, by local rank where each has a process of its own.
         world_size: Devices on all machines.
-        strategy: How they are used together.
+        strategy: How they are used together: the name of a strategy.
+        process_per_device: Whether each device has a process of its own.
         feed: How samples get to them.
         precision: What the matrix products are computed in.
         compile: Whether ``torch.compile`` is used.
@@ -52,7 +52,8 @@ class Plan:
     dataset: Dataset
     devices: Sequence[Device]
     world_size: int
-    strategy: StrategyName
+    strategy: str
+    process_per_device: bool
     feed: FeedName
     precision: Precision
     compile: bool
@@ -88,7 +89,7 @@ class Plan:
 
     def devices_of(self, local_rank: int) -> Sequence[Device]:
         """Return the devices that a process of this machine computes on."""
-        return self.devices if self.strategy == "towers" else (self.devices[local_rank],)
+        return (self.devices[local_rank],) if self.process_per_device else self.devices
 
     def to_record(self) -> dict[str, Any]:
         """Return the complete effective configuration as JSON values."""

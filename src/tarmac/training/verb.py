@@ -82,7 +82,7 @@ def train(
         found = find_workload(workload) if isinstance(workload, str) else workload
         name = _absolute(reference)
         plan = make_plan(found, name, asked, reporter.downloading, rendezvous=rendezvous)
-        if plan.strategy == "ddp" and rendezvous is None and not isinstance(workload, str):
+        if plan.process_per_device and rendezvous is None and not isinstance(workload, str):
             plan = dataclasses.replace(plan, reference=reference_of(workload))
         return found, plan
 
@@ -182,15 +182,16 @@ def _work(
                 stop=stop,
             )
     workload, plan = prepare()
-    if stop is not None and plan.strategy == "ddp":
+    if stop is not None and plan.process_per_device:
         raise RequestError(
-            "stop cannot be asked: the epochs of ddp end in workers, which do not have it",
+            f"stop cannot be asked: the epochs of {plan.strategy} end in workers, "
+            "which do not have it",
             hint="Train on one device, by towers, or under torchrun.",
         )
     run = make_run(workload, plan)
     with uploaded() as own, recorded(run, plan, workload, uri=uri) as conclude:
         own.append(run)
-        if plan.strategy == "ddp":
+        if plan.process_per_device:
             conclude(train_in_workers(plan, run, reporter))
         else:
             with StopRequest() as signalled:

@@ -52,8 +52,13 @@ def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed:
         raise RequestError(f"{plan_workload.name} with {chosen}: {error}") from error
 
 
-def replicate(model: nn.Module, name: str) -> nn.Module:
+def replicate(model: nn.Module, name: str, strategy: str) -> nn.Module:
     """Return a copy of a model.
+
+    Args:
+        model: What to copy.
+        name: The workload's, for the message.
+        strategy: The name of the one that needs the copy, for the message.
 
     Raises:
         RequestError: It holds something that cannot be copied.
@@ -62,6 +67,6 @@ def replicate(model: nn.Module, name: str) -> nn.Module:
         return copy.deepcopy(model)
     except (TypeError, RuntimeError) as error:
         raise RequestError(
-            f"towers cannot replicate the model of {name}: {error}",
+            f"{strategy} cannot replicate the model of {name}: {error}",
             hint="Use --strategy ddp, which builds it once per process.",
         ) from error

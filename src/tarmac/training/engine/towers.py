@@ -1,4 +1,4 @@
-"""`towers`: one process, a replica on each device, parameters on the CPU.
+"""`towers`: in-process replicas, one on each device, with the parameters on the CPU.
 
 The design of TensorFlow's multi-GPU tutorial (tensorflow/models, tutorials/image/cifar10,
 cifar10_multi_gpu_train.py): every device gets its slice of the batch and fresh parameters, the CPU
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
 __all__ = ["Towers"]
@@ -38,18 +39,20 @@ class Towers:
     Args:
         plan: What to do.
         model: On the CPU, with the first weights.
+        team: Of this process alone.
     """
 
-    def __init__(self, plan: Plan, model: nn.Module) -> None:
+    def __init__(self, plan: Plan, model: nn.Module, team: Team) -> None:
+        assert team.world_size == 1, "towers is a strategy of one process"
         recipe = plan.workload.recipe
         self._on_cuda = plan.devices[0].type == "cuda"
         replicas: list[Replica] = []
         for rank, device in enumerate(plan.devices):
             # The first on the CPU needs no copy: its parameters are those that are updated.
             needs_copy = rank > 0 or self._on_cuda
-            own = replicate(model, plan.workload.name) if needs_copy else model
+            copied = replicate(model, plan.workload.name, plan.strategy) if needs_copy else model
             source = replicas[0].parameters if rank and not self._on_cuda else None
-            replicas.append(Replica(plan, own, torch.device(device.torch_name), rank, source))
+            replicas.append(Replica(plan, copied, torch.device(device.torch_name), rank, source))
         self.replicas = tuple(replicas)
         self.parameters = replicas[0].parameters
         self._shared = replicas[0].shared
@@ -80,7 +83,7 @@ class Towers:
         """Do one step; see `Strategy`."""
         for replica, handed, spans in zip(self.replicas, batches, sizes, strict=True):
             with self._drawing(replica):
-                _compute(replica, scale, handed, spans)
+                _compute_gradients(replica, scale, handed, spans)
             replica.shared.pack(replica.rank, len(self.replicas))
             if self._on_cuda:
                 arriving = self._arriving[replica.rank]
@@ -158,7 +161,7 @@ class Towers:
             self._draws[replica.rank] = torch.get_rng_state()
 
 
-def _compute(
+def _compute_gradients(
     replica: Replica,
     scale: float,
     batches: Iterator[tuple[torch.Tensor, ...]],

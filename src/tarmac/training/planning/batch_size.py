@@ -21,32 +21,33 @@ class BatchSize:
     Attributes:
         batch_size: Samples.
         learning_rate: The rate for it.
-        reason: The arithmetic in words.
     """
 
     batch_size: int
     learning_rate: float
-    reason: str
 
 
 def choose_batch_size(
-    own: Recipe,
+    published: Recipe,
     asked: Recipe,
     world_size: int,
     *,
     per_device: int | None,
     accumulate: int,
     scale_lr: str,
-) -> BatchSize:
+) -> tuple[BatchSize, str]:
     """Resolve the global batch size, and the learning rate where it shall follow it.
 
     Args:
-        own: The workload's recipe, whose rate is for its batch size.
-        asked: The same with what was asked.
+        published: The workload's recipe, whose rate is for its batch size.
+        asked: The same recipe with the user's options.
         world_size: Devices that share a batch.
-        per_device: Samples for each, where that was asked.
+        per_device: Samples for each, where that is asked for.
         accumulate: Parts of each device's share.
         scale_lr: ``"none"``, ``"linear"`` or ``"sqrt"``.
+
+    Returns:
+        Both, and the arithmetic in words.
 
     Raises:
         RequestError: A batch is smaller than its number of parts, or ``scale_lr`` is another.
@@ -61,7 +62,7 @@ def choose_batch_size(
             else f"batch_size is {batch_size}, which cannot be cut into {accumulate} parts",
             hint=f"Use at least --batch-size {parts}.",
         )
-    ratio = batch_size / own.batch_size
+    ratio = batch_size / published.batch_size
     match scale_lr:
         case "none":
             factor = 1.0
@@ -80,6 +81,6 @@ def choose_batch_size(
     if scale_lr != "none":
         reason += (
             f"; rate {rate:g} x {factor:.4g} ({scale_lr}, {batch_size} over the recipe's "
-            f"{own.batch_size})"
+            f"{published.batch_size})"
         )
-    return BatchSize(batch_size=batch_size, learning_rate=rate * factor, reason=reason)
+    return BatchSize(batch_size=batch_size, learning_rate=rate * factor), reason

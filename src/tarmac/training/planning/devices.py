@@ -12,11 +12,26 @@ if TYPE_CHECKING:
 
     from tarmac.training.processes.rendezvous import Rendezvous
 
-__all__ = ["choose_devices", "devices_again", "devices_of_machine"]
+__all__ = ["choose_devices", "devices_again", "devices_of_machine", "find_training_devices"]
 
 # A step on one more device costs about 0.1 ms of messages on good links and far more on bad ones;
 # this much work takes a GPU of 100 TFLOP/s a millisecond. Arithmetic, not yet a measurement.
 _MIN_FLOPS_PER_DEVICE = 1e11
+
+
+def find_training_devices(request: str, rendezvous: Rendezvous | None) -> Sequence[Device]:
+    """Find the devices of this machine that are asked for.
+
+    Args:
+        request: As for `find_devices`.
+        rendezvous: Which of several processes this one is, where a launcher has started them.
+
+    Raises:
+        RequestError: They are not here.
+    """
+    if rendezvous is None:
+        return find_devices(request)
+    return devices_of_machine(request, rendezvous)
 
 
 def devices_of_machine(request: str, rendezvous: Rendezvous) -> tuple[Device, ...]:
@@ -72,19 +87,26 @@ def devices_again(recorded: str, rendezvous: Rendezvous | None) -> str:
 
 
 def choose_devices(
-    request: str, strategy: str, found: Sequence[Device], flops_per_device: float
+    request: str,
+    strategy: str,
+    found: Sequence[Device],
+    flops_per_device: float,
+    rendezvous: Rendezvous | None = None,
 ) -> tuple[Sequence[Device], str]:
     """Choose among several GPUs that ``auto`` found.
 
     Args:
         request: What was asked.
         strategy: What was asked.
-        found: What `find_devices` made of it.
+        found: What `find_training_devices` made of it.
         flops_per_device: A step's matrix work on each, were all of them used.
+        rendezvous: Which of several processes this one is, where a launcher has started them.
 
     Returns:
         The devices, and the reason in words.
     """
+    if rendezvous is not None:
+        return found, "one for each process here"
     if request != "auto":
         return found, "as asked"
     if len(found) == 1:

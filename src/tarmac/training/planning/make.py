@@ -1,4 +1,7 @@
-"""From what was asked to what will be done: every value resolved and checked beforehand."""
+"""Makes a plan of what was asked: learns the facts, makes one choice after another, and checks.
+
+Each choice is a function of facts and earlier choices; it returns a value and the reason in words.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from tarmac import data
 from tarmac.errors import RequestError
-from tarmac.machine import find_devices
 from tarmac.training.engine.model import bind_dataset
+from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.plan import Plan
 from tarmac.training.planning.batch_size import choose_batch_size
-from tarmac.training.planning.devices import choose_devices, devices_of_machine
+from tarmac.training.planning.devices import choose_devices, find_training_devices
 from tarmac.training.planning.feed import choose_feed
 from tarmac.training.planning.memory import check_memory
 from tarmac.training.planning.options import (
@@ -23,7 +26,7 @@ from tarmac.training.planning.options import (
 from tarmac.training.planning.precision import choose_compile, choose_precision
 from tarmac.training.planning.settings import apply_settings, settings_of
 from tarmac.training.planning.strategy import choose_strategy
-from tarmac.training.planning.trial import try_model, try_one_sample, try_replica
+from tarmac.training.planning.trial import try_model
 from tarmac.training.shares import Shares
 
 if TYPE_CHECKING:
@@ -56,68 +59,69 @@ def make_plan(
         TarmacError: The data cannot be had or are damaged.
     """
     check_options(options)
-    if rendezvous is None:
-        found = find_devices(str(options.devices))
-    else:
-        found = devices_of_machine(str(options.devices), rendezvous)
-    chosen, model_arguments = apply_settings(workload, options.settings)
-    changed = with_options(chosen, options)
-    dataset = _load(changed, progress)
-    defaults = settings_of(changed)
-    changed = bind_dataset(changed, dataset)
+    found = find_training_devices(str(options.devices), rendezvous)
+    published, model_arguments = apply_settings(workload, options.settings)
+    asked = with_options(published, options)
+    dataset = _load(asked, progress)
     train_size = _train_size(options, dataset)
-    sample_flops, num_parameters, has_batch_norm = try_model(changed, model_arguments, dataset)
-    asked = options.batch_size_per_device
-    if rendezvous is None:
-        devices, why_devices = choose_devices(
-            str(options.devices),
-            options.strategy,
-            found,
-            sample_flops * (asked or changed.recipe.batch_size / len(found)),
-        )
-    else:
-        devices, why_devices = found, "one for each process here"
-    strategy, why_strategy = choose_strategy(options.strategy, devices, rendezvous)
+    bound = bind_dataset(asked, dataset)
+    asked_strategy = None if options.strategy == "auto" else find_strategy(options.strategy)
+    trial = try_model(bound, model_arguments, dataset, strategy=asked_strategy)
+
+    samples_each = options.batch_size_per_device or asked.recipe.batch_size / len(found)
+    devices, why_devices = choose_devices(
+        str(options.devices),
+        options.strategy,
+        found,
+        trial.sample_flops * samples_each,
+        rendezvous,
+    )
     world_size = len(devices) if rendezvous is None else rendezvous.world_size
-    batch = choose_batch_size(
-        chosen.recipe,
-        changed.recipe,
+    strategy, why_strategy = choose_strategy(options.strategy, devices, rendezvous)
+    check_sync(options, strategy)
+    batch, why_batch = choose_batch_size(
+        published.recipe,
+        asked.recipe,
         world_size,
-        per_device=asked,
+        per_device=options.batch_size_per_device,
         accumulate=options.accumulate,
         scale_lr=options.scale_lr,
     )
-    changed = with_batch_size(changed, batch)
-    check_sync(options, strategy)
-    if strategy == "towers":
-        try_replica(changed, model_arguments)
-    tightest = min(devices, key=lambda device: device.available_bytes)
-    feed, why_feed = choose_feed(options.feed, dataset.train, train_size, tightest)
-    check_memory(tightest, dataset, num_parameters, strategy=strategy, feed=feed)
-    weakest = min(devices, key=lambda device: device.bf16_matrix_units)
+    trained = with_batch_size(bound, batch)
     shares = Shares(
         num_samples=train_size,
-        batch_size=changed.recipe.batch_size,
+        batch_size=batch.batch_size,
         num_replicas=world_size,
         accumulate=options.accumulate,
     )
-    if has_batch_norm and shares.smallest == 1 and not (options.sync_batchnorm and world_size > 1):
-        try_one_sample(changed, model_arguments, dataset)
+    tightest = min(devices, key=lambda device: device.available_bytes)
+    feed, why_feed = choose_feed(options.feed, dataset.train, train_size, tightest)
+    check_memory(
+        tightest,
+        dataset,
+        trial.num_parameters,
+        process_per_device=strategy.process_per_device,
+        feed=feed,
+    )
+    if shares.smallest == 1 and not (options.sync_batchnorm and world_size > 1):
+        trial.check_one_sample()
+    weakest = min(devices, key=lambda device: device.bf16_matrix_units)
     precision, why_precision = choose_precision(
-        options.precision, weakest, sample_flops * shares.largest
+        options.precision, weakest, trial.sample_flops * shares.largest
     )
     compiled, why_compiled = choose_compile(
-        options.compile, weakest, float(sample_flops) * train_size * changed.recipe.epochs
+        options.compile, weakest, float(trial.sample_flops) * train_size * trained.recipe.epochs
     )
     return Plan(
         reference=reference,
-        workload=changed,
-        settings=defaults | dict(model_arguments),
+        workload=trained,
+        settings=settings_of(asked) | dict(model_arguments),
         model_arguments=model_arguments,
         dataset=dataset,
         devices=devices,
         world_size=world_size,
-        strategy=strategy,
+        strategy=strategy.name,
+        process_per_device=strategy.process_per_device,
         feed=feed,
         precision=precision,
         compile=compiled,
@@ -125,11 +129,11 @@ def make_plan(
             "devices": why_devices,
             "strategy": why_strategy,
             "feed": why_feed,
-            "batch_size": batch.reason,
+            "batch_size": why_batch,
             "precision": why_precision,
             "compile": why_compiled,
         },
-        num_parameters=num_parameters,
+        num_parameters=trial.num_parameters,
         train_size=train_size,
         validation_size=options.validation_size,
         patience=options.patience,

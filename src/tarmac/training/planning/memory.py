@@ -9,7 +9,7 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from tarmac.data import Dataset
     from tarmac.machine import Device
-    from tarmac.training.plan import FeedName, StrategyName
+    from tarmac.training.plan import FeedName
 
 __all__ = ["check_memory"]
 
@@ -19,18 +19,18 @@ def check_memory(
     dataset: Dataset,
     num_parameters: int,
     *,
-    strategy: StrategyName = "single",
+    process_per_device: bool = False,
     feed: FeedName = "resident",
 ) -> None:
     """Raise a RequestError where data and weights alone are more than a device has free.
 
     A GPU holds the training set where its feed is ``resident``. On a CPU the data are there
-    already, but every process of ``ddp`` loads its own. Parameters count four times, in fp32:
-    values, gradients, and two averages of an optimizer. What the layers' outputs take is not known
-    beforehand.
+    already, but where each device has a process of its own, each of these loads its own.
+    Parameters count four times, in fp32: values, gradients, and two averages of an optimizer. What
+    the layers' outputs take is not known beforehand.
     """
     needed = 4 * 4 * num_parameters
-    if feed == "resident" and (device.type == "cuda" or strategy == "ddp"):
+    if feed == "resident" and (device.type == "cuda" or process_per_device):
         needed += dataset.train.inputs.nbytes + dataset.train.targets.nbytes
     if needed > device.available_bytes:
         raise RequestError(

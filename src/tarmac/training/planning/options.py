@@ -11,7 +11,8 @@ from tarmac.training.shares import MAX_SEED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tarmac.training.plan import Setting, StrategyName
+    from tarmac.training.engine.strategy import StrategySpec
+    from tarmac.training.plan import Setting
     from tarmac.training.planning.batch_size import BatchSize
     from tarmac.workloads import Workload
 
@@ -105,11 +106,12 @@ def check_options(options: Options) -> None:
         )
 
 
-def check_sync(options: Options, strategy: StrategyName) -> None:
+def check_sync(options: Options, strategy: StrategySpec) -> None:
     """Raise a RequestError where a strategy cannot synchronise what was asked for."""
-    if options.sync_batchnorm and strategy == "towers":
+    if options.sync_batchnorm and not strategy.syncs_batchnorm:
         raise RequestError(
-            "towers cannot synchronise batch normalisation: its replicas compute one after another",
+            f"{strategy.name} cannot synchronise batch normalisation: its replicas compute one "
+            "after another",
             hint="Use --strategy ddp.",
         )
 

@@ -181,7 +181,7 @@ def recorded(
 
 def _parallel(plan: Plan, replicas: tuple[Replica, ...] = ()) -> Parallel:
     backend = "none"
-    if plan.strategy == "ddp":
+    if plan.process_per_device:
         backend = "nccl" if plan.devices[0].type == "cuda" else "gloo"
     return Parallel(
         strategy=plan.strategy, world_size=plan.world_size, backend=backend, replicas=replicas
