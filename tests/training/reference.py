@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from parallel_cases import WORKLOADS
 from safetensors.torch import load_file
 
 import tarmac
+from tarmac.testing.strategies import WORKLOADS
 from tarmac.training import Silent
 from tarmac.workloads import Workload
 

@@ -7,10 +7,14 @@ A `Plan` is what will be done, in values alone: ``planning`` makes it from what 
 
 from __future__ import annotations
 
+from tarmac.training.engine.all_reduce import AllReduce
 from tarmac.training.engine.model import bind_dataset, build_model
 from tarmac.training.engine.optimizers import FlatOptimizer
-from tarmac.training.engine.parameters import Group
-from tarmac.training.engine.replica import Score
+from tarmac.training.engine.parameters import Group, Parameters
+from tarmac.training.engine.replica import Replica, Score
+from tarmac.training.engine.strategies import find_strategy, strategy_names
+from tarmac.training.engine.strategy import Strategy, StrategySpec
+from tarmac.training.engine.team import Team
 from tarmac.training.plan import Plan, Precision, Setting
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
@@ -24,25 +28,33 @@ from tarmac.training.shares import order_of
 from tarmac.training.verb import resume, train
 
 __all__ = [
+    "AllReduce",
     "FlatOptimizer",
     "Group",
     "Options",
+    "Parameters",
     "Patience",
     "Plan",
     "Precision",
+    "Replica",
     "Reporter",
     "Score",
     "Setting",
     "Silent",
     "StopRequest",
+    "Strategy",
+    "StrategySpec",
+    "Team",
     "apply_settings",
     "bind_dataset",
     "build_model",
     "choose_precision",
     "denormals_flushed",
+    "find_strategy",
     "make_plan",
     "order_of",
     "resume",
     "settings_of",
+    "strategy_names",
     "train",
 ]

@@ -1,0 +1,1 @@
+"""Conformance checks for those who extend Tarmac: what a plug-in's own tests can call."""
