@@ -90,7 +90,7 @@ def plan_of(
     """Make the plan of a run again, from its record.
 
     Args:
-        run: Which.
+        run: Whose record is read.
         workload: The one that it names.
         progress: Called while data are downloaded.
         rendezvous: Which of several processes this one is.
@@ -135,7 +135,7 @@ def recorded(
     """Hold a run while it is worked on, and record how that ends.
 
     Args:
-        run: Which.
+        run: The one that is worked on.
         plan: What is done.
         workload: As it was before options changed it.
         uri: Below which its copy goes from now on; None for where the record says.
