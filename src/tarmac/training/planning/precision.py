@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["choose_compile", "choose_precision"]
 
 # What the casts around bf16 products cost a step on a CPU, as matrix work in fp32 that takes as
-# long: bench/precision_rule.py measures it, and its results are committed beside it.
-_CASTS_AS_FP32_FLOPS = 100e6
+# long. bench/precision_rule.py measures it: some 25e6 on an AMD EPYC with AVX512_BF16, and 120e6 on
+# an Intel Xeon with AMX, where steps between 60 and 160 MFLOP are within a tenth either way. This
+# value costs a tenth at most in both results; 100e6 made some steps of the EPYC half as long again.
+_CASTS_AS_FP32_FLOPS = 40e6
 
 # Compiling takes tens of seconds, which a training must be long enough to earn back.
 _COMPILE_MIN_FLOPS = 1e17
