@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from parallel_cases import WORKLOADS
 from safetensors.torch import load_file
 
 import tarmac
+from tarmac.testing.strategies import WORKLOADS
+from tarmac.training import Silent
 from tarmac.workloads import Workload
 
 RECORD = Path(__file__).with_name("reference.json")
@@ -65,7 +66,7 @@ CASES: dict[str, tuple[str | Workload, dict[str, Any]]] = {
 RESUMED = "digits-mlp stopped and resumed"
 
 
-class StopInTheSecondEpoch(tarmac.training.Silent):
+class StopInTheSecondEpoch(Silent):
     def stepped(self, epoch, step, score):
         if (epoch, step) == (2, 3):
             os.kill(os.getpid(), signal.SIGTERM)

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from tarmac import RequestError, runs, train
 from tarmac.training.processes.rendezvous import Rendezvous, find_rendezvous
 from tarmac.training.processes.self_test import blame
-from tarmac.training.processes.watchdog import Sign, name_hung
+from tarmac.training.processes.watchdog import Heartbeat, name_hung
 
 FAULTY = f"{Path(__file__).with_name('faulty.py')}:faulty"
 
@@ -273,8 +273,8 @@ def test_a_sum_that_is_wrong_only_for_all_blames_no_pair():
     assert "though each pair of them adds up right" in blame(["a", "b", "c"], [])
 
 
-def sign(beats: int, *, waits: bool) -> Sign:
-    return Sign(beats=beats, waits=waits, looks=7)
+def heartbeat(beats: int, *, waits: bool) -> Heartbeat:
+    return Heartbeat(beats=beats, waits=waits, looks=7)
 
 
 @pytest.mark.parametrize(
@@ -289,9 +289,9 @@ def sign(beats: int, *, waits: bool) -> Sign:
         ((False, False), (11, 12), (0, 0), "ranks 0, 1 have not finished a step for 12 s"),
     ],
 )
-def test_who_hangs_is_told_from_signs(waits, still, silent, message):
+def test_who_hangs_is_told_from_heartbeats(waits, still, silent, message):
     found = name_hung(
-        {rank: sign(5, waits=waits[rank]) for rank in (0, 1)},
+        {rank: heartbeat(5, waits=waits[rank]) for rank in (0, 1)},
         dict(enumerate(still)),
         dict(enumerate(silent)),
         limit_s=10,

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tarmac import RequestError, data
 from tarmac.machine import find_devices
-from tarmac.training.engine.feeds import choose_feed, open_feed
-from tarmac.training.engine.shares import Shares, cut
+from tarmac.training.engine.feeds import open_feed
+from tarmac.training.planning.feed import choose_feed
+from tarmac.training.shares import Shares, cut
 
 CPU = torch.device("cpu")
 

@@ -12,14 +12,10 @@ import torch
 import tarmac
 from tarmac import RequestError
 from tarmac.machine import Device, name_devices
-from tarmac.training.planning.layout import (
-    choose_batch_size,
-    choose_devices,
-    choose_strategy,
-    devices_again,
-    devices_of_machine,
-)
-from tarmac.training.strategies import Rendezvous
+from tarmac.training.planning.batch_size import choose_batch_size
+from tarmac.training.planning.devices import choose_devices, devices_again, devices_of_machine
+from tarmac.training.planning.strategy import choose_strategy
+from tarmac.training.processes.rendezvous import Rendezvous
 from tarmac.workloads import find_workload
 
 GPUS = tuple(
@@ -79,7 +75,7 @@ def test_auto_takes_several_gpus_only_where_the_work_is_worth_it(request_, strat
     ],
 )
 def test_the_strategy_follows_from_devices_and_launcher(request_, count, rendezvous, strategy):
-    assert choose_strategy(request_, GPUS[:count], rendezvous)[0] == strategy
+    assert choose_strategy(request_, GPUS[:count], rendezvous)[0].name == strategy
 
 
 @pytest.mark.parametrize(
@@ -98,7 +94,7 @@ def test_a_strategy_that_contradicts_is_refused(request_, rendezvous, message):
 def batch(world_size: int, *, per_device=None, batch_size=None, accumulate=1, scale_lr="none"):
     own = find_workload("digits-mlp").recipe
     asked = own if batch_size is None else dataclasses.replace(own, batch_size=batch_size)
-    return choose_batch_size(
+    chosen, why = choose_batch_size(
         own,
         asked,
         world_size,
@@ -106,6 +102,8 @@ def batch(world_size: int, *, per_device=None, batch_size=None, accumulate=1, sc
         accumulate=accumulate,
         scale_lr=scale_lr,
     )
+    assert why
+    return chosen
 
 
 def test_the_batch_size_is_of_all_devices_unless_asked_per_device():
@@ -136,7 +134,7 @@ def test_a_batch_that_cannot_be_shared_is_refused(asked, message):
 def test_processes_of_a_launcher_take_the_devices_of_their_machine(monkeypatch):
     visible = list(GPUS[:2])
     monkeypatch.setattr(
-        "tarmac.training.planning.layout.find_devices", lambda request: tuple(visible)
+        "tarmac.training.planning.devices.find_devices", lambda request: tuple(visible)
     )
     assert devices_of_machine("auto", rank(1, 2)) == GPUS[:2]
     assert devices_of_machine("auto", rank(0, 1)) == GPUS[:1]

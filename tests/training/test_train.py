@@ -20,7 +20,8 @@ from safetensors.torch import load_file
 import tarmac
 from tarmac import RequestError, TarmacError, data, runs
 from tarmac.machine import find_devices
-from tarmac.training.plan import check_memory
+from tarmac.training import Silent
+from tarmac.training.planning.memory import check_memory
 from tarmac.workloads import SGD, Adam, Recipe, Scale, Workload, find_workload
 
 
@@ -203,7 +204,7 @@ def test_patience_survives_a_stop(tmp_path):
     whole = tarmac.train("digits-mlp", patience=2, output=tmp_path / "whole", **JUMPY)
     last = len(whole.history)
 
-    class Stop(tarmac.training.Silent):
+    class Stop(Silent):
         def stepped(self, epoch, step, score):
             if (epoch, step) == (last, 1):
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -218,7 +219,7 @@ def test_patience_survives_a_stop(tmp_path):
 
 
 def test_a_resumed_run_keeps_the_dataset_the_optimizer_and_the_network_that_were_chosen(tmp_path):
-    class Stop(tarmac.training.Silent):
+    class Stop(Silent):
         def stepped(self, epoch, step, score):
             if (epoch, step) == (2, 3):
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -275,7 +276,7 @@ def test_a_hook_that_speaks_after_the_last_epoch_has_stopped_nothing(tmp_path):
 
 
 def test_a_resumed_training_asks_its_hook_too(tmp_path):
-    class Stop(tarmac.training.Silent):
+    class Stop(Silent):
         def stepped(self, epoch, step, score):
             if (epoch, step) == (2, 3):
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -315,7 +316,7 @@ def test_a_test_set_that_is_not_to_be_scored_is_not(tmp_path, devices):
 
 
 def test_a_resumed_run_still_leaves_its_test_set_alone_and_the_command_says_so(tmp_path):
-    class Stop(tarmac.training.Silent):
+    class Stop(Silent):
         def stepped(self, epoch, step, score):
             if (epoch, step) == (2, 3):
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -529,7 +530,7 @@ def test_a_stopped_run_resumes_to_the_same_bits(tmp_path, sent, precision, workl
 
 
 def interrupted(tmp_path: Path) -> runs.Run:
-    class Stop(tarmac.training.Silent):
+    class Stop(Silent):
         def stepped(self, epoch, step, score):
             if (epoch, step) == (2, 5):
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -613,7 +614,7 @@ def test_a_model_that_cannot_be_recorded_trains_all_the_same(tmp_path):
 
 @pytest.mark.gpu
 def test_a_stopped_gpu_run_resumes_to_the_same_score(tmp_path):
-    class Stop(tarmac.training.Silent):
+    class Stop(Silent):
         def stepped(self, epoch, step, score):
             if (epoch, step) == (2, 7):
                 os.kill(os.getpid(), signal.SIGTERM)

@@ -12,6 +12,7 @@ import torch
 import tarmac
 from tarmac import RequestError, TarmacError
 from tarmac.data import sources as _sources
+from tarmac.testing import workloads as conformance
 from tarmac.training import apply_settings, settings_of
 from tarmac.workloads import Constant, Expectation, OneCycle, Scale, find_workload, workload_names
 from tarmac.workloads.cifar10_convnet import preprocess
@@ -28,6 +29,9 @@ NUM_PARAMETERS = {
     "digits-mlp": 26_122,
 }
 SHAPES = {"mnist": (28, 28), "cifar10": (3, 32, 32), "digits": (8, 8)}
+SHAPES_BY_WORKLOAD = {
+    name: SHAPES[find_workload(name).dataset] for name in workload_names() if name != "mlp"
+} | {"mlp": (8, 8)}
 
 
 @pytest.mark.parametrize("name", [name for name in workload_names() if name != "mlp"])
@@ -42,6 +46,45 @@ def test_a_workload_builds_and_gives_logits(name):
         assert model(inputs).shape == (4, 10)
     assert workload.expectation is not None
     assert settings_of(workload)["dataset"] == workload.dataset
+
+
+@pytest.mark.parametrize("check", conformance.CHECKS)
+@pytest.mark.parametrize("name", [*SHAPES_BY_WORKLOAD])
+def test_a_workload_conforms(name, check, tmp_path):
+    dataset = conformance.random_dataset(SHAPES_BY_WORKLOAD[name], num_classes=10)
+    check(find_workload(name), dataset, tmp_path)
+
+
+def test_the_conformance_suite_sees_a_layer_that_is_not_trained(tmp_path):
+    digits = find_workload("digits-mlp")
+
+    class Idle(torch.nn.Linear):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return inputs + 0 * super().forward(inputs)
+
+    def model() -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Flatten(), Idle(64, 64), torch.nn.Linear(64, 10))
+
+    idle = dataclasses.replace(digits, model=model, name="idle")
+    dataset = conformance.random_dataset((8, 8), num_classes=10)
+    with pytest.raises(AssertionError, match=r"1\.weight is not trained"):
+        conformance.check_trains(idle, dataset, tmp_path)
+
+
+def test_the_conformance_suite_sees_a_state_that_no_checkpoint_holds(tmp_path):
+    digits = find_workload("digits-mlp")
+
+    class Counting(Scale):
+        def __call__(self, inputs, *, training, dtype):
+            calls.append(training)
+            return super().__call__(inputs, training=training, dtype=dtype) * len(calls)
+
+    calls = []
+    recipe = dataclasses.replace(digits.recipe, preprocess=Counting())
+    counting = dataclasses.replace(digits, recipe=recipe)
+    dataset = conformance.random_dataset((8, 8), num_classes=10)
+    with pytest.raises(AssertionError, match="resumed otherwise"):
+        conformance.check_resumes(counting, dataset, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["mnist-mlp", "mnist-cnn"])

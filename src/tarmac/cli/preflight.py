@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Report
     from tarmac.runs import Run
-    from tarmac.training import Plan, Reporter
-    from tarmac.training.engine.replica import Score
+    from tarmac.training import Plan, Reporter, Score
 
 __all__ = ["check_into", "checked"]
 

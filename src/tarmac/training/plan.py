@@ -1,42 +1,26 @@
-"""From what was asked to what will be done: every value resolved and checked beforehand."""
+"""What a training will do: every value resolved, and nothing done yet."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from tarmac import data
-from tarmac.errors import RequestError
-from tarmac.machine import Device, find_devices, name_devices
-from tarmac.training.engine.feeds import FeedName, choose_feed
-from tarmac.training.engine.shares import Shares
-from tarmac.training.planning.layout import (
-    StrategyName,
-    choose_batch_size,
-    choose_devices,
-    choose_strategy,
-    devices_of_machine,
-)
-from tarmac.training.planning.model import bind_dataset, try_model, try_one_sample, try_replica
-from tarmac.training.planning.options import (
-    Options,
-    check_options,
-    check_sync,
-    with_batch_size,
-    with_options,
-)
-from tarmac.training.planning.precision import Precision, choose_compile, choose_precision
-from tarmac.training.planning.settings import Setting, apply_settings, settings_of
+from tarmac.machine import Device, name_devices
+from tarmac.training.shares import Shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.data import Dataset
-    from tarmac.training.strategies import Rendezvous
     from tarmac.workloads import Workload
 
-__all__ = ["Plan", "check_memory", "make_plan"]
+__all__ = ["FeedName", "Plan", "Precision", "Setting"]
+
+FeedName = Literal["resident", "prefetch", "direct"]
+Precision = Literal["fp32", "bf16", "fp64"]
+
+Setting = bool | int | float | str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +35,8 @@ class Plan:
         dataset: The data themselves.
         devices: Those of this machine, by local rank where each has a process of its own.
         world_size: Devices on all machines.
-        strategy: How they are used together.
+        strategy: How they are used together: the name of a strategy.
+        process_per_device: Whether each device has a process of its own.
         feed: How samples get to them.
         precision: What the matrix products are computed in.
         compile: Whether ``torch.compile`` is used.
@@ -67,7 +52,8 @@ class Plan:
     dataset: Dataset
     devices: Sequence[Device]
     world_size: int
-    strategy: StrategyName
+    strategy: str
+    process_per_device: bool
     feed: FeedName
     precision: Precision
     compile: bool
@@ -103,7 +89,7 @@ class Plan:
 
     def devices_of(self, local_rank: int) -> Sequence[Device]:
         """Return the devices that a process of this machine computes on."""
-        return self.devices if self.strategy == "towers" else (self.devices[local_rank],)
+        return (self.devices[local_rank],) if self.process_per_device else self.devices
 
     def to_record(self) -> dict[str, Any]:
         """Return the complete effective configuration as JSON values."""
@@ -135,161 +121,3 @@ class Plan:
             "weight_decay": dict(recipe.weight_decay),
             "settings": dict(self.settings),
         }
-
-
-def make_plan(
-    workload: Workload,
-    reference: str,
-    options: Options,
-    progress: data.Progress | None = None,
-    *,
-    rendezvous: Rendezvous | None = None,
-) -> Plan:
-    """Resolve and check a request; nothing is written and nothing trained.
-
-    Args:
-        workload: What to train.
-        reference: How it was named.
-        options: What was asked.
-        progress: Called while data are downloaded.
-        rendezvous: Which of several processes this one is, where a launcher has started them.
-
-    Raises:
-        RequestError: A value that cannot be, a device that is not here, too little memory.
-        TarmacError: The data cannot be had or are damaged.
-    """
-    check_options(options)
-    if rendezvous is None:
-        found = find_devices(str(options.devices))
-    else:
-        found = devices_of_machine(str(options.devices), rendezvous)
-    chosen, model_arguments = apply_settings(workload, options.settings)
-    changed = with_options(chosen, options)
-    dataset = _load(changed, progress)
-    defaults = settings_of(changed)
-    changed = bind_dataset(changed, dataset)
-    train_size = _train_size(options, dataset)
-    sample_flops, num_parameters, has_batch_norm = try_model(changed, model_arguments, dataset)
-    asked = options.batch_size_per_device
-    if rendezvous is None:
-        devices, why_devices = choose_devices(
-            str(options.devices),
-            options.strategy,
-            found,
-            sample_flops * (asked or changed.recipe.batch_size / len(found)),
-        )
-    else:
-        devices, why_devices = found, "one for each process here"
-    strategy, why_strategy = choose_strategy(options.strategy, devices, rendezvous)
-    world_size = len(devices) if rendezvous is None else rendezvous.world_size
-    batch = choose_batch_size(
-        chosen.recipe,
-        changed.recipe,
-        world_size,
-        per_device=asked,
-        accumulate=options.accumulate,
-        scale_lr=options.scale_lr,
-    )
-    changed = with_batch_size(changed, batch)
-    check_sync(options, strategy)
-    if strategy == "towers":
-        try_replica(changed, model_arguments)
-    tightest = min(devices, key=lambda device: device.available_bytes)
-    feed, why_feed = choose_feed(options.feed, dataset.train, train_size, tightest)
-    check_memory(tightest, dataset, num_parameters, strategy=strategy, feed=feed)
-    weakest = min(devices, key=lambda device: device.bf16_matrix_units)
-    shares = Shares(
-        num_samples=train_size,
-        batch_size=changed.recipe.batch_size,
-        num_replicas=world_size,
-        accumulate=options.accumulate,
-    )
-    if has_batch_norm and shares.smallest == 1 and not (options.sync_batchnorm and world_size > 1):
-        try_one_sample(changed, model_arguments, dataset)
-    precision, why_precision = choose_precision(
-        options.precision, weakest, sample_flops * shares.largest
-    )
-    compiled, why_compiled = choose_compile(
-        options.compile, weakest, float(sample_flops) * train_size * changed.recipe.epochs
-    )
-    return Plan(
-        reference=reference,
-        workload=changed,
-        settings=defaults | dict(model_arguments),
-        model_arguments=model_arguments,
-        dataset=dataset,
-        devices=devices,
-        world_size=world_size,
-        strategy=strategy,
-        feed=feed,
-        precision=precision,
-        compile=compiled,
-        reasons={
-            "devices": why_devices,
-            "strategy": why_strategy,
-            "feed": why_feed,
-            "batch_size": batch.reason,
-            "precision": why_precision,
-            "compile": why_compiled,
-        },
-        num_parameters=num_parameters,
-        train_size=train_size,
-        validation_size=options.validation_size,
-        patience=options.patience,
-        score_test=options.score_test,
-        seed=options.seed,
-        accumulate=options.accumulate,
-        sync_batchnorm=options.sync_batchnorm,
-        scale_lr=options.scale_lr,
-        deterministic=options.deterministic,
-        checkpoint_every=options.checkpoint_every,
-        max_restarts=options.max_restarts,
-        hang_timeout_s=options.hang_timeout_s,
-    )
-
-
-def check_memory(
-    device: Device,
-    dataset: Dataset,
-    num_parameters: int,
-    *,
-    strategy: StrategyName = "single",
-    feed: FeedName = "resident",
-) -> None:
-    """Raise a RequestError where data and weights alone are more than a device has free.
-
-    A GPU holds the training set where its feed is ``resident``. On a CPU the data are there
-    already, but every process of ``ddp`` loads its own. Parameters count four times, in fp32:
-    values, gradients, and two averages of an optimizer. What the layers' outputs take is not known
-    beforehand.
-    """
-    needed = 4 * 4 * num_parameters
-    if feed == "resident" and (device.type == "cuda" or strategy == "ddp"):
-        needed += dataset.train.inputs.nbytes + dataset.train.targets.nbytes
-    if needed > device.available_bytes:
-        raise RequestError(
-            f"{device.torch_name} has {device.available_bytes / 2**30:.1f} GiB of memory free, "
-            f"and data, {num_parameters:,} parameters, gradients and optimizer take "
-            f"{needed / 2**30:.1f} GiB",
-            hint="Use a smaller model, less data, --feed prefetch, or other --devices.",
-        )
-
-
-def _load(workload: Workload, progress: data.Progress | None) -> Dataset:
-    if isinstance(workload.dataset, str):
-        return data.load(workload.dataset, progress=progress)
-    return workload.dataset()
-
-
-def _train_size(options: Options, dataset: Dataset) -> int:
-    available = len(dataset.train) - options.validation_size
-    train_size = available if options.train_size is None else options.train_size
-    if not 1 <= train_size <= available:
-        held_out = (
-            f" ({options.validation_size} more are held out)" if options.validation_size else ""
-        )
-        raise RequestError(
-            f"train_size is {train_size}, but {dataset.name} has {max(available, 0)} samples "
-            f"to train on{held_out}"
-        )
-    return train_size

@@ -11,24 +11,27 @@ from typing import TYPE_CHECKING, Any
 from tarmac import runs
 from tarmac.errors import RequestError
 from tarmac.files import is_object
-from tarmac.training.plan import Plan, make_plan
+from tarmac.training.engine.team import Alone
+from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
-from tarmac.training.processes.parent import train_in_workers
-from tarmac.training.processes.rank import as_rank
+from tarmac.training.processes.rendezvous import find_rendezvous
 from tarmac.training.session.epochs import train_epochs
-from tarmac.training.session.modes import StopRequest, denormals_flushed
+from tarmac.training.session.modes import denormals_flushed
+from tarmac.training.session.rank import train_as_rank
 from tarmac.training.session.record import create_run, plan_of, recorded
 from tarmac.training.session.reporter import Reporter, Silent
+from tarmac.training.session.stop_request import StopRequest
 from tarmac.training.session.upload import uploaded
-from tarmac.training.strategies import WORKER, Alone, find_rendezvous
+from tarmac.training.session.workers import WORKER, train_in_workers
 from tarmac.workloads import Workload, find_workload, reference_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tarmac.runs import Run
+    from tarmac.training.plan import Plan
+    from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.training.session.epochs import EpochHook
-    from tarmac.training.strategies import Rendezvous
 
 __all__ = ["resume", "train"]
 
@@ -79,7 +82,7 @@ def train(
         found = find_workload(workload) if isinstance(workload, str) else workload
         name = _absolute(reference)
         plan = make_plan(found, name, asked, reporter.downloading, rendezvous=rendezvous)
-        if plan.strategy == "ddp" and rendezvous is None and not isinstance(workload, str):
+        if plan.process_per_device and rendezvous is None and not isinstance(workload, str):
             plan = dataclasses.replace(plan, reference=reference_of(workload))
         return found, plan
 
@@ -168,7 +171,7 @@ def _work(
     """Train into a run's directory, record how it ended, and upload it where that is asked."""
     if rendezvous is not None:
         with uploaded() as own:
-            return as_rank(
+            return train_as_rank(
                 rendezvous,
                 prepare,
                 make_run,
@@ -179,15 +182,16 @@ def _work(
                 stop=stop,
             )
     workload, plan = prepare()
-    if stop is not None and plan.strategy == "ddp":
+    if stop is not None and plan.process_per_device:
         raise RequestError(
-            "stop cannot be asked: the epochs of ddp end in workers, which do not have it",
+            f"stop cannot be asked: the epochs of {plan.strategy} end in workers, "
+            "which do not have it",
             hint="Train on one device, by towers, or under torchrun.",
         )
     run = make_run(workload, plan)
     with uploaded() as own, recorded(run, plan, workload, uri=uri) as conclude:
         own.append(run)
-        if plan.strategy == "ddp":
+        if plan.process_per_device:
             conclude(train_in_workers(plan, run, reporter))
         else:
             with StopRequest() as signalled:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tarmac.runs import Run
-    from tarmac.training import Plan, Reporter
-    from tarmac.training.engine.replica import Score
+    from tarmac.training import Plan, Reporter, Score
 
 __all__ = ["reporter_for"]
 
@@ -106,7 +105,7 @@ class _Plain(Silent):
         yield f"batch      {plan.reasons['batch_size']}"
         yield f"feed       {plan.feed}: {plan.reasons['feed']}"
         threads = plan.devices[0].num_threads
-        if threads and plan.strategy == "ddp":
+        if threads and plan.process_per_device:
             yield f"threads    {threads} for each process"
 
     def epoch_done(self, row: Mapping[str, float]) -> None:

@@ -1,18 +1,21 @@
-"""`single` and `ddp`: one replica in each process, gradients added up over processes."""
+"""`single` and `ddp`: one replica in each process, gradients all-reduced over processes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from tarmac.training.engine.cuda_graph import GraphedStep
 from tarmac.training.engine.optimizers import FlatOptimizer
+from tarmac.training.engine.replica import Replica
+from tarmac.training.engine.sync_norm import synchronise_norms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import torch
+    from torch import nn
 
-    from tarmac.training.engine.replica import Replica
     from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
@@ -27,11 +30,16 @@ class AllReduce:
 
     Args:
         plan: What to do.
-        replica: This process's.
+        model: On the CPU, with the first weights.
         team: All processes.
     """
 
-    def __init__(self, plan: Plan, replica: Replica, team: Team) -> None:
+    def __init__(self, plan: Plan, model: nn.Module, team: Team) -> None:
+        device = torch.device(plan.devices[team.local_rank].torch_name)
+        is_synchronised = plan.sync_batchnorm and team.world_size > 1
+        if is_synchronised:
+            model = synchronise_norms(model, device, team)
+        replica = Replica(plan, model, device, team.rank)
         self.replicas = (replica,)
         self.parameters = replica.parameters
         self.optimizer = FlatOptimizer(plan.workload.recipe.optimizer, replica.parameters.groups)
@@ -39,7 +47,7 @@ class AllReduce:
         self._team = team
         # Synchronised normalisations send messages in the forward pass, which all must take part
         # in, also those without a sample.
-        self._skip_empty = not (plan.sync_batchnorm and team.world_size > 1)
+        self._skip_empty = not is_synchronised
         self._is_whole = team.world_size == plan.accumulate == 1
         self._compute: Callable[..., None] = replica.compute
         self._update: Callable[..., None] = self._update_now
@@ -63,21 +71,10 @@ class AllReduce:
         if self._is_whole:
             self._do_all(scale, *next(batches[0]))
             return
-        computed = 0
-        for size in sizes[0]:
-            handed = next(batches[0])
-            if size == 0 and self._skip_empty:
-                continue
-            if computed:
-                self._replica.compute(scale, *handed, add=True)
-            else:
-                self._compute(scale, *handed)
-            computed += 1
+        self._compute_gradients(scale, batches[0], sizes[0])
         if self._team.world_size > 1:
-            if not computed:
-                self._replica.parameters.clear_gradients()
             self._replica.shared.pack(self._team.rank, self._team.world_size)
-            self._team.add_up(self.parameters.reduced)
+            self._team.all_reduce(self.parameters.reduced)
             self._replica.shared.unpack()
         self._update(0.0)
 
@@ -91,11 +88,27 @@ class AllReduce:
 
     def random_states(self) -> list[dict[str, torch.Tensor]]:
         """Return the state of every replica's generators, by device type; all ranks must call."""
-        return self._team.gather(self._replica.random_state())
+        return self._team.all_gather(self._replica.random_state())
 
     def set_random_states(self, states: Sequence[Mapping[str, torch.Tensor]]) -> None:
         """Go back to what `random_states` returned."""
         self._replica.set_random_state(states[self._team.rank])
+
+    def _compute_gradients(
+        self, scale: float, batches: Iterator[tuple[torch.Tensor, ...]], sizes: Sequence[int]
+    ) -> None:
+        computed = 0
+        for size in sizes:
+            handed = next(batches)
+            if size == 0 and self._skip_empty:
+                continue
+            if computed:
+                self._replica.compute(scale, *handed, add=True)
+            else:
+                self._compute(scale, *handed)
+            computed += 1
+        if not computed:
+            self.parameters.clear_gradients()
 
     def _do_all_now(self, scale: float, *handed: torch.Tensor) -> None:
         self._replica.compute(scale, *handed)

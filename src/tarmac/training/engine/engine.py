@@ -16,23 +16,19 @@ import torch
 
 from tarmac import runs
 from tarmac.errors import TarmacError
-from tarmac.training.engine.replica import Replica, Score
-from tarmac.training.engine.shares import cut, order_of
-from tarmac.training.planning.model import build_model
-from tarmac.training.session.checkpoint import Checkpoint
-from tarmac.training.strategies import (
-    AllReduce,
-    StopVote,
-    Strategy,
-    Team,
-    Towers,
-    synchronise_norms,
-)
+from tarmac.training.engine.model import build_model
+from tarmac.training.engine.replica import Score
+from tarmac.training.engine.state import TrainingState
+from tarmac.training.engine.stop_vote import StopVote
+from tarmac.training.engine.strategies import find_strategy
+from tarmac.training.engine.throughput import Throughput
+from tarmac.training.shares import cut, order_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from tarmac.data import Split
+    from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
 __all__ = ["Engine", "Epoch", "check_finite"]
@@ -58,6 +54,12 @@ class Epoch:
 class Engine:
     """A model in training, as one process of a team sees it.
 
+    A step goes from a batch to an update:
+
+    1. ``Replica.compute``: the feed's batch, preprocessed; the loss; the gradients.
+    2. ``Strategy.step``: those of all micro-batches, added up over all replicas by all-reduce.
+    3. ``FlatOptimizer.step``: the update, which every replica then computes with.
+
     Args:
         plan: What to do.
         team: All processes that train together.
@@ -66,25 +68,15 @@ class Engine:
     def __init__(self, plan: Plan, team: Team) -> None:
         self._plan = plan
         self._team = team
-        self._recipe = plan.workload.recipe
         model = build_model(plan.workload, plan.model_arguments, plan.seed)
-        self._strategy: Strategy
-        if plan.strategy == "towers":
-            self._strategy = Towers(plan, model)
-        else:
-            device = torch.device(plan.devices[team.local_rank].torch_name)
-            if plan.sync_batchnorm and team.world_size > 1:
-                model = synchronise_norms(model, device, team)
-            self._strategy = AllReduce(plan, Replica(plan, model, device, team.rank), team)
+        self._strategy = find_strategy(plan.strategy).build(plan, model, team)
         self._strategy.seed(plan.seed)
         self._vote = StopVote(self._strategy.replicas[0].shared.stop_votes, team)
         self._seen = 0
         self._seconds = 0.0
-        self._session_s = 0.0
-        self._session_waiting_s = 0.0
-        self._session_samples = [0] * len(self._strategy.replicas)
+        self._throughput = Throughput(len(self._strategy.replicas))
         if team.world_size > 1:
-            self._take_first_weights()
+            self._broadcast_weights()
 
     @property
     def num_parameters(self) -> int:
@@ -101,44 +93,46 @@ class Engine:
                 ranks stop after the same step, a few later on GPUs.
         """
         started, waited = time.perf_counter(), self._team.seconds_waiting
-        strategy, shares, recipe = self._strategy, self._plan.shares, self._recipe
+        shares, replicas = self._plan.shares, self._strategy.replicas
         if first_step == 0:
             self._clear_totals()
-        ranks = [replica.rank for replica in strategy.replicas]
         order = order_of(self._plan.seed, epoch, self._plan.train_size)
         batches = [
             replica.feed.batches(order, shares.micro_batches(first_step, replica.rank))
-            for replica in strategy.replicas
+            for replica in replicas
         ]
-        for replica in strategy.replicas:
+        for replica in replicas:
             replica.model.train()
-        num_steps = shares.num_steps
         done, wished = first_step, False
-        for step in range(first_step, num_steps):
-            progress = (epoch + step / num_steps) / recipe.epochs
-            rate = recipe.optimizer.learning_rate * recipe.schedule.factor(progress)
-            strategy.optimizer.set_learning_rate(rate)
-            spans = [shares.slice_of(step, rank) for rank in ranks]
-            sizes = [[b - a for a, b in cut(*span, shares.accumulate)] for span in spans]
+        for step in range(first_step, shares.num_steps):
             self._vote.cast(wished=wished)
-            strategy.step(1 / shares.global_size(step), batches, sizes)
-            self._team.beat()
-            for index, (start, stop) in enumerate(spans):
-                self._seen += stop - start
-                self._session_samples[index] += stop - start
+            self._step(epoch, step, batches)
             done = step + 1
             wished = after_step(done) or wished
             if self._vote.is_carried(wished=wished):
                 break
         self._synchronize()
         took_s = time.perf_counter() - started
-        self._session_s += took_s
-        self._session_waiting_s += self._team.seconds_waiting - waited
+        self._throughput.add_time(took_s, self._team.seconds_waiting - waited)
         seconds = self._seconds + took_s
-        self._seconds = seconds if done < num_steps else 0.0
-        loss, right, votes = self._added_up(float(wished))
-        seen = min(done * self._recipe.batch_size, shares.num_samples)
+        self._seconds = seconds if done < shares.num_steps else 0.0
+        loss, right, votes = self._all_reduced_totals(float(wished))
+        seen = min(done * shares.batch_size, shares.num_samples)
         return Epoch(done, seconds, Score(loss / seen, right / seen), stop=votes > 0)
+
+    def _step(
+        self, epoch: int, step: int, batches: Sequence[Iterator[tuple[torch.Tensor, ...]]]
+    ) -> None:
+        shares, recipe, strategy = self._plan.shares, self._plan.workload.recipe, self._strategy
+        progress = (epoch + step / shares.num_steps) / recipe.epochs
+        rate = recipe.optimizer.learning_rate * recipe.schedule.factor(progress)
+        strategy.optimizer.set_learning_rate(rate)
+        sizes = [shares.micro_batch_sizes(step, replica.rank) for replica in strategy.replicas]
+        strategy.step(1 / shares.global_size(step), batches, sizes)
+        self._team.heartbeat()
+        for index, of_replica in enumerate(sizes):
+            self._seen += sum(of_replica)
+            self._throughput.add_samples(index, sum(of_replica))
 
     def score_so_far(self) -> Score:
         """Return this process's training score in this epoch. Reading it waits for the device."""
@@ -158,15 +152,15 @@ class Engine:
         """Return parameters and buffers by name, uncast, as they are now."""
         return self._strategy.parameters.state_dict()
 
-    def save(self, epoch: int, step: int) -> Checkpoint:
+    def save(self, epoch: int, step: int) -> TrainingState:
         """Return the state after ``step`` steps of ``epoch``; all ranks must call it."""
         random = {
             f"{device_type}.{rank}" if rank else device_type: state
             for rank, states in enumerate(self._strategy.random_states())
             for device_type, state in states.items()
         }
-        loss, right, _ = self._added_up(0.0)
-        return Checkpoint(
+        loss, right, _ = self._all_reduced_totals(0.0)
+        return TrainingState(
             workload=self._plan.reference,
             epoch=epoch,
             step=step,
@@ -177,58 +171,57 @@ class Engine:
             totals=torch.tensor([loss, right], dtype=torch.float64),
         )
 
-    def restore(self, checkpoint: Checkpoint) -> None:
+    def restore(self, saved: TrainingState) -> None:
         """Go back to a state that `save` returned for the same plan."""
-        self._strategy.load(checkpoint.model)
-        self._strategy.optimizer.load_state(checkpoint.optimizer)
+        self._strategy.load(saved.model)
+        self._strategy.optimizer.load_state(saved.optimizer)
         num_replicas = self._plan.shares.num_replicas
         states: list[dict[str, torch.Tensor]] = [{} for _ in range(num_replicas)]
-        for name, state in checkpoint.random.items():
+        for name, state in saved.random.items():
             device_type, _, rank = name.partition(".")
             states[int(rank or 0)][device_type] = state
         self._strategy.set_random_states(states)
         self._clear_totals()
         # What all ranks had added up goes on in the first; the sum is what counts.
         if self._team.is_main:
-            self._strategy.replicas[0].totals.copy_(checkpoint.totals)
+            self._strategy.replicas[0].totals.copy_(saved.totals)
             self._seen = min(
-                checkpoint.step * self._recipe.batch_size, self._plan.shares.num_samples
+                saved.step * self._plan.shares.batch_size, self._plan.shares.num_samples
             )
-        self._seconds = checkpoint.seconds
+        self._seconds = saved.seconds
 
     def replicas(self) -> tuple[runs.Replica, ...]:
         """Return how every device has fared since this engine was made; all ranks must call it."""
-        busy_s = self._session_s - self._session_waiting_s
         devices = self._plan.devices_of(self._team.local_rank)
-        own = [
+        here = [
             runs.Replica(
                 rank=replica.rank,
                 host=socket.gethostname(),
                 device=device.to_record(),
-                samples_per_s=samples / busy_s if samples else 0.0,
-                waiting_s=self._session_waiting_s,
+                samples_per_s=self._throughput.samples_per_s(index),
+                waiting_s=self._throughput.waiting_s,
             )
-            for replica, device, samples in zip(
-                self._strategy.replicas, devices, self._session_samples, strict=True
+            for index, (replica, device) in enumerate(
+                zip(self._strategy.replicas, devices, strict=True)
             )
         ]
-        return tuple(replica for part in self._team.gather(own) for replica in part)
+        return tuple(replica for of_rank in self._team.all_gather(here) for replica in of_rank)
 
-    def _take_first_weights(self) -> None:
+    def _broadcast_weights(self) -> None:
         """Make the first rank's weights everybody's, also where a model draws without the seed."""
         parameters, model = self._strategy.parameters, self._strategy.replicas[0].model
         for value in (parameters.values, *model.buffers()):
             if not self._team.is_main:
                 value.zero_()
-            self._team.add_up(value)
+            self._team.all_reduce(value)
         parameters.publish()
 
     def _evaluate(self, split: Split, start: int) -> Score:
         """Score the samples from ``start`` on, each rank its share of them."""
         replica = self._strategy.replicas[0]
         share = cut(start, len(split), self._team.world_size)[self._team.rank]
-        totals = replica.evaluate(split, *share, self._team.beat)
-        self._team.add_up(totals)
+        totals = replica.evaluate(split, *share, self._team.heartbeat)
+        self._team.all_reduce(totals)
         loss, right = totals.tolist()
         num_samples = len(split) - start
         return Score(loss / num_samples, right / num_samples)
@@ -242,11 +235,11 @@ class Engine:
             replica.totals.zero_()
         self._seen = 0
 
-    def _added_up(self, vote: float) -> tuple[float, float, float]:
+    def _all_reduced_totals(self, vote: float) -> tuple[float, float, float]:
         """Add losses, right answers and a vote up over all ranks."""
         device = self._strategy.replicas[0].device
         totals = torch.cat([self._totals(), torch.tensor([vote], dtype=torch.float64)]).to(device)
-        self._team.add_up(totals)
+        self._team.all_reduce(totals)
         loss, right, votes = totals.tolist()
         return loss, right, votes
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
-
-from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,17 +19,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tarmac.data import Split
-    from tarmac.machine import Device
+    from tarmac.training.plan import FeedName
 
     Spans = Sequence[tuple[int, int]]
 
-__all__ = ["Direct", "Feed", "FeedName", "Prefetch", "Resident", "choose_feed", "open_feed"]
-
-FeedName = Literal["resident", "prefetch", "direct"]
-
-# Data may take this share of what is free; the rest is for the model, whose layers' outputs are not
-# known beforehand.
-_RESIDENT_SHARE = 0.5
+__all__ = ["Direct", "Feed", "Prefetch", "Resident", "open_feed"]
 
 # Batches that wait for the device, and threads that gather them: one gathers while another waits
 # for a page of the file.
@@ -193,42 +185,6 @@ class _Slot:
         return sent
 
 
-def choose_feed(
-    request: str, split: Split, num_samples: int, device: Device
-) -> tuple[FeedName, str]:
-    """Choose how samples get to a device.
-
-    Args:
-        request: ``"auto"``, ``"resident"``, ``"prefetch"`` or ``"direct"``.
-        split: The samples.
-        num_samples: How many of them are trained on.
-        device: Where to.
-
-    Returns:
-        The feed, and the reason in words.
-
-    Raises:
-        RequestError: Another request.
-    """
-    sample_bytes = split.inputs[:1].nbytes + split.targets[:1].nbytes
-    needed, free = num_samples * sample_bytes, device.available_bytes
-    arithmetic = (
-        f"{num_samples:,} samples of {sample_bytes:,} bytes are {_size(needed)}, "
-        f"{device.torch_name} has {_size(free)} free"
-    )
-    match request:
-        case "resident" | "prefetch" | "direct":
-            return request, "as asked"
-        case "auto" if device.type == "cpu" and not _is_mapped(split.inputs):
-            return "resident", f"the data are in memory already: {arithmetic}"
-        case "auto" if needed <= _RESIDENT_SHARE * free:
-            return "resident", f"the data fit: {arithmetic}"
-        case "auto":
-            return "prefetch", f"the data take more than half of the memory: {arithmetic}"
-        case _:
-            raise RequestError(f"feed is {request!r}, expected auto, resident, prefetch or direct")
-
-
 def open_feed(
     name: FeedName, split: Split, num_samples: int, batch_size: int, device: torch.device
 ) -> Feed:
@@ -248,19 +204,3 @@ def _tensor(array: NDArray[Any]) -> torch.Tensor:
         # PyTorch warns of arrays that must not be written to, such as a file mapped for reading.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
-
-
-def _is_mapped(array: NDArray[np.uint8]) -> bool:
-    """Whether an array, or what it is a view of, is a memory-mapped file."""
-    base: object = array
-    while isinstance(base, np.ndarray):
-        if isinstance(base, np.memmap):
-            return True
-        base = base.base
-    return False
-
-
-def _size(num_bytes: int) -> str:
-    if num_bytes < 2**30:
-        return f"{num_bytes / 2**20:.1f} MiB"
-    return f"{num_bytes / 2**30:.1f} GiB"

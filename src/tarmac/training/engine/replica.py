@@ -54,8 +54,8 @@ class Replica:
         source: The parameters of a copy on the same device, to be shown here as they are.
 
     Attributes:
-        rank: As given.
-        device: As given.
+        rank: Which replica of all it is, from 0.
+        device: Where it computes.
         feed: Where its samples come from.
         model: As it is trained.
         parameters: The model's.

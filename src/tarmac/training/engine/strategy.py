@@ -1,19 +1,23 @@
-"""What the engine asks of a strategy."""
+"""The interface of a strategy: how replicas on several devices make one update."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import torch
+    from torch import nn
 
     from tarmac.training.engine.optimizers import FlatOptimizer
     from tarmac.training.engine.parameters import Parameters
     from tarmac.training.engine.replica import Replica
+    from tarmac.training.engine.team import Team
+    from tarmac.training.plan import Plan
 
-__all__ = ["Strategy"]
+__all__ = ["Strategy", "StrategySpec"]
 
 
 class Strategy(Protocol):
@@ -38,12 +42,13 @@ class Strategy(Protocol):
         batches: Sequence[Iterator[tuple[torch.Tensor, ...]]],
         sizes: Sequence[Sequence[int]],
     ) -> None:
-        """Do one step of the training.
+        """Do one step: gradients of every replica's micro-batches, their sum, and the update.
 
         Args:
             scale: One over the size of the global batch.
             batches: Each replica's micro-batches, from this step's first on.
-            sizes: How many samples each replica's micro-batches of this step have.
+            sizes: How many samples each replica's micro-batches of this step have; 0 for a replica
+                without a part in a last batch that is smaller than the others.
         """
         ...
 
@@ -62,3 +67,27 @@ class Strategy(Protocol):
     def set_random_states(self, states: Sequence[Mapping[str, torch.Tensor]]) -> None:
         """Go back to what `random_states` returned."""
         ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StrategySpec:
+    """A strategy's name, how it is built, and what a plan must know of it.
+
+    Attributes:
+        name: As in ``--strategy NAME``.
+        build: Makes the strategy of a plan, the model on the CPU with its first weights, and the
+            team.
+        process_per_device: Whether each device has a process of its own, which Tarmac starts unless
+            a launcher such as torchrun has. Otherwise one process computes on all devices.
+        max_devices: The most that it can use; None for any number.
+        copies_model: Whether it makes copies of the model, so that one that cannot be copied is
+            refused before anything starts.
+        syncs_batchnorm: Whether ``sync_batchnorm`` can be asked of it.
+    """
+
+    name: str
+    build: Callable[[Plan, nn.Module, Team], Strategy]
+    process_per_device: bool = False
+    max_devices: int | None = None
+    copies_model: bool = False
+    syncs_batchnorm: bool = True

@@ -91,13 +91,13 @@ class _Normalise(torch.autograd.Function):
         shape = (1, -1, *(1,) * (inputs.dim() - 2))
         count = inputs.new_tensor([inputs.numel() // inputs.shape[1]])
         sums = torch.cat([inputs.sum(dims), count])
-        team.add_up(sums)
+        team.all_reduce(sums)
         total = sums[-1]
         mean = sums[:-1] / total
         # Of deviations, in a second message: squares of raw values would lose digits.
         centred = inputs - mean.view(shape)
         squares = (centred * centred).sum(dims)
-        team.add_up(squares)
+        team.all_reduce(squares)
         variance = squares / total
         scale = (variance + eps).rsqrt().view(shape)
         outputs = centred * scale
@@ -113,7 +113,7 @@ class _Normalise(torch.autograd.Function):
         dims = [dim for dim in range(gradient.dim()) if dim != 1]
         shape = scale.shape
         sums = torch.stack([gradient.sum(dims), (gradient * outputs).sum(dims)])
-        ctx.team.add_up(sums)
+        ctx.team.all_reduce(sums)
         mean, projection = (sums / total).unbind()
         return (
             (gradient - mean.view(shape) - outputs * projection.view(shape)) * scale,

@@ -30,15 +30,15 @@ class Team(Protocol):
         """Whether this process prints and writes for all."""
         ...
 
-    def add_up(self, tensor: torch.Tensor) -> None:
+    def all_reduce(self, tensor: torch.Tensor) -> None:
         """Replace a tensor by its sum over all ranks; all must call it."""
         ...
 
-    def gather(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any) -> list[Any]:
         """Return every rank's value, by rank; all must call it."""
         ...
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Note that this process goes on."""
         ...
 
@@ -52,12 +52,12 @@ class Alone:
     seconds_waiting = 0.0
     is_main = True
 
-    def add_up(self, tensor: torch.Tensor) -> None:
+    def all_reduce(self, tensor: torch.Tensor) -> None:
         """Leave the tensor as it is."""
 
-    def gather(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any) -> list[Any]:
         """Return the one value."""
         return [value]
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Do nothing."""

@@ -1,4 +1,4 @@
-"""`towers`: one process, a replica on each device, parameters on the CPU.
+"""`towers`: in-process replicas, one on each device, with the parameters on the CPU.
 
 The design of TensorFlow's multi-GPU tutorial (tensorflow/models, tutorials/image/cifar10,
 cifar10_multi_gpu_train.py): every device gets its slice of the batch and fresh parameters, the CPU
@@ -8,12 +8,11 @@ adds up the gradients and does the update.
 from __future__ import annotations
 
 import contextlib
-import copy
 from typing import TYPE_CHECKING
 
 import torch
 
-from tarmac.errors import RequestError
+from tarmac.training.engine.model import replicate
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.engine.replica import Replica
@@ -24,24 +23,10 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
-__all__ = ["Towers", "replicate"]
-
-
-def replicate(model: nn.Module, name: str) -> nn.Module:
-    """Return a copy of a model.
-
-    Raises:
-        RequestError: It holds something that cannot be copied.
-    """
-    try:
-        return copy.deepcopy(model)
-    except (TypeError, RuntimeError) as error:
-        raise RequestError(
-            f"towers cannot replicate the model of {name}: {error}",
-            hint="Use --strategy ddp, which builds it once per process.",
-        ) from error
+__all__ = ["Towers"]
 
 
 class Towers:
@@ -54,18 +39,20 @@ class Towers:
     Args:
         plan: What to do.
         model: On the CPU, with the first weights.
+        team: Of this process alone.
     """
 
-    def __init__(self, plan: Plan, model: nn.Module) -> None:
+    def __init__(self, plan: Plan, model: nn.Module, team: Team) -> None:
+        assert team.world_size == 1, "towers is a strategy of one process"
         recipe = plan.workload.recipe
         self._on_cuda = plan.devices[0].type == "cuda"
         replicas: list[Replica] = []
         for rank, device in enumerate(plan.devices):
             # The first on the CPU needs no copy: its parameters are those that are updated.
             needs_copy = rank > 0 or self._on_cuda
-            own = replicate(model, plan.workload.name) if needs_copy else model
+            copied = replicate(model, plan.workload.name, plan.strategy) if needs_copy else model
             source = replicas[0].parameters if rank and not self._on_cuda else None
-            replicas.append(Replica(plan, own, torch.device(device.torch_name), rank, source))
+            replicas.append(Replica(plan, copied, torch.device(device.torch_name), rank, source))
         self.replicas = tuple(replicas)
         self.parameters = replicas[0].parameters
         self._shared = replicas[0].shared
@@ -96,12 +83,12 @@ class Towers:
         """Do one step; see `Strategy`."""
         for replica, handed, spans in zip(self.replicas, batches, sizes, strict=True):
             with self._drawing(replica):
-                _compute(replica, scale, handed, spans)
+                _compute_gradients(replica, scale, handed, spans)
             replica.shared.pack(replica.rank, len(self.replicas))
             if self._on_cuda:
                 arriving = self._arriving[replica.rank]
                 arriving.copy_(replica.parameters.reduced, non_blocking=True)
-        self._add_up()
+        self._reduce()
         self._shared.unpack()
         self.optimizer.step()
         self._publish()
@@ -132,7 +119,7 @@ class Towers:
             with self._drawing(replica):
                 replica.set_random_state(state)
 
-    def _add_up(self) -> None:
+    def _reduce(self) -> None:
         """Bring the sum of all replicas' gradients to the parameters that are updated."""
         total = self.parameters.reduced
         if not self._on_cuda:
@@ -147,7 +134,7 @@ class Towers:
     def _publish(self) -> None:
         """Send parameters and buffers to all replicas.
 
-        Nothing waits here: `_add_up` waits for each device before the next update. From memory that
+        Nothing waits here: `_reduce` waits for each device before the next update. From memory that
         is not pinned, a copy to a GPU would wait.
         """
         self.parameters.publish()
@@ -174,7 +161,7 @@ class Towers:
             self._draws[replica.rank] = torch.get_rng_state()
 
 
-def _compute(
+def _compute_gradients(
     replica: Replica,
     scale: float,
     batches: Iterator[tuple[torch.Tensor, ...]],

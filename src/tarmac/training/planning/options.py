@@ -6,13 +6,14 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-from tarmac.training.engine.shares import MAX_SEED
+from tarmac.training.shares import MAX_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tarmac.training.planning.layout import BatchSize, StrategyName
-    from tarmac.training.planning.settings import Setting
+    from tarmac.training.engine.strategy import StrategySpec
+    from tarmac.training.plan import Setting
+    from tarmac.training.planning.batch_size import BatchSize
     from tarmac.workloads import Workload
 
 __all__ = ["Options", "check_options", "check_sync", "with_batch_size", "with_options"]
@@ -105,11 +106,12 @@ def check_options(options: Options) -> None:
         )
 
 
-def check_sync(options: Options, strategy: StrategyName) -> None:
+def check_sync(options: Options, strategy: StrategySpec) -> None:
     """Raise a RequestError where a strategy cannot synchronise what was asked for."""
-    if options.sync_batchnorm and strategy == "towers":
+    if options.sync_batchnorm and not strategy.syncs_batchnorm:
         raise RequestError(
-            "towers cannot synchronise batch normalisation: its replicas compute one after another",
+            f"{strategy.name} cannot synchronise batch normalisation: its replicas compute one "
+            "after another",
             hint="Use --strategy ddp.",
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.training.planning.products import bf16_speedup
@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tarmac.machine import Device
+    from tarmac.training.plan import Precision
 
-__all__ = ["Precision", "choose_compile", "choose_precision"]
-
-Precision = Literal["fp32", "bf16", "fp64"]
+__all__ = ["choose_compile", "choose_precision"]
 
 # What the casts around bf16 products cost a step on a CPU, as matrix work in fp32 that takes as
-# long: bench/precision_rule.py measures it, and its results are committed beside it.
-_CASTS_AS_FP32_FLOPS = 100e6
+# long. bench/precision_rule.py measures it: some 25e6 on an AMD EPYC with AVX512_BF16, and 120e6 on
+# an Intel Xeon with AMX, where steps between 60 and 160 MFLOP are within a tenth either way. This
+# value costs a tenth at most in both results; 100e6 made some steps of the EPYC half as long again.
+_CASTS_AS_FP32_FLOPS = 40e6
 
 # Compiling takes tens of seconds, which a training must be long enough to earn back.
 _COMPILE_MIN_FLOPS = 1e17

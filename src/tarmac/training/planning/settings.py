@@ -7,17 +7,16 @@ import inspect
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, unknown_name
+from tarmac.training.plan import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tarmac.workloads import Workload
 
-__all__ = ["Setting", "apply_settings", "settings_of"]
+__all__ = ["apply_settings", "settings_of"]
 
 _TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-
-Setting = bool | int | float | str
 
 # These have options of their own.
 _OPTIONS = {"optimizer.learning_rate"}

@@ -16,14 +16,14 @@ from torch._C._distributed_c10d import PrefixStore
 
 from tarmac.errors import PeerFailed, RequestError, TarmacError
 from tarmac.training.processes.self_test import check_all_reduce, stuck
-from tarmac.training.processes.watchdog import OnHang, Watch
+from tarmac.training.processes.watchdog import OnHang, Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tarmac.machine import Device
     from tarmac.training.processes.rendezvous import Rendezvous
-    from tarmac.training.processes.store import Board
+    from tarmac.training.processes.store import RankStore
 
 __all__ = ["ProcessTeam", "join"]
 
@@ -33,22 +33,22 @@ class ProcessTeam:
 
     Args:
         rendezvous: Which process this is.
-        watch: Tells the others that this process goes on.
+        watchdog: Tells the others that this process goes on.
     """
 
-    def __init__(self, rendezvous: Rendezvous, watch: Watch) -> None:
+    def __init__(self, rendezvous: Rendezvous, watchdog: Watchdog) -> None:
         self.rank = rendezvous.rank
         self.world_size = rendezvous.world_size
         self.local_rank = rendezvous.local_rank
         self.seconds_waiting = 0.0
-        self._watch = watch
+        self._watchdog = watchdog
 
     @property
     def is_main(self) -> bool:
         """Whether this process prints and writes for all."""
         return self.rank == 0
 
-    def add_up(self, tensor: torch.Tensor) -> None:
+    def all_reduce(self, tensor: torch.Tensor) -> None:
         """Replace a tensor by its sum over all ranks.
 
         Raises:
@@ -57,7 +57,7 @@ class ProcessTeam:
         with self._waiting():
             dist.all_reduce(tensor)
 
-    def gather(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any) -> list[Any]:
         """Return every rank's value, by rank.
 
         Raises:
@@ -68,41 +68,41 @@ class ProcessTeam:
             dist.all_gather_object(values, value)
         return values
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Note that this process goes on."""
-        self._watch.beat()
+        self._watchdog.heartbeat()
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
         started = time.perf_counter()
-        self._watch.waits = True
+        self._watchdog.waits = True
         try:
             yield
         except RuntimeError as error:
             raise PeerFailed(f"rank {self.rank} lost the others: {error}") from error
         finally:
-            self._watch.waits = False
+            self._watchdog.waits = False
             self.seconds_waiting += time.perf_counter() - started
 
 
 @contextlib.contextmanager
 def join(
-    board: Board,
+    store: RankStore,
     device: Device,
     *,
     hang_timeout_s: float,
     on_hang: OnHang,
 ) -> Iterator[ProcessTeam]:
-    """Meet the other processes and see that they add up right.
+    """Join the other processes in a group, and test that its all-reduce is right.
 
     A process group that is there already, as Ray makes one, is used and left as it is.
 
     Args:
-        board: Where they have met.
+        store: Where they have found each other.
         device: What it computes on.
         hang_timeout_s: After so many seconds without progress a rank is taken for hung.
-        on_hang: Is told which; see `Watch`. It is called in a thread of its own, and should end the
-            process.
+        on_hang: Called with which; see `Watchdog`. It runs in a thread of its own, and should end
+            the process.
 
     Raises:
         RequestError: Two ranks have the same GPU.
@@ -111,31 +111,31 @@ def join(
     """
     on_cuda = device.type == "cuda"
     own = device.torch_name if on_cuda else f"pid {os.getpid()}"
-    names = _refuse_shared_gpus(board, f"{socket.gethostname()} {own}", device)
+    names = _refuse_shared_gpus(store, f"{socket.gethostname()} {own}", device)
     if on_cuda:
         torch.cuda.set_device(device.torch_name)
     is_guest = dist.is_initialized()
-    rendezvous = board.rendezvous
-    watch = Watch(board.store, rendezvous.rank, rendezvous.world_size, hang_timeout_s, on_hang)
-    # The watch must find a hung rank before the group gives up by itself.
+    rendezvous = store.rendezvous
+    watchdog = Watchdog(store.keys, rendezvous.rank, rendezvous.world_size, hang_timeout_s, on_hang)
+    # The watchdog must find a hung rank before the group gives up by itself.
     limit = timedelta(seconds=2 * hang_timeout_s + 60)
     is_whole = False
     try:
         if not is_guest:
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if on_cuda else "gloo",
-                store=PrefixStore("group", board.store),
+                store=PrefixStore("group", store.keys),
                 rank=rendezvous.rank,
                 world_size=rendezvous.world_size,
                 timeout=limit,
                 device_id=torch.device(device.torch_name) if on_cuda else None,
             )
-        with watch.running():
-            team = ProcessTeam(rendezvous, watch)
+        with watchdog.running():
+            team = ProcessTeam(rendezvous, watchdog)
             if team.world_size > 1:
-                watch.stage = stuck(names)
+                watchdog.stage = stuck(names)
                 check_all_reduce(names, team.rank, torch.device(device.torch_name))
-                watch.stage = ""
+                watchdog.stage = ""
             yield team
             is_whole = True
     except dist.DistError as error:
@@ -147,17 +147,17 @@ def join(
             dist.destroy_process_group()
 
 
-def _refuse_shared_gpus(board: Board, name: str, device: Device) -> list[str]:
+def _refuse_shared_gpus(store: RankStore, name: str, device: Device) -> list[str]:
     """Return the names of all ranks' devices, once no two ranks have the same one."""
     names, owners = [], dict[str, int]()
-    for rank, text in enumerate(board.exchange(json.dumps([name, device.uuid]))):
+    for rank, text in enumerate(store.all_gather(json.dumps([name, device.uuid]))):
         where, uuid = json.loads(text)
         names.append(where)
         if uuid is not None and owners.setdefault(uuid, rank) != rank:
             message = (
                 f"ranks {owners[uuid]} and {rank} both have {where} ({uuid}), which NCCL refuses"
             )
-            if board.rank != owners[uuid]:
+            if store.rank != owners[uuid]:
                 raise PeerFailed(message)
             raise RequestError(
                 message, hint="Start one process per GPU, each with its own LOCAL_RANK."

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
     from torch.distributed.elastic.multiprocessing import LogsDest
 
-__all__ = ["WORKER", "launch"]
-
-WORKER = "tarmac.training.processes.worker"
+__all__ = ["launch"]
 
 _PREFIX, _SOCKET = "tarmac-", "link"
 
@@ -38,6 +36,7 @@ _AFTERLIFE_S = 5.0
 
 
 def launch(
+    module: str,
     run: Path,
     num_workers: int,
     *,
@@ -51,7 +50,9 @@ def launch(
     checkpoint. One that fails with an error of its own ends the training: it would fail again.
 
     Args:
-        run: The run's directory, which tells the workers all.
+        module: What each worker is, for ``python -m``; it gets the run's directory and the address
+            of a socket to report to.
+        run: The run's directory.
         num_workers: One per device.
         max_restarts: How often to start again.
         receive: Is told what rank 0 reports, an event and its values, in a thread of its own.
@@ -63,7 +64,7 @@ def launch(
     """
     for attempt in range(max_restarts + 1):
         with _Inbox(receive) as inbox:
-            lost = _attempt(run, num_workers, attempt, inbox.take)
+            lost = _attempt(module, run, num_workers, attempt, inbox.take)
         failures = inbox.failures
         own = [failure for failure in failures if failure.kind != "hang"]
         if own:
@@ -135,7 +136,11 @@ class _Inbox:
 
 
 def _attempt(
-    run: Path, num_workers: int, attempt: int, receive: Callable[[dict[str, Any]], None]
+    module: str,
+    run: Path,
+    num_workers: int,
+    attempt: int,
+    receive: Callable[[dict[str, Any]], None],
 ) -> str | None:
     """Start the workers once; return how one was lost, or None where none was."""
     from torch.distributed.elastic.multiprocessing import SignalException  # noqa: PLC0415 - slow
@@ -156,7 +161,7 @@ def _attempt(
             shutdown_timeout=_SHUTDOWN_S,
             logs_specs=_logs(run / "logs", Path(directory) / "agent", attempt),
         )
-        command = ["-m", WORKER, str(run), str(address)]
+        command = ["-m", module, str(run), str(address)]
         with listen(address, receive), _quiet_agent(), _same_signals():
             try:
                 elastic_launch(config, sys.executable)(*command)

@@ -1,4 +1,4 @@
-"""Where the processes of a training meet, and leave each other words."""
+"""The key-value store through which the processes of a training find each other."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
     from tarmac.training.processes.rendezvous import Rendezvous
 
-__all__ = ["Absent", "Board", "meet"]
+__all__ = ["RankStore", "RanksMissing", "open_store"]
 
-_MEET_S = 300.0
+_RENDEZVOUS_S = 300.0
 
 # One rank may fetch data for all meanwhile.
-_EXCHANGE_S = 3600.0
+_GATHER_S = 3600.0
 
-_LAST_WORDS = "last words"
+_ERROR_KEY = "error"
 
-# A rank that fails leaves its words before its connections close, so they are there or never come.
-_LAST_WORDS_S = 2.0
+# A rank that fails publishes its error before its connections close, so it is there or never comes.
+_ERROR_WAIT_S = 2.0
 
 
-class Absent(PeerFailed):
-    """Some ranks have not come to an exchange.
+class RanksMissing(PeerFailed):
+    """Some ranks did not take part in a gather in time.
 
     Args:
-        ranks: Those.
+        ranks: The missing ones.
         rank: This process's.
-        limit_s: How long it has waited.
+        limit_s: How long it has waited, in seconds.
 
     Attributes:
-        ranks: As given.
-        speaks: Whether this process is the one of those that came that should say so.
+        ranks: The missing ones.
+        reports: Whether this process, the lowest rank that is not missing, should report it.
     """
 
     def __init__(self, ranks: Sequence[int], rank: int, limit_s: float) -> None:
@@ -48,98 +48,98 @@ class Absent(PeerFailed):
         names += ", ".join(map(str, ranks))
         super().__init__(f"{names} did not get ready within {limit_s:g} s of the others")
         self.ranks = ranks
-        self.speaks = all(other in ranks for other in range(rank))
+        self.reports = all(other in ranks for other in range(rank))
 
 
-class Board:
-    """Texts that all ranks can read.
+class RankStore:
+    """A `torch.distributed` store in which each rank of one training has its texts.
 
     Args:
         rendezvous: Which process this is.
-        store: What the ranks share.
-        limit_s: How long ranks wait for each other in an exchange.
+        keys: The store, with a prefix of this training.
+        limit_s: How long ranks wait for each other in a gather, in seconds.
 
     Attributes:
-        rendezvous: As given.
-        store: As given.
+        rendezvous: Which process this is.
+        keys: The store, with a prefix of this training.
         rank: This process's.
     """
 
-    def __init__(self, rendezvous: Rendezvous, store: Store, limit_s: float) -> None:
+    def __init__(self, rendezvous: Rendezvous, keys: Store, limit_s: float) -> None:
         self.rendezvous = rendezvous
         self.rank = rendezvous.rank
-        self.store = store
+        self.keys = keys
         self._limit_s = limit_s
-        self._num_exchanges = 0
+        self._num_gathers = 0
 
-    def exchange(self, text: str) -> list[str]:
+    def all_gather(self, text: str) -> list[str]:
         """Give a text and return every rank's, by rank; all must call it.
 
         Raises:
-            Absent: Some rank has not called it in time.
+            RanksMissing: Some rank has not called it in time.
             PeerFailed: Another rank is gone.
         """
-        prefix = f"exchange/{self._num_exchanges}"
-        self._num_exchanges += 1
+        prefix = f"gather/{self._num_gathers}"
+        self._num_gathers += 1
         keys = [f"{prefix}/{rank}" for rank in range(self.rendezvous.world_size)]
         try:
-            self.store.set(keys[self.rank], text)
+            self.keys.set(keys[self.rank], text)
             absent = self._wait(keys)
             if absent:
-                raise Absent(absent, self.rank, self._limit_s)
-            return [value.decode() for value in self.store.multi_get(keys)]
+                raise RanksMissing(absent, self.rank, self._limit_s)
+            return [value.decode() for value in self.keys.multi_get(keys)]
         except dist.DistError as error:
             raise PeerFailed(f"rank {self.rank} lost the others: {error}") from error
 
-    def leave_words(self, text: str) -> bool:
-        """Say to all why this rank leaves; return whether it is the first that does."""
+    def publish_error(self, text: str) -> bool:
+        """Publish why this rank fails; return whether it is the first to publish an error."""
         try:
-            return self.store.compare_set(_LAST_WORDS, "", text).decode() == text
+            return self.keys.compare_set(_ERROR_KEY, "", text).decode() == text
         except dist.DistError:
             return True
 
-    def last_words(self) -> str | None:
-        """Return what a rank that left has said, if any has."""
+    def published_error(self) -> str | None:
+        """Return the first error that a rank has published; None where none has."""
         try:
-            self.store.wait([_LAST_WORDS], timedelta(seconds=_LAST_WORDS_S))
-            return str(self.store.get(_LAST_WORDS).decode())
+            self.keys.wait([_ERROR_KEY], timedelta(seconds=_ERROR_WAIT_S))
+            return str(self.keys.get(_ERROR_KEY).decode())
         except dist.DistError:
             return None
 
     def _wait(self, keys: list[str]) -> list[int]:
         """Wait for all keys; return the ranks whose have not come."""
         try:
-            self.store.wait(keys, timedelta(seconds=self._limit_s))
+            self.keys.wait(keys, timedelta(seconds=self._limit_s))
         except dist.DistStoreError:
-            return [rank for rank, key in enumerate(keys) if not self.store.check([key])]
+            return [rank for rank, key in enumerate(keys) if not self.keys.check([key])]
         return []
 
 
-def meet(
-    rendezvous: Rendezvous, limit_s: float = _MEET_S, exchange_s: float = _EXCHANGE_S
-) -> Board:
-    """Meet the other processes.
+def open_store(
+    rendezvous: Rendezvous, limit_s: float = _RENDEZVOUS_S, gather_s: float = _GATHER_S
+) -> RankStore:
+    """Rendezvous with the other processes, in the store that they share.
 
     Args:
         rendezvous: Which process this is.
-        limit_s: How long to wait for them.
-        exchange_s: How long to wait for them in an exchange.
+        limit_s: How long to wait for them, in seconds.
+        gather_s: How long to wait for them in a gather, in seconds.
 
     Raises:
         RequestError: The port is in use.
         TarmacError: The others do not come.
     """
-    store = _get_default_store() if dist.is_initialized() else _open_store(rendezvous, limit_s)
+    store = _get_default_store() if dist.is_initialized() else _rendezvous(rendezvous, limit_s)
     # A launcher's store outlives one training, and so would its keys.
     number = store.add(f"tarmac/{rendezvous.rank}", 1)
-    return Board(rendezvous, PrefixStore(f"tarmac/training-{number}", store), exchange_s)
+    return RankStore(rendezvous, PrefixStore(f"tarmac/training-{number}", store), gather_s)
 
 
-def _open_store(rendezvous: Rendezvous, limit_s: float) -> Store:
+def _rendezvous(rendezvous: Rendezvous, limit_s: float) -> Store:
     limit = timedelta(seconds=limit_s)
     try:
-        found = rendezvous_of("env://", rendezvous.rank, rendezvous.world_size, timeout=limit)
-        store, _, _ = next(iter(found))
+        handlers = rendezvous_of("env://", rendezvous.rank, rendezvous.world_size, timeout=limit)
+        store, _, _ = next(iter(handlers))
     except dist.DistNetworkError as error:
         if "EADDRINUSE" in str(error):
             raise RequestError(

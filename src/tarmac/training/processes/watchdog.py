@@ -14,9 +14,9 @@ from torch._C._distributed_c10d import PrefixStore, Store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["OnHang", "Sign", "Watch", "name_hung"]
+__all__ = ["Heartbeat", "OnHang", "Watchdog", "name_hung"]
 
-# Takes what hangs in words, the ranks, and whether this one should speak.
+# Called with a message, the ranks that hang, and whether this rank should report it.
 OnHang: TypeAlias = Callable[[str, Sequence[int], bool], None]
 
 _LOOKS_PER_LIMIT = 10
@@ -24,13 +24,13 @@ _LONGEST_PAUSE_S = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Sign:
-    """What a rank has said of itself last.
+class Heartbeat:
+    """What a rank has last said of its progress.
 
     Attributes:
         beats: Steps and evaluation batches done.
         waits: Whether it waits for other ranks.
-        looks: How often its watch has looked around, which a stopped process does not.
+        looks: How often its watchdog has looked around, which a stopped process does not.
     """
 
     beats: int
@@ -38,18 +38,18 @@ class Sign:
     looks: int
 
     def encode(self) -> str:
-        """Return the sign as text."""
+        """Return the heartbeat as text."""
         return f"{self.beats} {int(self.waits)} {self.looks}"
 
     @classmethod
-    def decode(cls, text: str) -> Sign:
+    def decode(cls, text: str) -> Heartbeat:
         """Read what `encode` returned."""
         beats, waits, looks = map(int, text.split())
         return cls(beats, bool(waits), looks)
 
 
 def name_hung(
-    signs: Mapping[int, Sign],
+    heartbeats: Mapping[int, Heartbeat],
     still_s: Mapping[int, float],
     silent_s: Mapping[int, float],
     limit_s: float,
@@ -57,17 +57,17 @@ def name_hung(
     """Say which ranks hang, in words and as numbers, or None while all is well.
 
     Args:
-        signs: By rank.
-        still_s: Seconds since each rank's last beat.
-        silent_s: Seconds since each rank's watch last looked.
+        heartbeats: By rank.
+        still_s: Seconds since each rank's last heartbeat.
+        silent_s: Seconds since each rank's watchdog last looked.
         limit_s: More is too long.
     """
-    stopped = [rank for rank in signs if silent_s[rank] > limit_s]
+    stopped = [rank for rank in heartbeats if silent_s[rank] > limit_s]
     if stopped:
         longest = max(silent_s[rank] for rank in stopped)
         return f"{_ranks(stopped)} not answered for {longest:.0f} s", stopped
-    still = [rank for rank in signs if still_s[rank] > limit_s]
-    busy = [rank for rank in still if not signs[rank].waits]
+    still = [rank for rank in heartbeats if still_s[rank] > limit_s]
+    busy = [rank for rank in still if not heartbeats[rank].waits]
     # A stopped process was still looking around a moment after its last step.
     mute = [rank for rank in busy if silent_s[rank] > limit_s / 2]
     if mute:
@@ -76,14 +76,16 @@ def name_hung(
     if busy:
         longest = max(still_s[rank] for rank in busy)
         return f"{_ranks(busy)} not finished a step for {longest:.0f} s", busy
-    if len(still) == len(signs):
-        beats = ", ".join(f"rank {rank}: {sign.beats}" for rank, sign in signs.items())
+    if len(still) == len(heartbeats):
+        beats = ", ".join(
+            f"rank {rank}: {heartbeat.beats}" for rank, heartbeat in heartbeats.items()
+        )
         shortest = min(still_s.values())
         return f"all ranks have waited for each other for {shortest:.0f} s ({beats})", []
     return None
 
 
-class Watch:
+class Watchdog:
     """Tells other ranks that this one goes on, and looks after them, in a thread.
 
     Args:
@@ -91,8 +93,8 @@ class Watch:
         rank: This process's.
         world_size: How many there are.
         limit_s: A rank without progress for longer is taken for hung.
-        on_hang: Is told in words what hangs, which ranks, and whether this rank is the one that
-            should speak.
+        on_hang: Called with a message, the ranks that hang, and whether this rank is the one that
+            should report it.
 
     Attributes:
         waits: Whether this rank waits for others now.
@@ -108,7 +110,7 @@ class Watch:
         on_hang: OnHang,
     ) -> None:
         # A blocked read in one thread would keep the other's writes waiting.
-        self._store = PrefixStore("watch", store.clone())  # type: ignore[attr-defined]  # undeclared
+        self._store = PrefixStore("watchdog", store.clone())  # type: ignore[attr-defined]  # undeclared
         self._rank = rank
         self._world_size = world_size
         self._limit_s = limit_s
@@ -120,14 +122,14 @@ class Watch:
         self.stage = ""
         self._tell()
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Note that this rank goes on."""
         self._beats += 1
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Look after the others meanwhile."""
-        thread = threading.Thread(target=self._look_around, name="tarmac-watch", daemon=True)
+        thread = threading.Thread(target=self._look_around, name="tarmac-watchdog", daemon=True)
         thread.start()
         try:
             yield
@@ -137,7 +139,7 @@ class Watch:
 
     def _tell(self) -> None:
         self._looks += 1
-        self._store.set(str(self._rank), Sign(self._beats, self.waits, self._looks).encode())
+        self._store.set(str(self._rank), Heartbeat(self._beats, self.waits, self._looks).encode())
 
     def _look_around(self) -> None:
         pause_s = min(self._limit_s / _LOOKS_PER_LIMIT, _LONGEST_PAUSE_S)
@@ -152,14 +154,14 @@ class Watch:
                 # The process that holds the store has ended, and with it the training.
                 return
             now = time.monotonic()
-            signs = {rank: Sign.decode(text.decode()) for rank, text in enumerate(texts)}
-            for rank, sign in signs.items():
-                if beat_at.get(rank, (-1, 0.0))[0] != sign.beats:
-                    beat_at[rank] = (sign.beats, now)
-                if look_at.get(rank, (-1, 0.0))[0] != sign.looks:
-                    look_at[rank] = (sign.looks, now)
+            heartbeats = {rank: Heartbeat.decode(text.decode()) for rank, text in enumerate(texts)}
+            for rank, heartbeat in heartbeats.items():
+                if beat_at.get(rank, (-1, 0.0))[0] != heartbeat.beats:
+                    beat_at[rank] = (heartbeat.beats, now)
+                if look_at.get(rank, (-1, 0.0))[0] != heartbeat.looks:
+                    look_at[rank] = (heartbeat.looks, now)
             hung = name_hung(
-                signs,
+                heartbeats,
                 {rank: now - since for rank, (_, since) in beat_at.items()},
                 {rank: now - since for rank, (_, since) in look_at.items()},
                 self._limit_s,
@@ -167,8 +169,8 @@ class Watch:
             if hung is not None:
                 message, ranks = hung
                 others = [rank for rank in range(self._world_size) if rank not in ranks]
-                speaks = self._rank == (others or ranks)[0]
-                self._on_hang(message + self.stage, ranks, speaks)
+                reports = self._rank == (others or ranks)[0]
+                self._on_hang(message + self.stage, ranks, reports)
                 return
 
 

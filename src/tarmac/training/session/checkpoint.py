@@ -5,7 +5,6 @@ Nothing is unpickled: tensors are read as such, and the position is JSON in the 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import TYPE_CHECKING
 
@@ -16,13 +15,13 @@ from safetensors.torch import save
 from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import write_bytes
+from tarmac.training.engine.state import TrainingState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 __all__ = [
-    "Checkpoint",
     "check_fits",
     "newest_checkpoint",
     "portable",
@@ -36,32 +35,7 @@ _VERSION = 1
 _NUM_KEPT = 2
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Checkpoint:
-    """The state of a training between two steps.
-
-    Attributes:
-        workload: How the workload was named.
-        epoch: The epoch under way, from 0.
-        step: How many steps of it are done.
-        seconds: Time already spent on it.
-        model: Parameters (fp32) and buffers by name.
-        optimizer: Its state by name.
-        random: Generator states by device type.
-        totals: float64 ``[2]``: the sum of losses and of right answers in this epoch.
-    """
-
-    workload: str
-    epoch: int
-    step: int
-    seconds: float
-    model: Mapping[str, torch.Tensor]
-    optimizer: Mapping[str, torch.Tensor]
-    random: Mapping[str, torch.Tensor]
-    totals: torch.Tensor
-
-
-def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
+def write_checkpoint(directory: Path, checkpoint: TrainingState) -> Path:
     """Write a checkpoint and remove all but the newest ones before it.
 
     Raises:
@@ -97,7 +71,7 @@ def newest_checkpoint(directory: Path) -> Path | None:
     return max(directory.glob("epoch-*.safetensors"), default=None)
 
 
-def read_checkpoint(path: Path, workload: str) -> Checkpoint:
+def read_checkpoint(path: Path, workload: str) -> TrainingState:
     """Read a checkpoint of a workload.
 
     Raises:
@@ -126,7 +100,7 @@ def read_checkpoint(path: Path, workload: str) -> Checkpoint:
         )
     if header["workload"] != workload:
         raise RequestError(f"checkpoint {path} is of {header['workload']}, not of {workload}")
-    return Checkpoint(
+    return TrainingState(
         workload=workload,
         epoch=header["epoch"],
         step=header["step"],
@@ -136,7 +110,7 @@ def read_checkpoint(path: Path, workload: str) -> Checkpoint:
     )
 
 
-def check_fits(checkpoint: Checkpoint, model: Mapping[str, torch.Tensor], path: Path) -> None:
+def check_fits(checkpoint: TrainingState, model: Mapping[str, torch.Tensor], path: Path) -> None:
     """Raise a RequestError where a checkpoint's weights are not those of the model's shape."""
     theirs = {name: list(value.shape) for name, value in checkpoint.model.items()}
     ours = {name: list(value.shape) for name, value in model.items()}

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.runs import EventWriter, Run
     from tarmac.training.engine.replica import Score
+    from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
     from tarmac.training.session.reporter import Reporter
-    from tarmac.training.strategies import Team
 
 __all__ = ["EpochHook", "train_epochs"]
 
@@ -77,7 +77,7 @@ def train_epochs(
             if team.is_main:
                 events = opened.enter_context(run.events(first_step=first_epoch + 1))
             patience = Patience(plan.patience)
-            for loss in team.gather(_validation_losses(run) if team.is_main else [])[0]:
+            for loss in team.all_gather(_validation_losses(run) if team.is_main else [])[0]:
                 patience.see(loss)
             session = _Session(engine, plan, run, team, reporter, events, patience, stop)
             ended = session.train(first_epoch, first_step, interrupted)
@@ -157,7 +157,9 @@ class _Session:
         """Return why an epoch is to be the last one, the same on all ranks."""
         why = self.patience.why_over
         if self.stop is not None:
-            asked: str | None = self.team.gather(self.stop(row) if self.team.is_main else None)[0]
+            asked: str | None = self.team.all_gather(self.stop(row) if self.team.is_main else None)[
+                0
+            ]
             why = why or asked
         return why
 
@@ -187,7 +189,7 @@ class _Session:
 
 def _restore(engine: Engine, plan: Plan, run: Run, team: Team) -> tuple[int, int]:
     """Bring the engine to the run's newest checkpoint; return its epoch and step."""
-    path = team.gather(newest_checkpoint(run.checkpoints))[0]
+    path = team.all_gather(newest_checkpoint(run.checkpoints))[0]
     if path is None:
         return 0, 0
     checkpoint = read_checkpoint(path, plan.reference)

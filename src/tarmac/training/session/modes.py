@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import threading
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import FrameType
 
     from tarmac.machine import Device
     from tarmac.training.plan import Plan
 
-__all__ = ["StopRequest", "denormals_flushed", "training_environment"]
+__all__ = ["denormals_flushed", "training_environment"]
 
 
 @contextlib.contextmanager
@@ -70,39 +67,3 @@ def training_environment(plan: Plan, devices: Sequence[Device]) -> Iterator[None
 def _current(indices: Sequence[int]) -> contextlib.AbstractContextManager[object]:
     """Make the first GPU the current one, on which streams, events and graphs are made."""
     return torch.cuda.device(indices[0]) if indices else contextlib.nullcontext()
-
-
-class StopRequest:
-    """Turns the first SIGINT or SIGTERM into a request to stop after the step under way.
-
-    A second one acts as it did before. Outside the main thread, where Python allows no signal
-    handlers, it never asks to stop.
-
-    Attributes:
-        signal: The signal that came, or None.
-    """
-
-    def __init__(self) -> None:
-        self.signal: signal.Signals | None = None
-        self._previous: dict[signal.Signals, signal._HANDLER] = {}
-
-    def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._receive)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._restore()
-
-    def __bool__(self) -> bool:
-        return self.signal is not None
-
-    def _receive(self, number: int, _frame: FrameType | None) -> None:
-        self.signal = signal.Signals(number)
-        self._restore()
-
-    def _restore(self) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous.clear()

@@ -17,8 +17,8 @@ from tarmac import runs
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError, TarmacError
 from tarmac.runs import Parallel, Run
-from tarmac.training.plan import Plan, make_plan
-from tarmac.training.planning.layout import devices_again
+from tarmac.training.planning.devices import devices_again
+from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from tarmac.data import Progress
     from tarmac.runs import Replica
-    from tarmac.training.strategies import Rendezvous
+    from tarmac.training.plan import Plan
+    from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.workloads import Workload
 
 __all__ = ["Outcome", "create_run", "plan_of", "recorded"]
@@ -89,7 +90,7 @@ def plan_of(
     """Make the plan of a run again, from its record.
 
     Args:
-        run: Which.
+        run: Whose record is read.
         workload: The one that it names.
         progress: Called while data are downloaded.
         rendezvous: Which of several processes this one is.
@@ -134,7 +135,7 @@ def recorded(
     """Hold a run while it is worked on, and record how that ends.
 
     Args:
-        run: Which.
+        run: The one that is worked on.
         plan: What is done.
         workload: As it was before options changed it.
         uri: Below which its copy goes from now on; None for where the record says.
@@ -180,7 +181,7 @@ def recorded(
 
 def _parallel(plan: Plan, replicas: tuple[Replica, ...] = ()) -> Parallel:
     backend = "none"
-    if plan.strategy == "ddp":
+    if plan.process_per_device:
         backend = "nccl" if plan.devices[0].type == "cuda" else "gloo"
     return Parallel(
         strategy=plan.strategy, world_size=plan.world_size, backend=backend, replicas=replicas

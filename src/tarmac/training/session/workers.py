@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.runs import Replica
 from tarmac.training.engine.replica import Score
+from tarmac.training.processes.launcher import launch
 from tarmac.training.session.record import Outcome
-from tarmac.training.strategies import launch
 
 if TYPE_CHECKING:
     from tarmac.runs import Run
     from tarmac.training.plan import Plan
     from tarmac.training.session.reporter import Reporter
 
-__all__ = ["train_in_workers"]
+__all__ = ["WORKER", "train_in_workers"]
+
+WORKER = "tarmac.training.session.worker"
 
 
 def train_in_workers(plan: Plan, run: Run, reporter: Reporter) -> Outcome:
@@ -30,6 +32,7 @@ def train_in_workers(plan: Plan, run: Run, reporter: Reporter) -> Outcome:
     """
     relay = _Relay(plan, run, reporter)
     launch(
+        WORKER,
         run.path,
         plan.world_size,
         max_restarts=plan.max_restarts,

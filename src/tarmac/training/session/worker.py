@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tarmac.errors import PeerFailed, RequestError, TarmacError
 from tarmac.training.processes.link import LOST_PEERS, Link
-from tarmac.training.processes.rank import work_as_rank
 from tarmac.training.processes.rendezvous import find_rendezvous
-from tarmac.training.session.modes import StopRequest
+from tarmac.training.session.rank import train_as_worker
 from tarmac.training.session.reporter import Silent
+from tarmac.training.session.stop_request import StopRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +64,7 @@ def main() -> NoReturn:
     assert rendezvous is not None, "the launcher sets the variables"
     link = Link(address, rendezvous.rank)
 
-    def hang(message: str, hung: Sequence[int], speaks: bool) -> None:  # noqa: ARG001 - one is heard
+    def hang(message: str, hung: Sequence[int], reports: bool) -> None:  # noqa: ARG001 - one is heard
         link.fail("hang", message, hung=hung)
         os._exit(1)
 
@@ -72,7 +72,7 @@ def main() -> NoReturn:
     exit_code = 1
     with StopRequest() as stop:
         try:
-            outcome = work_as_rank(path, rendezvous, reporter, hang, stop)
+            outcome = train_as_worker(path, rendezvous, reporter, hang, stop)
             if rendezvous.rank == 0:
                 replicas = [replica.model_dump(mode="json") for replica in outcome.replicas]
                 link.send(

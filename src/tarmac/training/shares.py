@@ -85,6 +85,10 @@ class Shares:
             for span in cut(*self.slice_of(step, replica), self.accumulate)
         ]
 
+    def micro_batch_sizes(self, step: int, replica: int) -> list[int]:
+        """Return how many samples each of a replica's micro-batches of a step has."""
+        return [stop - start for start, stop in cut(*self.slice_of(step, replica), self.accumulate)]
+
     @property
     def largest(self) -> int:
         """The size of the largest micro-batch of an epoch."""
@@ -95,9 +99,9 @@ class Shares:
         """The size of the smallest micro-batch of an epoch that is not empty."""
         steps = {0, self.num_steps - 1}
         sizes = [
-            stop - start
+            size
             for step in steps
             for replica in range(self.num_replicas)
-            for start, stop in cut(*self.slice_of(step, replica), self.accumulate)
+            for size in self.micro_batch_sizes(step, replica)
         ]
         return min(size for size in sizes if size)

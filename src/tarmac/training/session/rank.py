@@ -15,29 +15,33 @@ import torch
 from tarmac import runs
 from tarmac.errors import PeerFailed, TarmacError
 from tarmac.runs import Run
+from tarmac.training.processes.group import join
+from tarmac.training.processes.store import RanksMissing, open_store
 from tarmac.training.session.epochs import train_epochs
-from tarmac.training.session.modes import StopRequest, denormals_flushed
+from tarmac.training.session.modes import denormals_flushed
 from tarmac.training.session.record import Outcome, plan_of, recorded
 from tarmac.training.session.reporter import Reporter, Silent
-from tarmac.training.strategies import Absent, join, meet
+from tarmac.training.session.stop_request import StopRequest
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tarmac.training.plan import Plan
+    from tarmac.training.processes.rendezvous import Rendezvous
+    from tarmac.training.processes.store import RankStore
+    from tarmac.training.processes.watchdog import OnHang
     from tarmac.training.session.epochs import EpochHook
-    from tarmac.training.strategies import Board, OnHang, Rendezvous
     from tarmac.workloads import Workload
 
-__all__ = ["as_rank", "work_as_rank"]
+__all__ = ["train_as_rank", "train_as_worker"]
 
-# So long the ranks that are not to speak leave the word to the one that is.
-_SILENCE_S = 5.0
+# Ranks that do not report a hang leave this much time to the one that does.
+_REPORT_WAIT_S = 5.0
 
 
 @denormals_flushed()
-def work_as_rank(
+def train_as_worker(
     path: Path,
     rendezvous: Rendezvous,
     reporter: Reporter,
@@ -50,7 +54,7 @@ def work_as_rank(
         path: The run's directory.
         rendezvous: Which worker this is.
         reporter: Is told how it goes, on the first rank.
-        on_hang: See `tarmac.training.strategies.join`.
+        on_hang: See `join`.
         stop: Whether to save the state and stop.
 
     Raises:
@@ -62,16 +66,16 @@ def work_as_rank(
     plan = plan_of(run, workload, rendezvous=rendezvous)
     _take_threads(plan, rendezvous)
     limit_s = plan.hang_timeout_s
-    board = meet(rendezvous, limit_s, limit_s)
+    store = open_store(rendezvous, limit_s, limit_s)
     device = plan.devices[rendezvous.local_rank]
     with (
-        _absence_told(on_hang),
-        join(board, device, hang_timeout_s=limit_s, on_hang=on_hang) as team,
+        _missing_ranks_as_hung(on_hang),
+        join(store, device, hang_timeout_s=limit_s, on_hang=on_hang) as team,
     ):
         return train_epochs(plan, run, team, reporter, lambda: bool(stop))
 
 
-def as_rank(
+def train_as_rank(
     rendezvous: Rendezvous,
     prepare: Callable[[], tuple[Workload, Plan]],
     make_run: Callable[[Workload, Plan], Run],
@@ -101,44 +105,44 @@ def as_rank(
     Returns:
         The run, which all processes see where they share its directory.
     """
-    board = meet(rendezvous)
+    store = open_store(rendezvous)
     with contextlib.ExitStack() as joined:
-        joined.enter_context(_absence_told(_report_hang))
-        with _together(board):
+        joined.enter_context(_missing_ranks_as_hung(_report_hang))
+        with _on_all_ranks(store):
             workload, made = prepare()
         _take_threads(made, rendezvous)
         device = made.devices[rendezvous.local_rank]
         limit_s = made.hang_timeout_s
         team = joined.enter_context(
-            join(board, device, hang_timeout_s=limit_s, on_hang=_report_hang)
+            join(store, device, hang_timeout_s=limit_s, on_hang=_report_hang)
         )
         # Each has measured for itself, and all must compute alike.
-        precision, why = team.gather((made.precision, made.reasons["precision"]))[0]
+        precision, why = team.all_gather((made.precision, made.reasons["precision"]))[0]
         reasons = {**made.reasons, "precision": why}
         made = dataclasses.replace(made, precision=precision, reasons=reasons)
-        with _together(board):
+        with _on_all_ranks(store):
             run = _find_again(rendezvous, output) if rendezvous.num_restarts else None
             run = run or (make_run(workload, made) if team.is_main else None)
-        path, record = team.gather((run.path, run.record) if run is not None else None)[0]
+        path, record = team.all_gather((run.path, run.record) if run is not None else None)[0]
         run = Run(path, record)
         if team.is_main:
             begun(run)
         if record.status == "completed":
             return run
         with contextlib.ExitStack() as held:
-            with _together(board):
+            with _on_all_ranks(store):
                 conclude = (
                     held.enter_context(recorded(run, made, workload, uri=uri))
                     if team.is_main
                     else None
                 )
             signalled = held.enter_context(StopRequest())
-            held.enter_context(_one_voice(board))
-            speaks = reporter if team.is_main else Silent()
-            outcome = train_epochs(made, run, team, speaks, lambda: bool(signalled), stop=stop)
+            held.enter_context(_one_rank_reports(store))
+            heard = reporter if team.is_main else Silent()
+            outcome = train_epochs(made, run, team, heard, lambda: bool(signalled), stop=stop)
             if conclude is not None:
                 conclude(outcome)
-        return Run(path, team.gather(run.record)[0])
+        return Run(path, team.all_gather(run.record)[0])
 
 
 def _take_threads(plan: Plan, rendezvous: Rendezvous) -> None:
@@ -157,59 +161,62 @@ def _find_again(rendezvous: Rendezvous, output: str | Path | None) -> Run | None
 
 
 @contextlib.contextmanager
-def _together(board: Board) -> Iterator[None]:
-    """Do something on all ranks; where it fails on some, only the first of these raises why."""
+def _on_all_ranks(store: RankStore) -> Iterator[None]:
+    """Run a block on all ranks; if it fails on some, the lowest of these raises its error.
+
+    All others raise `PeerFailed` with that message.
+    """
     error: Exception | None = None
     try:
         yield
     except Exception as caught:
         error = caught
-    texts = board.exchange("" if error is None else str(error) or type(error).__name__)
+    texts = store.all_gather("" if error is None else str(error) or type(error).__name__)
     failed = [rank for rank, text in enumerate(texts) if text]
     if not failed:
         return
-    if failed[0] == board.rank:
+    if failed[0] == store.rank:
         assert error is not None
         raise error
     raise PeerFailed(texts[failed[0]])
 
 
 @contextlib.contextmanager
-def _absence_told(on_hang: OnHang) -> Iterator[None]:
-    """Treat a rank that does not come to an exchange as one that hangs."""
+def _missing_ranks_as_hung(on_hang: OnHang) -> Iterator[None]:
+    """Treat a rank that is missing from a gather as one that hangs."""
     try:
         yield
-    except Absent as absent:
-        on_hang(absent.message, absent.ranks, absent.speaks)
+    except RanksMissing as absent:
+        on_hang(absent.message, absent.ranks, absent.reports)
         raise
 
 
 @contextlib.contextmanager
-def _one_voice(board: Board) -> Iterator[None]:
-    """Let an error say which rank it is from, the first alone where several fail at once.
+def _one_rank_reports(store: RankStore) -> Iterator[None]:
+    """Prefix an error with its rank; of several at once, only the first to publish raises it.
 
-    The first rank hears of it, and records it.
+    The others raise `PeerFailed` with the same message, so that rank 0 can record it.
     """
     try:
         yield
     except PeerFailed as error:
-        raise PeerFailed(board.last_words() or error.message) from error
+        raise PeerFailed(store.published_error() or error.message) from error
     except Exception as error:
         ours = error.message if isinstance(error, TarmacError) else None
         words = ours or f"{type(error).__name__}: {error}"
-        message = f"rank {board.rank}: {words}"
-        if not board.leave_words(message):
-            raise PeerFailed(board.last_words() or message) from error
+        message = f"rank {store.rank}: {words}"
+        if not store.publish_error(message):
+            raise PeerFailed(store.published_error() or message) from error
         if isinstance(error, TarmacError):
             raise
         raise TarmacError(message, hint="Add --debug for the whole traceback.") from error
 
 
-def _report_hang(message: str, _hung: Sequence[int], speaks: bool) -> None:
-    """End this process, whose main thread waits for ever; one rank says why."""
-    if speaks:
+def _report_hang(message: str, _hung: Sequence[int], reports: bool) -> None:
+    """End this process, whose main thread would wait forever; one rank prints why."""
+    if reports:
         sys.stderr.write(f"error: {message}\n")
         sys.stderr.flush()
     else:
-        time.sleep(_SILENCE_S)
+        time.sleep(_REPORT_WAIT_S)
     os._exit(1)

@@ -1,0 +1,167 @@
+"""Checks that a workload can be trained, resumed and shared between devices.
+
+For the tests of whoever writes one:
+
+    import pytest
+    from tarmac.testing import workloads
+    from my_package import workload
+
+    @pytest.mark.parametrize("check", workloads.CHECKS)
+    def test_my_workload_conforms(check, tmp_path):
+        check(workload, workloads.random_dataset((28, 28), num_classes=10), tmp_path)
+
+Each raises AssertionError with what differs, and takes seconds: three small batches an epoch, on
+the CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tarmac.data import Dataset, Split
+from tarmac.testing.faults import Failing, failing_once
+from tarmac.testing.strategies import assert_close, weights_of
+from tarmac.training import apply_settings, bind_dataset, build_model, resume, train
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from tarmac.runs import Run
+    from tarmac.workloads import Preprocess, Workload
+
+__all__ = [
+    "CHECKS",
+    "check_equal_on_two_devices",
+    "check_resumes",
+    "check_trains",
+    "random_dataset",
+]
+
+_BATCH_SIZE = 8
+_NUM_STEPS = 3
+
+# In fp64, after three steps; some optimizers divide by the size of a gradient near zero.
+_TOLERANCE = 1e-8
+
+
+def random_dataset(
+    sample_shape: Sequence[int], num_classes: int, *, highest: int = 255, seed: int = 0
+) -> Dataset:
+    """Make data that stand in for real ones of their shape.
+
+    Args:
+        sample_shape: Of one sample.
+        num_classes: How many there are.
+        highest: The largest value of an input, at most 255.
+        seed: Of the values.
+    """
+    rng = np.random.default_rng(seed)
+    size = _BATCH_SIZE * _NUM_STEPS
+    inputs = rng.integers(0, highest + 1, (size, *sample_shape), dtype=np.uint8)
+    split = Split(inputs, rng.integers(0, num_classes, size, dtype=np.int64))
+    return Dataset(name="random", train=split, test=split, num_classes=num_classes)
+
+
+def check_trains(workload: Workload, dataset: Dataset, output: Path) -> None:
+    """Check that an epoch changes every parameter and leaves a finite loss and weights."""
+    small = _small(workload, dataset, epochs=1)
+    run = _train(small, output)
+    loss = run.metrics["train_loss"]
+    assert math.isfinite(loss), f"the loss is {loss}"
+    trained = weights_of(run)
+    bound, arguments = apply_settings(bind_dataset(small, dataset), {})
+    with torch.random.fork_rng(devices=[]):
+        initial = build_model(bound, arguments, seed=0)
+    for name, value in initial.named_parameters():
+        assert trained[name].isfinite().all(), f"{name} is not finite"
+        if value.requires_grad:
+            assert not torch.equal(trained[name], value.detach().float()), f"{name} is not trained"
+
+
+def check_resumes(workload: Workload, dataset: Dataset, output: Path) -> None:
+    """Check that a training which failed in its second epoch goes on to the same bits.
+
+    It does not where something beside parameters, buffers, and PyTorch's generators has a state.
+    """
+    small = _small(workload, dataset, epochs=2)
+    whole = weights_of(_train(small, output / "whole"))
+    small = _small(workload, dataset, epochs=2)
+    with failing_once(output / "failed-once", _NUM_STEPS + 1):
+        try:
+            _train(small, output / "resumed")
+        except RuntimeError as error:
+            assert "as the test wishes" in str(error), error  # noqa: PT017 - not a pytest module
+        else:
+            raise AssertionError("the training did not fail as the test wishes")
+    (path,) = (output / "resumed").iterdir()
+    resumed = weights_of(resume(path, workload=small))
+    differing = [name for name, value in whole.items() if not torch.equal(resumed[name], value)]
+    assert not differing, f"resumed otherwise: {', '.join(differing)}"
+
+
+def check_equal_on_two_devices(workload: Workload, dataset: Dataset, output: Path) -> None:
+    """Check that two devices make the weights of one that takes their parts one after another.
+
+    Without dropout and augmentation, whose draws differ between devices on purpose, and without
+    running statistics, which one device takes part after part.
+    """
+    small = _without_draws(_small(workload, dataset, epochs=1))
+    one = weights_of(_train(small, output / "one", precision="fp64", accumulate=2))
+    options: dict[str, Any] = {"precision": "fp64", "devices": "cpu:2", "strategy": "towers"}
+    two = weights_of(_train(small, output / "two", **options))
+    assert_close(two, one, _TOLERANCE, f"{workload.name} on two devices", buffers=False)
+
+
+CHECKS: tuple[Callable[[Workload, Dataset, Path], None], ...] = (
+    check_trains,
+    check_resumes,
+    check_equal_on_two_devices,
+)
+
+
+def _small(workload: Workload, dataset: Dataset, *, epochs: int) -> Workload:
+    """Return a workload on other data, with small batches and a preprocessing that can fail."""
+    recipe = dataclasses.replace(
+        workload.recipe,
+        batch_size=_BATCH_SIZE,
+        epochs=epochs,
+        preprocess=Failing(workload.recipe.preprocess),
+    )
+    return dataclasses.replace(workload, dataset=lambda: dataset, recipe=recipe)
+
+
+def _train(workload: Workload, output: Path, **options: Any) -> Run:
+    asked: dict[str, Any] = {"devices": "cpu", "precision": "fp32", "seed": 0}
+    return train(workload, output=output, **(asked | options))
+
+
+def _without_draws(workload: Workload) -> Workload:
+    """Return a workload that draws nothing but its weights."""
+    recipe = dataclasses.replace(workload.recipe, preprocess=_plainly(workload.recipe.preprocess))
+
+    @functools.wraps(workload.model)
+    def model(*args: Any, **kwargs: Any) -> nn.Module:
+        network = workload.model(*args, **kwargs)
+        for layer in network.modules():
+            if isinstance(layer, nn.modules.dropout._DropoutNd):
+                layer.p = 0.0
+        return network
+
+    return dataclasses.replace(workload, model=model, recipe=recipe)
+
+
+def _plainly(preprocess: Preprocess) -> Preprocess:
+    """Preprocess in training as in evaluation."""
+
+    def plain(inputs: torch.Tensor, *, training: bool, dtype: torch.dtype) -> torch.Tensor:  # noqa: ARG001 - the interface's
+        return preprocess(inputs, training=False, dtype=dtype)
+
+    return plain

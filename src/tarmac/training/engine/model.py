@@ -1,0 +1,72 @@
+"""A workload's model: built for its data from a seed, and copied for other devices."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import inspect
+from typing import TYPE_CHECKING
+
+import torch
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import nn
+
+    from tarmac.data import Dataset
+    from tarmac.training.plan import Setting
+    from tarmac.workloads import Workload
+
+__all__ = ["bind_dataset", "build_model", "replicate"]
+
+
+def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
+    """Give a workload's model what it asks to know of its data: see `Workload.model`."""
+    known = {"sample_shape": dataset.sample_shape, "num_classes": dataset.num_classes}
+    asked = {
+        name: known[name]
+        for name, parameter in inspect.signature(workload.model).parameters.items()
+        if name in known and parameter.default is parameter.empty
+    }
+    if not asked:
+        return workload
+    return dataclasses.replace(workload, model=functools.partial(workload.model, **asked))
+
+
+def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed: int) -> nn.Module:
+    """Build a workload's model on the CPU, its weights drawn from ``seed``.
+
+    Raises:
+        RequestError: The model refuses a setting.
+    """
+    # `torch.manual_seed` would start the generators of the caller's GPUs with it too.
+    torch.default_generator.manual_seed(seed)
+    try:
+        return plan_workload.model(**arguments)
+    except (ValueError, RuntimeError) as error:
+        chosen = ", ".join(f"{key}={value}" for key, value in arguments.items()) or "no settings"
+        raise RequestError(f"{plan_workload.name} with {chosen}: {error}") from error
+
+
+def replicate(model: nn.Module, name: str, strategy: str) -> nn.Module:
+    """Return a copy of a model.
+
+    Args:
+        model: What to copy.
+        name: The workload's, for the message.
+        strategy: The name of the one that needs the copy, for the message.
+
+    Raises:
+        RequestError: It holds something that cannot be copied.
+    """
+    try:
+        return copy.deepcopy(model)
+    except (TypeError, RuntimeError) as error:
+        raise RequestError(
+            f"{strategy} cannot replicate the model of {name}: {error}",
+            hint="Use --strategy ddp, which builds it once per process.",
+        ) from error

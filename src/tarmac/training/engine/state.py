@@ -1,0 +1,38 @@
+"""The state of a training between two steps."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
+__all__ = ["TrainingState"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingState:
+    """The state of a training between two steps.
+
+    Attributes:
+        workload: How the workload was named.
+        epoch: The epoch under way, from 0.
+        step: How many steps of it are done.
+        seconds: Time already spent on it.
+        model: Parameters (fp32) and buffers by name.
+        optimizer: Its state by name.
+        random: Generator states by device type.
+        totals: float64 ``[2]``: the sum of losses and of right answers in this epoch.
+    """
+
+    workload: str
+    epoch: int
+    step: int
+    seconds: float
+    model: Mapping[str, torch.Tensor]
+    optimizer: Mapping[str, torch.Tensor]
+    random: Mapping[str, torch.Tensor]
+    totals: torch.Tensor

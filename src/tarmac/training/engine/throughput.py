@@ -1,0 +1,35 @@
+"""How fast the replicas of this process have computed."""
+
+from __future__ import annotations
+
+__all__ = ["Throughput"]
+
+
+class Throughput:
+    """Counts time and samples since an engine was made.
+
+    Args:
+        num_replicas: In this process.
+
+    Attributes:
+        waiting_s: Seconds in which this process has waited for others.
+    """
+
+    def __init__(self, num_replicas: int) -> None:
+        self.waiting_s = 0.0
+        self._seconds = 0.0
+        self._num_samples = [0] * num_replicas
+
+    def add_time(self, seconds: float, waiting_s: float) -> None:
+        """Count time, and how much of it this process waited for others."""
+        self._seconds += seconds
+        self.waiting_s += waiting_s
+
+    def add_samples(self, replica: int, num_samples: int) -> None:
+        """Count samples that a replica, by its index in this process, was trained on."""
+        self._num_samples[replica] += num_samples
+
+    def samples_per_s(self, replica: int) -> float:
+        """Return a replica's samples per second of computing; 0 where it had none."""
+        num_samples = self._num_samples[replica]
+        return num_samples / (self._seconds - self.waiting_s) if num_samples else 0.0

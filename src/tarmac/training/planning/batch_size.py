@@ -1,0 +1,86 @@
+"""Chooses batch size and learning rate, by rule, and says why."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from tarmac.workloads import Recipe
+
+__all__ = ["BatchSize", "choose_batch_size"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchSize:
+    """What a step takes, of all devices together.
+
+    Attributes:
+        batch_size: Samples.
+        learning_rate: The rate for it.
+    """
+
+    batch_size: int
+    learning_rate: float
+
+
+def choose_batch_size(
+    published: Recipe,
+    asked: Recipe,
+    world_size: int,
+    *,
+    per_device: int | None,
+    accumulate: int,
+    scale_lr: str,
+) -> tuple[BatchSize, str]:
+    """Resolve the global batch size, and the learning rate where it shall follow it.
+
+    Args:
+        published: The workload's recipe, whose rate is for its batch size.
+        asked: The same recipe with the user's options.
+        world_size: Devices that share a batch.
+        per_device: Samples for each, where that is asked for.
+        accumulate: Parts of each device's share.
+        scale_lr: ``"none"``, ``"linear"`` or ``"sqrt"``.
+
+    Returns:
+        Both, and the arithmetic in words.
+
+    Raises:
+        RequestError: A batch is smaller than its number of parts, or ``scale_lr`` is another.
+    """
+    batch_size = asked.batch_size if per_device is None else per_device * world_size
+    parts = world_size * accumulate
+    if batch_size < parts:
+        accumulated = f" with {accumulate} parts each" if accumulate > 1 else ""
+        raise RequestError(
+            f"batch_size is {batch_size}, which {world_size} devices{accumulated} cannot share"
+            if world_size > 1
+            else f"batch_size is {batch_size}, which cannot be cut into {accumulate} parts",
+            hint=f"Use at least --batch-size {parts}.",
+        )
+    ratio = batch_size / published.batch_size
+    match scale_lr:
+        case "none":
+            factor = 1.0
+        case "linear":
+            factor = ratio
+        case "sqrt":
+            factor = math.sqrt(ratio)
+        case _:
+            raise RequestError(f"scale_lr is {scale_lr!r}, expected none, linear or sqrt")
+    rate = asked.optimizer.learning_rate
+    reason = f"{batch_size} samples a step"
+    if world_size > 1:
+        reason += f", {-(-batch_size // world_size)} on each of {world_size} devices"
+    if accumulate > 1:
+        reason += f" in {accumulate} parts"
+    if scale_lr != "none":
+        reason += (
+            f"; rate {rate:g} x {factor:.4g} ({scale_lr}, {batch_size} over the recipe's "
+            f"{published.batch_size})"
+        )
+    return BatchSize(batch_size=batch_size, learning_rate=rate * factor), reason

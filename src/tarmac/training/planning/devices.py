@@ -1,0 +1,117 @@
+"""Chooses devices, by rule, and says why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.machine import Device, find_devices
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.training.processes.rendezvous import Rendezvous
+
+__all__ = ["choose_devices", "devices_again", "devices_of_machine", "find_training_devices"]
+
+# A step on one more device costs about 0.1 ms of messages on good links and far more on bad ones;
+# this much work takes a GPU of 100 TFLOP/s a millisecond. Arithmetic, not yet a measurement.
+_MIN_FLOPS_PER_DEVICE = 1e11
+
+
+def find_training_devices(request: str, rendezvous: Rendezvous | None) -> Sequence[Device]:
+    """Find the devices of this machine that are asked for.
+
+    Args:
+        request: As for `find_devices`.
+        rendezvous: Which of several processes this one is, where a launcher has started them.
+
+    Raises:
+        RequestError: They are not here.
+    """
+    if rendezvous is None:
+        return find_devices(request)
+    return devices_of_machine(request, rendezvous)
+
+
+def devices_of_machine(request: str, rendezvous: Rendezvous) -> tuple[Device, ...]:
+    """Find the devices of the processes that a launcher has started on this machine.
+
+    Args:
+        request: As for `find_devices`; ``auto`` gives each process the GPU of its local rank.
+        rendezvous: Which process this is.
+
+    Returns:
+        One for each local rank. Where each process sees one GPU only, as Slurm and Ray arrange it,
+        that one stands for all.
+
+    Raises:
+        RequestError: There are fewer devices than processes, or another number was asked for.
+    """
+    count = rendezvous.local_world_size
+    if request in ("auto", "all", "cpu"):
+        found = find_devices(request)
+        if found[0].type == "cpu":
+            return find_devices(f"cpu:{count}")
+        if len(found) == 1 < count:
+            return found * count
+        if len(found) < count:
+            raise RequestError(
+                f"{count} processes were started here, but {len(found)} GPUs are visible",
+                hint="Start one process per GPU: torchrun --nproc-per-node gpu",
+            )
+        return found[:count]
+    found = find_devices(request)
+    if len(found) != count:
+        raise RequestError(
+            f"devices is {request!r}, but {count} processes were started here",
+            hint="Leave --devices out: each process takes the GPU of its LOCAL_RANK.",
+        )
+    return found
+
+
+def devices_again(recorded: str, rendezvous: Rendezvous | None) -> str:
+    """Return what to ask for to go on with a run.
+
+    Args:
+        recorded: What the run's record says of its first machine.
+        rendezvous: Which of several processes this one is, where a launcher has started them. They
+            may lie on the machines otherwise than before; then each takes what it would at first.
+    """
+    if rendezvous is None:
+        return recorded
+    if recorded.startswith("cpu"):
+        return "cpu"
+    num_recorded = recorded.count(",") + 1
+    return recorded if num_recorded == rendezvous.local_world_size else "auto"
+
+
+def choose_devices(
+    request: str,
+    strategy: str,
+    found: Sequence[Device],
+    flops_per_device: float,
+    rendezvous: Rendezvous | None = None,
+) -> tuple[Sequence[Device], str]:
+    """Choose among several GPUs that ``auto`` found.
+
+    Args:
+        request: What was asked.
+        strategy: What was asked.
+        found: What `find_training_devices` made of it.
+        flops_per_device: A step's matrix work on each, were all of them used.
+        rendezvous: Which of several processes this one is, where a launcher has started them.
+
+    Returns:
+        The devices, and the reason in words.
+    """
+    if rendezvous is not None:
+        return found, "one for each process here"
+    if request != "auto":
+        return found, "as asked"
+    if len(found) == 1:
+        return found, "the one GPU" if found[0].type == "cuda" else "no GPU is here"
+    work = f"{flops_per_device:.0e} FLOP per step on each of {len(found)} GPUs"
+    if strategy in ("auto", "single") and flops_per_device < _MIN_FLOPS_PER_DEVICE:
+        return found[:1], f"{work} are too few to share"
+    return found, work

@@ -1,0 +1,41 @@
+"""Whether data and weights fit a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from tarmac.data import Dataset
+    from tarmac.machine import Device
+    from tarmac.training.plan import FeedName
+
+__all__ = ["check_memory"]
+
+
+def check_memory(
+    device: Device,
+    dataset: Dataset,
+    num_parameters: int,
+    *,
+    process_per_device: bool = False,
+    feed: FeedName = "resident",
+) -> None:
+    """Raise a RequestError where data and weights alone are more than a device has free.
+
+    A GPU holds the training set where its feed is ``resident``. On a CPU the data are there
+    already, but where each device has a process of its own, each of these loads its own.
+    Parameters count four times, in fp32: values, gradients, and two averages of an optimizer. What
+    the layers' outputs take is not known beforehand.
+    """
+    needed = 4 * 4 * num_parameters
+    if feed == "resident" and (device.type == "cuda" or process_per_device):
+        needed += dataset.train.inputs.nbytes + dataset.train.targets.nbytes
+    if needed > device.available_bytes:
+        raise RequestError(
+            f"{device.torch_name} has {device.available_bytes / 2**30:.1f} GiB of memory free, "
+            f"and data, {num_parameters:,} parameters, gradients and optimizer take "
+            f"{needed / 2**30:.1f} GiB",
+            hint="Use a smaller model, less data, --feed prefetch, or other --devices.",
+        )

@@ -1,0 +1,57 @@
+"""Chooses how devices are used together, by rule, and says why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.training.engine.strategies import find_strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.machine import Device
+    from tarmac.training.engine.strategy import StrategySpec
+    from tarmac.training.processes.rendezvous import Rendezvous
+
+__all__ = ["choose_strategy"]
+
+_LAUNCHED = "a launcher has set RANK and WORLD_SIZE"
+
+
+def choose_strategy(
+    request: str, devices: Sequence[Device], rendezvous: Rendezvous | None
+) -> tuple[StrategySpec, str]:
+    """Choose how devices are used together.
+
+    Args:
+        request: ``"auto"``, or one of `strategy_names`.
+        devices: Those of this machine.
+        rendezvous: Which of several processes this one is, where a launcher has started them.
+
+    Returns:
+        The strategy, and the reason in words.
+
+    Raises:
+        RequestError: Another request, or one that the devices or the launcher contradict.
+    """
+    if request == "auto":
+        if rendezvous is not None:
+            return find_strategy("ddp"), _LAUNCHED
+        if len(devices) == 1:
+            return find_strategy("single"), "one device"
+        return find_strategy("ddp"), "a process for each device"
+    spec = find_strategy(request)
+    if spec.process_per_device and rendezvous is not None:
+        return spec, _LAUNCHED
+    if rendezvous is not None and rendezvous.world_size > 1:
+        raise RequestError(
+            f"strategy is {request!r}, but {rendezvous.world_size} processes were started",
+            hint="Leave --strategy out, or start one process.",
+        )
+    if spec.max_devices is not None and len(devices) > spec.max_devices:
+        raise RequestError(
+            f"strategy is {request!r}, but {len(devices)} devices are asked for",
+            hint=f"Use --devices {spec.max_devices}, or --strategy ddp.",
+        )
+    return spec, "as asked"
