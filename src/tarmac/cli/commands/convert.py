@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import cloup
 
 from tarmac.cli.job_files import say_notes
+from tarmac.cli.options import examples, option
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
@@ -18,19 +20,34 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
+@cloup.command(
+    "convert",
+    epilog=examples(
+        "tarmac convert shipyard/ > job.yaml",
+        "tarmac convert job.yaml --to hkube > algorithm.json",
+    ),
+)
+@cloup.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    metavar="FILE...",
+    type=click.Path(path_type=Path),
+    help="Job files of Tarmac's, HKube's or Batch Shipyard's; a folder stands for the Batch "
+    "Shipyard files in it.",
+)
+@option(
     "--to",
     "wanted",
     type=click.Choice(["tarmac", "shipyard", "hkube"]),
     default="tarmac",
     show_default=True,
+    help="The format that is printed.",
 )
 def command(files: Sequence[Path], wanted: str) -> None:
-    """Print FILES in another format; what has no meaning there is kept in the job.
+    """Print a job file in another format.
 
-    A folder stands for the Batch Shipyard files in it.
+    What has no meaning there is kept in the job.
     """
     from tarmac.formats import notes_for_hkube, read_paths, write_hkube, write_shipyard
     from tarmac.jobs.foreign import dump_document

@@ -4,41 +4,46 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import cloup
 
+from tarmac.cli.completion import complete_trainings
+from tarmac.cli.options import Group, examples, json_option, option, output_option
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from tarmac.runs import Run
 
 __all__ = ["command"]
 
+_RUN = 'Its directory, its name, the beginning of its name or id, or "latest".'
 
-@click.group("runs", context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(
+    "runs",
+    cls=Group,
+    epilog=examples(
+        "tarmac runs list",
+        "tarmac runs show latest",
+        "tarmac runs compare mnist-mlp-a mnist-mlp-b",
+        "tarmac runs rm latest",
+    ),
+)
 def command() -> None:
-    """List, show, compare and remove runs.
-
-    A RUN is its directory, its name, the beginning of its name or id, or "latest".
-    """
+    """List, show, compare and remove runs."""
 
 
 def _common(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that every command here has."""
-    function = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
-    return click.option(
-        "--output",
-        type=click.Path(path_type=Path),
-        show_default="TARMAC_RUNS or ./runs",
-        help="Where the runs lie.",
-    )(function)
+    return output_option()(json_option()(function))  # type: ignore[no-any-return]
 
 
-@command.command("list")
+@command.command("list", epilog=examples("tarmac runs list --json"))
 @_common
 def list_all(output: Path | None, as_json: bool) -> None:
     """List the runs, the newest first."""
@@ -82,8 +87,8 @@ def list_all(output: Path | None, as_json: bool) -> None:
         click.echo(f"there are none in {output or runs.default_output()}")
 
 
-@command.command()
-@click.argument("run")
+@command.command(epilog=examples("tarmac runs show latest"))
+@cloup.argument("run", metavar="RUN", shell_complete=complete_trainings, help=_RUN)
 @_common
 def show(run: str, output: Path | None, as_json: bool) -> None:
     """Show what a run was asked, where it ran and how it went."""
@@ -125,8 +130,14 @@ def show(run: str, output: Path | None, as_json: bool) -> None:
     console.print(f"in {found.path}", markup=False)
 
 
-@command.command()
-@click.argument("run_names", metavar="RUN RUN...", nargs=-1)
+@command.command(epilog=examples("tarmac runs compare mnist-mlp-a mnist-mlp-b"))
+@cloup.argument(
+    "run_names",
+    metavar="RUN RUN...",
+    nargs=-1,
+    shell_complete=complete_trainings,
+    help=f"At least two. {_RUN}",
+)
 @_common
 def compare(run_names: Sequence[str], output: Path | None, as_json: bool) -> None:
     """Show what differed between runs and how each went."""
@@ -160,9 +171,16 @@ def compare(run_names: Sequence[str], output: Path | None, as_json: bool) -> Non
     make_console().print(table)
 
 
-@command.command("rm")
-@click.argument("run_names", metavar="RUN...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@command.command("rm", epilog=examples("tarmac runs rm mnist-mlp-a --yes"))
+@cloup.argument(
+    "run_names",
+    metavar="RUN...",
+    nargs=-1,
+    required=True,
+    shell_complete=complete_trainings,
+    help=_RUN,
+)
+@option("--yes", is_flag=True, help="Do not ask.")
 @_common
 def remove(run_names: Sequence[str], yes: bool, output: Path | None, as_json: bool) -> None:
     """Delete runs."""
