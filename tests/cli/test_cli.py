@@ -220,8 +220,8 @@ def test_a_signal_saves_the_state_and_says_how_to_go_on(tmp_path, sent):
         text=True,
         check=False,
     )
-    assert stopped.returncode == 1
-    assert stopped.stderr.startswith("error: interrupted; the state is saved\n")
+    assert stopped.returncode == 130
+    assert stopped.stderr.startswith("interrupted; the state is saved\n")
     resume = stopped.stderr.split("Go on: tarmac ")[1].split()
     resumed = subprocess.run(
         [sys.executable, "-m", "tarmac", *resume],

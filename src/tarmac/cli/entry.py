@@ -13,7 +13,7 @@ import cloup
 from tarmac.cli.lead_process import speaks_for_all
 from tarmac.cli.options import SETTINGS, Group, examples, option, summary_of
 from tarmac.distribution import explained_imports, installed_version
-from tarmac.errors import PeerFailed, TarmacError, unknown_name
+from tarmac.errors import Interrupted, PeerFailed, TarmacError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,8 @@ _SECTIONS = {
         "data": "data:command",
         "runs": "runs:command",
         "env": "env:command",
+        "schema": "schema:command",
+        "completion": "completion:command",
     },
 }
 
@@ -115,7 +117,9 @@ def _tarmac(debug: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit: 0 done, 1 the work failed, 2 the request was wrong.
+    """Run the command line and exit.
+
+    0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.
 
     Args:
         arguments: Instead of ``sys.argv[1:]``; for tests.
@@ -132,8 +136,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # The reader, such as `head`, has seen enough; Python must not complain at exit.
         sys.stderr.close()
         sys.exit(1)
-    except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted", 1)
+    except KeyboardInterrupt:
+        _end(Interrupted("interrupted"))
+    except click.Abort as error:
+        # As click tells of Ctrl-C, and of a question that was not answered with yes.
+        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
+            _end(Interrupted("interrupted"))
+        _fail("not confirmed, and not done", 1)
+    except Interrupted as interruption:
+        _end(interruption)
     except click.ClickException as error:
         if not speaks_for_all():
             sys.exit(2)
@@ -156,12 +167,23 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         )
 
 
+def _end(interruption: Interrupted) -> NoReturn:
+    """Say that the work was interrupted, which was wished and is no error, and exit."""
+    if speaks_for_all():
+        _say(str(interruption))
+    sys.exit(interruption.exit_code)
+
+
 def _fail(message: str, exit_code: int) -> NoReturn:
-    first, _, rest = message.partition("\n")
-    click.echo(click.style("error: ", fg="red", bold=True) + first, err=True)
-    if rest:
-        click.echo("\n".join(f"  {line}" for line in rest.splitlines()), err=True)
+    _say(message, before=click.style("error: ", fg="red", bold=True))
     sys.exit(exit_code)
+
+
+def _say(message: str, *, before: str = "") -> None:
+    first, *rest = message.splitlines()
+    click.echo(before + first, err=True)
+    for line in rest:
+        click.echo(f"  {line}", err=True)
 
 
 def _usage(error: click.ClickException) -> str:

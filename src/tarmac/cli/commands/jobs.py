@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import sys
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -132,14 +130,7 @@ def logs(run: str, task: str | None, follow: bool, only_stderr: bool, output: Pa
     """Print what a job's tasks have printed."""
     from tarmac.jobs import attach
 
-    handle = attach(run, output)
-    try:
-        _print_logs(handle, task, follow=follow, only_stderr=only_stderr)
-    except KeyboardInterrupt:
-        if not follow:
-            raise
-        # That is how one stops following: as of any program that is ended so, and no error.
-        sys.exit(128 + signal.SIGINT)
+    _print_logs(attach(run, output), task, follow=follow, only_stderr=only_stderr)
 
 
 def _print_logs(handle: Handle, task: str | None, *, follow: bool, only_stderr: bool) -> None:

@@ -20,7 +20,7 @@ from tarmac.cli.options import (
     output_option,
     pairs_option,
 )
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import Interrupted, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -274,7 +274,7 @@ def _work(
     if not as_json:
         click.echo(f"{summary or 'nothing to do'}  {run.path}")
     if stop.came and not ok:
-        raise TarmacError(
+        raise Interrupted(
             "interrupted", hint=f"Go on with what is left: tarmac run --resume {run.path}"
         )
     if not ok and not as_json:

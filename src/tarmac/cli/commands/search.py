@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from tarmac.cli.options import (
     output_option,
     summary_of,
 )
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import Interrupted, RequestError, TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -257,7 +256,7 @@ def _conclude(study: Study, *, as_json: bool) -> None:
     elif record.best is not None and record.status == "completed":
         print_best(study, record.best, record.front)
     if record.status in ("interrupted", "running"):
-        raise TarmacError(
+        raise Interrupted(
             "interrupted; finished networks are kept, those under way will be repeated",
             hint=f"Go on: tarmac search --resume {study.path}",
         )
@@ -468,10 +467,7 @@ def _plot(study: str, to: Path | None, output: Path | None, storage: str | None)
     help="The port, or 0 for one that is free.",
 )
 @_common
-@click.pass_context
 def _dashboard(
-    ctx: click.Context,
-    /,
     study: str,
     host: str,
     port: int,
@@ -483,8 +479,4 @@ def _dashboard(
     from tarmac.studies.views.dashboard import serve
 
     found = find_study(study, output, storage)
-    try:
-        serve(found, host, port, lambda url: click.echo(f"{found.name}: {url} (Ctrl-C ends it)"))
-    except KeyboardInterrupt:
-        # As shells tell that a program was ended by SIGINT.
-        ctx.exit(128 + signal.SIGINT)
+    serve(found, host, port, lambda url: click.echo(f"{found.name}: {url} (Ctrl-C ends it)"))

@@ -19,7 +19,7 @@ from tarmac.cli.options import (
     output_option,
     pairs_option,
 )
-from tarmac.errors import PeerFailed, RequestError, TarmacError
+from tarmac.errors import Interrupted, PeerFailed, RequestError, TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -287,9 +287,9 @@ def _once_each(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
 def _conclude(run: Run, *, as_json: bool, verify: bool) -> None:
     failure = _failure(run, verify=verify)
     if not speaks_for_all():
-        if failure is not None:
-            raise PeerFailed(failure.message)
-        return
+        if failure is None:
+            return
+        raise failure if isinstance(failure, Interrupted) else PeerFailed(failure.message)
     record = run.record
     if as_json:
         result = {
@@ -320,7 +320,7 @@ def _conclude(run: Run, *, as_json: bool, verify: bool) -> None:
 def _failure(run: Run, *, verify: bool) -> TarmacError | None:
     record = run.record
     if record.status == "interrupted":
-        return TarmacError(
+        return Interrupted(
             "interrupted; the state is saved", hint=f"Go on: tarmac train --resume {run.path}"
         )
     if not verify or (record.expectation and record.expectation["met"]):
