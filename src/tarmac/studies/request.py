@@ -83,10 +83,14 @@ class Request(BaseModel):
     random_select: float = 0.1
     mutate: float = 0.2
     trials: int | None = None
-    budget: Annotated[float | None, BeforeValidator(_seconds)] = None
+    budget: Annotated[
+        float | None, BeforeValidator(_seconds, json_schema_input_type=float | str | None)
+    ] = None
     space: dict[str, ParameterText] = {}
     datasets: dict[str, dict[str, ParameterText]] = {}
-    objective: Annotated[tuple[str, ...], BeforeValidator(_names)] = ("val_accuracy",)
+    objective: Annotated[
+        tuple[str, ...], BeforeValidator(_names, json_schema_input_type=str | tuple[str, ...])
+    ] = ("val_accuracy",)
     prune: Literal["none", "halving", "median"] = "none"
     confirm: int = 0
     epochs: int | None = None
