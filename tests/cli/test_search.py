@@ -34,27 +34,6 @@ def done(tmp_path_factory):
 SMALL = ["digits-mlp", "--set", "hidden=8,16", "--epochs", "1", "--method", "brute"]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["-h"],
-        ["--help"],
-        *([name, "--help"] for name in ("list", "show", "best", "export", "plot")),
-    ],
-    ids=" ".join,
-)
-def test_every_help_answers(tarmac, arguments):
-    code, out, err = tarmac("search", *arguments)
-    assert (code, err) == (0, "")
-    assert out.startswith("Usage: tarmac search")
-
-
-def test_help_shows_defaults_as_they_are_given(tarmac):
-    _, out, _ = tarmac("search", "--help")
-    assert "[default: evolve]" in out
-    assert "[default: (" not in " ".join(out.split())
-
-
 def test_a_search_prints_a_line_per_network_and_the_best(tarmac):
     code, out, _ = tarmac("search", *SMALL)
     assert code == 0

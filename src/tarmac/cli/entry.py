@@ -18,7 +18,7 @@ from tarmac.errors import Interrupted, PeerFailed, TarmacError, unknown_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main"]
+__all__ = ["main", "root"]
 
 # Under which heading a command is listed, and the module and name that hold it.
 _SECTIONS = {
@@ -112,7 +112,7 @@ def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
     help="Print the version.",
 )
 @option("--debug", is_flag=True, help="Show the traceback of an error; accepted anywhere.")
-def _tarmac(debug: bool) -> None:
+def root(debug: bool) -> None:
     """Get deep-learning jobs off the ground on GPUs, and prove that they fly."""
 
 
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = [argument for argument in given if argument != "--debug"]
     try:
         with explained_imports():
-            result = _tarmac.main(given, prog_name="tarmac", standalone_mode=False)
+            result = root.main(given, prog_name="tarmac", standalone_mode=False)
         sys.exit(result if isinstance(result, int) else 0)
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough; Python must not complain at exit.
