@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from click.shell_completion import CompletionItem
@@ -68,8 +69,11 @@ def complete_workloads(
     """Offer the workloads, and files, which may hold one."""
     from tarmac.workloads import workload_names
 
-    named = _beginning(incomplete, workload_names())
-    return named + complete_files(ctx, parameter, incomplete)
+    # Paths first: click's script for bash drops what comes before them.
+    return [
+        *complete_files(ctx, parameter, incomplete),
+        *_beginning(incomplete, workload_names()),
+    ]
 
 
 def _complete_runs(*records: str) -> Complete:
@@ -78,7 +82,7 @@ def _complete_runs(*records: str) -> Complete:
     ) -> list[CompletionItem]:
         from tarmac.runs import default_output
 
-        root = ctx.params.get("output") or default_output()
+        root = Path(ctx.params.get("output") or default_output())
         found = {path.parent.name for record in records for path in root.glob(f"*/{record}")}
         named = _beginning(incomplete, ["latest", *sorted(found)])
         return named or complete_files(ctx, parameter, incomplete)

@@ -111,8 +111,12 @@ def _complete_tasks(
 ) -> list[CompletionItem]:
     from tarmac.jobs import attach
 
-    status = attach(ctx.params["run"], ctx.params.get("output")).status()
-    return [CompletionItem(t.name) for t in status.tasks if t.name.startswith(incomplete)]
+    try:
+        status = attach(ctx.params["run"], ctx.params.get("output")).status()
+    except TarmacError:
+        # Nobody has asked yet what is wrong with the line.
+        return []
+    return [CompletionItem(task.name) for task in status.tasks if task.name.startswith(incomplete)]
 
 
 @cloup.command(

@@ -63,7 +63,7 @@ def _complete_first(
 ) -> list[CompletionItem]:
     names = [name for name in command.commands if name.startswith(incomplete)]
     commands = [CompletionItem(name, help=summary_of(command.commands[name])) for name in names]
-    return commands + complete_workloads(ctx, parameter, incomplete)
+    return complete_workloads(ctx, parameter, incomplete) + commands
 
 
 @click.group("search", cls=_Group)
