@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tarmac.studies import Study
 
-__all__ = ["command"]
+__all__ = ["begin", "command"]
 
 
 class _Group(Group):
@@ -44,7 +44,7 @@ class _Group(Group):
     ) -> click.Context:
         if args and args[0] in self.commands:
             return super().make_context(info_name, args, parent, **extra)
-        return _begin.make_context(info_name, args, parent, **extra)
+        return begin.make_context(info_name, args, parent, **extra)
 
 
 class _Search(cloup.Command):
@@ -202,7 +202,7 @@ def command() -> None:
     json_option("Print the result as JSON, and only that."),
 )
 @click.pass_context
-def _begin(
+def begin(
     ctx: click.Context,
     /,
     what: str | None,
