@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import typing
 
 import click
@@ -107,23 +110,33 @@ def test_choices_are_shown_as_choices(tarmac):
 
 def test_choices_are_what_the_rooms_take():
     from tarmac.checks import FRAMEWORKS
-    from tarmac.studies import Request
+    from tarmac.studies import Request, method_names
     from tarmac.studies.methods.objectives import OBJECTIVES
-    from tarmac.training.engine.feeds import FeedName
-    from tarmac.training.planning.layout import StrategyName
-    from tarmac.training.planning.precision import Precision
+    from tarmac.training import strategy_names
+    from tarmac.training.plan import FeedName, Precision
 
-    def literals(annotation: object) -> tuple[str, ...]:
-        return typing.get_args(annotation)
-
-    fields = Request.model_fields
     assert tuple(FRAMEWORKS) == choices.FRAMEWORKS
     assert tuple(OBJECTIVES) == choices.OBJECTIVES
-    assert literals(fields["method"].annotation) == choices.METHODS
-    assert literals(fields["prune"].annotation) == choices.PRUNERS
-    assert ("auto", *literals(Precision)) == choices.PRECISIONS
-    assert ("auto", *literals(StrategyName)) == choices.STRATEGIES
-    assert ("auto", *literals(FeedName)) == choices.FEEDS
+    assert method_names() == choices.METHODS
+    assert typing.get_args(Request.model_fields["prune"].annotation) == choices.PRUNERS
+    assert ("auto", *strategy_names()) == choices.STRATEGIES
+    assert ("auto", *typing.get_args(Precision)) == choices.PRECISIONS
+    assert ("auto", *typing.get_args(FeedName)) == choices.FEEDS
+
+
+def test_what_packages_provide_is_a_choice_too(tmp_path):
+    made = tmp_path / "provider-1.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: provider\nVersion: 1\n")
+    (made / "entry_points.txt").write_text("[tarmac.strategies]\nzeppelin = provider:spec\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "tarmac", "train", "--help"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--strategy [auto|single|ddp|towers|zeppelin]" in done.stdout
 
 
 def test_the_checks_help_names_the_frameworks_and_what_may_be_required(tarmac):

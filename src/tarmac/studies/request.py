@@ -17,6 +17,10 @@ from tarmac.studies.methods.written import FieldError, ParameterText
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
+
 __all__ = [
     "CHANGEABLE",
     "Request",
@@ -41,6 +45,23 @@ def _seconds(value: Any) -> Any:
     from tarmac.documents.quantities import parse_seconds  # noqa: PLC0415 - beside its only use
 
     return None if value is None else parse_seconds(value)
+
+
+class _Forms:
+    """Says in a schema in which forms a file may have a parameter; `ParameterText` reads them."""
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        mapping = handler(core_schema)
+        value = {"type": ["boolean", "number", "string"]}
+        values = {"type": "array", "items": value, "minItems": 1}
+        when = handler.resolve_ref_schema(mapping)["properties"]["when"]
+        when["additionalProperties"] = {"anyOf": [value, values]}
+        return {"anyOf": [value, values, mapping]}
+
+
+_Parameter = Annotated[ParameterText, _Forms()]
 
 
 class Request(BaseModel):
@@ -86,8 +107,8 @@ class Request(BaseModel):
     budget: Annotated[
         float | None, BeforeValidator(_seconds, json_schema_input_type=float | str | None)
     ] = None
-    space: dict[str, ParameterText] = {}
-    datasets: dict[str, dict[str, ParameterText]] = {}
+    space: dict[str, _Parameter] = {}
+    datasets: dict[str, dict[str, _Parameter]] = {}
     objective: Annotated[
         tuple[str, ...], BeforeValidator(_names, json_schema_input_type=str | tuple[str, ...])
     ] = ("val_accuracy",)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
+from tarmac.cli.choices import ExtensibleChoice
 from tarmac.cli.completion import complete_jobs
 from tarmac.cli.job_files import read_jobs, secret_places
 from tarmac.cli.options import (
@@ -64,7 +65,7 @@ def _job_options(function: Callable[..., None]) -> Callable[..., None]:
             "Where",
             option(
                 "--on",
-                type=click.Choice(["local"]),
+                type=ExtensibleChoice(["local"], "tarmac.executors"),
                 default="local",
                 show_default=True,
                 help="Where tasks run: on this machine.",

@@ -11,7 +11,7 @@ import click
 import cloup
 from click.shell_completion import CompletionItem
 
-from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNERS
+from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNERS, ExtensibleChoice
 from tarmac.cli.completion import complete_objectives, complete_studies, complete_workloads
 from tarmac.cli.options import (
     Group,
@@ -121,7 +121,7 @@ def command() -> None:
     "How it is searched",
     option(
         "--method",
-        type=click.Choice(METHODS),
+        type=ExtensibleChoice(METHODS, "tarmac.search_methods"),
         show_default="evolve",
         help="Evolution, all networks, at random, or a sampler of Optuna's.",
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from tarmac.cli.choices import COMPILE, FEEDS, PRECISIONS, SCALES, STRATEGIES
+from tarmac.cli.choices import COMPILE, FEEDS, PRECISIONS, SCALES, STRATEGIES, ExtensibleChoice
 from tarmac.cli.completion import complete_trainings, complete_workloads
 from tarmac.cli.lead_process import speaks_for_all
 from tarmac.cli.options import (
@@ -114,7 +114,7 @@ __all__ = ["command"]
     ),
     option(
         "--strategy",
-        type=click.Choice(STRATEGIES),
+        type=ExtensibleChoice(STRATEGIES, "tarmac.strategies"),
         default="auto",
         show_default=True,
         help="How several devices are used.",

@@ -16,10 +16,6 @@ from tarmac.studies.methods.space import Choices, Numbers, Parameter, Space
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pydantic import GetJsonSchemaHandler
-    from pydantic.json_schema import JsonSchemaValue
-    from pydantic_core import CoreSchema
-
     from tarmac.training import Setting
     from tarmac.workloads import Workload
 
@@ -83,18 +79,6 @@ class ParameterText(BaseModel):
     step: float | None = None
     log: bool = False
     when: dict[str, tuple[bool | int | float | str, ...]] = {}
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """Return the schema of all forms that a file may have, which `_expand` reads."""
-        mapping = handler(core_schema)
-        value = {"type": ["boolean", "number", "string"]}
-        values = {"type": "array", "items": value, "minItems": 1}
-        when = handler.resolve_ref_schema(mapping)["properties"]["when"]
-        when["additionalProperties"] = {"anyOf": [value, values]}
-        return {"anyOf": [value, values, mapping]}
 
     @model_validator(mode="before")
     @classmethod
