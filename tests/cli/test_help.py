@@ -111,7 +111,7 @@ def test_choices_are_shown_as_choices(tarmac):
 def test_choices_are_what_the_rooms_take():
     from tarmac.checks import FRAMEWORKS
     from tarmac.studies import Request, method_names
-    from tarmac.studies.methods.objectives import OBJECTIVES
+    from tarmac.studies.objectives import OBJECTIVES
     from tarmac.training import strategy_names
     from tarmac.training.plan import FeedName, Precision
 
