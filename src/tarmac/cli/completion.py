@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 __all__ = [
+    "complete_any_run",
     "complete_datasets",
     "complete_files",
     "complete_frameworks",
@@ -93,6 +94,7 @@ def _complete_runs(*records: str) -> Complete:
 complete_trainings = _complete_runs(_TRAINING)
 complete_jobs = _complete_runs(_JOB)
 complete_studies = _complete_runs(_STUDY)
+complete_any_run = _complete_runs(_TRAINING, _STUDY, _JOB)
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
