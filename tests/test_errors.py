@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tarmac.errors import RequestError, TarmacError, unknown_name
+from tarmac.errors import Interrupted, RequestError, TarmacError, unknown_name
 
 
 def test_an_error_shows_its_hint_below_its_message():
     assert str(TarmacError("it broke", hint="mend it")) == "it broke\nmend it"
-    assert (TarmacError("x").exit_code, RequestError("x").exit_code) == (1, 2)
+    assert [kind("x").exit_code for kind in (TarmacError, RequestError, Interrupted)] == [1, 2, 130]
 
 
 def test_an_unknown_name_suggests_the_nearest_and_lists_all():

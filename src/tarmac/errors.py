@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PeerFailed", "RequestError", "TarmacError", "unknown_name"]
+__all__ = ["Interrupted", "PeerFailed", "RequestError", "TarmacError", "unknown_name"]
 
 
 class TarmacError(Exception):
@@ -39,6 +39,15 @@ class RequestError(TarmacError):
     """The request itself was wrong, and nothing was started; the command line exits with 2."""
 
     exit_code = 2
+
+
+class Interrupted(TarmacError):  # noqa: N818 - that is no error
+    """The work was stopped by Ctrl-C or SIGTERM; the command line exits with 130.
+
+    That is what shells say of a program that SIGINT has ended. The hint is how to go on.
+    """
+
+    exit_code = 130
 
 
 class PeerFailed(TarmacError):  # noqa: N818 - it is not this process's error

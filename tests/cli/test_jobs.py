@@ -339,7 +339,7 @@ def test_a_tail_follows_a_file_of_any_name(tmp_path, name):
     assert lines == ["one"]
 
 
-def test_who_stops_following_is_told_nothing(tmp_path):
+def test_ctrl_c_ends_following_and_not_the_job(tmp_path):
     (tmp_path / "job.yaml").write_text("{name: x, command: 'echo hello; sleep 600'}")
     handle = submit(tmp_path / "job.yaml", output=tmp_path / "runs")
     follower = subprocess.Popen(
@@ -351,8 +351,8 @@ def test_who_stops_following_is_told_nothing(tmp_path):
     )
     assert follower.stdout.readline() == "hello\n"
     follower.send_signal(signal.SIGINT)
-    assert follower.communicate() == ("", "")
-    assert follower.returncode == 130
+    out, err = follower.communicate()
+    assert (follower.returncode, out, err.strip()) == (130, "", "interrupted")
     assert handle.cancel()
     with pytest.raises(CancelledError):
         handle.exception(timeout=120)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import CliRunner
 
-from tarmac.cli.executors import executor_choices
+from tarmac.cli.commands.run import command
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs import (
     Attempt,
@@ -200,7 +201,8 @@ def plugin(tmp_path, monkeypatch):
 
 def test_packages_provide_executors_that_on_offers(plugin):
     assert executor_names() == ("local", "gone", "none", "noted")
-    assert executor_choices() == executor_names()
+    shown = CliRunner().invoke(command, ["--help"]).output
+    assert "[local|gone|none|noted]" in shown
     assert find_executor("noted").title == "here, with a note"
     with pytest.raises(RequestError, match="unknown executor 'notde'"):
         find_executor("notde")

@@ -175,10 +175,10 @@ def test_a_signal_saves_the_state_of_all_ranks_together(tmp_path, undisturbed, f
         start_new_session=True,
     )
     _, err = process.communicate(timeout=100)
-    assert process.returncode == 1
+    assert process.returncode == 130
     run = only_run(output)
     assert err.splitlines()[-2:] == [
-        "error: interrupted; the state is saved",
+        "interrupted; the state is saved",
         f"  Go on: tarmac train --resume {run.path}",
     ]
     assert run.record.status == "interrupted"

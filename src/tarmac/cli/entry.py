@@ -8,72 +8,81 @@ import traceback
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+import cloup
 
 from tarmac.cli.lead_process import speaks_for_all
+from tarmac.cli.options import SETTINGS, Group, examples, option, summary_of
 from tarmac.distribution import explained_imports, installed_version
-from tarmac.errors import PeerFailed, TarmacError, unknown_name
+from tarmac.errors import Interrupted, PeerFailed, TarmacError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main"]
+__all__ = ["main", "root"]
 
-# Each command's module holds it as `command`; the summaries stand here so that --help imports none.
-_COMMANDS = {
-    "check": (
-        "tarmac.cli.commands.check",
-        "Prove that frameworks compute on each device; else say why not.",
-    ),
-    "train": (
-        "tarmac.cli.commands.train",
-        "Train a workload and say whether the result is as expected.",
-    ),
-    "search": (
-        "tarmac.cli.commands.search",
-        "Search for a good network: evolve, try all, or sample.",
-    ),
-    "run": ("tarmac.cli.commands.run", "Run job files on this machine."),
-    "submit": ("tarmac.cli.commands.run", "Run job files in the background."),
-    "ps": ("tarmac.cli.commands.jobs", "List the jobs at work here."),
-    "logs": ("tarmac.cli.commands.jobs", "Print what a job's tasks have printed."),
-    "cancel": ("tarmac.cli.commands.jobs", "End a job."),
-    "convert": ("tarmac.cli.commands.convert", "Print a job file in another format."),
-    "env": ("tarmac.cli.commands.env", "List and remove environments that were built for jobs."),
-    "data": ("tarmac.cli.commands.data", "List, fetch, add and verify datasets."),
-    "runs": ("tarmac.cli.commands.runs", "List, show, compare and remove runs."),
+# Under which heading a command is listed, and the module and name that hold it.
+_SECTIONS = {
+    "Check": {"check": "check:command"},
+    "Train and search": {"train": "train:command", "search": "search:command"},
+    "Jobs": {
+        "run": "run:command",
+        "submit": "run:submit",
+        "ps": "jobs:ps",
+        "logs": "jobs:logs",
+        "cancel": "jobs:cancel",
+        "convert": "convert:command",
+    },
+    "Housekeeping": {
+        "data": "data:command",
+        "runs": "runs:command",
+        "env": "env:command",
+        "schema": "schema:command",
+        "completion": "completion:command",
+    },
 }
 
+_COMMANDS = {name: home for section in _SECTIONS.values() for name, home in section.items()}
 
-class _Commands(click.Group):
-    """Imports a command when it is called."""
+
+class _Commands(Group):
+    """Imports a command's module when it is called, and those of all for its own help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in _COMMANDS:
-            return None
-        module = importlib.import_module(_COMMANDS[cmd_name][0])
-        command = getattr(module, cmd_name if hasattr(module, cmd_name) else "command")
-        assert isinstance(command, click.Command)
-        return command
+        return _command(cmd_name) if cmd_name in _COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in _COMMANDS and not args[0].startswith("-"):
-            raise unknown_name(
-                "command", args[0], {name: text for name, (_, text) in _COMMANDS.items()}
-            )
-        return super().resolve_command(ctx, args)
+        name = args[0]
+        is_unknown = name not in _COMMANDS and not name.startswith("-")
+        # A shell that completes a line asks what it can be, not what is wrong with it.
+        if is_unknown and not ctx.resilient_parsing:
+            raise unknown_name("command", name, {name: _summary(name) for name in _COMMANDS})
+        return click.Group.resolve_command(self, ctx, args)
 
-    def format_commands(
+    def list_sections(
         self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        formatter: click.HelpFormatter,
-    ) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+        ctx: click.Context,  # noqa: ARG002 - cloup's signature
+        include_default_section: bool = True,  # noqa: ARG002 - likewise
+    ) -> list[cloup.Section]:
+        return [
+            cloup.Section(title, {name: _command(name) for name in names})
+            for title, names in _SECTIONS.items()
+        ]
+
+
+def _command(name: str) -> click.Command:
+    module, _, attribute = _COMMANDS[name].partition(":")
+    command = getattr(importlib.import_module(f"tarmac.cli.commands.{module}"), attribute)
+    assert isinstance(command, click.Command)
+    return command
+
+
+def _summary(name: str) -> str:
+    return summary_of(_command(name))
 
 
 def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
@@ -82,8 +91,19 @@ def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
-@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
+@cloup.command(
+    cls=_Commands,
+    context_settings=SETTINGS,
+    epilog=examples(
+        "tarmac check                            does every framework compute here?",
+        "tarmac train digits-mlp --verify        train, and say whether it is as expected",
+        "tarmac search digits-mlp --budget 5m    find a better network",
+        "tarmac run job.yaml                     run the tasks of a job file",
+    )
+    + "\n\nEach command has --help. Exit codes: 0 done, 1 the work failed, 2 the request was "
+    "wrong, 130 interrupted.",
+)
+@option(
     "--version",
     is_flag=True,
     is_eager=True,
@@ -91,13 +111,15 @@ def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
     callback=_version,
     help="Print the version.",
 )
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def _tarmac(debug: bool) -> None:
+@option("--debug", is_flag=True, help="Show the traceback of an error; accepted anywhere.")
+def root(debug: bool) -> None:
     """Get deep-learning jobs off the ground on GPUs, and prove that they fly."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit: 0 done, 1 the work failed, 2 the request was wrong.
+    """Run the command line and exit.
+
+    0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.
 
     Args:
         arguments: Instead of ``sys.argv[1:]``; for tests.
@@ -108,14 +130,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = [argument for argument in given if argument != "--debug"]
     try:
         with explained_imports():
-            result = _tarmac.main(given, prog_name="tarmac", standalone_mode=False)
+            result = root.main(given, prog_name="tarmac", standalone_mode=False)
         sys.exit(result if isinstance(result, int) else 0)
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough; Python must not complain at exit.
         sys.stderr.close()
         sys.exit(1)
-    except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted", 1)
+    except KeyboardInterrupt:
+        _end(Interrupted("interrupted"))
+    except click.Abort as error:
+        # As click tells of Ctrl-C, and of a question that was not answered with yes.
+        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
+            _end(Interrupted("interrupted"))
+        _fail("not confirmed, and not done", 1)
+    except Interrupted as interruption:
+        _end(interruption)
     except click.ClickException as error:
         if not speaks_for_all():
             sys.exit(2)
@@ -138,12 +167,23 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         )
 
 
+def _end(interruption: Interrupted) -> NoReturn:
+    """Say that the work was interrupted, which was wished and is no error, and exit."""
+    if speaks_for_all():
+        _say(str(interruption))
+    sys.exit(interruption.exit_code)
+
+
 def _fail(message: str, exit_code: int) -> NoReturn:
-    first, _, rest = message.partition("\n")
-    click.echo(click.style("error: ", fg="red", bold=True) + first, err=True)
-    if rest:
-        click.echo("\n".join(f"  {line}" for line in rest.splitlines()), err=True)
+    _say(message, before=click.style("error: ", fg="red", bold=True))
     sys.exit(exit_code)
+
+
+def _say(message: str, *, before: str = "") -> None:
+    first, *rest = message.splitlines()
+    click.echo(before + first, err=True)
+    for line in rest:
+        click.echo(f"  {line}", err=True)
 
 
 def _usage(error: click.ClickException) -> str:

@@ -21,13 +21,13 @@ __all__ = ["read_jobs", "say_notes", "secret_places"]
 
 
 def read_jobs(
-    files: Sequence[Path], settings: Sequence[str], *, quiet: bool, is_run: bool
+    files: Sequence[Path], settings: Sequence[tuple[str, str]], *, quiet: bool, is_run: bool
 ) -> list[tuple[Reading, Path]]:
     """Read job files of any format.
 
     Args:
         files: Or a folder of Batch Shipyard's files.
-        settings: ``KEY=VALUE``, changes to what the files say.
+        settings: Keys and their new values, changes to what the files say.
         quiet: Print no notes.
         is_run: Whether the jobs are going to be run, so that one that cannot be is refused.
 
@@ -41,10 +41,7 @@ def read_jobs(
     from tarmac.formats import read_paths
 
     def change(document: Document) -> Document:
-        for text in settings:
-            key, separator, new = text.partition("=")
-            if not separator or not key:
-                raise RequestError(f"--set {text!r} is not of the form KEY=VALUE")
+        for key, new in settings:
             try:
                 document = change_document(document, key, new)
             except RequestError as error:

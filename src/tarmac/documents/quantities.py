@@ -84,6 +84,6 @@ def parse_seconds(value: Any) -> float:
     return seconds
 
 
-Bytes = Annotated[int, BeforeValidator(parse_bytes)]
-Cpus = Annotated[float, BeforeValidator(parse_cpus)]
-Seconds = Annotated[float, BeforeValidator(parse_seconds)]
+Bytes = Annotated[int, BeforeValidator(parse_bytes, json_schema_input_type=float | str)]
+Cpus = Annotated[float, BeforeValidator(parse_cpus, json_schema_input_type=float | str)]
+Seconds = Annotated[float, BeforeValidator(parse_seconds, json_schema_input_type=float | str)]

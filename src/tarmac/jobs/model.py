@@ -62,7 +62,7 @@ def _scalar_text(value: Any) -> Any:
     return str(value) if isinstance(value, (int, float)) else value
 
 
-Text = Annotated[str, BeforeValidator(_scalar_text)]
+Text = Annotated[str, BeforeValidator(_scalar_text, json_schema_input_type=bool | float | str)]
 
 
 class Resources(_Part):
@@ -216,7 +216,10 @@ def _environment(value: Any) -> Any:
 
 Environment = Annotated[
     Annotated[SystemEnvironment | Venv | Container, Field(discriminator="kind")],
-    BeforeValidator(_environment),
+    BeforeValidator(
+        _environment,
+        json_schema_input_type=Literal["system"] | SystemEnvironment | Venv | Container,
+    ),
 ]
 
 
@@ -324,7 +327,9 @@ class _Settings(_Part):
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
     timeout: Seconds | None = None
-    retries: Annotated[Retries, BeforeValidator(_retries)] = Retries()
+    retries: Annotated[Retries, BeforeValidator(_retries, json_schema_input_type=int | Retries)] = (
+        Retries()
+    )
     priority: int = 0
     sweep: Sweep | None = None
 

@@ -26,6 +26,10 @@ from tarmac.studies.objectives import OBJECTIVES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
+
 __all__ = [
     "CHANGEABLE",
     "DEFAULT_GENERATIONS",
@@ -53,6 +57,23 @@ def _names(value: Any) -> Any:
 
 def _seconds(value: Any) -> Any:
     return None if value is None else parse_seconds(value)
+
+
+class _Forms:
+    """Says in a schema in which forms a file may have a parameter; `ParameterText` reads them."""
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        mapping = handler(core_schema)
+        value = {"type": ["boolean", "number", "string"]}
+        values = {"type": "array", "items": value, "minItems": 1}
+        when = handler.resolve_ref_schema(mapping)["properties"]["when"]
+        when["additionalProperties"] = {"anyOf": [value, values]}
+        return {"anyOf": [value, values, mapping]}
+
+
+_Parameter = Annotated[ParameterText, _Forms()]
 
 
 class Request(BaseModel):
@@ -96,10 +117,14 @@ class Request(BaseModel):
     random_select: float = 0.1
     mutate: float = 0.2
     trials: int | None = None
-    budget: Annotated[float | None, BeforeValidator(_seconds)] = None
-    space: dict[str, ParameterText] = {}
-    datasets: dict[str, dict[str, ParameterText]] = {}
-    objective: Annotated[tuple[str, ...], BeforeValidator(_names)] = ("val_accuracy",)
+    budget: Annotated[
+        float | None, BeforeValidator(_seconds, json_schema_input_type=float | str | None)
+    ] = None
+    space: dict[str, _Parameter] = {}
+    datasets: dict[str, dict[str, _Parameter]] = {}
+    objective: Annotated[
+        tuple[str, ...], BeforeValidator(_names, json_schema_input_type=str | tuple[str, ...])
+    ] = ("val_accuracy",)
     prune: Literal["none", "halving", "median"] = "none"
     confirm: int = 0
     epochs: int | None = None

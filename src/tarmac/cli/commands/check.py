@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import cloup
+
+from tarmac.cli.choices import FRAMEWORKS
+from tarmac.cli.completion import complete_files, complete_frameworks
+from tarmac.cli.options import count_option, examples, json_option, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,54 +41,104 @@ _WORDS = {
 }
 
 
-@click.command("check", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("frameworks", nargs=-1, metavar="[FRAMEWORK]...")
-@click.option(
-    "--python",
-    "pythons",
-    multiple=True,
-    metavar="PATH",
-    help="Check what this interpreter has, instead of Tarmac's own; may be repeated.",
+@cloup.command(
+    "check",
+    epilog=examples(
+        "tarmac check",
+        "tarmac check torch jax",
+        "tarmac check --python ~/venvs/jax/bin/python",
+        "tarmac check --provision tensorflow",
+        "tarmac check --quick --require 'gpus>=8' --require 'gpu_memory>=80' --json",
+        "tarmac check --explain no-driver",
+    ),
 )
-@click.option(
-    "--image", "images", multiple=True, help="Check what a container image has; may be repeated."
+@cloup.argument(
+    "frameworks",
+    nargs=-1,
+    metavar="[FRAMEWORK]...",
+    shell_complete=complete_frameworks,
+    help=f"Of {', '.join(FRAMEWORKS)}; those that are installed if none is named.",
 )
-@click.option(
-    "--provision",
-    multiple=True,
-    metavar="NAME",
-    help="Build an environment of pinned versions for a framework, once, and check that.",
+@cloup.option_group(
+    "What is checked",
+    option(
+        "--python",
+        "pythons",
+        multiple=True,
+        metavar="PATH",
+        shell_complete=complete_files,
+        help="Check what this interpreter has, instead of Tarmac's own; may be repeated.",
+    ),
+    option(
+        "--image",
+        "images",
+        multiple=True,
+        metavar="IMAGE",
+        help="Check what a container image has; may be repeated.",
+    ),
+    option(
+        "--provision",
+        multiple=True,
+        metavar="FRAMEWORK",
+        shell_complete=complete_frameworks,
+        help="Build an environment of pinned versions for a framework, once, and check that; may "
+        "be repeated.",
+    ),
+    option(
+        "--device",
+        "devices",
+        multiple=True,
+        metavar="DEVICE",
+        show_default="all",
+        help="cuda, cuda:INDEX or cpu; may be repeated.",
+    ),
 )
-@click.option("--quick", is_flag=True, help="The machine, and PyTorch alone; no rates.")
-@click.option("--deep", is_flag=True, help="Measure longer, fill memory, all Keras backends.")
-@click.option(
-    "--device", "devices", multiple=True, show_default="all", help="cuda, cuda:INDEX or cpu."
+@cloup.option_group(
+    "How thoroughly",
+    option("--quick", is_flag=True, help="The machine, and PyTorch alone; no rates."),
+    option("--deep", is_flag=True, help="Measure longer, fill memory, all Keras backends."),
+    count_option(
+        "--ranks",
+        show_default="the number of GPUs",
+        help="Processes that add numbers up together, by PyTorch and Horovod; 2 or more.",
+    ),
+    option(
+        "--timeout",
+        "timeout_s",
+        type=float,
+        metavar="SECONDS",
+        default=120.0,
+        show_default=True,
+        help="How long each framework may take.",
+    ),
 )
-@click.option(
-    "--ranks",
-    type=int,
-    show_default="the number of GPUs",
-    help="Processes that all-reduce, by PyTorch and Horovod; 2 or more.",
+@cloup.option_group(
+    "As a gate",
+    option(
+        "--require",
+        multiple=True,
+        metavar="WHAT",
+        help="Exit with 1 unless it holds; may be repeated. WHAT is a framework, which then has to "
+        "compute; gpu; or NAME and a number, joined by >=, >, ==, <= or <. NAME is gpus, cpus, "
+        "gpu_memory (GiB, of the smallest), memory or shm (GiB), driver or cuda (versions).",
+    ),
 )
-@click.option(
-    "--require",
-    multiple=True,
-    metavar="WHAT",
-    help="Exit with 1 unless it holds: gpus>=1, gpu_memory>=40, pytorch. May be repeated.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and only that.")
-@click.option(
-    "--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write a page as well."
-)
-@click.option("--explain", metavar="CODE", help="Print what is known of a failure.")
-@click.option("--names", is_flag=True, help="Leave user names and home directories in the report.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=float,
-    default=120.0,
-    show_default=True,
-    help="Seconds for each framework.",
+@cloup.option_group(
+    "Output",
+    json_option("Print the report as JSON, and only that."),
+    option(
+        "--html",
+        "page",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Write a page as well.",
+    ),
+    option("--names", is_flag=True, help="Leave user names and home directories in the report."),
+    option(
+        "--explain",
+        metavar="CODE",
+        help="Print what is known of a failure, by the code that a check shows; check nothing.",
+    ),
 )
 @click.pass_context
 def command(

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import cloup
 
 from tarmac.cli.job_files import say_notes
+from tarmac.cli.options import examples, option
 from tarmac.errors import RequestError
 from tarmac.formats import find_format, format_names, read_paths
 
@@ -18,9 +20,23 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
+@cloup.command(
+    "convert",
+    epilog=examples(
+        "tarmac convert shipyard/ > job.yaml",
+        "tarmac convert job.yaml --to hkube > algorithm.json",
+    ),
+)
+@cloup.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    metavar="FILE...",
+    type=click.Path(path_type=Path),
+    help="Job files of Tarmac's, HKube's or Batch Shipyard's; a folder stands for the Batch "
+    "Shipyard files in it.",
+)
+@option(
     "--to",
     "wanted",
     type=click.Choice(format_names()),
@@ -29,9 +45,9 @@ __all__ = ["command"]
     help="The format to write.",
 )
 def command(files: Sequence[Path], wanted: str) -> None:
-    """Print FILES in another format; what has no meaning there is stored in the job.
+    """Print a job file in another format.
 
-    A folder stands for the Batch Shipyard files in it.
+    What has no meaning there is stored in the job.
     """
     target = find_format(wanted)
     if target.write is None:

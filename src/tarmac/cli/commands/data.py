@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import cloup
 
+from tarmac.cli.completion import complete_datasets
+from tarmac.cli.options import Group, examples, json_option, option
 from tarmac.errors import TarmacError
 
 if TYPE_CHECKING:
@@ -16,7 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.group("data", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "data",
+    cls=Group,
+    epilog=examples(
+        "tarmac data list",
+        "tarmac data fetch mnist",
+        "tarmac data add mnist --from /mnt/usb/mnist",
+        "tarmac data verify",
+    ),
+)
 def command() -> None:
     """List, fetch, add and verify datasets.
 
@@ -25,8 +37,8 @@ def command() -> None:
     """
 
 
-@command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@command.command("list", epilog=examples("tarmac data list --json"))
+@json_option()
 def list_datasets(as_json: bool) -> None:
     """List the datasets and whether they are here."""
     from rich.table import Table
@@ -65,11 +77,21 @@ def list_datasets(as_json: bool) -> None:
     click.echo(f"under {data.data_root()}")
 
 
-@command.command()
-@click.argument("names", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@command.command(epilog=examples("tarmac data fetch mnist cifar10"))
+@cloup.argument(
+    "names",
+    nargs=-1,
+    required=True,
+    metavar="NAME...",
+    shell_complete=complete_datasets,
+    help="Names from tarmac data list.",
+)
+@json_option()
 def fetch(names: Sequence[str], as_json: bool) -> None:
-    """Download datasets, verified; what is here and right is not downloaded again."""
+    """Download datasets, verified.
+
+    What is here and right is not downloaded again.
+    """
     from tarmac import data
     from tarmac.cli.views.download import download_progress
 
@@ -83,16 +105,19 @@ def fetch(names: Sequence[str], as_json: bool) -> None:
         click.echo(json.dumps(fetched, indent=2))
 
 
-@command.command()
-@click.argument("name")
-@click.option(
+@command.command(epilog=examples("tarmac data add mnist --from /mnt/usb/mnist"))
+@cloup.argument(
+    "name", metavar="NAME", shell_complete=complete_datasets, help="A name from tarmac data list."
+)
+@option(
     "--from",
     "origin",
+    metavar="DIRECTORY",
     required=True,
     type=click.Path(path_type=Path),
     help="A directory that holds the files, compressed or not.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def add(name: str, origin: Path, as_json: bool) -> None:
     """Take a dataset over from a directory: for machines without internet."""
     from tarmac import data
@@ -101,11 +126,17 @@ def add(name: str, origin: Path, as_json: bool) -> None:
     click.echo(json.dumps({name: str(path)}, indent=2) if as_json else f"{name} is in {path}")
 
 
-@command.command()
-@click.argument("names", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@command.command(epilog=examples("tarmac data verify", "tarmac data verify mnist --json"))
+@cloup.argument(
+    "names",
+    nargs=-1,
+    metavar="[NAME]...",
+    shell_complete=complete_datasets,
+    help="Names from tarmac data list; all that are here if none is named.",
+)
+@json_option()
 def verify(names: Sequence[str], as_json: bool) -> None:
-    """Check the files of datasets: of all that are here, if none is named."""
+    """Check the files of datasets."""
     from tarmac import data
 
     asked = names or [s.name for s in data.describe() if s.state in ("present", "partial")]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 
 import click
+import cloup
+
+from tarmac.cli.options import Group, examples, json_option
 
 __all__ = ["command"]
 
 
-@click.group("env", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("env", cls=Group, epilog=examples("tarmac env list", "tarmac env rm 3f9a1c"))
 def command() -> None:
     """List and remove the environments that were built for jobs."""
 
 
-@command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@command.command("list", epilog=examples("tarmac env list --json"))
+@json_option()
 def _list(as_json: bool) -> None:
     """List built environments."""
     from tarmac.environments import list_venvs
@@ -29,10 +32,10 @@ def _list(as_json: bool) -> None:
         click.echo(f"{path.name}  {', '.join(text.splitlines())}  {path}")
 
 
-@command.command("rm")
-@click.argument("name")
+@command.command("rm", epilog=examples("tarmac env rm 3f9a1c"))
+@cloup.argument("name", metavar="NAME", help="Its name in tarmac env list, or how that begins.")
 def _remove(name: str) -> None:
-    """Remove the environment whose name begins with NAME."""
+    """Remove an environment."""
     from tarmac.environments import remove_venv
 
     click.echo(f"removed {remove_venv(name)}")

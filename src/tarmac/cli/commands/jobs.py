@@ -1,20 +1,22 @@
-"""``tarmac ps``, ``tarmac logs`` and ``tarmac cancel``: what becomes of jobs."""
+"""``tarmac ps``, ``tarmac logs`` and ``tarmac cancel``: parse, call, render."""
 
 from __future__ import annotations
 
 import json
-import signal
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import cloup
+from click.shell_completion import CompletionItem
 
+from tarmac.cli.completion import complete_jobs
+from tarmac.cli.options import examples, json_option, option, output_option
 from tarmac.errors import RequestError, TarmacError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from tarmac.jobs import Handle, RunStatus, TaskStatus
 
@@ -24,20 +26,18 @@ _COLOURS = {"running": "cyan", "succeeded": "green", "failed": "red"}
 
 _LOOK_EVERY_S = 0.2
 
-_HELP = {"help_option_names": ["-h", "--help"]}
-
-_output = click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    show_default="TARMAC_RUNS or ./runs",
-    help="Where the runs lie.",
+_run = cloup.argument(
+    "run",
+    metavar="RUN",
+    shell_complete=complete_jobs,
+    help='Its directory, its name, the beginning of its name, or "latest".',
 )
 
 
-@click.command("ps", context_settings=_HELP)
-@click.option("--all", "-a", "everything", is_flag=True, help="Also those that have ended.")
-@_output
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every task.")
+@cloup.command("ps", epilog=examples("tarmac ps", "tarmac ps --all --json"))
+@option("--all", "-a", "everything", is_flag=True, help="Also those that have ended.")
+@output_option()
+@json_option("Print JSON, with every task, and only that.")
 def ps(everything: bool, output: Path | None, as_json: bool) -> None:
     """List the jobs at work here, the newest first."""
     from rich.table import Table
@@ -74,27 +74,35 @@ def ps(everything: bool, output: Path | None, as_json: bool) -> None:
         click.echo(f"{kind} in {output or default_output()}")
 
 
-@click.command("logs", context_settings=_HELP)
-@click.argument("run")
-@click.argument("task", required=False)
-@click.option("--follow", "-f", is_flag=True, help="Go on printing until the job has ended.")
-@click.option("--stderr", "only_stderr", is_flag=True, help="Only standard error.")
-@_output
-def logs(run: str, task: str | None, follow: bool, only_stderr: bool, output: Path | None) -> None:
-    """Print what a RUN's tasks, or its one TASK, have printed.
-
-    A RUN is its directory, its name, the beginning of its name, or "latest".
-    """
+def _complete_tasks(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     from tarmac.jobs import attach
 
-    handle = attach(run, output)
     try:
-        _print_logs(handle, task, follow=follow, only_stderr=only_stderr)
-    except KeyboardInterrupt:
-        if not follow:
-            raise
-        # That is how one stops following: as of any program that is ended so, and no error.
-        sys.exit(128 + signal.SIGINT)
+        status = attach(ctx.params["run"], ctx.params.get("output")).status()
+    except TarmacError:
+        # Nobody has asked yet what is wrong with the line.
+        return []
+    return [CompletionItem(task.name) for task in status.tasks if task.name.startswith(incomplete)]
+
+
+@cloup.command(
+    "logs",
+    epilog=examples("tarmac logs latest --follow", "tarmac logs latest evaluate --stderr"),
+)
+@_run
+@cloup.argument(
+    "task", required=False, shell_complete=_complete_tasks, help="One task of it; all by default."
+)
+@option("--follow", "-f", is_flag=True, help="Go on printing until the job has ended.")
+@option("--stderr", "only_stderr", is_flag=True, help="Only standard error.")
+@output_option()
+def logs(run: str, task: str | None, follow: bool, only_stderr: bool, output: Path | None) -> None:
+    """Print what a job's tasks have printed."""
+    from tarmac.jobs import attach
+
+    _print_logs(attach(run, output), task, follow=follow, only_stderr=only_stderr)
 
 
 def _print_logs(handle: Handle, task: str | None, *, follow: bool, only_stderr: bool) -> None:
@@ -138,12 +146,22 @@ def _printer(task: TaskStatus, *, is_alone: bool) -> Callable[[str], None]:
     return lambda line: click.echo(prefix + line)
 
 
-@click.command("cancel", context_settings=_HELP)
-@click.argument("run")
-@click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait.")
-@_output
+@cloup.command("cancel", epilog=examples("tarmac cancel latest"))
+@_run
+@option(
+    "--timeout",
+    type=float,
+    metavar="SECONDS",
+    default=30.0,
+    show_default=True,
+    help="How long to wait for its end.",
+)
+@output_option()
 def cancel(run: str, timeout: float, output: Path | None) -> None:
-    """End a RUN: its tasks get SIGTERM, and SIGKILL after ten seconds."""
+    """End a job.
+
+    Its tasks get SIGTERM, and SIGKILL after ten seconds.
+    """
     from concurrent.futures import CancelledError
 
     from tarmac.jobs import attach

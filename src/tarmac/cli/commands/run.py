@@ -9,10 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import cloup
 
-from tarmac.cli.executors import executor_choices
+from tarmac.cli.choices import ExtensibleChoice
+from tarmac.cli.completion import complete_jobs
 from tarmac.cli.job_files import read_jobs, secret_places
-from tarmac.errors import RequestError, TarmacError
+from tarmac.cli.options import (
+    count_option,
+    examples,
+    json_option,
+    option,
+    output_option,
+    pairs_option,
+)
+from tarmac.errors import Interrupted, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,59 +33,83 @@ if TYPE_CHECKING:
 __all__ = ["command", "submit"]
 
 
+_job_files = cloup.argument(
+    "files",
+    nargs=-1,
+    metavar="[FILE]...",
+    type=click.Path(path_type=Path),
+    help="Job files of Tarmac's, HKube's or Batch Shipyard's; a folder stands for the Batch "
+    "Shipyard files in it.",
+)
+
+
 def _job_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say which job, and within what."""
-    options = (
-        click.option(
-            "--jobs", type=int, show_default="as many as fit", help="At most N tasks at once."
+    groups = (
+        cloup.option_group(
+            "The job",
+            pairs_option(
+                "--set",
+                "settings",
+                help="Change a value of the file, e.g. resources.cpus=2; may be repeated.",
+            ),
+            option(
+                "--secret",
+                "secrets",
+                multiple=True,
+                metavar="NAME/KEY=env:VAR",
+                help="Where a named secret is to be found: env:VARIABLE or file:PATH; may be "
+                "repeated.",
+            ),
         ),
-        click.option(
-            "--set",
-            "settings",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Change a value of the file, e.g. resources.cpus=2; may be repeated.",
-        ),
-        click.option(
-            "--secret",
-            "secrets",
-            multiple=True,
-            metavar="NAME/KEY=env:VAR",
-            help="Where a named secret is to be found: env:VARIABLE or file:PATH; may be repeated.",
-        ),
-        click.option(
-            "--on",
-            type=click.Choice(executor_choices()),
-            show_default="local, this machine; of a resumed run where it began",
-            help="Where tasks run.",
-        ),
-        click.option(
-            "--fake-gpus",
-            type=click.IntRange(min=0),
-            default=0,
-            help="Pretend GPUs, to try a file without any.",
-        ),
-        click.option(
-            "--output",
-            type=click.Path(path_type=Path),
-            show_default="TARMAC_RUNS or ./runs",
-            help="Where runs are made.",
-        ),
-        click.option(
-            "--json", "as_json", is_flag=True, help="Print the result as JSON, and only that."
+        cloup.option_group(
+            "Where",
+            option(
+                "--on",
+                type=ExtensibleChoice(["local"], "tarmac.executors"),
+                show_default="local, this machine; of a resumed run where it began",
+                help="Where tasks run.",
+            ),
+            count_option("--jobs", show_default="as many as fit", help="At most N tasks at once."),
+            option(
+                "--fake-gpus",
+                type=click.IntRange(min=0),
+                metavar="N",
+                default=0,
+                show_default=True,
+                help="Pretend GPUs, to try a file without any.",
+            ),
+            output_option("Where runs are made."),
         ),
     )
-    for option in reversed(options):
-        function = option(function)
+    for group in reversed(groups):
+        function = group(function)
     return function
 
 
-@click.command("run", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Print the tasks, and start nothing.")
-@click.option("--resume", metavar="RUN", help="Go on with a run: do what has not succeeded yet.")
-@click.option("--follow", is_flag=True, help="Print what tasks print, as they print it.")
+@cloup.command(
+    "run",
+    epilog=examples(
+        "tarmac run job.yaml --dry-run",
+        "tarmac run job.yaml --set resources.gpus=1 --follow",
+        "tarmac run shipyard/                    a folder of Batch Shipyard's files",
+        "tarmac run --resume latest",
+    ),
+)
+@_job_files
 @_job_options
+@cloup.option_group(
+    "How",
+    option("--dry-run", is_flag=True, help="Print the tasks, and start nothing."),
+    option(
+        "--resume",
+        metavar="RUN",
+        shell_complete=complete_jobs,
+        help="Go on with a run: do what has not succeeded yet.",
+    ),
+    option("--follow", is_flag=True, help="Print what tasks print, as they print it."),
+    json_option("Print the result as JSON, and only that."),
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -85,16 +119,16 @@ def command(
     resume: str | None,
     follow: bool,
     jobs: int | None,
-    settings: Sequence[str],
+    settings: Sequence[tuple[str, str]],
     secrets: Sequence[str],
     on: str | None,
     fake_gpus: int,
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Run job FILEs on this machine: each task when what it needs is done and there is room.
+    """Run job files on this machine.
 
-    A folder stands for the Batch Shipyard files in it.
+    Each task starts when what it needs is done and there is room for it.
     """
     from tarmac.cli.views.job_plan import plans_of, print_plans, rest_of
     from tarmac.jobs import find_run, prepare
@@ -106,7 +140,7 @@ def command(
         if settings:
             raise RequestError(
                 "--set cannot be changed in a resumed run",
-                hint=f"Start a new one: tarmac run FILE --set {settings[0]}",
+                hint=f"Start a new one: tarmac run FILE --set {'='.join(settings[0])}",
             )
         runs = [find_run(resume, output)]
         if on is not None:
@@ -143,20 +177,29 @@ def command(
     ctx.exit(0 if all(result["ok"] for result in results) else 1)
 
 
-@click.command("submit", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@cloup.command(
+    "submit",
+    epilog=examples("tarmac submit job.yaml", "tarmac logs latest --follow"),
+)
+@_job_files
 @_job_options
+@json_option("Print the runs as JSON, and only that.")
 def submit(
     files: Sequence[Path],
     jobs: int | None,
-    settings: Sequence[str],
+    settings: Sequence[tuple[str, str]],
     secrets: Sequence[str],
     on: str | None,
     fake_gpus: int,
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Run job FILEs in the background; see tarmac ps, logs and cancel."""
+    """Run job files in the background.
+
+    tarmac ps, logs and cancel look at them and end them.
+    """
+    if not files:
+        raise RequestError("expected job files", hint="tarmac submit job.yaml")
     from tarmac.jobs import start_runner
 
     mapping = _asked(jobs, secrets, fake_gpus, quiet=as_json)
@@ -241,7 +284,7 @@ def _work(
     if not as_json:
         click.echo(f"{summary or 'nothing to do'}  {run.path}")
     if stop.came and not ok:
-        raise TarmacError(
+        raise Interrupted(
             "interrupted", hint=f"Go on with what is left: tarmac run --resume {run.path}"
         )
     if not ok and not as_json:

@@ -4,39 +4,45 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import cloup
 
+from tarmac.cli.completion import complete_any_run
+from tarmac.cli.options import Group, examples, json_option, option, output_option
 from tarmac.cli.run_kinds import KIND_NAMES
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
+
 __all__ = ["command"]
 
+_RUN = 'Its directory, its name, the beginning of its name or id, or "latest".'
 
-@click.group("runs", context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(
+    "runs",
+    cls=Group,
+    epilog=examples(
+        "tarmac runs list",
+        "tarmac runs show latest",
+        "tarmac runs compare mnist-mlp-a mnist-mlp-b",
+        "tarmac runs rm latest",
+    ),
+)
 def command() -> None:
-    """List, show, compare and remove runs: trainings, searches and jobs.
-
-    A RUN is its directory, its name, the beginning of its name or id, or "latest".
-    """
+    """List, show, compare and remove runs: trainings, searches and jobs."""
 
 
 def _common(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that every command here has."""
-    function = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
-    return click.option(
-        "--output",
-        type=click.Path(path_type=Path),
-        show_default="TARMAC_RUNS or ./runs",
-        help="Where the runs lie.",
-    )(function)
+    return output_option()(json_option()(function))  # type: ignore[no-any-return]
 
 
-_kind = click.option(
+_kind = option(
     "--kind",
     "kinds",
     type=click.Choice(KIND_NAMES),
@@ -46,7 +52,7 @@ _kind = click.option(
 )
 
 
-@command.command("list")
+@command.command("list", epilog=examples("tarmac runs list --kind job", "tarmac runs list --json"))
 @_common
 @_kind
 def list_all(output: Path | None, as_json: bool, kinds: Sequence[str]) -> None:
@@ -67,8 +73,8 @@ def list_all(output: Path | None, as_json: bool, kinds: Sequence[str]) -> None:
         click.echo(f"there are none in {catalogue.output}")
 
 
-@command.command()
-@click.argument("run")
+@command.command(epilog=examples("tarmac runs show latest"))
+@cloup.argument("run", metavar="RUN", shell_complete=complete_any_run, help=_RUN)
 @_common
 @_kind
 def show(run: str, output: Path | None, as_json: bool, kinds: Sequence[str]) -> None:
@@ -87,14 +93,9 @@ def show(run: str, output: Path | None, as_json: bool, kinds: Sequence[str]) -> 
     show_one(found.path, as_json=as_json)
 
 
-@command.command()
-@click.argument("run")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    show_default="TARMAC_RUNS or ./runs",
-    help="Where the runs lie.",
-)
+@command.command(epilog=examples("tarmac runs logs latest"))
+@cloup.argument("run", metavar="RUN", shell_complete=complete_any_run, help=_RUN)
+@output_option()
 @_kind
 def logs(run: str, output: Path | None, kinds: Sequence[str]) -> None:
     """Print what the processes of a run have printed: ranks, candidates or tasks."""
@@ -111,8 +112,14 @@ def logs(run: str, output: Path | None, kinds: Sequence[str]) -> None:
     print_logs(files, found.path)
 
 
-@command.command()
-@click.argument("run_names", metavar="RUN RUN...", nargs=-1)
+@command.command(epilog=examples("tarmac runs compare mnist-mlp-a mnist-mlp-b"))
+@cloup.argument(
+    "run_names",
+    metavar="RUN RUN...",
+    nargs=-1,
+    shell_complete=complete_any_run,
+    help=f"At least two. {_RUN}",
+)
 @_common
 @_kind
 def compare(
@@ -143,9 +150,16 @@ def compare(
     print_comparison(comparison)
 
 
-@command.command("rm")
-@click.argument("run_names", metavar="RUN...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@command.command("rm", epilog=examples("tarmac runs rm mnist-mlp-a --yes"))
+@cloup.argument(
+    "run_names",
+    metavar="RUN...",
+    nargs=-1,
+    required=True,
+    shell_complete=complete_any_run,
+    help=_RUN,
+)
+@option("--yes", is_flag=True, help="Do not ask.")
 @_common
 @_kind
 def remove(

@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import cloup
+from click.shell_completion import CompletionItem
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNERS, ExtensibleChoice
+from tarmac.cli.completion import complete_objectives, complete_studies, complete_workloads
+from tarmac.cli.options import (
+    Group,
+    count_option,
+    examples,
+    json_option,
+    option,
+    output_option,
+    summary_of,
+)
+from tarmac.errors import Interrupted, RequestError, TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tarmac.studies import Study
 
-__all__ = ["command"]
-
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
+__all__ = ["begin", "command"]
 
 
-class _Option(click.Option):
-    """Shows a default that is given in words as it is: click puts brackets around it."""
-
-    def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
-        extra = super().get_help_extra(ctx)
-        if isinstance(self.show_default, str) and "default" in extra:
-            extra["default"] = self.show_default
-        return extra
-
-
-_option = functools.partial(click.option, cls=_Option)
-
-
-class _Group(click.Group):
+class _Group(Group):
     """Searches, unless the first word is one of its commands."""
 
     def make_context(
@@ -48,82 +44,165 @@ class _Group(click.Group):
     ) -> click.Context:
         if args and args[0] in self.commands:
             return super().make_context(info_name, args, parent, **extra)
-        return _begin.make_context(info_name, args, parent, **extra)
+        return begin.make_context(info_name, args, parent, **extra)
 
 
-@click.group("search", cls=_Group, context_settings=_SETTINGS)
+class _Search(cloup.Command):
+    """Shows the commands on studies in its help too."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "|", "COMMAND"]
+
+    def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        command.format_commands(ctx, formatter)
+        super().format_params(ctx, formatter)
+
+
+def _complete_first(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    names = [name for name in command.commands if name.startswith(incomplete)]
+    commands = [CompletionItem(name, help=summary_of(command.commands[name])) for name in names]
+    return complete_workloads(ctx, parameter, incomplete) + commands
+
+
+@click.group("search", cls=_Group)
 def command() -> None:
-    """Search for a good network."""
+    """Search for a good network: evolve, try all, or sample."""
 
 
-@click.command(
+@cloup.command(
     "search",
-    context_settings=_SETTINGS,
-    epilog="Studies are looked at with: tarmac search list, show STUDY, best STUDY, export STUDY, "
-    "plot STUDY, dashboard STUDY. Each has --help.",
+    cls=_Search,
+    epilog=examples(
+        "tarmac search digits-mlp --set hidden=8,16,32,64 --trials 10",
+        "tarmac search mlp-evolve --set dataset=digits --budget 10m",
+        "tarmac search my_model.py:workload --space space.yaml --method tpe",
+        "tarmac search study.yaml --workers 4",
+        "tarmac search --resume latest",
+        "tarmac search best latest",
+        "tarmac search -- list                 a workload that is called as a command",
+    ),
 )
-@click.argument("what", metavar="WORKLOAD|STUDY", required=False)
-@_option("--method", show_default="evolve", help="evolve, brute, random, tpe, cmaes or nsga2.")
-@_option(
-    "--generations", type=int, show_default="10", help="Generations of the evolution, at most."
+@cloup.argument(
+    "what",
+    metavar="[WORKLOAD|STUDY]",
+    required=False,
+    shell_complete=_complete_first,
+    help="WORKLOAD is a name of tarmac train --list or my_model.py:workload; STUDY is a YAML file, "
+    "or a study that comes with Tarmac: mlp-evolve.",
 )
-@_option(
-    "--population", type=int, show_default="20", help="Networks in a generation, with survivors."
+@cloup.option_group(
+    "What is searched over",
+    option(
+        "--space",
+        "space_file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="A YAML file of parameters and their values.",
+    ),
+    option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUES",
+        help="Search over a setting: v1,v2, lo..hi, lo..hi:log or lo..hi:step; one value fixes "
+        "it. May be repeated.",
+    ),
+    option(
+        "--objective",
+        metavar="NAMES",
+        show_default="val_accuracy",
+        shell_complete=complete_objectives,
+        help=f"What counts, the first most: {', '.join(OBJECTIVES)}.",
+    ),
 )
-@_option("--retain", type=float, show_default="0.4", help="Share that survives by fitness.")
-@_option("--random-select", type=float, show_default="0.1", help="Chance of each other to survive.")
-@_option(
-    "--mutate", type=float, show_default="0.2", help="Chance of a child to have one gene changed."
+@cloup.option_group(
+    "How it is searched",
+    option(
+        "--method",
+        type=ExtensibleChoice(METHODS, "tarmac.search_methods"),
+        show_default="evolve",
+        help="Evolution, all networks, at random, or a sampler of Optuna's.",
+    ),
+    count_option("--generations", show_default="10", help="Generations of the evolution, at most."),
+    count_option(
+        "--population", show_default="20", help="Networks in a generation, with survivors."
+    ),
+    option(
+        "--retain",
+        type=float,
+        metavar="SHARE",
+        show_default="0.4",
+        help="Share that survives by fitness.",
+    ),
+    option(
+        "--random-select",
+        type=float,
+        metavar="CHANCE",
+        show_default="0.1",
+        help="Chance of each other to survive.",
+    ),
+    option(
+        "--mutate",
+        type=float,
+        metavar="CHANCE",
+        show_default="0.2",
+        help="Chance of a child to have one gene changed.",
+    ),
+    option(
+        "--seed",
+        type=int,
+        metavar="N",
+        show_default="0",
+        help="Decides every draw of the search, and each training's.",
+    ),
 )
-@_option("--trials", type=int, help="End after N trainings.")
-@_option("--budget", help="End after so much time, such as 30m or 2h.")
-@_option(
-    "--space",
-    "space_file",
-    type=click.Path(path_type=Path),
-    help="A YAML file of parameters and their values.",
+@cloup.option_group(
+    "When it ends",
+    count_option("--trials", help="End after N trainings."),
+    option("--budget", metavar="TIME", help="End after so much time, such as 30m or 2h."),
+    option("--prune", type=click.Choice(PRUNERS), show_default="none", help="Stop losers early."),
+    count_option(
+        "--confirm",
+        show_default="0",
+        help="Train the best N from two more seeds at the end.",
+    ),
 )
-@_option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUES",
-    help="Search over a setting: v1,v2, lo..hi, lo..hi:log or lo..hi:step; one value fixes it.",
+@cloup.option_group(
+    "Each training",
+    count_option("--epochs", show_default="the workload's", help="Epochs of each, at most."),
+    count_option("--patience", help="Stop one after N epochs without a lower val_loss."),
+    count_option("--train-size", show_default="all", help="Train on the first N samples."),
+    count_option(
+        "--validation-size",
+        show_default="one for five to train on, at most 10,000",
+        help="Samples held out of training, which judge.",
+    ),
 )
-@_option(
-    "--objective",
-    show_default="val_accuracy",
-    help="What counts, the first most: val_accuracy, val_loss, params, seconds, epochs.",
+@cloup.option_group(
+    "Where",
+    option(
+        "--devices",
+        "--device",
+        "devices",
+        metavar="DEVICES",
+        show_default="auto",
+        help="As of tarmac train.",
+    ),
+    count_option("--workers", show_default="by devices", help="Networks trained at the same time."),
+    option("--storage", metavar="URL", help="An Optuna database instead of a journal file."),
+    output_option("Where studies are made."),
+    option(
+        "--resume",
+        metavar="STUDY",
+        shell_complete=complete_studies,
+        help="Go on with a study that was stopped: its directory, its name, or latest.",
+    ),
+    json_option("Print the result as JSON, and only that."),
 )
-@_option("--prune", show_default="none", help="Stop losers early: none, halving or median.")
-@_option(
-    "--confirm", type=int, show_default="0", help="Train the best N from two more seeds at the end."
-)
-@_option("--epochs", type=int, show_default="the workload's", help="Epochs of each, at most.")
-@_option("--patience", type=int, help="Stop one after N epochs without a lower val_loss.")
-@_option("--train-size", type=int, show_default="all", help="Train on the first N samples.")
-@_option(
-    "--validation-size",
-    type=int,
-    show_default="one for five to train on, at most 10,000",
-    help="Samples held out of training, which judge.",
-)
-@_option("--seed", type=int, show_default="0")
-@_option("--devices", "--device", "devices", show_default="auto", help="As of tarmac train.")
-@_option(
-    "--workers", type=int, show_default="by devices", help="Networks trained at the same time."
-)
-@_option("--storage", metavar="URL", help="An Optuna database instead of a journal file.")
-@_option(
-    "--output",
-    type=click.Path(path_type=Path),
-    show_default="TARMAC_RUNS or ./runs",
-    help="Where studies are made.",
-)
-@_option("--resume", metavar="STUDY", help="Go on with a study that was stopped.")
-@_option("--json", "as_json", is_flag=True, help="Print the result as JSON, and only that.")
 @click.pass_context
-def _begin(
+def begin(
     ctx: click.Context,
     /,
     what: str | None,
@@ -136,8 +215,7 @@ def _begin(
 ) -> None:
     """Search for a good network: evolve, try all, or sample.
 
-    WORKLOAD is a name of tarmac train --list or my_model.py:workload; STUDY is a YAML file, or a
-    study that comes with Tarmac: mlp-evolve.
+    Candidates are judged on held-out data, and the best is scored on the test set once.
     """
     from tarmac.cli.views.search import reporter_for
     from tarmac.studies import open_study, work_on
@@ -177,7 +255,7 @@ def _conclude(study: Study, *, as_json: bool) -> None:
     elif record.best is not None and record.status == "completed":
         print_best(study, record.best, record.front)
     if record.status in ("interrupted", "running"):
-        raise TarmacError(
+        raise Interrupted(
             "interrupted; finished networks are kept, those under way will be repeated",
             hint=f"Go on: tarmac search --resume {study.path}",
         )
@@ -187,29 +265,21 @@ def _conclude(study: Study, *, as_json: bool) -> None:
 
 def _common(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that every command on a study has."""
-    function = _option("--storage", metavar="URL", help="Its database, with the password.")(
-        function
-    )
-    return _option(
-        "--output",
-        type=click.Path(path_type=Path),
-        show_default="TARMAC_RUNS or ./runs",
-        help="Where studies lie.",
-    )(function)
+    storage = option("--storage", metavar="URL", help="Its database, with the password.")
+    return output_option("Where studies lie.")(storage(function))  # type: ignore[no-any-return]
 
 
-def _json(function: Callable[..., None]) -> Callable[..., None]:
-    return _option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
-
-
-@command.command("list")
-@_option(
-    "--output",
-    type=click.Path(path_type=Path),
-    show_default="TARMAC_RUNS or ./runs",
-    help="Where studies lie.",
+_study = cloup.argument(
+    "study",
+    metavar="STUDY",
+    shell_complete=complete_studies,
+    help='Its directory, its name, the beginning of its name, or "latest".',
 )
-@_json
+
+
+@command.command("list", epilog=examples("tarmac search list", "tarmac search list --json"))
+@output_option("Where studies lie.")
+@json_option()
 def _list(output: Path | None, as_json: bool) -> None:
     """List the studies, the newest first."""
     from rich.table import Table
@@ -254,10 +324,10 @@ def _list(output: Path | None, as_json: bool) -> None:
         click.echo(f"there are none in {output or runs.default_output()}")
 
 
-@command.command("show")
-@click.argument("study", metavar="STUDY")
+@command.command("show", epilog=examples("tarmac search show latest"))
+@_study
 @_common
-@_json
+@json_option()
 def _show(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
     """Show how a study went: generations, trials, what failed."""
     from tarmac.cli.console import make_console
@@ -291,10 +361,12 @@ def _show(study: str, output: Path | None, storage: str | None, as_json: bool) -
         print_best(found, found.best, found.record.front)
 
 
-@command.command("best")
-@click.argument("study", metavar="STUDY")
+@command.command(
+    "best", epilog=examples("tarmac search best latest", "tarmac search best latest --json")
+)
+@_study
 @_common
-@_json
+@json_option()
 def _best(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
     """Print the network that a study found, and the line that trains it."""
     from tarmac.cli.views.study import best_of, print_best
@@ -319,15 +391,21 @@ def _best(study: str, output: Path | None, storage: str | None, as_json: bool) -
     print_best(found, best, front)
 
 
-@command.command("export")
-@click.argument("study", metavar="STUDY")
-@_option(
+@command.command("export", epilog=examples("tarmac search export latest --to trials.csv"))
+@_study
+@option(
     "--format",
     "wanted",
     type=click.Choice(["csv", "json"]),
     show_default="by the name of --to, else csv",
+    help="What is written.",
 )
-@_option("--to", type=click.Path(path_type=Path), help="A file, instead of standard output.")
+@option(
+    "--to",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A file, instead of standard output.",
+)
 @_common
 def _export(
     study: str, wanted: str | None, to: Path | None, output: Path | None, storage: str | None
@@ -346,10 +424,14 @@ def _export(
     click.echo(f"wrote {to}", err=True)
 
 
-@command.command("plot")
-@click.argument("study", metavar="STUDY")
-@_option(
-    "--to", type=click.Path(path_type=Path), show_default="plot.html in the study", help="The file."
+@command.command("plot", epilog=examples("tarmac search plot latest --to plot.html"))
+@_study
+@option(
+    "--to",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    show_default="plot.html in the study",
+    help="The page that is written.",
 )
 @_common
 def _plot(study: str, to: Path | None, output: Path | None, storage: str | None) -> None:
@@ -363,15 +445,25 @@ def _plot(study: str, to: Path | None, output: Path | None, storage: str | None)
     click.echo(f"wrote {path}")
 
 
-@command.command("dashboard")
-@click.argument("study", metavar="STUDY")
-@_option("--host", default="127.0.0.1", show_default=True)
-@_option("--port", type=int, default=8080, show_default=True)
+@command.command("dashboard", epilog=examples("tarmac search dashboard latest --port 8081"))
+@_study
+@option(
+    "--host",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="What it listens on; 0.0.0.0 is every network, for all who reach this machine.",
+)
+@option(
+    "--port",
+    type=int,
+    metavar="N",
+    default=8080,
+    show_default=True,
+    help="The port, or 0 for one that is free.",
+)
 @_common
-@click.pass_context
 def _dashboard(
-    ctx: click.Context,
-    /,
     study: str,
     host: str,
     port: int,
@@ -382,10 +474,6 @@ def _dashboard(
     from tarmac.studies import find_study, serve_dashboard
 
     found = find_study(study, output, storage)
-    try:
-        serve_dashboard(
-            found, host, port, lambda url: click.echo(f"{found.name}: {url} (Ctrl-C ends it)")
-        )
-    except KeyboardInterrupt:
-        # As shells tell that a program was ended by SIGINT.
-        ctx.exit(128 + signal.SIGINT)
+    serve_dashboard(
+        found, host, port, lambda url: click.echo(f"{found.name}: {url} (Ctrl-C ends it)")
+    )

@@ -6,9 +6,20 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import click
+import cloup
 
+from tarmac.cli.choices import COMPILE, FEEDS, PRECISIONS, SCALES, STRATEGIES, ExtensibleChoice
+from tarmac.cli.completion import complete_trainings, complete_workloads
 from tarmac.cli.lead_process import speaks_for_all
-from tarmac.errors import PeerFailed, RequestError, TarmacError
+from tarmac.cli.options import (
+    count_option,
+    examples,
+    json_option,
+    option,
+    output_option,
+    pairs_option,
+)
+from tarmac.errors import Interrupted, PeerFailed, RequestError, TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,120 +29,176 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("train", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("workload", required=False)
-@click.option("--list", "list_them", is_flag=True, help="List the workloads and their settings.")
-@click.option("--epochs", type=int, show_default="the workload's", help="Passes over the data.")
-@click.option(
-    "--batch-size",
-    type=int,
-    show_default="the workload's",
-    help="Samples per step, of all devices together.",
+@cloup.command(
+    "train",
+    epilog=examples(
+        "tarmac train --list",
+        "tarmac train digits-mlp --verify",
+        "tarmac train mnist-mlp --epochs 5 --precision fp32 --seed 1",
+        "tarmac train mnist-convnet --devices all --scale-lr linear",
+        "tarmac train my_model.py:workload --set hidden=64",
+        "tarmac train --resume latest",
+    ),
 )
-@click.option("--batch-size-per-device", type=int, help="Samples per step of each device.")
-@click.option("--lr", "learning_rate", type=float, show_default="the workload's")
-@click.option(
-    "--scale-lr",
-    default="none",
-    show_default=True,
-    help="Let the rate follow the batch size: none, linear or sqrt.",
+@cloup.argument(
+    "workload",
+    required=False,
+    shell_complete=complete_workloads,
+    help="A name from --list, or a file and a name in it: my_model.py:workload.",
 )
-@click.option("--train-size", type=int, show_default="all", help="Train on the first N samples.")
-@click.option(
-    "--validation-size",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Hold out the last N training samples and score them every epoch.",
+@cloup.option_group(
+    "Recipe",
+    option("--list", "list_them", is_flag=True, help="List the workloads and their settings."),
+    count_option("--epochs", show_default="the workload's", help="Passes over the data."),
+    count_option(
+        "--batch-size",
+        show_default="the workload's",
+        help="Samples per step, of all devices together.",
+    ),
+    count_option("--batch-size-per-device", help="Samples per step of each device."),
+    option(
+        "--lr",
+        "learning_rate",
+        type=float,
+        metavar="RATE",
+        show_default="the workload's",
+        help="Learning rate of the optimizer.",
+    ),
+    option(
+        "--scale-lr",
+        type=click.Choice(SCALES),
+        default="none",
+        show_default=True,
+        help="Let the rate follow the batch size.",
+    ),
+    pairs_option(
+        "--set",
+        "settings",
+        help="Change a setting of the workload; may be repeated. --list shows them.",
+    ),
+    option(
+        "--seed",
+        type=int,
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="Decides the first weights, the order of the samples and dropout.",
+    ),
 )
-@click.option(
-    "--patience",
-    type=int,
-    help="Stop once the validation loss has not fallen for N epochs; needs --validation-size.",
+@cloup.option_group(
+    "Data and ending",
+    count_option("--train-size", show_default="all", help="Train on the first N samples."),
+    count_option(
+        "--validation-size",
+        default=0,
+        show_default=True,
+        help="Hold out the last N training samples and score them every epoch.",
+    ),
+    count_option(
+        "--patience",
+        help="Stop once the validation loss has not fallen for N epochs; needs --validation-size.",
+    ),
+    option("--verify", is_flag=True, help="Exit with 1 when the result is not as expected."),
 )
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option(
-    "--devices",
-    "--device",
-    "devices",
-    default="auto",
-    show_default=True,
-    help="auto, all, a number of GPUs, their indices (0,2), cpu, or cpu:N for N replicas on it.",
+@cloup.option_group(
+    "Devices and speed",
+    option(
+        "--devices",
+        "--device",
+        "devices",
+        metavar="DEVICES",
+        default="auto",
+        show_default=True,
+        help="auto, all, a number of GPUs, their indices (0,2), cpu, or cpu:N for N replicas on "
+        "it.",
+    ),
+    option(
+        "--strategy",
+        type=ExtensibleChoice(STRATEGIES, "tarmac.strategies"),
+        default="auto",
+        show_default=True,
+        help="How several devices are used.",
+    ),
+    option(
+        "--feed",
+        type=click.Choice(FEEDS),
+        default="auto",
+        show_default=True,
+        help="How samples get to a device: lie there, are copied ahead, or when they are needed.",
+    ),
+    count_option(
+        "--accumulate",
+        default=1,
+        show_default=True,
+        help="Parts of a device's share of a batch, computed one after another to save memory.",
+    ),
+    option(
+        "--sync-batchnorm",
+        is_flag=True,
+        help="Take batch normalisation's statistics over all devices.",
+    ),
+    option(
+        "--precision",
+        type=click.Choice(PRECISIONS),
+        default="auto",
+        show_default=True,
+        help="What matrices are multiplied in: auto takes the faster of fp32 and bf16.",
+    ),
+    option(
+        "--compile",
+        "compile_",
+        type=click.Choice(COMPILE),
+        default="auto",
+        show_default=True,
+        help="Whether torch.compile compiles the model, where auto expects that it pays.",
+    ),
+    option("--deterministic", is_flag=True, help="The same bits every time on one device."),
 )
-@click.option(
-    "--strategy",
-    default="auto",
-    show_default=True,
-    help="How several devices are used: auto, single, ddp or towers.",
+@cloup.option_group(
+    "Safety",
+    option(
+        "--resume",
+        "resumed",
+        metavar="RUN",
+        shell_complete=complete_trainings,
+        help="Go on with a run that was stopped: its directory, its name, or latest.",
+    ),
+    count_option(
+        "--checkpoint-every",
+        default=1,
+        show_default=True,
+        help="Epochs from one checkpoint to the next.",
+    ),
+    count_option(
+        "--max-restarts",
+        default=3,
+        show_default=True,
+        help="How often ddp starts again when it has lost a worker.",
+    ),
+    option(
+        "--hang-timeout",
+        "hang_timeout_s",
+        type=float,
+        metavar="SECONDS",
+        default=300.0,
+        show_default=True,
+        help="How long a rank may take for a step before it is taken for hung.",
+    ),
+    option("--no-check", is_flag=True, help="Do not look at the devices first."),
 )
-@click.option(
-    "--feed",
-    default="auto",
-    show_default=True,
-    help="How samples get to a device: auto, resident, prefetch or direct.",
+@cloup.option_group(
+    "Output",
+    output_option("Where runs are made; a URI, s3://bucket/prefix, gets a copy.", kind=str),
+    json_option("Print the result as JSON, and only that."),
+    option("--verbose", is_flag=True, help="Say more on why things are done as they are."),
 )
-@click.option(
-    "--accumulate",
-    type=int,
-    default=1,
-    show_default=True,
-    help="Parts of a device's share of a batch, computed one after another to save memory.",
-)
-@click.option(
-    "--sync-batchnorm",
-    is_flag=True,
-    help="Take batch normalisation's statistics over all devices.",
-)
-@click.option("--precision", default="auto", show_default=True, help="auto, fp32, bf16 or fp64.")
-@click.option("--compile", "compile_", default="auto", show_default=True, help="auto, on or off.")
-@click.option("--deterministic", is_flag=True, help="The same bits every time on one device.")
-@click.option(
-    "--checkpoint-every",
-    type=int,
-    default=1,
-    show_default=True,
-    help="Epochs from one checkpoint to the next.",
-)
-@click.option(
-    "--max-restarts",
-    type=int,
-    default=3,
-    show_default=True,
-    help="How often ddp starts again when it has lost a worker.",
-)
-@click.option(
-    "--hang-timeout",
-    "hang_timeout_s",
-    type=float,
-    default=300.0,
-    show_default=True,
-    help="Seconds without a step after which a rank is taken for hung.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change a setting of the workload; may be repeated. --list shows them.",
-)
-@click.option(
-    "--output",
-    type=click.Path(),
-    show_default="TARMAC_RUNS or ./runs",
-    help="Where runs are made; a URI, s3://bucket/prefix, gets a copy.",
-)
-@click.option("--resume", "resumed", metavar="RUN", help="Go on with a run that was stopped.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and only that.")
-@click.option("--verbose", is_flag=True, help="Say more on why things are done as they are.")
-@click.option("--no-check", is_flag=True, help="Do not look at the devices first.")
-@click.option("--verify", is_flag=True, help="Exit with 1 when the result is not as expected.")
 @click.pass_context
 def command(
     ctx: click.Context,
     /,
     workload: str | None,
     list_them: bool,
-    settings: Sequence[str],
+    settings: Sequence[tuple[str, str]],
     output: str | None,
     resumed: str | None,
     as_json: bool,
@@ -141,7 +208,10 @@ def command(
     compile_: str,
     **options: Any,
 ) -> None:
-    """Train WORKLOAD: a name from --list, or a file and a name in it (my_model.py:workload)."""
+    """Train a workload and say whether the result is as expected.
+
+    A run is made for it, which --resume goes on with.
+    """
     if list_them:
         _list(as_json=as_json)
         return
@@ -175,7 +245,7 @@ def command(
                 output=output,
                 reporter=reporter,
                 compile=compile_,
-                settings=_parse(settings),
+                settings=_once_each(settings),
                 **options,
             )
     _conclude(run, as_json=as_json, verify=verify)
@@ -205,24 +275,21 @@ def _refuse_changes(ctx: click.Context) -> None:
             )
 
 
-def _parse(settings: Sequence[str]) -> dict[str, str]:
-    parsed: dict[str, str] = {}
-    for text in settings:
-        key, separator, value = text.partition("=")
-        if not separator or not key:
-            raise RequestError(f"--set {text!r} is not of the form KEY=VALUE")
-        if key in parsed:
-            raise RequestError(f"--set {key} is given twice: {parsed[key]!r} and {value!r}")
-        parsed[key] = value
-    return parsed
+def _once_each(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for key, value in settings:
+        if key in values:
+            raise RequestError(f"--set {key} is given twice: {values[key]!r} and {value!r}")
+        values[key] = value
+    return values
 
 
 def _conclude(run: Run, *, as_json: bool, verify: bool) -> None:
     failure = _failure(run, verify=verify)
     if not speaks_for_all():
-        if failure is not None:
-            raise PeerFailed(failure.message)
-        return
+        if failure is None:
+            return
+        raise failure if isinstance(failure, Interrupted) else PeerFailed(failure.message)
     record = run.record
     if as_json:
         result = {
@@ -253,7 +320,7 @@ def _conclude(run: Run, *, as_json: bool, verify: bool) -> None:
 def _failure(run: Run, *, verify: bool) -> TarmacError | None:
     record = run.record
     if record.status == "interrupted":
-        return TarmacError(
+        return Interrupted(
             "interrupted; the state is saved", hint=f"Go on: tarmac train --resume {run.path}"
         )
     if not verify or (record.expectation and record.expectation["met"]):

@@ -1,0 +1,42 @@
+"""``tarmac schema``: parse, call, render."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import cloup
+
+from tarmac.cli.options import examples
+
+__all__ = ["command"]
+
+
+@cloup.command(
+    "schema",
+    epilog=examples(
+        "tarmac schema job > job.schema.json",
+        "tarmac schema study > study.schema.json",
+        "check-jsonschema --schemafile job.schema.json job.yaml",
+    )
+    + "\n\nA first line like this lets editors with the YAML language server complete a file:\n\n"
+    "\b\n  # yaml-language-server: $schema=job.schema.json",
+)
+@cloup.argument("kind", type=click.Choice(["job", "study"]), help="A job file or a study's file.")
+def command(kind: str) -> None:
+    """Print the JSON Schema of a job file or of a study's file.
+
+    It says which keys there are, what each takes and what each means. What depends on several
+    values, such as a circle of needs, only tarmac run --dry-run sees.
+    """
+    from tarmac.cli.views.schema import render_schema
+
+    if kind == "job":
+        from tarmac.jobs import Job
+
+        schema = render_schema(Job, "A job file of Tarmac's")
+    else:
+        from tarmac.studies import Request
+
+        schema = render_schema(Request, "A study's file of Tarmac's")
+    click.echo(json.dumps(schema, indent=2))

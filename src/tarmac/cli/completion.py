@@ -1,0 +1,101 @@
+"""What a shell offers for an argument or for an option's value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from click.shell_completion import CompletionItem
+
+from tarmac.cli.choices import FRAMEWORKS, OBJECTIVES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import click
+
+    Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+__all__ = [
+    "complete_any_run",
+    "complete_datasets",
+    "complete_files",
+    "complete_frameworks",
+    "complete_jobs",
+    "complete_objectives",
+    "complete_studies",
+    "complete_trainings",
+    "complete_workloads",
+]
+
+# The records that mark a directory as a training, a job's run or a study. Their names alone are
+# looked at: reading each would let the shell wait.
+_TRAINING, _JOB, _STUDY = "run.json", "job-run.json", "study.json"
+
+
+def complete_files(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete a path."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_frameworks(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the frameworks that can be checked."""
+    return _beginning(incomplete, FRAMEWORKS)
+
+
+def complete_objectives(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the next of several objectives, separated by commas."""
+    before, comma, last = incomplete.rpartition(",")
+    return [CompletionItem(before + comma + item.value) for item in _beginning(last, OBJECTIVES)]
+
+
+def complete_datasets(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the datasets."""
+    from tarmac import data
+
+    return _beginning(incomplete, data.names())
+
+
+def complete_workloads(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the workloads, and files, which may hold one."""
+    from tarmac.workloads import workload_names
+
+    # Paths first: click's script for bash drops what comes before them.
+    return [
+        *complete_files(ctx, parameter, incomplete),
+        *_beginning(incomplete, workload_names()),
+    ]
+
+
+def _complete_runs(*records: str) -> Complete:
+    def complete(
+        ctx: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from tarmac.runs import default_output
+
+        root = Path(ctx.params.get("output") or default_output())
+        found = {path.parent.name for record in records for path in root.glob(f"*/{record}")}
+        named = _beginning(incomplete, ["latest", *sorted(found)])
+        return named or complete_files(ctx, parameter, incomplete)
+
+    return complete
+
+
+complete_trainings = _complete_runs(_TRAINING)
+complete_jobs = _complete_runs(_JOB)
+complete_studies = _complete_runs(_STUDY)
+complete_any_run = _complete_runs(_TRAINING, _STUDY, _JOB)
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]

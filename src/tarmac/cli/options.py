@@ -1,0 +1,136 @@
+"""How commands are declared: their help, and the options that several of them take.
+
+Help is laid out by cloup, plain text under headings as gh and uv print it: rich-click would load
+rich for every ``--help``.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import cloup
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = [
+    "SETTINGS",
+    "Group",
+    "count_option",
+    "examples",
+    "json_option",
+    "option",
+    "output_option",
+    "pairs_option",
+    "summary_of",
+]
+
+# Of the whole command line: each command takes its context's settings from the one above it.
+SETTINGS = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+    "formatter_settings": cloup.HelpFormatter.settings(col1_max_width=30),
+}
+
+# Longer than any summary: click cuts at 45 characters, in the middle of a sentence.
+_WHOLE = 1000
+
+
+class Option(cloup.Option):
+    """Shows a default that is given in words as it is: click puts brackets around it."""
+
+    def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
+        extra = super().get_help_extra(ctx)
+        if isinstance(self.show_default, str) and "default" in extra:
+            extra["default"] = self.show_default
+        return extra
+
+
+option = functools.partial(cloup.option, cls=Option)
+
+
+class Group(cloup.Group):
+    """A group of commands: these come first in its help, each with its whole first sentence."""
+
+    def list_sections(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - cloup's signature
+        include_default_section: bool = True,  # noqa: ARG002 - likewise
+    ) -> list[cloup.Section]:
+        """Return the headings and the commands under each, in the order of the code."""
+        return [cloup.Section("Commands", dict(self.commands))]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands before the options."""
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        self.format_commands(ctx, formatter)
+        self.format_params(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+
+    def make_commands_help_section(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - cloup's signature
+        section: cloup.Section,
+    ) -> cloup.formatting.HelpSection:
+        """Return a heading's commands with their summaries."""
+        summaries = [(name, summary_of(command)) for name, command in section.list_commands()]
+        return cloup.formatting.HelpSection(section.title, summaries)
+
+
+def summary_of(command: click.Command) -> str:
+    """Return the first sentence of a command's help, whole."""
+    return command.get_short_help_str(_WHOLE)
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: lines that can be typed as they are."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def output_option(
+    help_text: str = "Where the runs lie.", *, kind: type[Path] | type[str] = Path
+) -> Callable[[Any], Any]:
+    """Add ``--output``: where runs are made or looked for.
+
+    Args:
+        help_text: What lies there.
+        kind: ``str`` where it may be a URI.
+    """
+    return option(
+        "--output",
+        type=click.Path(path_type=kind),
+        show_default="TARMAC_RUNS or ./runs",
+        help=help_text,
+    )
+
+
+def json_option(help_text: str = "Print JSON, and only that.") -> Callable[[Any], Any]:
+    """Add ``--json``, which is given as ``as_json``."""
+    return option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def count_option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
+    """Add an option that counts something; what is too few is said by what takes it."""
+    return option(*names, type=int, **{"metavar": "N"} | attributes)
+
+
+def pairs_option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
+    """Add an option of the form ``KEY=VALUE`` that may be repeated, given as a list of pairs."""
+
+    def split(_ctx: click.Context, _option: click.Parameter, texts: Sequence[str]) -> Any:
+        return [_split(names[0], text) for text in texts]
+
+    return option(*names, multiple=True, callback=split, **{"metavar": "KEY=VALUE"} | attributes)
+
+
+def _split(name: str, text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise RequestError(f"{name} {text!r} is not of the form KEY=VALUE")
+    return key, value

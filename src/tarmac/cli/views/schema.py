@@ -1,0 +1,54 @@
+"""Writes a model as a JSON Schema, in which editors look up what a file may say."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = ["render_schema"]
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+# The part of a docstring that explains fields, and the beginning of each explanation in it.
+_ATTRIBUTES = re.compile(r"\n\s*Attributes:\n")
+_ATTRIBUTE = re.compile(r"^    (\w+): ", re.MULTILINE)
+
+
+class _Untitled(GenerateJsonSchema):
+    """Gives fields no titles, which would be their names in capitals."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic's
+        return False
+
+
+def render_schema(model: type[BaseModel], title: str) -> dict[str, Any]:
+    """Return the schema, of draft 2020-12, of what a model is read from.
+
+    Each property is described by its line in the docstring of its model.
+
+    Args:
+        model: What a file is read into.
+        title: What such a file is called.
+    """
+    schema = model.model_json_schema(mode="validation", schema_generator=_Untitled)
+    for part in (schema, *schema.get("$defs", {}).values()):
+        for form in (part, *part.get("anyOf", ())):
+            _describe(form)
+    return {"$schema": _DIALECT, **schema, "title": title}
+
+
+def _describe(part: dict[str, Any]) -> None:
+    """Move what a model's docstring says on its fields to the fields."""
+    summary, *rest = _ATTRIBUTES.split(part.get("description", ""), maxsplit=1)
+    if not rest:
+        return
+    part["description"] = summary.strip()
+    _, *words = _ATTRIBUTE.split(rest[0])
+    for name, text in zip(words[::2], words[1::2], strict=True):
+        if name in part.get("properties", {}):
+            part["properties"][name]["description"] = " ".join(text.split())

@@ -1,0 +1,161 @@
+"""Help: every command has it, and it says all there is to know."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import typing
+
+import click
+import pytest
+
+from tarmac.cli import choices
+from tarmac.cli.entry import root
+
+
+def commands() -> list[tuple[str, click.Command, click.Context]]:
+    """Return every command with the line that calls it, and a context to ask its help in."""
+    found = []
+
+    def walk(line: str, command: click.Command, parent: click.Context | None) -> None:
+        context = command.make_context(line.rpartition(" ")[2], [], parent, resilient_parsing=True)
+        found.append((line, context.command, context))
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
+                walk(f"{line} {name}", inner, context)
+
+    walk("tarmac", root, None)
+    return found
+
+
+COMMANDS = commands()
+each_command = pytest.mark.parametrize(
+    ("line", "command", "context"), COMMANDS, ids=[line for line, _, _ in COMMANDS]
+)
+
+
+def test_commands_within_commands_are_looked_at_too():
+    lines = {line for line, _, _ in COMMANDS}
+    assert {"tarmac", "tarmac search", "tarmac search best", "tarmac env rm"} <= lines
+
+
+@each_command
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_every_command_has_help_and_examples(tarmac, line, command, context, flag):
+    code, out, err = tarmac(*line.split()[1:], flag)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Usage: {line} ")
+    examples = out.partition("\nExamples:\n")[2].splitlines()
+    assert examples, "there are no examples"
+    assert all(len(shown) <= 100 for shown in out.splitlines())
+
+
+@each_command
+def test_summaries_of_commands_are_whole(line, command, context):
+    shown = " ".join(command.get_help(context).split())
+    for inner_line, inner, _ in COMMANDS:
+        if inner_line.rpartition(" ")[0] == line:
+            sentence = " ".join((inner.help or "").partition("\n\n")[0].split())
+            assert f"{inner_line.rpartition(' ')[2]} {sentence}" in shown
+
+
+@each_command
+def test_every_argument_and_option_is_explained(line, command, context):
+    unexplained = [
+        parameter.name
+        for parameter in command.get_params(context)
+        if not getattr(parameter, "help", None)
+    ]
+    assert unexplained == []
+
+
+@each_command
+def test_no_value_is_called_by_its_type(line, command, context):
+    types = ("INTEGER", "FLOAT", "TEXT", "RANGE")
+    usages = [parameter.make_metavar(context) for parameter in command.get_params(context)]
+    assert [usage for usage in usages if any(name in usage for name in types)] == []
+
+
+@each_command
+def test_examples_name_options_that_there_are(line, command, context):
+    by_line = {name: inner for name, inner, _ in COMMANDS}
+    for shown in command.get_help(context).partition("\nExamples:\n")[2].splitlines():
+        words = shown.split("  ")[1].split() if shown.startswith("  tarmac") else []
+        called = max(
+            (name for name in by_line if shown.strip().startswith(name)), key=len, default=""
+        )
+        if not words or not called:
+            continue
+        flags = {flag for parameter in by_line[called].params for flag in parameter.opts}
+        assert {word for word in words if word.startswith("--") and word != "--"} <= flags
+
+
+def test_commands_and_options_stand_under_headings(tarmac):
+    out = tarmac("--help")[1]
+    titles = ["Check:", "Train and search:", "Jobs:", "Housekeeping:", "Options:", "Examples:"]
+    assert [row for row in out.splitlines() if row in titles] == titles
+    assert "\nDevices and speed:\n" in tarmac("train", "--help")[1]
+
+
+def test_choices_are_shown_as_choices(tarmac):
+    out = tarmac("train", "--help")[1]
+    assert "--precision [auto|fp32|bf16|fp64]" in out
+    assert "--strategy [auto|single|ddp|towers]" in out
+    code, _, err = tarmac("train", "digits-mlp", "--precision", "fp8")
+    assert (code, "is not one of 'auto', 'fp32'" in err) == (2, True)
+
+
+def test_choices_are_what_the_rooms_take():
+    from tarmac.checks import FRAMEWORKS
+    from tarmac.studies import Request, method_names
+    from tarmac.studies.objectives import OBJECTIVES
+    from tarmac.training import strategy_names
+    from tarmac.training.plan import FeedName, Precision
+
+    assert tuple(FRAMEWORKS) == choices.FRAMEWORKS
+    assert tuple(OBJECTIVES) == choices.OBJECTIVES
+    assert method_names() == choices.METHODS
+    assert typing.get_args(Request.model_fields["prune"].annotation) == choices.PRUNERS
+    assert ("auto", *strategy_names()) == choices.STRATEGIES
+    assert ("auto", *typing.get_args(Precision)) == choices.PRECISIONS
+    assert ("auto", *typing.get_args(FeedName)) == choices.FEEDS
+
+
+def test_what_packages_provide_is_a_choice_too(tmp_path):
+    made = tmp_path / "provider-1.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: provider\nVersion: 1\n")
+    (made / "entry_points.txt").write_text("[tarmac.strategies]\nzeppelin = provider:spec\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "tarmac", "train", "--help"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--strategy [auto|single|ddp|towers|zeppelin]" in done.stdout
+
+
+def test_the_checks_help_names_the_frameworks_and_what_may_be_required(tarmac):
+    out = " ".join(tarmac("check", "--help")[1].split())
+    assert "torch, tensorflow, keras, jax, mxnet, chainer, horovod" in out
+    for name in ("gpus", "cpus", "gpu_memory", "memory", "shm", "driver", "cuda", ">=", "=="):
+        assert name in out.partition("--require WHAT")[2].partition("Output:")[0]
+
+
+def test_defaults_in_words_stand_without_brackets(tarmac):
+    out = tarmac("search", "--help")[1]
+    assert "[default: evolve]" in out
+    assert "[default: (" not in out
+
+
+def test_a_search_shows_its_commands_and_still_searches_a_workload_of_such_a_name(tarmac, tmp_path):
+    out = tarmac("search", "--help")[1]
+    assert "Usage: tarmac search [OPTIONS] [WORKLOAD|STUDY] | COMMAND\n" in out
+    assert "\n  best       Print the network that a study found" in out
+    code, _, err = tarmac("search", "--", "list")
+    assert (code, err.splitlines()[0].startswith("error: unknown workload 'list'")) == (2, True)
+    assert tarmac("search", "list")[0] == 0

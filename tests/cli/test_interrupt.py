@@ -1,0 +1,90 @@
+"""Ctrl-C: exit code 130, what happened in a word, and how to go on."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SAMPLE = Path(__file__).parents[1] / "runs" / "samples" / "run-schema-1.json"
+
+TARMAC = [sys.executable, "-m", "tarmac"]
+
+
+def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*TARMAC, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"} | variables,
+    )
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_job_that_is_interrupted_says_how_to_go_on(tmp_path, sent):
+    (tmp_path / "job.yaml").write_text(
+        f"{{name: x, tasks: [{{name: a, command: 'test -e {tmp_path}/go || sleep 600'}}]}}"
+    )
+    with start("run", "job.yaml") as running:
+        assert any("started" in line for line in running.stdout)
+        running.send_signal(sent)
+        _, err = running.communicate()
+    (run,) = (tmp_path / "runs").iterdir()
+    assert running.returncode == 130
+    assert err.splitlines() == [
+        "interrupted",
+        f"  Go on with what is left: tarmac run --resume {run}",
+    ]
+    (tmp_path / "go").touch()
+    again = subprocess.run(
+        [*TARMAC, *err.split("tarmac ")[1].split()], capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+
+
+def test_a_download_that_is_interrupted_says_so(tmp_path, slow_server):
+    mirror = slow_server.url.rpartition("/")[0]
+    variables = {
+        "TARMAC_DATA": str(tmp_path / "data"),
+        "TARMAC_MIRROR": mirror,
+        "NO_PROXY": "127.0.0.1",
+    }
+    with start("data", "fetch", "mnist", **variables) as running:
+        assert slow_server.begun.wait(timeout=120)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate()
+    assert (running.returncode, err.strip()) == (130, "interrupted")
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "said"), [(b"n\n", 1, "error: not confirmed"), (b"\x03", 130, "interrupted")]
+)
+def test_a_question_that_is_not_answered_with_yes_removes_nothing(tmp_path, answer, code, said):
+    run = tmp_path / "runs" / "old"
+    run.mkdir(parents=True)
+    shutil.copy(SAMPLE, run / "run.json")
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        # The terminal is its own, so that Ctrl-C there is a signal to it.
+        ["setsid", "--ctty", *TARMAC, "runs", "rm", run.name],
+        stdin=follower,
+        stdout=follower,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as asking:
+        os.close(follower)
+        seen = b""
+        while b"old" not in seen:
+            seen += os.read(leader, 4096)
+        os.write(leader, answer)
+        err = asking.stderr.read()
+    os.close(leader)
+    assert (asking.returncode, said in err) == (code, True), err
+    assert (run / "run.json").exists()
