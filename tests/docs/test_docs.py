@@ -1,4 +1,4 @@
-"""What the pages show is run: their files are written and their console and Python blocks executed."""
+"""What the pages show is run: files are written, console and Python blocks executed."""
 
 from __future__ import annotations
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
-from doc_pages import PAGES, ROOT, blocks, page_id
+from doc_pages import ROOT, blocks
 
 
 def test_the_workload_in_the_docs_is_under_25_lines():
@@ -27,3 +28,52 @@ def test_the_page_of_workloads_shows_every_workload():
 
     page = (ROOT / "docs" / "workloads.md").read_text()
     assert all(f"`{name}`" in page for name in workload_names())
+
+
+def variables_read(source: str) -> set[str]:
+    """Return the environment variables whose names a module reads by ``environ`` or a copy of it."""
+    tree = ast.parse(source)
+    constants = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    names: set[str] = set()
+
+    def take(node: ast.expr) -> None:
+        if isinstance(node, ast.Name):
+            node = constants.get(node.id, node)
+        for part in ast.walk(node):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                names.update(re.findall(r"\A[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\Z", part.value))
+
+    def is_environment(node: ast.expr) -> bool:
+        return bool(re.search(r"\b(os\.)?environ(ment)?$", ast.unparse(node)))
+
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr="get" | "pop"), args=[first, *_]):
+                if is_environment(value):
+                    take(first)
+            case ast.Subscript(value=value, slice=key) if is_environment(value):
+                take(key)
+            case ast.Compare(left=left, comparators=[right]) if is_environment(right):
+                take(left)
+    return names
+
+
+def test_the_page_of_variables_lists_those_that_the_source_reads():
+    page = (ROOT / "docs" / "environment.md").read_text()
+    own, _, _ = page.partition("## Read by libraries")
+    listed = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", own, re.MULTILINE)
+        for name in re.findall(r"`([A-Z_0-9]+)`", row)
+    }
+    sources = {path: path.read_text() for path in (ROOT / "src").rglob("*.py")}
+    read = set().union(*(variables_read(text) for text in sources.values()))
+    assert not read - listed, "the page lacks them"
+    written = "\n".join(sources.values())
+    assert not {name for name in listed if name not in written}, "no source has them"
