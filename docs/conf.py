@@ -6,6 +6,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+# autodoc rewrites the annotations of pydantic's base class, after which a model with extra fields
+# cannot be imported; so the one room that has such a model comes first.
+import tarmac.formats  # noqa: F401 - see above
 from tarmac.distribution import installed_version
 
 if TYPE_CHECKING:
