@@ -1,7 +1,7 @@
 """Draws what Tarmac really prints: python docs/images/render.py [check] [train].
 
-`check` makes an environment with a defect that many have met: MXNet 1.9.1 with a NumPy that came after
-it. It needs uv and a package index; `train` needs nothing.
+`check` makes an environment with a defect that many have met: MXNet 1.9.1 with a NumPy that came
+after it. It needs uv and a package index; `train` needs nothing.
 """
 
 from __future__ import annotations

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+import subprocess
+import sys
 
+import jsonschema
+import pytest
+import yaml
 from doc_pages import ROOT, blocks
 
 
@@ -31,7 +37,7 @@ def test_the_page_of_workloads_shows_every_workload():
 
 
 def variables_read(source: str) -> set[str]:
-    """Return the environment variables whose names a module reads by ``environ`` or a copy of it."""
+    """Return the environment variables that a module reads, from ``environ`` or a copy of it."""
     tree = ast.parse(source)
     constants = {
         target.id: node.value
@@ -77,3 +83,27 @@ def test_the_page_of_variables_lists_those_that_the_source_reads():
     assert not read - listed, "the page lacks them"
     written = "\n".join(sources.values())
     assert not {name for name in listed if name not in written}, "no source has them"
+
+
+@pytest.mark.parametrize(("kind", "file"), [("job", "every-key.yaml"), ("study", "study.yaml")])
+def test_the_annotated_files_have_every_key_and_obey_their_schema(kind, file):
+    page = ROOT / "docs" / "every-key.md"
+    (block,) = [block for block in blocks(page) if block.file == file]
+    printed = subprocess.run(
+        [sys.executable, "-m", "tarmac", "schema", kind], capture_output=True, check=True
+    )
+    schema = json.loads(printed.stdout)
+    jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(block.text))
+    text = page.read_text()
+    assert not {
+        key for key in property_names(schema) if f"{key}:" not in text and f"`{key}`" not in text
+    }
+
+
+def property_names(schema: object) -> set[str]:
+    if isinstance(schema, list):
+        return set().union(*map(property_names, schema))
+    if not isinstance(schema, dict):
+        return set()
+    own = schema.get("properties", {})
+    return set(own).union(*map(property_names, schema.values()))
