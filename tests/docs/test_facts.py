@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import runpy
 import subprocess
 import sys
 
@@ -107,3 +108,9 @@ def property_names(schema: object) -> set[str]:
         return set()
     own = schema.get("properties", {})
     return set(own).union(*map(property_names, schema.values()))
+
+
+def test_the_list_of_messages_is_made_from_the_catalogue():
+    made = runpy.run_path(str(ROOT / "docs" / "render_messages.py"))
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    assert page == made["render_page"](page), "make it again: python docs/render_messages.py"
