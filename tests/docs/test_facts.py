@@ -114,3 +114,17 @@ def test_the_list_of_messages_is_made_from_the_catalogue():
     made = runpy.run_path(str(ROOT / "docs" / "render_messages.py"))
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
     assert page == made["render_page"](page), "make it again: python docs/render_messages.py"
+
+
+def test_every_file_that_the_architecture_names_is_there():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(
+        re.findall(r"\b(?:\w+/)+(?:\w+\.(?:py|toml)\b)?", page.partition("## The rooms")[2])
+    )
+    paths = {name for name in named if name.split("/")[0] in rooms()}
+    assert len(paths) > 40
+    assert not {name for name in paths if not (ROOT / "src" / "tarmac" / name).exists()}
+
+
+def rooms() -> set[str]:
+    return {path.parent.name for path in (ROOT / "src" / "tarmac").glob("*/__init__.py")}
