@@ -12,7 +12,7 @@ import sys
 import jsonschema
 import pytest
 import yaml
-from doc_pages import ROOT, blocks
+from doc_pages import PAGES, ROOT, blocks
 
 
 def test_the_workload_in_the_docs_is_under_25_lines():
@@ -131,3 +131,9 @@ def test_every_file_that_the_architecture_names_is_there():
 
 def rooms() -> set[str]:
     return {path.parent.name for path in (ROOT / "src" / "tarmac").glob("*/__init__.py")}
+
+
+def test_the_site_lists_every_page():
+    configuration = (ROOT / "docs" / "conf.py").read_text()
+    pages = (page.relative_to(ROOT).with_suffix("") for page in PAGES if page.name != "README.md")
+    assert not [str(page) for page in pages if f'"{page}"' not in configuration]
