@@ -26,6 +26,7 @@ def write_file(block: Block, directory: Path) -> None:
     [page for page in PAGES if any(block.kind in RUN for block in blocks(page))],
     ids=page_id,
 )
+@pytest.mark.timeout(900)  # a page's commands are whole trainings and searches, one after another
 def test_every_example_runs_in_order(page, tmp_path):
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
