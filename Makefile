@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Such as: make test PYTEST_OPTIONS="-rs --durations=20"
 PYTEST_OPTIONS ?=
 
-.PHONY: demo test test-frameworks test-nightly check format clean
+.PHONY: demo test test-frameworks test-nightly check format docs clean
 
 # Trains on data that comes with Tarmac, so it needs no download of its own.
 demo: $(VENV)/.installed
@@ -36,8 +36,12 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The site, into docs/_build/html; open its index.html. A dead link or anchor is an error.
+docs: $(VENV)/.installed-dev
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs . docs/_build/html
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) docs/_build
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -16,7 +16,8 @@ def render_page() -> str:
     parts = [
         "# Failures\n",
         "What `tarmac check` knows, in the order in which it looks; made from its catalogue by "
-        "`docs/render_failures.py`.\n`tarmac check --explain CODE` prints an entry.\n",
+        "`docs/render_failures.py`.\n`tarmac check --explain CODE` prints an entry. "
+        "By what you see: [troubleshooting](troubleshooting.md).\n",
     ]
     for failure in read_catalogue().values():
         parts.append(f"## {failure.code}\n")

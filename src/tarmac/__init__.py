@@ -1,6 +1,6 @@
 """Tarmac gets deep-learning jobs off the ground on GPUs, and proves that they fly.
 
-Example:
+Example::
     import tarmac
 
     run = tarmac.train("digits-mlp", epochs=20)

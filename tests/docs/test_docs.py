@@ -1,34 +1,32 @@
-"""The documentation's console and Python blocks run, and every link leads somewhere."""
+"""What the pages show is run: files are written, console and Python blocks executed."""
 
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from doc_pages import PAGES, ROOT, Block, anchors, blocks, links, page_id
 
-ROOT = Path(__file__).parents[2]
-PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
-]
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\((?!https?://)([^)#]+)")
+RUN = ("console", "python")
 
 
-def blocks(page: Path) -> list[tuple[str, str]]:
-    return FENCE.findall(page.read_text())
+def write_file(block: Block, directory: Path) -> None:
+    assert block.file is not None
+    path = directory / block.file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(block.text)
 
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(kind in ("console", "python") for kind, _ in blocks(page))],
-    ids=lambda page: page.name,
+    [page for page in PAGES if any(block.kind in RUN for block in blocks(page))],
+    ids=page_id,
 )
+@pytest.mark.timeout(900)  # a page's commands are whole trainings and searches, one after another
 def test_every_example_runs_in_order(page, tmp_path):
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -37,46 +35,39 @@ def test_every_example_runs_in_order(page, tmp_path):
         # Tests run on every core, where more threads would only wait for each other.
         "OMP_NUM_THREADS": "1",
     }
-    for kind, text in blocks(page):
-        if kind == "python":
-            file = re.match(r"# (\S+\.py)\n", text)
-            if file:
-                (tmp_path / file[1]).write_text(text)
-            commands = [[sys.executable, "-c", text]]
-        elif kind == "console":
-            commands = [shlex.split(line) for line in text.splitlines()]
+    for block in blocks(page):
+        if block.file is not None:
+            write_file(block, tmp_path)
+        if block.kind == "python":
+            command = [sys.executable, "-c", block.text]
+        elif block.kind == "console":
+            command = ["bash", "-euxo", "pipefail", "-c", block.text]
         else:
             continue
-        for command in commands:
-            done = subprocess.run(
-                command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout}{done.stderr}"
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{page.name}: {block.text}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_to_a_file(page):
-    for target in LINK.findall(page.read_text()):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_block_of_yaml_is_yaml(page):
+    for block in blocks(page):
+        if block.kind == "yaml":
+            assert yaml.safe_load(block.text) is not None, block.text
 
 
-def test_the_workload_in_the_docs_is_under_25_lines():
-    (text,) = [
-        text for _, text in blocks(ROOT / "docs" / "own-workload.md") if "# my_model.py" in text
-    ]
-    assert len(text.strip().splitlines()) < 25
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_link_leads_to_a_file_and_to_a_heading_in_it(page):
+    for link in links(page):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), f"{page_id(page)} links to {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{page_id(page)} links to {link}"
 
 
-def test_the_readme_counts_the_known_failures():
-    from tarmac.checks import read_catalogue
-
-    page = (ROOT / "README.md").read_text()
-    counted = [int(number) for number in re.findall(r"\[(\d+) known failures\]", page)]
-    assert counted == [len(read_catalogue())]
-
-
-def test_the_page_of_workloads_shows_every_workload():
-    from tarmac.workloads import workload_names
-
-    page = (ROOT / "docs" / "workloads.md").read_text()
-    assert all(f"`{name}`" in page for name in workload_names())
+def test_every_page_is_linked_from_the_readme():
+    linked = {(ROOT / link.partition("#")[0]).resolve() for link in links(ROOT / "README.md")}
+    pages = set(PAGES) - {ROOT / "README.md"}
+    assert not {page_id(page) for page in pages - linked}

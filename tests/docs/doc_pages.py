@@ -1,0 +1,65 @@
+"""The project's pages, and what is in them: blocks, headings and links."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+PAGES = [
+    *(ROOT / name for name in _TOP),
+    *(ROOT / name / "README.md" for name in ("examples", "bench")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+_FENCE = re.compile(
+    r"(?:^<!-- file: (?P<named>\S+) -->\n\n?)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+_FIRST_LINE = re.compile(r"# (\S+\.(?:py|yaml|toml|sh))\n")
+_ANY_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block.
+
+    Attributes:
+        kind: The word behind the fence: ``console``, ``yaml``.
+        text: What it holds.
+        file: The file that it shows, by its first line or by a comment before the block.
+    """
+
+    kind: str
+    text: str
+    file: str | None
+
+
+def blocks(page: Path) -> list[Block]:
+    found = []
+    for match in _FENCE.finditer(page.read_text()):
+        first = _FIRST_LINE.match(match["text"])
+        file = match["named"] or (first[1] if first else None)
+        found.append(Block(match["kind"], match["text"], file))
+    return found
+
+
+def links(page: Path) -> list[str]:
+    return _LINK.findall(_ANY_FENCE.sub("", page.read_text()))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and the site make them."""
+    found: set[str] = set()
+    for heading in _HEADING.findall(_ANY_FENCE.sub("", page.read_text())):
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", words).strip().replace(" ", "-")
+        found.add(next(s for s in (slug, *(f"{slug}-{n}" for n in range(1, 99))) if s not in found))
+    return found
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
