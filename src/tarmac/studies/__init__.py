@@ -21,12 +21,12 @@ from tarmac.studies.evaluation.interface import (
 )
 
 if TYPE_CHECKING:
-    from tarmac.studies.kind import SEARCH
     from tarmac.studies.methods.evolution import EvolutionSampler
     from tarmac.studies.methods.space import Choices, Numbers, Space
     from tarmac.studies.methods.written import Range
     from tarmac.studies.observer import Reporter, Silent
     from tarmac.studies.request import Request
+    from tarmac.studies.study.kind import SEARCH
     from tarmac.studies.study.record import Winner
     from tarmac.studies.study.study import Study, find_study, list_studies
     from tarmac.studies.verb import search
@@ -65,7 +65,7 @@ _MODULES = {
     "Space": "methods.space",
     "Study": "study.study",
     "Winner": "study.record",
-    "SEARCH": "kind",
+    "SEARCH": "study.kind",
     "find_study": "study.study",
     "list_studies": "study.study",
     "search": "verb",
