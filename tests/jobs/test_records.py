@@ -11,7 +11,17 @@ import pytest
 
 import tarmac
 from tarmac import RequestError, TarmacError
-from tarmac.jobs import Job, JobFailed, create_run, find_run, parse_job, plan_tasks, read_status
+from tarmac.jobs import (
+    Handle,
+    Job,
+    JobFailed,
+    create_run,
+    find_run,
+    parse_job,
+    plan_tasks,
+    read_status,
+)
+from tarmac.jobs.kind import reserved
 
 SAMPLE = Path(__file__).parent / "samples/job-run-schema-1.json"
 
@@ -92,3 +102,16 @@ def test_an_engine_is_asked_whether_it_answers_before_the_run_and_not_in_it(tmp_
     asked = (tmp_path / "asked").read_text().split()
     assert asked[:2] == ["version", "run"]
     assert asked.count("version") == 1
+
+
+def test_a_run_at_work_on_another_machine_is_running_and_not_cancelled_from_here(tmp_path):
+    job = parse_job("{name: x, command: a}")
+    run = create_run(job, tmp_path, [*plan_tasks(job, tmp_path)], tmp_path)
+    elsewhere = {"pid": 1, "start_ticks": 1, "boot_id": "b", "host": "elsewhere"}
+    (run.path / "runner.json").write_text(json.dumps(elsewhere))
+    assert read_status(run.path).state == "interrupted"
+    # On a shared file system its lock speaks for it.
+    with reserved(run.path):
+        assert read_status(run.path).state == "running"
+        with pytest.raises(RequestError, match="at work on another machine"):
+            Handle(run.path).cancel()

@@ -153,7 +153,7 @@ def test_a_time_limit_ends_the_whole_process_tree(run):
 @pytest.mark.parametrize("by", ["kernel", "watching"])
 def test_a_task_that_takes_more_memory_than_it_asked_for_is_ended(run, monkeypatch, by):
     if by == "watching":
-        monkeypatch.setattr("tarmac.jobs.executors.local.make_memory_group", lambda *_: None)
+        monkeypatch.setattr("tarmac.jobs.executors.launching.make_memory_group", lambda *_: None)
     elif (group := make_memory_group(f"tarmac-test-{os.getpid()}", 2**26)) is None:
         pytest.skip("control groups cannot be made here; try as root, outside of containers")
     else:

@@ -114,6 +114,7 @@ def test_a_searchs_winner_is_found_as_a_run_and_goes_with_its_search(tmp_path, m
     assert winner in [summary.path for summary in catalogue.summaries()[0]]
     assert catalogue.find(winner.name).owner == made[1]
     assert catalogue.find(str(winner)).owner == made[1]
+    assert Catalogue((TRAINING,), tmp_path).find(winner.name).path == winner
     assert catalogue.find("latest").path == made[2]
     with pytest.raises(RequestError, match="belongs to digits-study-1"):
         catalogue.remove(catalogue.find(winner.name))

@@ -35,7 +35,7 @@ class Requirements:
 
     Attributes:
         lines: As pip takes them, with nested files written out and absolute paths.
-        constraints: Likewise, of versions.
+        constraints: Lines that limit versions, in the same form.
         local: Packages and directories of packages on this machine that the lines name.
     """
 

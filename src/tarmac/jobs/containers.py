@@ -41,7 +41,7 @@ def container_command(
     """Return the command line that runs a task in a container.
 
     Args:
-        task: Which.
+        task: The task to run.
         container: What it asks for.
         grant: What it has.
         engine: The engine's program.

@@ -239,7 +239,7 @@ def run(
     r"""Run a job to its end. Its tasks end with this process.
 
     Args:
-        job: See `submit`; likewise what follows.
+        job: The job, or the path of its file.
         base: What relative paths start from.
         output: Where the run's directory is made.
         concurrency: At most so many tasks at once.
@@ -302,7 +302,7 @@ def start_runner(
     """Start the process that works on a run; what it prints goes to ``runner.log`` there.
 
     Args:
-        run: Which.
+        run: The run to work on.
         concurrency: At most so many tasks at once.
         fake_gpus: GPUs to pretend.
         secrets: What named secrets stand for here; references only, which are no secrets.

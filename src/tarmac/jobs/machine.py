@@ -85,9 +85,9 @@ class Machine:
         gpu_problem: Why it is not known which GPUs there are; raised when a task needs any.
 
     Attributes:
-        cpus: As given.
-        memory: As given.
-        gpus: As given.
+        cpus: Cores to give away, used ones included.
+        memory: Bytes to give away, used ones included.
+        gpus: GPUs to give away, used ones included.
     """
 
     def __init__(

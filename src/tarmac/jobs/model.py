@@ -135,7 +135,7 @@ class Secret(_Part):
         env: A variable of the launcher's.
         file: A file's path.
         name: Of a Kubernetes secret, with ``key``; the user's configuration maps it.
-        vault_id: Of Azure Key Vault, likewise.
+        vault_id: Of Azure Key Vault; the user's configuration maps it.
     """
 
     env: str | None = None
@@ -391,10 +391,10 @@ class Job(_Settings):
     Attributes:
         name: For people, and in the run's name.
         command: Of a job of one task.
-        workload: Likewise.
+        workload: Of a job of one task, instead of a command.
         settings: Of the workload.
         tasks: Of a job of several.
-        after_all: A task that follows all others, whatever became of them.
+        after_all: A task that follows all others, whether they have succeeded or not.
         concurrency: At most so many tasks at once.
         original: What it was converted from, by format: what has no meaning here is not lost.
             0.1 called it ``kept``.

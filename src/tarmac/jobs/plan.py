@@ -43,7 +43,7 @@ class Task:
         command: The program and its arguments.
         needs: Names of specs that must have succeeded before.
         continues: Whether what needs it goes on when it has failed.
-        is_last: Whether it follows all others, whatever became of them.
+        is_last: Whether it follows all others, whether they have succeeded or not.
     """
 
     name: str

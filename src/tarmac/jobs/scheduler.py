@@ -35,7 +35,7 @@ class Ended:
     """How a task ended.
 
     Attributes:
-        task: Which.
+        task: The task that has ended.
         outcome: How.
         reason: In words, where it did not succeed.
         exit_code: Of its last attempt; None where it was not started, negative for a signal.

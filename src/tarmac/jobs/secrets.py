@@ -102,7 +102,7 @@ def secret_variables(tasks: Iterable[Task], mapping: Mapping[str, Secret]) -> se
     """Return the variables of this process that hold a secret of one of some tasks.
 
     Args:
-        tasks: Which.
+        tasks: Those that ask for secrets.
         mapping: What ``NAME/KEY`` and vault ids stand for here.
     """
     found = set()

@@ -33,6 +33,9 @@ __all__ = [
     "default_output",
 ]
 
+# Where, below a run, a run lies that belongs to it: a search's winner, trained anew.
+_INNER = "best/*"
+
 # Of the names that a message lists.
 _MOST_NAMES = 10
 
@@ -95,7 +98,6 @@ class RunKind:
         logs: Returns the files of what its processes printed, in the order to print them in.
         reserved: Keeps others from working on a run while the context lasts. Raises RequestError
             where somebody works on it.
-        inner: Where, below a run, runs of other kinds lie that belong to it, as a pattern.
     """
 
     name: str
@@ -104,7 +106,6 @@ class RunKind:
     facts: Callable[[Path], RunFacts]
     logs: Callable[[Path], Sequence[Path]]
     reserved: Callable[[Path], AbstractContextManager[None]]
-    inner: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +121,7 @@ class FoundRun:
     """A run that was found: its kind, its directory, and what it lies in.
 
     Attributes:
-        kind: Which.
+        kind: What it is.
         path: The directory.
         owner: The run that it belongs to, such as a search's whose winner it is; None of most.
     """
@@ -139,7 +140,7 @@ class Catalogue:
     """The runs of some kinds in a directory.
 
     Args:
-        kinds: Which. ``inner`` runs of a kind that is not among them are found all the same.
+        kinds: The kinds to look for.
         output: Where the runs lie; `default_output` if not given.
     """
 
@@ -218,14 +219,8 @@ class Catalogue:
         for kind in self._kinds:
             for record in sorted(self.output.glob(f"[!.]*/{kind.record}")):
                 yield FoundRun(kind, record.parent)
-        owners = (kind for kind in self._kinds if kind.inner is not None)
-        for owner in owners:
-            for kind in self._kinds:
-                pattern = f"[!.]*/{owner.inner}/{kind.record}"
-                for record in sorted(self.output.glob(pattern)):
-                    top = self.output / record.relative_to(self.output).parts[0]
-                    if (top / owner.record).is_file():
-                        yield FoundRun(kind, record.parent, top)
+            for record in sorted(self.output.glob(f"[!.]*/{_INNER}/{kind.record}")):
+                yield FoundRun(kind, record.parent, record.parents[2])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,6 @@ from tarmac.studies.evaluation.interface import (
 
 if TYPE_CHECKING:
     from tarmac.studies.errors import FieldError
-    from tarmac.studies.kind import SEARCH
     from tarmac.studies.ledger import Ledger
     from tarmac.studies.methods.evolution import EvolutionSampler
     from tarmac.studies.methods.interface import Child, GenerationSampler, Method, MethodOptions
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from tarmac.studies.request import Request, read_space, study_names
     from tarmac.studies.space import Choices, Numbers, Space
     from tarmac.studies.study.catalogue import find_study, list_studies
+    from tarmac.studies.study.kind import SEARCH
     from tarmac.studies.study.record import Winner
     from tarmac.studies.study.study import Study
     from tarmac.studies.verb import search, work_on
@@ -109,7 +109,7 @@ _MODULES = {
     "Study": "study.study",
     "Totals": "views.totals",
     "Winner": "study.record",
-    "SEARCH": "kind",
+    "SEARCH": "study.kind",
     "by_generation": "views.totals",
     "choose_winner": "winner",
     "export": "views.export",

@@ -1,4 +1,4 @@
-"""``tarmac ps``, ``tarmac logs`` and ``tarmac cancel``: parse, call, render."""
+"""``tarmac ps``, ``tarmac logs`` and ``tarmac cancel``: list, follow and end jobs."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Attempt:
     """One try of a task.
 
     Attributes:
-        task: Which.
+        task: The task that is tried.
         number: From 1.
         directory: Gets ``stdout``, ``stderr`` and ``work/``, the task's working directory. Later
             attempts add to what earlier ones have printed.
@@ -70,7 +70,7 @@ class Finished:
     """How an attempt ended.
 
     Attributes:
-        attempt: Which.
+        attempt: The attempt that has ended.
         outcome: ``interrupted`` only after `Executor.stop`.
         reason: In words, where it did not succeed.
         exit_code: None where it was not started, negative for a signal.

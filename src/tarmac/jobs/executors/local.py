@@ -49,7 +49,7 @@ class _Active:
     """An attempt that has its resources: staged in, at work with a process, or staged out.
 
     Attributes:
-        attempt: Which.
+        attempt: The attempt that is at work.
         grant: What it has.
         process: Its program's, while that runs.
         finished: How its program ended, while its outputs are on their way.
@@ -228,7 +228,7 @@ class LocalExecutor:
             self._launch(active, answer.variables)
 
     def _finish_with(self, finished: Finished, answer: Answer) -> None:
-        """Let an attempt end with what became of its outputs."""
+        """Let an attempt end with what was kept of its outputs."""
         if answer.error == _STOPPED:
             finished = dataclasses.replace(
                 finished, outcome="interrupted", reason=f"{_STOPPED} before its outputs were kept"

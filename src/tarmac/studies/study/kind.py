@@ -78,5 +78,4 @@ SEARCH = RunKind(
     facts=_facts,
     logs=lambda path: sorted((path / "logs").glob("*.log")),
     reserved=_reserved,
-    inner="best/*",
 )
