@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.reader import ReaderError
 
 from tarmac.documents.document import Place
@@ -152,7 +151,7 @@ class _Composer:
         self._anchors: dict[str, Node] = {}
         # The parts of what has begun and not ended.
         self._open: list[list[Node]] = []
-        self._tags: dict[str, str] = {}
+        self._rules: dict[str, list[tuple[str, re.Pattern[str]]]] | None = None
         self._num_nodes = 0
 
     def take(self, event: Any) -> None:
@@ -196,11 +195,12 @@ class _Composer:
             return Scalar(place, text, tag, is_plain=False)
         if tag == "!" or not event.implicit[0]:
             return Scalar(place, text, f"{TAG}str", is_plain=False)
-        known = self._tags.get(text)
-        if known is None:
-            known = str(self._resolver.resolve(ScalarNode, text, event.implicit))
-            self._tags[text] = known
-        return Scalar(place, text, known, is_plain=True)
+        if self._rules is None:
+            # After the directives, which say by which version.
+            self._rules = self._resolver.versioned_resolver
+        rules = self._rules.get(text[:1], ())
+        tag = next((tag for tag, pattern in rules if pattern.match(text)), f"{TAG}str")
+        return Scalar(place, text, tag, is_plain=True)
 
     def _error(self, place: Place, message: str) -> RequestError:
         return RequestError(f"{self._name}:{place.line}:{place.column}: {message}")

@@ -45,6 +45,7 @@ _NAME = "hkube"
 # What HKube takes where a definition says nothing (api-server's and task-executor's defaults).
 _DEFAULT_CPU, _DEFAULT_MEMORY = 0.1, 256 * 2**20
 _LEAST_MEMORY_MI = 4
+_MOST_NOTES = 20
 
 _REQUESTS = (
     "cpu and mem are what HKube sets aside for an algorithm, which may take twice as much there; "
@@ -501,11 +502,15 @@ class _Reader:
                 f"{self._document.name}:{place.line}:{place.column}: {name}: without effect off "
                 f"HKube, and kept: {', '.join(idle)}"
             )
-        for key, field in fields.items():
-            if key not in _KNOWN:
-                near = difflib.get_close_matches(key, _KNOWN, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                self._note(field.path, f"is no field of HKube's, and is kept{hint}", separator="")
+        unknown = [(key, field) for key, field in fields.items() if key not in _KNOWN]
+        # Finding the nearest name takes long, and nobody reads more of them.
+        for key, field in unknown[:_MOST_NOTES]:
+            near = difflib.get_close_matches(key, _KNOWN, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            self._note(field.path, f"is no field of HKube's, and is kept{hint}", separator="")
+        if len(unknown) > _MOST_NOTES:
+            more = f"{len(unknown) - _MOST_NOTES:,} more of its keys are no fields of HKube's"
+            self._note(unknown[_MOST_NOTES][1].path, f"and {more}, and are kept", separator="")
 
     def _note(self, path: _Path, message: str, *, separator: str = ":") -> None:
         place = self._document.place_of(path)

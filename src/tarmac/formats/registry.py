@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ def all_formats() -> list[Format]:
     return [*others, *(_load(point) for point in _provided().values()), TARMAC]
 
 
+@functools.cache
 def _provided() -> dict[str, EntryPoint]:
     points = {point.name: point for point in entry_points(group=_GROUP)}
     return {name: points[name] for name in sorted(points.keys() - _BUILT_IN.keys())}
