@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from tarmac.studies.study.catalogue import find_study, list_studies
     from tarmac.studies.study.record import Winner
     from tarmac.studies.study.study import Study
-    from tarmac.studies.study.summary import StudySummary, is_study, read_summary, remove_study
     from tarmac.studies.verb import search, work_on
     from tarmac.studies.views.dashboard import serve_dashboard
     from tarmac.studies.views.export import export
@@ -65,7 +64,6 @@ __all__ = [
     "Silent",
     "Space",
     "Study",
-    "StudySummary",
     "Totals",
     "Winner",
     "by_generation",
@@ -74,14 +72,11 @@ __all__ = [
     "find_method",
     "find_study",
     "front_numbers",
-    "is_study",
     "list_studies",
     "method_names",
     "open_study",
     "parse_set",
     "read_space",
-    "read_summary",
-    "remove_study",
     "render_page",
     "resumable",
     "search",
@@ -110,7 +105,6 @@ _MODULES = {
     "Silent": "reporter",
     "Space": "space",
     "Study": "study.study",
-    "StudySummary": "study.summary",
     "Totals": "views.totals",
     "Winner": "study.record",
     "by_generation": "views.totals",
@@ -119,14 +113,11 @@ _MODULES = {
     "find_method": "methods.registry",
     "find_study": "study.catalogue",
     "front_numbers": "winner",
-    "is_study": "study.summary",
     "list_studies": "study.catalogue",
     "method_names": "methods.registry",
     "open_study": "opening",
     "parse_set": "notation",
     "read_space": "request",
-    "read_summary": "study.summary",
-    "remove_study": "study.summary",
     "render_page": "views.plots",
     "resumable": "methods.samplers",
     "search": "verb",
