@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import secrets
 import sys
 import textwrap
 from pathlib import Path
@@ -28,8 +29,8 @@ def odd(program: Path) -> Framework:
 def probe(tmp_path):
     """Return a function that runs a program as a probe."""
 
-    def run(program: str, timeout_s: float = 60):
-        file = tmp_path / "odd_probe.py"
+    def run(program: str, timeout_s: float = 60, name: str = "odd"):
+        file = tmp_path / f"{name}_probe.py"
         file.write_text("import json, os, sys, time\n" + textwrap.dedent(program))
         return run_probe(odd(file), THIS_PYTHON, depth="normal", timeout_s=timeout_s)
 
@@ -106,7 +107,17 @@ def test_a_flood_of_output_is_read_and_dropped(probe):
     assert psutil.Process().memory_info().rss - before < 50 * 2**20
 
 
+def running(name: str) -> list[int]:
+    """Return the processes of a probe's file, whose name no other probe has."""
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if any(f"{name}_probe.py" in part for part in process.info["cmdline"] or ())
+    ]
+
+
 def test_children_are_ended_also_those_that_left_the_session(probe):
+    name = secrets.token_hex(8)
     found = probe(
         """
         for leave in (False, True):
@@ -117,16 +128,13 @@ def test_children_are_ended_also_those_that_left_the_session(probe):
                         os._exit(0)
                 time.sleep(600)
         """
-        + DONE
+        + DONE,
+        name=name,
     )
     assert found.outcome == "done"
     assert found.left_behind == 2
     assert codes(found) == ["probe-left-processes"]
-    assert not [
-        process.pid
-        for process in psutil.process_iter(["cmdline"])
-        if any("odd_probe.py" in part for part in process.info["cmdline"] or ())
-    ]
+    assert running(name) == []
 
 
 def test_the_driver_is_asked_where_the_process_computes(tmp_path):
@@ -146,6 +154,27 @@ def test_the_driver_is_asked_where_the_process_computes(tmp_path):
     found = run_probe(odd(program), THIS_PYTHON, depth="quick", timeout_s=60, gpus_of=gpus_of)
     assert found.seen_on_gpus == (0, 1)
     assert len(set(asked)) == 1
+
+
+def test_a_check_that_is_interrupted_leaves_nothing_running(tmp_path):
+    name = secrets.token_hex(8)
+    program, ready = tmp_path / f"{name}_probe.py", tmp_path / "ready"
+    program.write_text(
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        f"    open({str(ready)!r}, 'w').close()\n"
+        "time.sleep(600)\n"
+    )
+
+    def interrupt(pid: int) -> set[int]:
+        if ready.exists():
+            raise KeyboardInterrupt
+        return set()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_probe(odd(program), THIS_PYTHON, depth="quick", timeout_s=60, gpus_of=interrupt)
+    assert running(name) == []
 
 
 def test_an_error_keeps_its_words(probe):
