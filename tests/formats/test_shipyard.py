@@ -896,3 +896,34 @@ def test_several_jobs_files_are_to_be_run_one_by_one(tmp_path):
         read_paths([tmp_path])
     assert "Run each by itself, in the order that you need" in str(caught.value)
     assert str(caught.value).count("tarmac run ") == 2
+
+
+@pytest.mark.parametrize(
+    ("needs", "place", "circle"),
+    [
+        (
+            ("depends_on: [b]", "depends_on: [a]"),
+            "6:5",
+            "depends_on: tasks need each other: a -> b",
+        ),
+        (("gpus: disable", "depends_on: [b]"), "9:5", "depends_on: tasks need each other: b -> b"),
+        (
+            ("input_data: {azure_batch: [{job_id: j, task_id: b}]}", "depends_on: [a]"),
+            "6:5",
+            "input_data: tasks need each other: a -> b -> a",
+        ),
+    ],
+)
+def test_tasks_that_need_each_other_are_refused_where_they_say_so(needs, place, circle):
+    tasks = "".join(
+        f"  - id: {name}\n    docker_image: x\n    {need}\n"
+        for name, need in zip("ab", needs, strict=True)
+    )
+    text = f"job_specifications:\n- id: j\n  tasks:\n{tasks}"
+    with pytest.raises(RequestError) as caught:
+        read_any(parse_document(text, "jobs.yaml"))
+    number = "0" if place == "6:5" else "1"
+    assert str(caught.value).startswith(
+        f"jobs.yaml:{place}: job_specifications[0].tasks[{number}]."
+    )
+    assert circle in str(caught.value)

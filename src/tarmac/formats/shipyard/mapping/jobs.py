@@ -14,15 +14,18 @@ from tarmac.formats.shipyard.mapping.pool import Pool
 from tarmac.formats.shipyard.mapping.registries import Registries
 from tarmac.formats.shipyard.mapping.tasks import Reader
 from tarmac.formats.shipyard.mapping.volumes import Volumes
-from tarmac.jobs import Job, escape
+from tarmac.jobs import Job, circle_of, escape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tarmac.formats.shipyard.mapping.expand import Lister, Made
     from tarmac.formats.shipyard.report import Path, Report
 
 __all__ = ["JobMaker"]
+
+# By which a task may need others.
+_NEEDS = ("depends_on", "depends_on_range", "input_data")
 
 _PREPARATION, _RELEASE = "job-preparation", "job-release"
 
@@ -79,6 +82,7 @@ class JobMaker:
         if merge_task is not None:
             made += self._expander.merge(merge_task, (*self._path, "merge_task"), made)
         transfer_files(made, self._job.get("id") or "", self._report)
+        self._refuse_circles(made, groups)
         fields: dict[str, Any] = {"tasks": [task.fields for task in made]}
         self._prepare(fields)
         self._check_priority(fields)
@@ -95,6 +99,16 @@ class JobMaker:
             self._report.wrong(self._path, f"{where}: {message}")
             return None
         return with_original(job, "shipyard", original, self._report.take_refusals())
+
+    def _refuse_circles(
+        self, made: Sequence[Made], groups: Sequence[tuple[Mapping[str, Any], Path, Sequence[Made]]]
+    ) -> None:
+        circle = circle_of({one.fields["name"]: one.fields.get("needs", ()) for one in made})
+        for task, path, group in groups:
+            if circle and any(one.fields["name"] == circle[0] for one in group):
+                key = next((name for name in _NEEDS if task.get(name)), _NEEDS[0])
+                shown = " -> ".join(circle)
+                self._report.wrong((*path, key), f"tasks need each other: {shown}")
 
     def _prepare(self, fields: dict[str, Any]) -> None:
         """Add what comes before and after all tasks."""
