@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
+from tarmac.cli.choices import Choice
 from tarmac.cli.job_files import say_notes
 from tarmac.cli.options import examples, option
 from tarmac.errors import RequestError
@@ -39,7 +40,7 @@ __all__ = ["command"]
 @option(
     "--to",
     "wanted",
-    type=click.Choice(["tarmac", "shipyard", "hkube"]),
+    type=Choice(["tarmac", "shipyard", "hkube"]),
     default="tarmac",
     show_default=True,
     help="The format that is printed.",

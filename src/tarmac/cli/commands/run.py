@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from tarmac.cli.choices import ExtensibleChoice
+from tarmac.cli.choices import Choice
 from tarmac.cli.completion import complete_jobs
 from tarmac.cli.job_files import read_jobs, secret_places
 from tarmac.cli.options import (
@@ -65,7 +65,7 @@ def _job_options(function: Callable[..., None]) -> Callable[..., None]:
             "Where",
             option(
                 "--on",
-                type=ExtensibleChoice(["local"], "tarmac.executors"),
+                type=Choice(["local"], "tarmac.executors"),
                 default="local",
                 show_default=True,
                 help="Where tasks run: on this machine.",
@@ -274,7 +274,8 @@ def _work(
     ok = counts["succeeded"] == len(run.tasks)
     if not as_json:
         click.echo(f"{summary or 'nothing to do'}  {run.path}")
-    if stop.came and not ok:
+    num_ended = counts["succeeded"] + counts["failed"] + counts["skipped"]
+    if stop.came and num_ended < len(run.tasks):
         raise Interrupted(
             "interrupted", hint=f"Go on with what is left: tarmac run --resume {run.path}"
         )
