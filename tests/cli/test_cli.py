@@ -110,7 +110,7 @@ def test_verify_of_what_nothing_is_known_of_is_refused_beforehand(tarmac, tmp_pa
         (["train", "--resume", "nope"], "there is no run 'nope'"),
         (["train", "digits-mlp", "--output", "/proc/nowhere"], "runs cannot be made in"),
         (["data", "fetch", "mnits"], "unknown dataset 'mnits', did you mean 'mnist'?"),
-        (["data", "fetch"], "Missing argument 'NAMES...'"),
+        (["data", "fetch"], "Missing argument 'NAME...'"),
         (["data", "add", "mnist", "--from", "nowhere"], "nowhere is not a directory"),
         (["runs", "show", "nope"], "there is no run 'nope'"),
         (["runs", "compare", "one"], "1 runs are named, expected at least 2"),

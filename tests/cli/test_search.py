@@ -203,7 +203,7 @@ def test_a_missing_extra_is_named(tarmac, done, monkeypatch, command, package):
         (["digits-mlp", "--set", "hidden=8", "--set", "hidden=9"], "--set hidden is given twice"),
         ([*SMALL[:3], "--population", "1"], "population is 1, expected at least 2"),
         ([*SMALL[:3], "--retain", "0.01"], "retain is 0.01, which keeps none of a population of"),
-        ([*SMALL[:3], "--method", "evlove"], "unknown method 'evlove', did you mean 'evolve'?"),
+        ([*SMALL[:3], "--method", "evlove"], "unknown --method 'evlove', did you mean 'evolve'?"),
         ([*SMALL[:3], "--budget", "soon"], "expected a length of time, such as 90s"),
         ([*SMALL[:3], "--train-size", "1500"], "1500 samples to train on and 1 held out are 1501"),
         ([*SMALL[:3], "--devices", "tpu"], "devices is 'tpu', expected auto, all"),

@@ -426,8 +426,8 @@ def test_a_signal_ends_all_tasks_and_says_how_to_go_on(tmp_path, number):
     wait_for(lambda: sleepers(nap))
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "error: interrupted\n  Go on with what is left: tarmac run --resume" in err
+    assert process.returncode == 130
+    assert "interrupted\n  Go on with what is left: tarmac run --resume" in err
     assert not sleepers(nap)
 
 

@@ -9,11 +9,12 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
+
+from tarmac.errors import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from click.shell_completion import CompletionItem
 
 __all__ = [
     "COMPILE",
@@ -25,7 +26,7 @@ __all__ = [
     "PRUNERS",
     "SCALES",
     "STRATEGIES",
-    "ExtensibleChoice",
+    "Choice",
 ]
 
 FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "mxnet", "chainer", "horovod")
@@ -42,36 +43,58 @@ OBJECTIVES = ("val_accuracy", "val_loss", "params", "seconds", "epochs")
 
 
 # Not generic in click 8.2.
-class ExtensibleChoice(click.ParamType):  # type: ignore[type-arg]
-    """Names that Tarmac has, then those that installed packages provide.
+class Choice(click.ParamType):  # type: ignore[type-arg]
+    """One of the names that Tarmac has, or that installed packages provide.
 
     They are looked up when they are needed, so that importing a command costs nothing.
 
     Args:
         names: Tarmac's own.
-        group: The packages' entry points.
+        group: The entry points of packages that provide others; None where they cannot.
     """
 
     name = "choice"
 
-    def __init__(self, names: Sequence[str], group: str) -> None:
-        self._names = names
+    def __init__(self, names: Sequence[str], group: str | None = None) -> None:
+        self._own = names
         self._group = group
 
-    def _choice(self) -> click.Choice[str]:
-        provided = {point.name for point in entry_points(group=self._group)}
-        return click.Choice((*self._names, *sorted(provided - {*self._names})))
+    def _names(self) -> tuple[str, ...]:
+        points = () if self._group is None else entry_points(group=self._group)
+        return (*self._own, *sorted({point.name for point in points} - {*self._own}))
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
-        """Return ``[a|b|c]``."""
-        return self._choice().get_metavar(param, ctx)
+    def get_metavar(
+        self,
+        param: click.Parameter,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+    ) -> str:
+        """Return ``[a|b|c]``, and ``{a|b|c}`` where it is required, as click does."""
+        names = "|".join(self._names())
+        is_required = param.required and param.param_type_name == "argument"
+        return f"{{{names}}}" if is_required else f"[{names}]"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name, or refuse it and list the valid ones."""
-        return self._choice().convert(value, param, ctx)
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,
+        ctx: click.Context | None,  # noqa: ARG002 - click's signature
+    ) -> str:
+        """Return the name.
+
+        Raises:
+            RequestError: It is none; with the nearest and all valid ones.
+        """
+        names = self._names()
+        if value not in names:
+            what = "choice" if param is None else param.opts[0]
+            raise unknown_name(what, str(value), dict.fromkeys(names, ""))
+        return str(value)
 
     def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002 - likewise
+        incomplete: str,
     ) -> list[CompletionItem]:
         """Offer the names."""
-        return self._choice().shell_complete(ctx, param, incomplete)
+        return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]

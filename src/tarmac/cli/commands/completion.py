@@ -6,6 +6,7 @@ import click
 import cloup
 from click.shell_completion import get_completion_class
 
+from tarmac.cli.choices import Choice
 from tarmac.cli.options import examples
 
 __all__ = ["command"]
@@ -22,7 +23,7 @@ __all__ = ["command"]
 )
 @cloup.argument(
     "shell",
-    type=click.Choice(["bash", "zsh", "fish"]),
+    type=Choice(["bash", "zsh", "fish"]),
     help="The shell that the script is for; bash needs to be 4.4 or newer.",
 )
 @click.pass_context

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
+from tarmac.cli.choices import Choice
 from tarmac.cli.job_files import say_notes
 from tarmac.cli.options import examples, option
 from tarmac.errors import RequestError
-from tarmac.formats import find_format, format_names, read_paths
+from tarmac.formats import find_format, read_paths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,7 @@ __all__ = ["command"]
 @option(
     "--to",
     "wanted",
-    type=click.Choice(format_names()),
+    type=Choice(["tarmac", "shipyard", "hkube"], "tarmac.formats"),
     default="tarmac",
     show_default=True,
     help="The format to write.",

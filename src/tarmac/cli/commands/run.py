@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from tarmac.cli.choices import ExtensibleChoice
+from tarmac.cli.choices import Choice
 from tarmac.cli.completion import complete_jobs
 from tarmac.cli.job_files import read_jobs, secret_places
 from tarmac.cli.options import (
@@ -66,7 +66,7 @@ def _job_options(function: Callable[..., None]) -> Callable[..., None]:
             "Where",
             option(
                 "--on",
-                type=ExtensibleChoice(["local"], "tarmac.executors"),
+                type=Choice(["local"], "tarmac.executors"),
                 show_default="local, this machine; of a resumed run where it began",
                 help="Where tasks run.",
             ),
@@ -283,7 +283,8 @@ def _work(
     ok = counts["succeeded"] == len(run.tasks)
     if not as_json:
         click.echo(f"{summary or 'nothing to do'}  {run.path}")
-    if stop.came and not ok:
+    num_ended = counts["succeeded"] + counts["failed"] + counts["skipped"]
+    if stop.came and num_ended < len(run.tasks):
         raise Interrupted(
             "interrupted", hint=f"Go on with what is left: tarmac run --resume {run.path}"
         )

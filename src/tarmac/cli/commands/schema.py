@@ -7,6 +7,7 @@ import json
 import click
 import cloup
 
+from tarmac.cli.choices import Choice
 from tarmac.cli.options import examples
 
 __all__ = ["command"]
@@ -22,7 +23,7 @@ __all__ = ["command"]
     + "\n\nA first line like this lets editors with the YAML language server complete a file:\n\n"
     "\b\n  # yaml-language-server: $schema=job.schema.json",
 )
-@cloup.argument("kind", type=click.Choice(["job", "study"]), help="A job file or a study's file.")
+@cloup.argument("kind", type=Choice(["job", "study"]), help="A job file or a study's file.")
 def command(kind: str) -> None:
     """Print the JSON Schema of a job file or of a study's file.
 

@@ -11,7 +11,7 @@ import click
 import cloup
 from click.shell_completion import CompletionItem
 
-from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNERS, ExtensibleChoice
+from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNERS, Choice
 from tarmac.cli.completion import complete_objectives, complete_studies, complete_workloads
 from tarmac.cli.options import (
     Group,
@@ -121,7 +121,7 @@ def command() -> None:
     "How it is searched",
     option(
         "--method",
-        type=ExtensibleChoice(METHODS, "tarmac.search_methods"),
+        type=Choice(METHODS, "tarmac.search_methods"),
         show_default="evolve",
         help="Evolution, all networks, at random, or a sampler of Optuna's.",
     ),
@@ -162,7 +162,7 @@ def command() -> None:
     "When it ends",
     count_option("--trials", help="End after N trainings."),
     option("--budget", metavar="TIME", help="End after so much time, such as 30m or 2h."),
-    option("--prune", type=click.Choice(PRUNERS), show_default="none", help="Stop losers early."),
+    option("--prune", type=Choice(PRUNERS), show_default="none", help="Stop losers early."),
     count_option(
         "--confirm",
         show_default="0",
@@ -396,7 +396,7 @@ def _best(study: str, output: Path | None, storage: str | None, as_json: bool) -
 @option(
     "--format",
     "wanted",
-    type=click.Choice(["csv", "json"]),
+    type=Choice(["csv", "json"]),
     show_default="by the name of --to, else csv",
     help="What is written.",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from tarmac.cli.choices import COMPILE, FEEDS, PRECISIONS, SCALES, STRATEGIES, ExtensibleChoice
+from tarmac.cli.choices import COMPILE, FEEDS, PRECISIONS, SCALES, STRATEGIES, Choice
 from tarmac.cli.completion import complete_trainings, complete_workloads
 from tarmac.cli.lead_process import speaks_for_all
 from tarmac.cli.options import (
@@ -66,7 +66,7 @@ __all__ = ["command"]
     ),
     option(
         "--scale-lr",
-        type=click.Choice(SCALES),
+        type=Choice(SCALES),
         default="none",
         show_default=True,
         help="Let the rate follow the batch size.",
@@ -114,14 +114,14 @@ __all__ = ["command"]
     ),
     option(
         "--strategy",
-        type=ExtensibleChoice(STRATEGIES, "tarmac.strategies"),
+        type=Choice(STRATEGIES, "tarmac.strategies"),
         default="auto",
         show_default=True,
         help="How several devices are used.",
     ),
     option(
         "--feed",
-        type=click.Choice(FEEDS),
+        type=Choice(FEEDS),
         default="auto",
         show_default=True,
         help="How samples get to a device: lie there, are copied ahead, or when they are needed.",
@@ -139,7 +139,7 @@ __all__ = ["command"]
     ),
     option(
         "--precision",
-        type=click.Choice(PRECISIONS),
+        type=Choice(PRECISIONS),
         default="auto",
         show_default=True,
         help="What matrices are multiplied in: auto takes the faster of fp32 and bf16.",
@@ -147,7 +147,7 @@ __all__ = ["command"]
     option(
         "--compile",
         "compile_",
-        type=click.Choice(COMPILE),
+        type=Choice(COMPILE),
         default="auto",
         show_default=True,
         help="Whether torch.compile compiles the model, where auto expects that it pays.",
