@@ -11,6 +11,7 @@ import sys
 from typing import IO, TYPE_CHECKING, Any
 
 from tarmac.files import storage_errors
+from tarmac.processes.children import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,6 +22,8 @@ __all__ = ["LOOK_EVERY_S", "Worker"]
 # How often whoever waits for a worker looks whether to give up.
 LOOK_EVERY_S = 0.2
 _LOG_TAIL_BYTES = 4096
+# How long a worker may take to end once its input is closed, in seconds.
+_END_WITHIN_S = 5.0
 
 
 class Worker:
@@ -51,15 +54,15 @@ class Worker:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as errors:
                 self._log_start = errors.tell()
-                self.process = subprocess.Popen(
+                self._child = spawn(
                     [sys.executable, "-m", program, *arguments],
+                    environment=environment,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,
-                    env=environment,
-                    # Ctrl-C is for this process, which decides when its workers end.
-                    start_new_session=True,
                 )
+        self.process = self._child.popen
+        self._code: int | None = None
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._to: IO[bytes] = self.process.stdin
@@ -90,26 +93,22 @@ class Worker:
 
     def kill(self) -> None:
         """Kill it and all processes of its session, and wait for its end."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self._finish()
         with contextlib.suppress(BrokenPipeError):
             self._to.close()
         self.output.close()
 
     def close(self) -> None:
-        """Close its input, upon which it ends by itself; kill it after 5 s."""
+        """Close its input, upon which it ends by itself; kill it where it does not."""
         with contextlib.suppress(BrokenPipeError):
             self._to.close()
-        try:
-            self.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        self._child.wait(_END_WITHIN_S)
+        self._finish()
         self.output.close()
 
     def why_ended(self) -> str:
         """Wait for its end; return how it ended, and the last line that it printed."""
-        code = self.process.wait()
+        code = self._finish(wait=True)
         how = f"exited with {code}"
         if code < 0:
             name = signal.Signals(-code).name
@@ -120,3 +119,11 @@ class Worker:
             file.seek(max(self._log_start, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
             lines = file.read().decode(errors="replace").strip().splitlines()
         return f"its process {how}" + (f": {lines[-1]}" if lines else "")
+
+    def _finish(self, *, wait: bool = False) -> int:
+        """End its session, at once or when it ends by itself, and return its exit code."""
+        if self._code is None:
+            while wait and not self._child.wait(_END_WITHIN_S):
+                pass
+            self._code = self._child.finish()
+        return self._code
