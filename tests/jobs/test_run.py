@@ -631,7 +631,7 @@ def test_a_dry_run_shows_all_and_starts_nothing(tmp_path, monkeypatch):
     [
         ([], "error: expected job files, or --resume RUN"),
         (["none.yaml"], "error: none.yaml: cannot be read: No such file or directory"),
-        (["--resume", "none"], "error: no job's run in"),
+        (["--resume", "none"], "error: there is no run 'none' in"),
         (["job.yaml", "--jobs", "0"], "error: jobs is 0, expected at least 1"),
         (["job.yaml", "--set", "x"], "error: --set 'x' is not of the form KEY=VALUE"),
     ],

@@ -161,8 +161,10 @@ def list_statuses(output: Path | None = None) -> tuple[list[RunStatus], list[Bro
     Args:
         output: Where runs lie; by default `tarmac.runs.default_output`.
     """
-    summaries, broken = Catalogue((JOB,), (output or default_output()).resolve()).summaries()
-    return [read_status(summary.path) for summary in summaries], broken
+    catalogue = Catalogue((JOB,), (output or default_output()).resolve())
+    statuses, broken = catalogue.read(lambda found: read_status(found.path))
+    statuses.sort(key=lambda status: status.created_at, reverse=True)
+    return statuses, broken
 
 
 def work_on(

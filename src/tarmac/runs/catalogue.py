@@ -14,7 +14,7 @@ import secrets
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import storage_errors
@@ -32,6 +32,8 @@ __all__ = [
     "RunSummary",
     "default_output",
 ]
+
+_T = TypeVar("_T")
 
 # Where, below a run, a run lies that belongs to it: a search's winner, trained anew.
 _INNER = "best/*"
@@ -150,17 +152,26 @@ class Catalogue:
 
     def summaries(self) -> tuple[list[RunSummary], list[BrokenRun]]:
         """Return all runs, the newest first, and those that cannot be read."""
-        summaries: list[RunSummary] = []
+        summaries, broken = self.read(lambda run: run.kind.summarize(run.path))
+        summaries.sort(key=lambda summary: summary.created_at, reverse=True)
+        return summaries, broken
+
+    def read(self, reader: Callable[[FoundRun], _T]) -> tuple[list[_T], list[BrokenRun]]:
+        """Read all runs in any way, in no order; return also those that cannot be read.
+
+        Args:
+            reader: Raises TarmacError where it cannot read a run.
+        """
+        found: list[_T] = []
         broken: list[BrokenRun] = []
         for run in self._all():
             try:
-                summaries.append(run.kind.summarize(run.path))
+                found.append(reader(run))
             except TarmacError as error:
                 # One that was removed since it was listed is none.
                 if (run.path / run.kind.record).exists():
                     broken.append(BrokenRun(run.path, error.message))
-        summaries.sort(key=lambda summary: summary.created_at, reverse=True)
-        return summaries, broken
+        return found, broken
 
     def find(self, reference: str) -> FoundRun:
         """Find one run.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError
 from tarmac.runs.catalogue import BrokenRun, Catalogue, RunFacts, RunKind, RunSummary
 from tarmac.runs.directory import Run
 
@@ -34,12 +34,8 @@ def list_runs(output: Path | None = None) -> tuple[list[Run], list[BrokenRun]]:
     Args:
         output: Where runs lie; `tarmac.runs.default_output` if not given.
     """
-    summaries, broken = Catalogue((TRAINING,), output).summaries()
-    runs: list[Run] = []
-    for summary in summaries:
-        # One that was removed since it was listed is none.
-        with contextlib.suppress(TarmacError):
-            runs.append(Run.open(summary.path))
+    runs, broken = Catalogue((TRAINING,), output).read(lambda found: Run.open(found.path))
+    runs.sort(key=lambda run: run.record.created_at, reverse=True)
     return runs, broken
 
 
