@@ -483,3 +483,17 @@ def test_braces_in_a_value_are_no_placeholder(tmp_path):
     ((job,), _) = read_hkube(parse_document(text, "alg.json"))
     (task,) = plan_tasks(job, tmp_path)
     assert task.env["T"] == "{{ x }}"
+
+
+def test_a_job_file_of_0_1_is_written_from_what_it_kept_and_with_its_changes():
+    definition = {"name": "alg-1", "algorithmImage": "x", "mem": "1Gi", "minHotWorkers": 2}
+    (job,), _ = read(json.dumps(definition))
+    value = job.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    value["kept"] = {"hkube": value.pop("original")["hkube"]}
+    old = parse_job(json.dumps(value))
+    assert write_hkube(old) == definition
+    assert notes_for_hkube(old) == []
+    value["resources"]["cpus"] = 2
+    changed = parse_job(json.dumps(value))
+    assert write_hkube(changed) == definition | {"cpu": 2.0}
+    assert "was changed" in notes_for_hkube(changed)[0]

@@ -1,0 +1,48 @@
+"""libyaml's reading of a document is ruamel.yaml's, by which YAML 1.2 is read here."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tarmac.documents import parse_document
+from tarmac.errors import RequestError
+
+PARTS = [
+    *("a", "b:", "k: v", "- ", "? ", ": ", ":", "{", "}", "[", "]", ",", "\n", "\n  ", "\n- "),
+    *("'", '"', "#", " #", "&x ", "*x", "! ", "!!str ", "|-\n", "\n>\n", "|2\n", "|#", "?", "\t"),
+    *("https://h/p?q=1", "0x1f", ".5", "1e3", "yes", "~", "\\n", "\\/", "%", "@", "`", "<<: "),
+    *("---", "\n...\n", "\r\n", "é", "😀", "\x85", "\ufeff", "\ud83d", "''", "2001-02-03"),
+]
+
+
+def outcome(text: str, *, with_libyaml: bool):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml, "__with_libyaml__", with_libyaml)
+        try:
+            document = parse_document(text, "x")
+        except RequestError as error:
+            return str(error)
+    # Where nothing is written, its place is where either looked for it.
+    return repr(document.value), document.texts, document.dates
+
+
+@pytest.mark.skipif(not yaml.__with_libyaml__, reason="PyYAML is built without libyaml")
+@settings(deadline=None, max_examples=50)
+@given(st.sampled_from(["", "k: ", "- ", "{k: "]), st.lists(st.sampled_from(PARTS), max_size=9))
+def test_any_text_is_read_alike(start, parts):
+    text = start + "".join(parts)
+    assert outcome(text, with_libyaml=True) == outcome(text, with_libyaml=False)
+
+
+def test_an_anchor_hides_neither_a_numbers_text_nor_its_place():
+    document = parse_document("env: {V: &v 1.10, W: *v}", "x")
+    assert document.texts == {("env", "V"): "1.10", ("env", "W"): "1.10"}
+    assert document.place_of(("env", "W")) == (1, 19)
+
+
+def test_a_second_document_is_refused_with_its_place():
+    with pytest.raises(RequestError, match=r"x:3:1: a second document, expected one in a file"):
+        parse_document("a: 1\n---\nb: 1\n", "x")
