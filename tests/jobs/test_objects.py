@@ -26,6 +26,7 @@ from tarmac.files.objects import s3_config
 from tarmac.jobs import create_run, parse_job, prepare, work_on
 from tarmac.jobs.inputs import fetch_inputs
 from tarmac.jobs.model import Input
+from tarmac.training import Silent
 
 
 @pytest.fixture
@@ -286,7 +287,7 @@ def test_a_training_is_copied_to_a_bucket(s3, tmp_path, monkeypatch):
     assert b'"completed"' in record
 
 
-class Stop(tarmac.training.Silent):
+class Stop(Silent):
     def stepped(self, epoch, step, score):
         if (epoch, step) == (2, 3):
             os.kill(os.getpid(), signal.SIGTERM)
