@@ -11,6 +11,7 @@ import pickle
 import pwd
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -36,6 +37,11 @@ _NEED = {
 _MISSING = [module for module in _NEED if importlib.util.find_spec(module) is None]
 _HAS_TORCH = "torch" not in _MISSING
 collect_ignore = [path for module in _MISSING for path in _NEED[module]]
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and what they start would
+# inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests run in parallel on few cores: how long a draw takes says nothing of it.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tarmac import check
+from tarmac import checks
 from tarmac.checks.frameworks import find_framework
 from tarmac.jobs import Venv, plan_tasks, read_job
 
@@ -99,7 +99,7 @@ def test_an_example_has_the_environment_that_the_check_of_its_framework_provisio
     assert isinstance(environment, Venv)
     provisioned = find_framework(framework).pins
     assert provisioned is not None
-    pins = Path(check.__file__).parent / "environments" / f"{framework}.txt"
+    pins = Path(checks.__file__).parent / "environments" / f"{framework}.txt"
     assert (directory / "requirements.txt").read_text() == pins.read_text()
     assert len(environment.before) == len(provisioned.before)
     assert environment.build_env == provisioned.build_env

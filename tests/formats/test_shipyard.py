@@ -643,7 +643,7 @@ def test_a_folder_without_a_jobs_file_says_so(tmp_path):
 
 
 def test_files_are_listed_where_the_environment_names_an_account(tmp_path, monkeypatch):
-    from tarmac.formats import detect as _detect
+    from tarmac.formats import shipyard
 
     text = whole(
         "task_factory:\n"
@@ -652,7 +652,7 @@ def test_files_are_listed_where_the_environment_names_an_account(tmp_path, monke
     )
     files(tmp_path, jobs=text)
     blobs = ["az://box/in/a", "az://box/in/b"]
-    monkeypatch.setattr(_detect, "list_objects", lambda uri, environment: blobs)
+    monkeypatch.setattr(shipyard, "list_objects", lambda uri, environment: blobs)
     ((reading, _),) = read_paths([tmp_path])
     assert "AZURE_STORAGE_ACCOUNT_NAME" in reading.refusals[0]
     environment = {"AZURE_STORAGE_ACCOUNT_NAME": "me"}

@@ -117,7 +117,7 @@ def test_an_interrupt_of_the_terminal_interrupts_a_preparation_and_does_not_fail
     assert slow_server.begun.wait(120)
     # As a terminal does: to all of the foreground's process group.
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(60) == 1
+    assert process.wait(60) == 130
     (run,) = (tmp_path / "runs").iterdir()
     last = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()][-1]
     assert (last["outcome"], last["reason"]) == ("interrupted", "the run was stopped")

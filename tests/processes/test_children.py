@@ -22,7 +22,8 @@ for leaves in (False, True):
             os.setsid()
             if os.fork():
                 os._exit(0)
-        print("ready", flush=True)
+        # In one write, or the lines of two processes mix.
+        os.write(1, b"ready\\n")
         time.sleep(600)
 if sys.argv[1] == "stays":
     time.sleep(600)

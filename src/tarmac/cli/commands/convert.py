@@ -13,7 +13,6 @@ from tarmac.cli.choices import Choice
 from tarmac.cli.job_files import say_notes
 from tarmac.cli.options import examples, option
 from tarmac.errors import RequestError
-from tarmac.formats import find_format, read_paths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +49,8 @@ def command(files: Sequence[Path], wanted: str) -> None:
 
     What has no meaning there is stored in the job.
     """
+    from tarmac.formats import find_format, read_paths
+
     target = find_format(wanted)
     if target.write is None:
         raise RequestError(f"{target.title}'s files are read, and not written")

@@ -57,7 +57,7 @@ def test_a_format_of_another_package_is_offered_read_and_written(tarmac):
     refused = tarmac(provided, "convert", "job.yaml", "--to", "other")
     assert (refused.returncode, "are read, and not written" in refused.stderr) == (2, True)
     unknown = tarmac(provided, "convert", "job.yaml", "--to", "nothing")
-    assert "'tarmac', 'shipyard', 'hkube', 'lines', 'other'" in unknown.stderr
+    assert "Valid: hkube, lines, other, shipyard, tarmac" in unknown.stderr
 
 
 @pytest.mark.parametrize(
