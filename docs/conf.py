@@ -40,8 +40,8 @@ include_patterns = [
     "examples/README.md",
 ]
 exclude_patterns = [".*", "build", "dist", "docs/_build", "node_modules", "runs", "src", "tests"]
-# Pages link to the results of benchmarks that they speak of; no list has them all. Rooms have classes
-# of one name, such as Reporter, and annotations are shown without their modules.
+# Pages link to the results of benchmarks that they speak of; no list has them all. Rooms have
+# classes of one name, such as Reporter, and annotations are shown without their modules.
 suppress_warnings = ["toc.not_included", "ref.python"]
 
 myst_heading_anchors = 4
