@@ -38,6 +38,10 @@ _MISSING = [module for module in _NEED if importlib.util.find_spec(module) is No
 _HAS_TORCH = "torch" not in _MISSING
 collect_ignore = [path for module in _MISSING for path in _NEED[module]]
 
+# Programs that tests start have more threads together than there are cores: threads that spin while
+# they wait take those from the ones that work. Two trainings at once took 11 s so, and 5 s else.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start would
 # inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
