@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import random
 import stat
 import tarfile
 import threading
@@ -176,12 +177,12 @@ def test_an_archive_of_any_kind_that_explodes_is_refused(tmp_path, work, kind):
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
 def test_a_damaged_archive_is_named(tmp_path, work, kind, damage):
     content = io.BytesIO()
+    data = random.Random(0).randbytes(10_000).hex().encode()
     if kind == "zip":
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-            file.writestr("a", os.urandom(10_000).hex())
+            file.writestr("a", data)
     else:
         with tarfile.open(fileobj=content, mode=f"w:{kind}") as tar:
-            data = os.urandom(10_000).hex().encode()
             member = tarfile.TarInfo("a")
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
@@ -193,6 +194,16 @@ def test_a_damaged_archive_is_named(tmp_path, work, kind, damage):
             whole[place] ^= 0xFF
     (tmp_path / "archive").write_bytes(whole)
     with pytest.raises(TarmacError, match=r"input archive: cannot be unpacked: "):
+        fetch_inputs([Input(source="archive", unpack=True)], tmp_path, work)
+
+
+def test_damage_that_only_the_checksum_behind_the_last_file_tells_is_found(tmp_path, work):
+    (tmp_path / "a").write_bytes(b"weights" * 1_000)
+    with tarfile.open(tmp_path / "archive", "w:gz", compresslevel=0) as tar:
+        tar.add(tmp_path / "a", "a")
+    whole = (tmp_path / "archive").read_bytes()
+    (tmp_path / "archive").write_bytes(whole.replace(b"weights", b"WEIGHTS", 1))
+    with pytest.raises(TarmacError, match=r"input archive: cannot be unpacked: CRC check failed"):
         fetch_inputs([Input(source="archive", unpack=True)], tmp_path, work)
 
 

@@ -30,7 +30,7 @@ from tarmac.files import (
 from tarmac.jobs.run_files import is_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tarmac.jobs.model import Input
 
@@ -271,6 +271,8 @@ def _unpack(archive: Path, name: str, target: Path) -> None:
         else:
             with tarfile.open(archive) as tar:
                 tar.extractall(target, filter=limit.of_member)  # noqa: S202 - it is refused there
+                # A checksum stands behind the last member, where tarfile does not look.
+                limit.read_to_end(tar.fileobj.read)
     except (
         tarfile.TarError,
         zipfile.BadZipFile,
@@ -300,8 +302,17 @@ class _Limit:
         """Count a member; raise a TarError for one too many."""
         self._files += 1
         self._bytes += size_bytes
+        self._refuse_too_much()
+
+    def _refuse_too_much(self) -> None:
         if self._files > _MOST_FILES or self._bytes > self._most_bytes:
             raise tarfile.ReadError("it expands to more than an archive of inputs does")
+
+    def read_to_end(self, read: Callable[[int], bytes]) -> None:
+        """Read what is left, so that damage anywhere is found; raise a TarError for too much."""
+        while block := read(1 << 20):
+            self._bytes += len(block)
+            self._refuse_too_much()
 
     def of_member(self, member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
         """Refuse absolute paths, .., links out of the directory, devices (PEP 706)."""
