@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from tarmac.documents import Document, Problem, refuse, show_path
 from tarmac.errors import RequestError
 from tarmac.formats.format import Format, Reading, Written
-from tarmac.formats.hkube_definition import Definition, text_of_scalar
+from tarmac.formats.hkube.definition import Definition, text_of_scalar
 from tarmac.formats.original import formats_of, is_changed, original_of, with_original
 from tarmac.jobs import Job, Secret, escape, plan_tasks
 
