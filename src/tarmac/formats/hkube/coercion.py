@@ -1,0 +1,196 @@
+"""Values of other types, as HKube's validator (ajv 6 with ``coerceTypes``) takes them.
+
+It takes a scalar where its text can be read as the type that is wanted: ``"0x10"`` and true as
+numbers, 5 as a text. Each function returns the value of the wanted type, or raises a ValueError
+that says what was expected.
+"""
+
+from __future__ import annotations
+
+import decimal
+import json
+import math
+import re
+from typing import Any
+
+__all__ = [
+    "amount",
+    "amount_or_none",
+    "cores",
+    "count",
+    "count_or_none",
+    "different",
+    "flag",
+    "mapping",
+    "mapping_or_none",
+    "number",
+    "sequence",
+    "sequence_or_none",
+    "text_of_scalar",
+    "text_or_none",
+]
+
+_NUMBER = re.compile(
+    r"\s*(?:([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)|0(x[0-9a-f]+|o[0-7]+|b[01]+))?\s*",
+    re.ASCII | re.IGNORECASE,
+)
+_BASES = {"x": 16, "o": 8, "b": 2}
+
+
+def _text_of_number(number: float) -> str:
+    """Write a number as JavaScript's ``String`` does (ECMA-262, Number::toString).
+
+    Example:
+        >>> [_text_of_number(number) for number in (1.0, 0.1, 1e-7, 1e21)]
+        ['1', '0.1', '1e-7', '1e+21']
+    """
+    try:
+        value = float(number)
+    except OverflowError:
+        value = math.copysign(math.inf, number)
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return "0"
+    shortest = decimal.Decimal(repr(value)).normalize()
+    exponent = shortest.adjusted()
+    if -7 < exponent < 21:
+        return f"{shortest:f}"
+    mantissa = shortest.scaleb(-exponent)
+    return f"{mantissa:f}e{exponent:+d}"
+
+
+def text_of_scalar(value: Any) -> str:
+    """Write a scalar as JavaScript's ``String`` does, and null as nothing, as the validator does.
+
+    Raises:
+        ValueError: It is a list or a mapping.
+    """
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return _text_of_number(value)
+    raise ValueError("expected a text")
+
+
+def text_or_none(value: Any) -> str | None:
+    """Return a text, or None for null."""
+    return None if value is None else text_of_scalar(value)
+
+
+def number(value: Any) -> float:
+    """Return a finite number."""
+    found = math.nan
+    if value is None or isinstance(value, bool):
+        found = float(value or 0)
+    elif isinstance(value, (int, float)):
+        found = value
+    elif isinstance(value, str) and value and (match := _NUMBER.fullmatch(value)):
+        found = _whole_of(match[2]) if match[2] else float(match[1] or 0)
+    try:
+        found = float(found)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise ValueError("expected a number")
+    return found
+
+
+def _whole_of(digits: str) -> float:
+    """Read what follows the 0 of ``0x1f``, ``0o17`` and ``0b1``."""
+    try:
+        return float(int(digits[1:], _BASES[digits[0].lower()]))
+    except OverflowError:
+        return math.inf
+
+
+def amount(value: Any) -> float:
+    """Return a number of at least 0."""
+    try:
+        found = number(value)
+    except ValueError:
+        found = -1.0
+    if found < 0:
+        raise ValueError("expected a number of at least 0")
+    return found
+
+
+def amount_or_none(value: Any) -> float | None:
+    """Return a number of at least 0, or None where nothing is said."""
+    return None if value is None or value == "" else amount(value)
+
+
+def cores(value: Any) -> float:
+    """Return a number of CPU cores."""
+    try:
+        return amount(value)
+    except ValueError as error:
+        raise ValueError(f"{error} (HKube takes cores, not thousandths)") from error
+
+
+def count(value: Any) -> int:
+    """Return a whole number of at least 0."""
+    try:
+        found = amount(value)
+    except ValueError:
+        found = math.nan
+    if not found.is_integer():
+        raise ValueError("expected a whole number of at least 0")
+    return int(found)
+
+
+def count_or_none(value: Any) -> int | None:
+    """Return a whole number of at least 0, or None where nothing is said."""
+    return None if value is None or value == "" else count(value)
+
+
+def flag(value: Any) -> bool:
+    """Return true or false."""
+    if isinstance(value, bool):
+        return value
+    if value is None or value in ("false", 0):
+        return False
+    if value in ("true", 1):
+        return True
+    raise ValueError("expected true or false")
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a mapping as it is."""
+    if not isinstance(value, dict):
+        raise ValueError("expected a mapping")  # noqa: TRY004 - Pydantic wants it
+    return value
+
+
+def sequence(value: Any) -> list[Any]:
+    """Return a list as it is."""
+    if not isinstance(value, list):
+        raise ValueError("expected a list")  # noqa: TRY004 - Pydantic wants it
+    return value
+
+
+def mapping_or_none(value: Any) -> dict[str, Any] | None:
+    """Return a mapping as it is, or None where nothing is said."""
+    return None if _is_nothing(value) else mapping(value)
+
+
+def sequence_or_none(value: Any) -> list[Any] | None:
+    """Return a list as it is, or None where nothing is said."""
+    return None if _is_nothing(value) else sequence(value)
+
+
+def _is_nothing(value: Any) -> bool:
+    """Whether a value is taken for null where that is allowed."""
+    return value is None or (isinstance(value, (str, int, float)) and value in ("", 0))
+
+
+def different(value: list[Any] | None) -> list[Any] | None:
+    """Return a list as it is, none of whose values may be there twice."""
+    shown = [json.dumps(part, sort_keys=True) for part in value or ()]
+    if len(set(shown)) < len(shown):
+        raise ValueError("two of the list are the same")
+    return value

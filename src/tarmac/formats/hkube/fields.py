@@ -1,0 +1,114 @@
+"""Where the fields of a definition stand: in the form of HKube's API, and of hkubectl."""
+
+from __future__ import annotations
+
+import dataclasses
+import reprlib
+from typing import TYPE_CHECKING, Any
+
+from tarmac.documents import show_path
+from tarmac.formats.hkube.definition import Definition
+from tarmac.jobs import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = [
+    "KNOWN",
+    "LEAST_MEMORY_MI",
+    "MEANT",
+    "NAME",
+    "Field",
+    "Path",
+    "flatten",
+    "is_pipeline",
+    "looks_like_hkube",
+    "message",
+]
+
+Path = tuple[str | int, ...]
+
+NAME = "hkube"
+LEAST_MEMORY_MI = 4
+
+# The fields that a job has, too.
+MEANT = ("name", "algorithmImage", "cpu", "mem", "gpu", "algorithmEnv")
+KNOWN = tuple(field.alias or name for name, field in Definition.model_fields.items())
+
+# Keys that HKube's definitions have and a job of Tarmac's has not, and the other way round.
+_OWN = frozenset(KNOWN) - Job.model_fields.keys() | {"code"}
+_NOT_OWN = Job.model_fields.keys() - {*KNOWN, "resources"}
+_SURE = frozenset(("algorithmImage", "algorithmEnv", "workerEnv", "minHotWorkers", "gitRepository"))
+
+# hkubectl's form, by where it goes in HKube's API; the API's own key goes over it.
+_ELSEWHERE: dict[Path, str] = {
+    ("image",): "algorithmImage",
+    ("image", "algorithmImage"): "algorithmImage",
+    ("resources", "cpu"): "cpu",
+    ("resources", "gpu"): "gpu",
+    ("resources", "mem"): "mem",
+    ("code", "entryPoint"): "entryPoint",
+}
+_HOLDERS = ("image", "resources", "code")
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """A field of a definition: its value, and where it stands there."""
+
+    value: Any
+    path: Path
+
+
+def looks_like_hkube(value: Any) -> bool:
+    """Whether a document is of HKube's: algorithm definitions, one or a list, or a pipeline."""
+    parts = value if isinstance(value, list) else [value]
+    return any(is_pipeline(part) or _is_definition(part) for part in parts)
+
+
+def is_pipeline(value: Any) -> bool:
+    """Whether a document is a pipeline."""
+    if not isinstance(value, dict) or "command" in value:
+        return False
+    return isinstance(value.get("nodes"), list) or "flowInput" in value
+
+
+def _is_definition(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if _SURE & value.keys():
+        return True
+    resources = value.get("resources")
+    has_own = (
+        bool(_OWN & value.keys())
+        or ("image" in value and isinstance(resources, dict))
+        or (isinstance(resources, dict) and bool({"cpu", "mem", "gpu"} & resources.keys()))
+    )
+    return has_own and not _NOT_OWN & value.keys()
+
+
+def flatten(definition: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[str, Field]]:
+    """Yield a definition's fields by their names in HKube's API, those of hkubectl's form too."""
+    for key, value in definition.items():
+        if key not in _HOLDERS or not isinstance(value, dict):
+            name = _elsewhere((key,), definition)
+            yield name, Field(value, (*path, key))
+            continue
+        for inner, part in value.items():
+            yield _elsewhere((key, inner), definition), Field(part, (*path, key, inner))
+
+
+def _elsewhere(path: Path, definition: Mapping[str, Any]) -> str:
+    name = _ELSEWHERE.get(path)
+    return show_path(path) if name is None or name in definition else name
+
+
+def message(found: Any) -> str:
+    """Return what is wrong, from one of Pydantic's errors."""
+    if found["type"] == "missing":
+        return "is missing"
+    message = str(found["msg"]).removeprefix("Value error, ")
+    value = found.get("input")
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return f"{reprlib.repr(value)}: {message}"
+    return message

@@ -1,0 +1,159 @@
+"""The rules that HKube's API server has beyond the schema, for names, units, labels and the like.
+
+Each returns the value as HKube reads it, or raises a ValueError that says what was expected.
+Sources, of kube-HPC/hkube at 261d3d06: lib/validation/{algorithms,custom-formats}.js and
+lib/consts/regex.js of core/api-server; units from kube-HPC/units-converter.hkube 1.0.17,
+lib/converter.js.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any
+
+from pydantic import BeforeValidator
+
+from tarmac.formats.hkube.coercion import mapping_or_none, number, text_of_scalar
+
+__all__ = [
+    "algorithm_name",
+    "claim",
+    "directory",
+    "image",
+    "labels",
+    "memory",
+    "one_of",
+    "own_memory",
+    "url",
+    "variable",
+]
+
+_NAME = re.compile(r"[a-z0-9][-a-z0-9\\.]*[a-z0-9]")
+_LABEL = re.compile(r"[a-z0-9][-_.a-z0-9\\]*[a-z0-9]")
+_LONGEST_LABEL = 63
+_URL = re.compile(r"(f|ht)tps?://.*", re.IGNORECASE | re.DOTALL)
+
+_UNITS = {
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+    "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "m": 1e-3,
+}  # fmt: skip
+_MEMORY = re.compile(r"\+?(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)", re.ASCII)
+_LEAST_MEMORY = 4 * 2**20
+
+_REFERENCES = ("fieldRef", "configMapKeyRef", "resourceFieldRef", "secretKeyRef")
+
+
+def algorithm_name(value: Any) -> str:
+    """Return an algorithm's name."""
+    text = text_of_scalar(value)
+    if not _NAME.fullmatch(text) or len(text) > 32:
+        raise ValueError(
+            "algorithm name must contain only lower-case alphanumeric, dash or dot, "
+            "2 to 32 characters, alphanumeric at both ends"
+        )
+    return text
+
+
+def image(value: Any) -> str:
+    """Return a container image's name."""
+    text = text_of_scalar(value)
+    if re.search(r"\s", text):
+        raise ValueError("an image's name has no blanks")
+    return text
+
+
+def memory(value: Any) -> float | None:
+    """Return an amount of memory in bytes; None where nothing is said."""
+    text = text_of_scalar(value)
+    if not text:
+        return None
+    match = _MEMORY.fullmatch(text)
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f"memory unit must be one of {', '.join(_UNITS)}")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def own_memory(value: Any) -> float:
+    """Return an algorithm's memory in bytes; a bare number is in Mi."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+        # As HKube stored it in 2019: in Mi.
+        found: float | None = number(value) * 2**20
+    else:
+        found = memory(value)
+    if found is None or found < _LEAST_MEMORY:
+        raise ValueError("memory must be at least 4 Mi")
+    return found
+
+
+def claim(value: Any) -> str:
+    """Return the name of a volume claim."""
+    text = text_of_scalar(value)
+    if not _NAME.fullmatch(text) or len(text) > 63:
+        raise ValueError("expected the name of a volume claim, 2 to 63 characters")
+    return text
+
+
+def directory(value: Any) -> str:
+    """Return a path in a container."""
+    text = text_of_scalar(value)
+    if not text or re.search(r"\s", text):
+        raise ValueError("expected a path without blanks")
+    return text
+
+
+def url(value: Any) -> str:
+    """Return an address of a repository."""
+    text = text_of_scalar(value)
+    if not _URL.fullmatch(text):
+        raise ValueError("expected a URL of http, https or ftp")
+    return text
+
+
+def variable(value: Any) -> Any:
+    """Return an environment variable's value: a scalar, or a reference that is the first key."""
+    if isinstance(value, list):
+        raise ValueError("a list is no value of a variable")  # noqa: TRY004 - Pydantic wants it
+    if isinstance(value, dict):
+        kind = str(next(iter(value), None))
+        if kind not in _REFERENCES:
+            near = difflib.get_close_matches(kind, _REFERENCES, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"expected one of {', '.join(_REFERENCES)} as the first key{hint}")
+    return value
+
+
+def labels(value: Any) -> dict[str, Any] | None:
+    """Return Kubernetes labels or annotations, or None where there are none."""
+    labels = mapping_or_none(value)
+    for key, text in (labels or {}).items():
+        prefix, slash, rest = key.partition("/")
+        name = rest.partition("/")[0] if slash else key
+        if slash and not _LABEL.fullmatch(prefix):
+            raise ValueError(f"{key!r}: what is before / must be a lower-case name of a domain")
+        _check_label(key, name)
+        if text != "":
+            _check_label(key, text)
+    return labels
+
+
+def _check_label(key: str, text: Any) -> None:
+    if not isinstance(text, str):
+        raise ValueError(f"{key!r}: the value must be a text")  # noqa: TRY004 - Pydantic wants it
+    if not _LABEL.fullmatch(text) or len(text) > _LONGEST_LABEL:
+        raise ValueError(
+            f"{key!r}: {text!r} must have 2 to {_LONGEST_LABEL} lower-case letters, digits, "
+            "'-', '_' and '.', alphanumeric at both ends"
+        )
+
+
+def one_of(*names: str) -> BeforeValidator:
+    """Return a validator that takes one of these texts."""
+
+    def choose(value: Any) -> str:
+        text = text_of_scalar(value)
+        if text not in names:
+            raise ValueError(f"expected one of {', '.join(names)}")
+        return text
+
+    return BeforeValidator(choose)

@@ -1,0 +1,210 @@
+"""Algorithm definitions written from jobs, and what such a definition cannot say."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from tarmac.documents import Document, show_path
+from tarmac.errors import RequestError
+from tarmac.formats.hkube.definition import Definition
+from tarmac.formats.hkube.fields import LEAST_MEMORY_MI, MEANT, NAME, Path, flatten, message
+from tarmac.formats.hkube.reading import read_hkube
+from tarmac.formats.original import formats_of, is_changed, original_of
+from tarmac.jobs import plan_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.jobs import Job, Task
+
+__all__ = ["left_out_for_hkube", "notes_for_hkube", "write_hkube"]
+
+
+def write_hkube(job: Job) -> dict[str, Any]:
+    """Return the algorithm definition of a job.
+
+    A job that was read from a definition gives it back; where the job was changed since, the
+    definition with those changes.
+
+    Args:
+        job: Of one task, in a container.
+
+    Raises:
+        RequestError: It has several tasks or no image, or HKube would refuse its definition.
+    """
+    original = original_of(job, NAME)
+    if original is not None and _is_as_read(job):
+        return copy.deepcopy(original)
+    definition = _definition_of(job)
+    read = _read_again(original)
+    if original is not None and read is not None:
+        definition = _changed(original, _definition_of(read), definition)
+    try:
+        Definition.model_validate({name: field.value for name, field in flatten(definition)})
+    except ValidationError as error:
+        (first, *_) = error.errors(include_url=False)
+        raise RequestError(
+            f"{job.name} cannot be an algorithm of HKube's: {show_path(first['loc'])}: "
+            f"{message(first)}",
+            hint="Change the job file, and convert it again",
+        ) from error
+    return definition
+
+
+def notes_for_hkube(job: Job) -> list[str]:
+    """Return what somebody who converts a job to HKube's form should know, in sentences.
+
+    Args:
+        job: As for `write_hkube`.
+
+    Raises:
+        RequestError: It has several tasks.
+    """
+    notes = []
+    if _is_as_read(job):
+        return []
+    if original_of(job, NAME) is not None:
+        notes.append(
+            f"{job.name}: the job was changed since it was read from HKube's definition, and is "
+            "written with the changes"
+        )
+    lost = left_out_for_hkube(job)
+    if lost:
+        notes.append(f"{job.name}: left out for HKube: {', '.join(lost)}")
+    memory = _only_task(job).resources.memory
+    if memory is None:
+        notes.append(f"{job.name}: no memory is said, for which HKube takes 256Mi")
+    elif memory < LEAST_MEMORY_MI * 2**20:
+        notes.append(f"{job.name}: mem is {LEAST_MEMORY_MI}Mi, the least that HKube takes")
+    return notes
+
+
+def left_out_for_hkube(job: Job) -> list[str]:
+    """Return the names of what a job says and its definition cannot: a program, files, limits.
+
+    Raises:
+        RequestError: It has several tasks.
+    """
+    if _is_as_read(job):
+        return []
+    task = _only_task(job)
+    (spec,) = job.tasks or (job,)
+    program = "workload" if spec.workload is not None else "command"
+    said = {
+        program: task.command,
+        "inputs": task.inputs,
+        "outputs": task.outputs,
+        "timeout": task.timeout_s,
+        "retries": task.retries.count,
+        "sweep": task.parameters,
+        "priority": task.priority,
+        "gpu_memory": task.resources.gpu_memory,
+        "shm": task.resources.shm,
+    }
+    if task.environment.kind == "container":
+        plain = type(task.environment)(image=task.environment.image)
+        said |= {
+            name: (value,)
+            for name, value in dict(task.environment).items()
+            if value != getattr(plain, name)
+        }
+    found = [name for name, value in said.items() if value]
+    found += [name for name, secret in task.secrets.items() if secret.name is None]
+    return found + [f"what is stored for {name}" for name in formats_of(job) if name != NAME]
+
+
+def _is_as_read(job: Job) -> bool:
+    """Whether a job says what the definition does that it was read from."""
+    original = original_of(job, NAME)
+    if original is None:
+        return False
+    changed = is_changed(job)
+    if changed is None:
+        read = _read_again(original)
+        return read is not None and read == job.model_copy(update={"original": read.original})
+    return not changed
+
+
+def _read_again(original: dict[str, Any] | None) -> Job | None:
+    """Return the job that a stored definition is read as; None where it is no definition."""
+    if original is None:
+        return None
+    try:
+        (job,), _ = read_hkube(Document("original", original))
+    except RequestError:
+        return None
+    return job
+
+
+def _only_task(job: Job) -> Task:
+    tasks = list(itertools.islice(plan_tasks(job, pathlib.Path()), 2))
+    if len(tasks) != 1:
+        raise RequestError(f"{job.name} has several tasks, and an algorithm is one")
+    return tasks[0]
+
+
+def _definition_of(job: Job) -> dict[str, Any]:
+    task = _only_task(job)
+    if task.environment.kind != "container":
+        raise RequestError(
+            f"{job.name} has no image, and HKube's algorithms are images",
+            hint="Give it one: environment: {image: NAME}",
+        )
+    definition: dict[str, Any] = {"name": job.name, "algorithmImage": task.environment.image}
+    definition["cpu"] = task.resources.cpus
+    memory = task.resources.memory
+    if memory is not None:
+        definition["mem"] = f"{max(LEAST_MEMORY_MI, -(-memory // 2**20))}Mi"
+    if task.resources.gpus:
+        definition["gpu"] = task.resources.gpus
+    env: dict[str, Any] = dict(task.env)
+    for name, secret in task.secrets.items():
+        if secret.name is not None:
+            env[name] = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
+    if env:
+        definition["algorithmEnv"] = env
+    return definition
+
+
+def _changed(
+    original: dict[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a stored definition with what differs between two written ones."""
+    definition = copy.deepcopy(original)
+    fields = dict(flatten(definition))
+    for key in MEANT:
+        if before.get(key) == after.get(key):
+            continue
+        path = fields[key].path if key in fields else (key,)
+        if key == "algorithmEnv" and isinstance(_at(definition, path), dict):
+            # What only a cluster knows is in neither, and stays.
+            _put_differences(_at(definition, path), before.get(key, {}), after.get(key, {}))
+        else:
+            _put(_at(definition, path[:-1]), path[-1], after.get(key))
+    return definition
+
+
+def _put_differences(
+    target: dict[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> None:
+    for name in {**before, **after}:
+        if before.get(name) != after.get(name):
+            _put(target, name, after.get(name))
+
+
+def _put(target: Any, key: str | int, value: Any) -> None:
+    if value is None:
+        target.pop(key, None)
+    else:
+        target[key] = value
+
+
+def _at(value: Any, path: Path) -> Any:
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
