@@ -71,6 +71,42 @@ def test_findings_come_with_what_to_type(on_machine):
     assert done.stdout.index("torch-cpu-build") < done.stdout.index("throttle-thermal")
 
 
+@pytest.mark.parametrize(("machine", "is_one_by_one"), [("alone", True), ("healthy", False)])
+def test_probes_compute_one_after_another_where_a_gpu_takes_one_process(
+    on_machine, tmp_path, machine, is_one_by_one
+):
+    # Each interpreter waits for the other to come: while there is hope, or until it does.
+    interpreters = []
+    for mine, other in (("a", "b"), ("b", "a")):
+        path = tmp_path / mine / "python"
+        path.parent.mkdir()
+        path.write_text(
+            f"""#!/bin/bash
+[ "$1" = -c ] && exec {sys.executable} "$@"
+echo begin {mine} >> {tmp_path}/log
+touch {tmp_path}/{mine}.here
+for ((n = 0; n < 20 || {0 if is_one_by_one else 1}; n++)); do
+    [ -e {tmp_path}/{other}.here ] && break
+    sleep 0.05
+done
+echo end {mine} >> {tmp_path}/log
+"""
+        )
+        path.chmod(0o755)
+        interpreters += ["--python", str(path)]
+    env = on_machine(machine)
+    if machine == "alone":
+        # Compute mode EXCLUSIVE_PROCESS, with nobody on the GPU.
+        lines = Path(env["NVML_STAND_IN"]).with_name("exclusive.txt").read_text().splitlines()
+        env["NVML_STAND_IN"] = str(tmp_path / "alone.txt")
+        kept = [line for line in lines if not line.startswith("0.process")]
+        (tmp_path / "alone.txt").write_text("\n".join(kept) + "\n")
+    run("torch", "--quick", *interpreters, env=env)
+    words = [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()]
+    expected = ["begin", "end", "begin", "end"]
+    assert words == (expected if is_one_by_one else ["begin", "begin", "end", "end"])
+
+
 def test_json_has_the_published_form(on_machine):
     jsonschema = pytest.importorskip("jsonschema")
     done = run("--quick", "--json", env=on_machine("ecc-errors"))

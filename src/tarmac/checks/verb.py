@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Probe
     from tarmac.checks.report.model import Report
+    from tarmac.machine import Nvml
 
 __all__ = ["Depth", "check"]
 
@@ -168,6 +169,16 @@ def _teams(
             yield target, number
 
 
+def _num_at_once(nvml: Nvml | NvmlProblem, num_tasks: int) -> int:
+    """Return how many probes may compute at the same time.
+
+    A GPU in an exclusive mode takes one process and turns all others away.
+    """
+    gpus = () if isinstance(nvml, NvmlProblem) else nvml.read_gpus()
+    is_exclusive = any(gpu.compute_mode == "exclusive process" for gpu in gpus)
+    return 1 if is_exclusive else max(1, num_tasks)
+
+
 def _collect(
     tasks: Sequence[_Task],
     depth: Depth,
@@ -193,9 +204,10 @@ def _collect(
     with (
         open_nvml() as nvml,
         measuring_turns() as turns,
-        ThreadPoolExecutor(len(tasks) + 1) as threads,
+        ThreadPoolExecutor(1) as beside,
+        ThreadPoolExecutor(_num_at_once(nvml, len(tasks))) as threads,
     ):
-        inventory = threads.submit(read_inventory)
+        inventory = beside.submit(read_inventory)
 
         def gpus_of(pid: int) -> set[int]:
             return set() if isinstance(nvml, NvmlProblem) else nvml.gpus_of_process(pid)
