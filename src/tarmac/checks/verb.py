@@ -58,6 +58,7 @@ def check(
     ranks: int | None = None,
     require: Sequence[str] = (),
     timeout_s: float = 120.0,
+    stop: threading.Event | None = None,
 ) -> Report:
     """Look at this machine, and let frameworks compute on its devices.
 
@@ -76,6 +77,7 @@ def check(
         require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
             probed too.
         timeout_s: Of each probe.
+        stop: When set, the probes are ended.
 
     Returns:
         The report; its ``ok`` says whether all that is required holds.
@@ -116,7 +118,8 @@ def check(
     for device in devices:
         if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
             raise RequestError(f"device is {device!r}, expected cpu, cuda or cuda:INDEX")
-    evidence = _collect([*_expanded(tasks, depth)], depth, devices, timeout_s, ranks)
+    stop = stop or threading.Event()
+    evidence = _collect([*_expanded(tasks, depth)], depth, devices, timeout_s, ranks, stop=stop)
     if ranks is not None or depth != "quick":
         all_reduces = [
             run_probe(
@@ -185,9 +188,9 @@ def _collect(
     devices: Sequence[str],
     timeout_s: float,
     ranks: int | None,
+    *,
+    stop: threading.Event,
 ) -> Evidence:
-    stop = threading.Event()
-
     def run(task: _Task, turns: Mapping[str, str], gpus_of: Callable[[int], set[int]]) -> Probe:
         return run_probe(
             find_framework(task.framework),
