@@ -52,6 +52,10 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("tests")
 
 
+# What NVIDIA's management library says of machines; the stand-in for it reads such files.
+_MACHINES = Path(__file__).parent / "checks" / "machines"
+
+
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     # Tests run in parallel: threads of one test on the cores of another only make both slower.
@@ -133,6 +137,36 @@ def open_directory() -> Iterator[Path]:
     path.chmod(0o1777)
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a libnvidia-ml.so.1 for tests, built by the C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler is here; provide one: sudo apt install gcc")
+    directory = tmp_path_factory.mktemp("nvml")
+    library = directory / "libnvidia-ml.so.1"
+    source = _MACHINES.parent / "nvml_stand_in.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    return directory
+
+
+@pytest.fixture
+def on_machine(stand_in: Path) -> Callable[..., dict[str, str]]:
+    """Return a function that gives the environment in which a machine's GPUs are seen."""
+
+    def give(name: str, **environment: str) -> dict[str, str]:
+        return (
+            os.environ
+            | {
+                "LD_LIBRARY_PATH": str(stand_in),
+                "NVML_STAND_IN": str(_MACHINES / f"{name}.txt"),
+            }
+            | environment
+        )
+
+    return give
 
 
 class _Trickle(http.server.BaseHTTPRequestHandler):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
@@ -77,10 +78,27 @@ def upgrade_hint() -> str:
 
 
 def installed_version() -> str:
-    """Return Tarmac's version."""
-    from importlib.metadata import version  # noqa: PLC0415 - costs --help a tenth of its time
+    """Return Tarmac's version; ``0+unknown`` where its code alone was copied.
 
-    return version(DISTRIBUTION)
+    A checkout that is used by PYTHONPATH, without an installation, says its own in pyproject.toml.
+    """
+    # Costs --help a tenth of its time.
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return _version_of_checkout(Path(__file__).parents[2]) or "0+unknown"
+
+
+def _version_of_checkout(root: Path) -> str | None:
+    import tomllib  # noqa: PLC0415 - needed where nothing is installed alone
+
+    try:
+        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return str(project["version"]) if project.get("name") == DISTRIBUTION else None
 
 
 def require(module: str, subject: str = "") -> None:

@@ -99,8 +99,8 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out) {
 }
 int nvmlDeviceGetName(void *g, char *out, unsigned n) { return words(of(g, "name"), out, n); }
 int nvmlDeviceGetUUID(void *g, char *out, unsigned n) {
-    /* Partitions have numbers of their own from 1000 on. */
-    if ((long)g >= 1000) {
+    /* Partitions have numbers of their own from 1000 on: "999.uuid" is the first one's. */
+    if ((long)g >= 1000 && !of(g, "uuid")) {
         snprintf(out, n, "MIG-%ld", (long)g);
         return SUCCESS;
     }

@@ -14,7 +14,7 @@ import pytest
 
 import tarmac
 from tarmac import RequestError
-from tarmac.checks import FRAMEWORKS, find_failure, quick_check, read_catalogue
+from tarmac.checks import FRAMEWORKS, check_here, find_failure, quick_check, read_catalogue
 from tarmac.checks.evidence import Driver, Evidence, Host, Inventory, Probe
 from tarmac.checks.frameworks import find_framework
 from tarmac.checks.inventory import read_inventory
@@ -69,6 +69,42 @@ def test_findings_come_with_what_to_type(on_machine):
     assert todo[1] == "  1. PyTorch is built without CUDA (torch)  [torch-cpu-build]"
     assert any(line.strip().startswith("pip install --force-reinstall torch") for line in todo)
     assert done.stdout.index("torch-cpu-build") < done.stdout.index("throttle-thermal")
+
+
+@pytest.mark.parametrize(("machine", "is_one_by_one"), [("alone", True), ("healthy", False)])
+def test_probes_compute_one_after_another_where_a_gpu_takes_one_process(
+    on_machine, tmp_path, machine, is_one_by_one
+):
+    # Each interpreter waits for the other to come: while there is hope, or until it does.
+    interpreters = []
+    for mine, other in (("a", "b"), ("b", "a")):
+        path = tmp_path / mine / "python"
+        path.parent.mkdir()
+        path.write_text(
+            f"""#!/bin/bash
+[ "$1" = -c ] && exec {sys.executable} "$@"
+echo begin {mine} >> {tmp_path}/log
+touch {tmp_path}/{mine}.here
+for ((n = 0; n < 20 || {0 if is_one_by_one else 1}; n++)); do
+    [ -e {tmp_path}/{other}.here ] && break
+    sleep 0.05
+done
+echo end {mine} >> {tmp_path}/log
+"""
+        )
+        path.chmod(0o755)
+        interpreters += ["--python", str(path)]
+    env = on_machine(machine)
+    if machine == "alone":
+        # Compute mode EXCLUSIVE_PROCESS, with nobody on the GPU.
+        lines = Path(env["NVML_STAND_IN"]).with_name("exclusive.txt").read_text().splitlines()
+        env["NVML_STAND_IN"] = str(tmp_path / "alone.txt")
+        kept = [line for line in lines if not line.startswith("0.process")]
+        (tmp_path / "alone.txt").write_text("\n".join(kept) + "\n")
+    run("torch", "--quick", *interpreters, env=env)
+    words = [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()]
+    expected = ["begin", "end", "begin", "end"]
+    assert words == (expected if is_one_by_one else ["begin", "begin", "end", "end"])
 
 
 def test_json_has_the_published_form(on_machine):
@@ -293,17 +329,85 @@ def test_the_quick_check_is_cached_until_something_changes(tmp_path):
     assert quick_check(tmp_path, {}).ok
 
 
-def test_a_run_keeps_the_check_of_its_devices(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "tarmac", "train", "digits-mlp", "--epochs", "1"],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"TARMAC_RUNS": str(tmp_path)},
+@pytest.fixture
+def trained(tmp_path):
+    """Return a function that trains at a machine's first start: (output, check.json, programs)."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(
+        "import sys\n"
+        f"with open({str(tmp_path / 'programs')!r}, 'a') as log: print(sys.orig_argv, file=log)\n"
     )
-    (path,) = tmp_path.iterdir()
-    assert json.loads((path / "check.json").read_text())["schema_version"] == 2
-    assert "check:" not in done.stdout
+
+    def train(*arguments: str) -> tuple[str, dict, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "tarmac", "train", "digits-mlp", "--epochs", "1", *arguments],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=os.environ
+            | {
+                "TARMAC_RUNS": str(tmp_path / "runs"),
+                "XDG_CACHE_HOME": str(tmp_path / "cache"),
+                "PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}",
+            },
+        )
+        (path,) = (tmp_path / "runs").iterdir()
+        report = json.loads((path / "check.json").read_text())
+        return done.stdout, report, (tmp_path / "programs").read_text()
+
+    return train
+
+
+def test_the_first_training_of_a_boot_checks_its_devices_itself(trained):
+    output, report, programs = trained()
+    assert report["schema_version"] == 2
+    (probe,) = report["probes"]
+    (device,) = probe["result"]["devices"]
+    assert device["training"]["ok"]
+    assert "check:" not in output
+    assert "torch_probe" not in programs
+
+
+def test_where_workers_train_another_process_checks_beside_them(trained):
+    _, report, programs = trained("--devices", "cpu:2", "--strategy", "ddp")
+    assert report["probes"][0]["outcome"] == "done"
+    assert programs.count("torch_probe") == 1
+
+
+def test_a_check_in_this_process_changes_nothing_that_a_training_sees(tmp_path):
+    import torch
+
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    before = set(sys.modules)
+    report = check_here(["cpu"], tmp_path, {})
+    assert torch.equal(torch.rand(3), expected)
+    assert not {"harness", "torch_probe"} & (set(sys.modules) - before)
+    assert check_here(["cpu"], tmp_path, {}) == report
+
+
+def test_a_device_that_computes_wrongly_is_said_and_verifies_nothing(tmp_path, monkeypatch, capsys):
+    from tarmac.cli import preflight
+    from tarmac.cli.entry import main
+
+    wrong = {"error": 0.5, "tolerance": 1e-3, "ok": False}
+    device = {"name": "cpu", "kind": "cpu", "matmul": wrong}
+    probe = Probe(
+        framework="torch", where="this Python", outcome="done", result={"devices": [device]}
+    )
+    report = make_report(Evidence(inventory=read_inventory(), probes=(probe,)), seconds=0.1)
+    monkeypatch.setattr(preflight, "check_here", lambda _: report)
+    arguments = ["train", "digits-mlp", "--output", str(tmp_path)]
+    codes = []
+    for more in ([], ["--verify"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments, *more])
+        codes.append(ended.value.code)
+    assert codes == [0, 1]
+    said = capsys.readouterr()
+    assert said.out.count("What to do: tarmac check --explain wrong-result") == 2
+    assert "the check of the devices found wrong results: matmul is off by 5.0e-01" in said.err
 
 
 @pytest.mark.frameworks

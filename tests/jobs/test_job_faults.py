@@ -283,6 +283,33 @@ def test_two_runners_take_turns_with_the_only_gpu(tmp_path):
     assert [rival.communicate(timeout=240)[0] for rival in rivals] == ["5\n", "5\n"]
 
 
+_NESTED = """
+import contextlib, json, sys
+from pathlib import Path
+from tarmac.jobs import create_run, parse_job, plan_tasks, read_machine
+from tarmac.jobs.executors import LocalExecutor
+from tarmac.jobs.scheduler import Silent, run_tasks
+root, depth = Path(sys.argv[1]), int(sys.argv[2])
+count = f"set -C; > {root}/taken && rm {root}/taken && echo $CUDA_VISIBLE_DEVICES >> {root}/seen"
+again = f"{sys.executable} {__file__} {root} {depth - 1}"
+command = again + " & " + again + " & wait" if depth else count
+job = parse_job(json.dumps(
+    {"name": "x", "command": command, "resources": {"gpus": 1}, "timeout": "120s"}
+))
+run = create_run(job, root, (), root / f"runs-{depth}")
+machine = read_machine(leases=root / "leases")
+with contextlib.closing(LocalExecutor(machine, root, run.path / "shared")) as executor:
+    run_tasks([*plan_tasks(job, root)], run.path, executor, Silent())
+"""
+
+
+def test_runs_within_a_task_take_turns_with_its_gpu(tmp_path, on_machine):
+    program = tmp_path / "nested.py"
+    program.write_text(_NESTED)
+    subprocess.run([sys.executable, program, tmp_path, "1"], env=on_machine("healthy"), check=True)
+    assert (tmp_path / "seen").read_text() == "GPU-7d3c132a-675f-077e-3bf7-99d79213d062\n" * 2
+
+
 def work(job, tmp_path: Path, **options) -> list:
     ends: list = []
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tarmac import RequestError
 from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs.leases import Leases, default_leases
+from tarmac.jobs.leases import Leases, TaskLeases, default_leases
 from tarmac.jobs.machine import Machine
 from tarmac.jobs.model import Resources
 from tarmac.machine import GpuInfo
@@ -102,6 +104,42 @@ def test_the_place_of_leases_does_not_depend_on_who_asks(tmp_path, monkeypatch):
     before = default_leases()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert default_leases() == before
+
+
+def test_a_program_that_has_left_its_task_has_nothing_of_what_was_leased_for_it(tmp_path):
+    told = TaskLeases(("GPU-a",), tmp_path).variables()
+    program = (
+        "import os; from tarmac.jobs.leases import inherited_leases\n"
+        "print(inherited_leases(os.environ) is not None)"
+    )
+
+    def within(variables: dict[str, str]) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | variables,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+
+    assert within(told) == "True"
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    (name, value), *_ = told.items()
+    assert within({name: value.replace(str(os.getpid()), str(gone.pid))}) == "False"
+    assert within({name: "{garbage"}) == "False"
+    assert within({name: "[]"}) == "False"
+
+
+def test_gpus_beside_those_of_the_task_are_leased_from_everybody(tmp_path):
+    inherited = TaskLeases(("GPU-a",), tmp_path / "task")
+    rival = Leases(tmp_path / "all")
+    assert rival.take("GPU-a")
+    assert rival.take("GPU-b")
+    own = Leases(tmp_path / "all", inherited)
+    assert own.take("GPU-a")
+    assert not own.take("GPU-b")
+    assert not Leases(tmp_path / "all", inherited).take("GPU-a")
 
 
 def test_an_instance_with_slashes_in_its_name_can_be_leased(tmp_path):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 import tomllib
-from importlib.metadata import metadata
+from importlib.metadata import distribution, metadata
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,34 @@ def test_a_missing_package_is_named_with_what_brings_it(monkeypatch):
 def test_a_module_that_no_extra_brings_is_left_to_python():
     with pytest.raises(ModuleNotFoundError, match="no_such_module"), explained_imports():
         import no_such_module  # noqa: F401
+
+
+def test_code_on_pythonpath_works_without_an_installation(tmp_path):
+    # As on a machine without a network, where the repository was copied to.
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for path in Path(str(distribution(DISTRIBUTION).locate_file(""))).iterdir():
+        if not path.name.startswith("tarmac") and path.suffix != ".pth":
+            (packages / path.name).symlink_to(path)
+    copied = tmp_path / "copied"
+    copied.mkdir()
+    (copied / "tarmac").symlink_to(_ROOT / "src" / "tarmac")
+    program = (
+        "import tarmac, sys; from pathlib import Path\n"
+        "from tarmac.checks import quick_check\n"
+        "print(tarmac.__version__, quick_check(Path(sys.argv[1])).schema_version)"
+    )
+
+    def version_from(source: Path) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", program, str(tmp_path / "cache")],
+            env=os.environ | {"PYTHONPATH": f"{source}:{packages}"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.split()
+
+    assert version_from(_ROOT / "src") == [_project()["version"], "2"]
+    # The path of the code itself leads nowhere.
+    assert version_from(copied) == ["0+unknown", "2"]

@@ -134,7 +134,7 @@ def test_a_batch_that_cannot_be_shared_is_refused(asked, message):
 def test_processes_of_a_launcher_take_the_devices_of_their_machine(monkeypatch):
     visible = list(GPUS[:2])
     monkeypatch.setattr(
-        "tarmac.training.planning.devices.find_devices", lambda request: tuple(visible)
+        "tarmac.training.planning.devices.find_devices", lambda _, **__: tuple(visible)
     )
     assert devices_of_machine("auto", rank(1, 2)) == GPUS[:2]
     assert devices_of_machine("auto", rank(0, 1)) == GPUS[:1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tarmac.checks.cached import quick_check
+from tarmac.checks.cached import check_here, quick_check
 from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
 from tarmac.checks.report.anonymous import without_names
 from tarmac.checks.report.model import Report, Requirement, Verdict
@@ -20,6 +20,7 @@ __all__ = [
     "Requirement",
     "Verdict",
     "check",
+    "check_here",
     "find_failure",
     "framework_names",
     "quick_check",

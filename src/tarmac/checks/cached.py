@@ -7,13 +7,17 @@ import hashlib
 import importlib.metadata
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import platformdirs
 from pydantic import ValidationError
 
-from tarmac.checks.inventory import identify_machine
+from tarmac.checks.evidence import Evidence
+from tarmac.checks.inventory import identify_machine, read_inventory
+from tarmac.checks.probe_here import probe_here
+from tarmac.checks.report.make import make_report
 from tarmac.checks.report.model import Report
 from tarmac.checks.verb import check
 from tarmac.distribution import installed_version
@@ -21,15 +25,21 @@ from tarmac.errors import TarmacError
 from tarmac.files import write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import threading
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["quick_check"]
+__all__ = ["check_here", "quick_check"]
 
 # What may hide or choose GPUs, or their libraries.
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME")
 
 
-def quick_check(cache: Path | None = None, environment: Mapping[str, str] | None = None) -> Report:
+def quick_check(
+    cache: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    stop: threading.Event | None = None,
+) -> Report:
     """Return the quick check's report, from the cache where nothing that matters has changed.
 
     Reports of failures are not kept: they may be fixed any time.
@@ -37,16 +47,51 @@ def quick_check(cache: Path | None = None, environment: Mapping[str, str] | None
     Args:
         cache: The directory of earlier reports; by default in the user's cache.
         environment: By default this process's.
+        stop: When set, the check is ended.
 
     What decides is the boot id, the driver's version, the interpreter's environment, PyTorch's
     version, and the variables that choose GPUs.
     """
+    return _kept(cache, environment, (), lambda: check(depth="quick", stop=stop))
+
+
+def check_here(
+    devices: Sequence[str],
+    cache: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Report:
+    """Return the quick check's report of devices that this process is about to compute on.
+
+    PyTorch computes on them in this process, which takes a tenth of a second. Reports are kept as
+    those of `quick_check` are.
+
+    Args:
+        devices: As PyTorch names them: ``cuda:0``, ``cpu``.
+        cache: The directory of earlier reports; by default in the user's cache.
+        environment: By default this process's.
+    """
+
+    def look() -> Report:
+        started = time.perf_counter()
+        evidence = Evidence(inventory=read_inventory(), probes=(probe_here(devices),))
+        return make_report(evidence, seconds=time.perf_counter() - started)
+
+    return _kept(cache, environment, devices, look)
+
+
+def _kept(
+    cache: Path | None,
+    environment: Mapping[str, str] | None,
+    devices: Sequence[str],
+    look: Callable[[], Report],
+) -> Report:
     directory = cache or Path(platformdirs.user_cache_dir("tarmac")) / "checks"
-    path = directory / f"{_key(os.environ if environment is None else environment)}.json"
+    key = _key(os.environ if environment is None else environment, devices)
+    path = directory / f"{key}.json"
     try:
         return Report.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValidationError):
-        report = check(depth="quick")
+        report = look()
     if report.ok:
         # A cache that cannot be written costs time, and nothing else.
         with contextlib.suppress(OSError, TarmacError):
@@ -55,7 +100,7 @@ def quick_check(cache: Path | None = None, environment: Mapping[str, str] | None
     return report
 
 
-def _key(environment: Mapping[str, str]) -> str:
+def _key(environment: Mapping[str, str], devices: Sequence[str]) -> str:
     try:
         torch = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -65,6 +110,7 @@ def _key(environment: Mapping[str, str]) -> str:
         sys.prefix,
         torch,
         installed_version(),
+        *devices,
         *(environment.get(name) for name in _VARIABLES),
     )
     return hashlib.blake2b(repr(facts).encode(), digest_size=12).hexdigest()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Probe
     from tarmac.checks.report.model import Report
+    from tarmac.machine import Nvml
 
 __all__ = ["Depth", "check"]
 
@@ -57,6 +58,7 @@ def check(
     ranks: int | None = None,
     require: Sequence[str] = (),
     timeout_s: float = 120.0,
+    stop: threading.Event | None = None,
 ) -> Report:
     """Look at this machine, and let frameworks compute on its devices.
 
@@ -75,6 +77,7 @@ def check(
         require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
             probed too.
         timeout_s: Of each probe.
+        stop: When set, the probes are ended.
 
     Returns:
         The report; its ``ok`` says whether all that is required holds.
@@ -115,7 +118,8 @@ def check(
     for device in devices:
         if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
             raise RequestError(f"device is {device!r}, expected cpu, cuda or cuda:INDEX")
-    evidence = _collect([*_expanded(tasks, depth)], depth, devices, timeout_s, ranks)
+    stop = stop or threading.Event()
+    evidence = _collect([*_expanded(tasks, depth)], depth, devices, timeout_s, ranks, stop=stop)
     if ranks is not None or depth != "quick":
         all_reduces = [
             run_probe(
@@ -168,15 +172,25 @@ def _teams(
             yield target, number
 
 
+def _num_at_once(nvml: Nvml | NvmlProblem, num_tasks: int) -> int:
+    """Return how many probes may compute at the same time.
+
+    A GPU in an exclusive mode takes one process and turns all others away.
+    """
+    gpus = () if isinstance(nvml, NvmlProblem) else nvml.read_gpus()
+    is_exclusive = any(gpu.compute_mode == "exclusive process" for gpu in gpus)
+    return 1 if is_exclusive else max(1, num_tasks)
+
+
 def _collect(
     tasks: Sequence[_Task],
     depth: Depth,
     devices: Sequence[str],
     timeout_s: float,
     ranks: int | None,
+    *,
+    stop: threading.Event,
 ) -> Evidence:
-    stop = threading.Event()
-
     def run(task: _Task, turns: Mapping[str, str], gpus_of: Callable[[int], set[int]]) -> Probe:
         return run_probe(
             find_framework(task.framework),
@@ -193,9 +207,10 @@ def _collect(
     with (
         open_nvml() as nvml,
         measuring_turns() as turns,
-        ThreadPoolExecutor(len(tasks) + 1) as threads,
+        ThreadPoolExecutor(1) as beside,
+        ThreadPoolExecutor(_num_at_once(nvml, len(tasks))) as threads,
     ):
-        inventory = threads.submit(read_inventory)
+        inventory = beside.submit(read_inventory)
 
         def gpus_of(pid: int) -> set[int]:
             return set() if isinstance(nvml, NvmlProblem) else nvml.gpus_of_process(pid)

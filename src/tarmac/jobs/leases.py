@@ -1,18 +1,32 @@
-"""Leases of GPUs that processes of all users respect: locks, which end with their holder."""
+"""Leases of GPUs that processes of all users respect: locks, which end with their holder.
+
+A run within a task of another finds its GPUs leased by the outer one, for this very task. The task
+is told where those who share its GPUs lease them from each other instead.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import os
 import secrets
 import stat
 import weakref
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
 
 from tarmac.errors import RequestError
 from tarmac.files import lock_descriptor, unlock_descriptor
 
-__all__ = ["Leases", "default_leases"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Leases", "TaskLeases", "default_leases", "inherited_leases"]
+
+_VARIABLE = "TARMAC_LEASES"
 
 # Where all users may write, and what is there does not outlive the machine's start (FHS 3.0).
 _LOCKS = Path("/run/lock")
@@ -34,6 +48,44 @@ def default_leases(candidates: tuple[Path, ...] = (_LOCKS, _TEMPORARY)) -> Path:
     return candidates[-1] / "tarmac-leases"
 
 
+@dataclasses.dataclass(frozen=True)
+class TaskLeases:
+    """The GPUs that a run has leased for a task.
+
+    Attributes:
+        gpus: Their UUIDs.
+        directory: Where runs within the task lease them from each other.
+    """
+
+    gpus: Sequence[str]
+    directory: Path
+
+    def variables(self) -> dict[str, str]:
+        """Return what tells a task of them that this process starts."""
+        facts = {
+            "owner": os.getpid(),
+            "gpus": [*self.gpus],
+            "directory": str(self.directory.absolute()),
+        }
+        return {_VARIABLE: json.dumps(facts)}
+
+
+def inherited_leases(environment: Mapping[str, str]) -> TaskLeases | None:
+    """Return what the run has leased whose task this process is of; None where it is of none.
+
+    Args:
+        environment: This process's. What it says counts only while the owner of the leases is among
+            this process's parents: a program that has left its task has none.
+    """
+    try:
+        facts = json.loads(environment[_VARIABLE])
+        told = TaskLeases(tuple(facts["gpus"]), Path(facts["directory"]))
+        owner = facts["owner"]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return told if owner in {parent.pid for parent in psutil.Process().parents()} else None
+
+
 class Leases:
     """Locks on GPUs, in a directory that several users share.
 
@@ -43,10 +95,12 @@ class Leases:
 
     Args:
         directory: Made when it is first needed.
+        inherited: What the run has leased whose task this process is of.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, inherited: TaskLeases | None = None) -> None:
         self._directory = directory
+        self._inherited = inherited
         self._files: dict[str, int] = {}
         self._held: set[str] = set()
         weakref.finalize(self, _close_all, self._files)
@@ -59,13 +113,15 @@ class Leases:
         """
         if uuid in self._files:
             return
-        path = self._directory / _file_name(uuid)
+        own = self._inherited
+        directory = own.directory if own is not None and uuid in own.gpus else self._directory
+        path = directory / _file_name(uuid)
         try:
-            self._files[uuid] = _open(self._directory, path.name)
+            self._files[uuid] = _open(directory, path.name)
         except OSError as error:
             raise RequestError(
                 f"{path}: GPUs cannot be leased from other processes: {error.strerror}",
-                hint=f"Have it taken away by whom it belongs to: ls -la {self._directory}",
+                hint=f"Have it taken away by whom it belongs to: ls -la {directory}",
             ) from error
 
     def take(self, uuid: str) -> bool:

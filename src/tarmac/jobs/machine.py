@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from typing import TYPE_CHECKING
 
 import psutil
 
 from tarmac.errors import RequestError
-from tarmac.jobs.leases import Leases, default_leases
+from tarmac.jobs.leases import Leases, TaskLeases, default_leases, inherited_leases
 from tarmac.machine import GpuInfo, list_gpus, read_limits
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def read_machine(*, fake_gpus: int = 0, leases: Path | None = None) -> Machine:
         memory=min(total, limits.memory_bytes or total),
         gpus=gpus,
         leases=None if fake_gpus else leases or default_leases(),
+        inherited=inherited_leases(os.environ),
         gpu_problem=problem,
     )
 
@@ -82,6 +84,7 @@ class Machine:
         memory: Bytes to give away.
         gpus: GPUs to give away.
         leases: The directory of their locks; None where nobody else could want them.
+        inherited: What the run has leased whose task this process is of.
         gpu_problem: Why it is not known which GPUs there are; raised when a task needs any.
 
     Attributes:
@@ -97,12 +100,13 @@ class Machine:
         memory: int,
         gpus: Sequence[GpuInfo],
         leases: Path | None,
+        inherited: TaskLeases | None = None,
         gpu_problem: RequestError | None = None,
     ) -> None:
         self.cpus = cpus
         self.memory = memory
         self.gpus = tuple(gpus)
-        self._leases = None if leases is None else Leases(leases)
+        self._leases = None if leases is None else Leases(leases, inherited)
         self._gpu_problem = gpu_problem
         self._free_cpus = cpus
         self._free_memory = memory

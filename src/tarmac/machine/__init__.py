@@ -1,7 +1,8 @@
 """What is here to compute on: GPUs, chips, processors, and how much of them may be used.
 
 The one reading of each: NVML is asked in `nvml`, ``CUDA_VISIBLE_DEVICES`` is read in `visible`,
-affinity and control groups in `limits`.
+affinity and control groups in `limits`. What keeps a PyTorch from computing on a GPU is decided in
+`obstacles`.
 
 Example:
     >>> from tarmac.machine import find_devices
@@ -10,15 +11,37 @@ Example:
 """
 
 from tarmac.machine.chips import CHIPS, Chip, find_chip
-from tarmac.machine.device import Device, find_devices, name_cpu, name_devices, read_cpuinfo
+from tarmac.machine.device import (
+    NO_GPU,
+    UNUSABLE,
+    Device,
+    find_devices,
+    name_cpu,
+    name_devices,
+    read_cpuinfo,
+    why_on_cpu,
+)
 from tarmac.machine.gpu import Gpu, GpuProcess, MigDevice
 from tarmac.machine.limits import ProcessLimits, is_unified, own_groups, read_limits
 from tarmac.machine.nvml import Nvml, NvmlProblem, open_nvml
+from tarmac.machine.obstacles import (
+    CudaBuild,
+    Obstacle,
+    find_obstacle,
+    is_driver_too_old,
+    name_holders,
+    runs_on,
+    wheel_index,
+    why_hidden,
+)
 from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gpus
 
 __all__ = [
     "CHIPS",
+    "NO_GPU",
+    "UNUSABLE",
     "Chip",
+    "CudaBuild",
     "Device",
     "Gpu",
     "GpuInfo",
@@ -26,17 +49,25 @@ __all__ = [
     "MigDevice",
     "Nvml",
     "NvmlProblem",
+    "Obstacle",
     "ProcessLimits",
     "find_chip",
     "find_devices",
+    "find_obstacle",
+    "is_driver_too_old",
     "is_unified",
     "list_gpus",
     "name_cpu",
     "name_devices",
+    "name_holders",
     "names_nothing",
     "open_nvml",
     "own_groups",
     "read_cpuinfo",
     "read_limits",
+    "runs_on",
     "visible_gpus",
+    "wheel_index",
+    "why_hidden",
+    "why_on_cpu",
 ]

@@ -11,12 +11,29 @@ from typing import TYPE_CHECKING, Literal
 import psutil
 
 from tarmac.errors import RequestError
+from tarmac.machine.cuda import look_at_gpus, read_build
 from tarmac.machine.limits import read_limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Device", "find_devices", "name_cpu", "name_devices", "read_cpuinfo"]
+    from tarmac.machine.cuda import CudaGpu
+    from tarmac.machine.obstacles import Obstacle
+
+__all__ = [
+    "NO_GPU",
+    "UNUSABLE",
+    "Device",
+    "find_devices",
+    "name_cpu",
+    "name_devices",
+    "read_cpuinfo",
+    "why_on_cpu",
+]
+
+# Why `auto` takes the CPU.
+NO_GPU = "no GPU is here"
+UNUSABLE = "the GPUs here cannot be used"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +44,7 @@ class Device:
         type: ``"cpu"`` or ``"cuda"``.
         index: The CUDA ordinal among the visible devices; None for the CPU.
         name: What the vendor calls it.
-        uuid: The GPU's UUID; None for the CPU.
+        uuid: ``GPU-...``, or ``MIG-...`` of an instance of a GPU; None for the CPU.
         memory_bytes: Memory in all; of the CPU, what this process's control groups leave it.
         available_bytes: Memory free when the device was looked up.
         bf16_matrix_units: Whether bf16 matrix products have hardware of their own (tensor cores
@@ -35,6 +52,7 @@ class Device:
         compute_capability: CUDA's (major, minor); None for the CPU.
         num_threads: Threads that an operation on the CPU uses: as many as cores may be used, by
             affinity and control groups; where replicas share them, those of one. 0 for a GPU.
+        held_by: The processes that held memory of a GPU when it was looked up, and how much.
     """
 
     type: Literal["cpu", "cuda"]
@@ -46,6 +64,7 @@ class Device:
     bf16_matrix_units: bool
     compute_capability: tuple[int, int] | None
     num_threads: int
+    held_by: str = ""
 
     @property
     def torch_name(self) -> str:
@@ -55,40 +74,52 @@ class Device:
     def to_record(self) -> dict[str, object]:
         """Return the device as JSON values, for ``run.json``."""
         record = dataclasses.asdict(self)
-        del record["available_bytes"]
+        del record["available_bytes"], record["held_by"]
         capability = self.compute_capability
         record["compute_capability"] = None if capability is None else list(capability)
         return record
 
 
-def find_devices(request: str = "auto") -> tuple[Device, ...]:
+def find_devices(request: str = "auto", *, shared: bool = False) -> tuple[Device, ...]:
     """Find the devices that a user asked for.
 
+    No CUDA context is made where the driver's library answers.
+
     Args:
-        request: ``"auto"`` or ``"all"`` (every GPU, else the CPU), a number of GPUs (``"2"``),
-            their indices (``"0,2"``, ``"cuda:1"``, ``"cuda:0,2"``), ``"cuda"`` (the first GPU),
-            ``"cpu"``, or ``"cpu:2"`` to share the CPU's cores out among two replicas.
+        request: ``"auto"`` or ``"all"`` (every GPU that can be computed on, else the CPU), a number
+            of such GPUs (``"2"``), indices (``"0,2"``, ``"cuda:1"``, ``"cuda:0,2"``), ``"cuda"``
+            (the first GPU), ``"cpu"``, or ``"cpu:2"`` to share the CPU's cores out among two
+            replicas.
+        shared: Whether other processes of the same training may be on the GPUs already, so that an
+            exclusive one is not taken for another's.
 
     Raises:
-        RequestError: The text names no devices, names one twice, or one that is not here.
+        RequestError: The text names no devices, names one twice, or one that is not here or cannot
+            be computed on.
     """
     kind, separator, rest = request.partition(":")
     if kind == "cpu":
         return _cpu_replicas(request, rest if separator else "1")
-    indices = _cuda_indices(request)
-    import torch  # noqa: PLC0415 - this room is imported by commands that need no framework
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not count and (indices is None or request == "1"):
+    asked = _cuda_request(request)
+    gpus, why_none = look_at_gpus(shared=shared)
+    if isinstance(asked, tuple):
+        return tuple(_cuda(gpu) for gpu in _named(gpus, asked, request, why_none))
+    usable = [gpu for gpu in gpus if gpu.obstacle is None]
+    if not usable and asked in (None, 1):
         return (_cpu(),)
-    if not count:
-        raise RequestError(f"devices is {request!r}, but {_why_no_cuda()}", hint=_NO_CUDA_HINT)
-    if indices is None:
-        indices = tuple(range(count))
-    if max(indices) >= count:
-        here = ", ".join(f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(count))
-        raise RequestError(f"devices is {request!r}, but this machine has {count}: {here}")
-    return tuple(_cuda(index) for index in indices)
+    if asked is not None and asked > len(usable):
+        raise _too_few(request, gpus, why_none)
+    return tuple(_cuda(gpu) for gpu in usable[:asked])
+
+
+def why_on_cpu() -> str:
+    """Return why ``auto`` takes the CPU: `NO_GPU`, or `UNUSABLE` with what is wrong and to do."""
+    gpus, why_none = look_at_gpus()
+    obstacles = [gpu.obstacle for gpu in gpus if gpu.obstacle is not None]
+    if why_none is not None:
+        obstacles.append(why_none)
+    texts = dict.fromkeys(f"{obstacle.text}. {obstacle.hint}" for obstacle in obstacles)
+    return f"{UNUSABLE}: {'; '.join(texts)}" if texts else NO_GPU
 
 
 def name_devices(devices: Sequence[Device]) -> str:
@@ -104,8 +135,8 @@ _FORMS = "expected auto, all, a number of GPUs, their indices (0,2), cuda:INDEX,
 _NO_CUDA_HINT = "Use --devices cpu, or cpu:2 to try two replicas; auto takes a GPU where one is."
 
 
-def _cuda_indices(request: str) -> tuple[int, ...] | None:
-    """Read a request for GPUs; None stands for all of them."""
+def _cuda_request(request: str) -> int | tuple[int, ...] | None:
+    """Read a request for GPUs: their number or their indices; None stands for all of them."""
     if request in ("auto", "all"):
         return None
     if request == "cuda":
@@ -123,11 +154,47 @@ def _cuda_indices(request: str) -> tuple[int, ...] | None:
                 f"devices is {request!r}, expected at least 1",
                 hint="A number says how many GPUs; the first one alone is cuda:0.",
             )
-        return tuple(range(numbers[0]))
+        return numbers[0]
     twice = next((number for number in numbers if numbers.count(number) > 1), None)
     if twice is not None:
         raise RequestError(f"devices is {request!r}, which names cuda:{twice} twice")
     return numbers
+
+
+def _named(
+    gpus: Sequence[CudaGpu], indices: Sequence[int], request: str, why_none: Obstacle | None
+) -> Sequence[CudaGpu]:
+    """Return the GPUs of some indices, all of which can be computed on."""
+    if not gpus or max(indices) >= len(gpus):
+        raise _too_few(request, gpus, why_none)
+    for gpu in (gpus[index] for index in indices):
+        if gpu.obstacle is not None:
+            raise RequestError(
+                f"devices is {request!r}, but cuda:{gpu.index} cannot be computed on: "
+                f"{gpu.obstacle.text}",
+                hint=gpu.obstacle.hint,
+            )
+    return [gpus[index] for index in indices]
+
+
+def _too_few(request: str, gpus: Sequence[CudaGpu], why_none: Obstacle | None) -> RequestError:
+    if gpus:
+        here = ", ".join(f"cuda:{gpu.index} ({gpu.name})" for gpu in gpus)
+        text = f"devices is {request!r}, but this machine has {len(gpus)}: {here}"
+        obstacles = {gpu.index: gpu.obstacle for gpu in gpus if gpu.obstacle is not None}
+        if not obstacles:
+            return RequestError(text)
+        words = "; ".join(f"not cuda:{index}: {o.text}" for index, o in obstacles.items())
+        return RequestError(f"{text}; {words}", hint=next(iter(obstacles.values())).hint)
+    if why_none is not None:
+        hint = f"{why_none.hint}. {_NO_CUDA_HINT}"
+        return RequestError(f"devices is {request!r}, but {why_none.text}", hint=hint)
+    build = read_build()
+    if build.cuda is None:
+        why = f"this PyTorch ({build.version}) is built without CUDA"
+    else:
+        why = f"{build.label} sees no GPU here"
+    return RequestError(f"devices is {request!r}, but {why}", hint=_NO_CUDA_HINT)
 
 
 def _cpu_replicas(request: str, text: str) -> tuple[Device, ...]:
@@ -142,31 +209,19 @@ def _cpu_replicas(request: str, text: str) -> tuple[Device, ...]:
     return (share,) * count
 
 
-def _why_no_cuda() -> str:
-    import torch  # noqa: PLC0415 - as above
-
-    if torch.version.cuda is None:
-        return f"this PyTorch ({torch.__version__}) is built without CUDA"
-    return f"PyTorch {torch.__version__} (CUDA {torch.version.cuda}) sees no GPU here"
-
-
-def _cuda(index: int) -> Device:
-    import torch  # noqa: PLC0415 - as above
-
-    properties = torch.cuda.get_device_properties(index)
-    free, total = torch.cuda.mem_get_info(index)
-    capability = (properties.major, properties.minor)
+def _cuda(gpu: CudaGpu) -> Device:
     return Device(
         type="cuda",
-        index=index,
-        name=properties.name,
-        uuid=f"GPU-{properties.uuid}",
-        memory_bytes=total,
-        available_bytes=free,
+        index=gpu.index,
+        name=gpu.name,
+        uuid=gpu.uuid,
+        memory_bytes=gpu.memory_bytes,
+        available_bytes=gpu.free_bytes,
         # bf16 entered NVIDIA's tensor cores with compute capability 8.0 (A100 whitepaper, 2020).
-        bf16_matrix_units=capability >= (8, 0),
-        compute_capability=capability,
+        bf16_matrix_units=gpu.capability >= (8, 0),
+        compute_capability=gpu.capability,
         num_threads=0,
+        held_by=gpu.held_by,
     )
 
 

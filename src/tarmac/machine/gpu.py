@@ -34,11 +34,13 @@ class MigDevice(_Facts):
         uuid: What ``CUDA_VISIBLE_DEVICES`` takes.
         name: What the driver calls it, e.g. ``NVIDIA H200 MIG 1g.18gb``.
         memory_bytes: Memory in all; None where the driver does not say.
+        used_bytes: What of that is in use; None where the driver does not say.
     """
 
     uuid: str
     name: str | None = None
     memory_bytes: int | None = None
+    used_bytes: int | None = None
 
 
 class Gpu(_Facts):

@@ -248,6 +248,7 @@ def _read_mig(handle: Any) -> tuple[bool | None, tuple[MigDevice, ...]]:
                     uuid=uuid,
                     name=_ask(pynvml.nvmlDeviceGetName, device),
                     memory_bytes=None if memory is None else memory.total,
+                    used_bytes=None if memory is None else memory.used,
                 )
             )
     return True, tuple(devices)
@@ -263,14 +264,14 @@ def _running(handle: Any, kind: str) -> list[Any]:
 
 
 def _processes(handle: Any) -> tuple[GpuProcess, ...]:
-    """Return the processes on a GPU, but for those that this one has started."""
+    """Return the processes on a GPU, but for this one and those that it has started."""
     processes = {}
     for process in (*_running(handle, "Graphics"), *_running(handle, "Compute")):
         name, parents = None, []
         with contextlib.suppress(psutil.Error):
             there = psutil.Process(process.pid)
             name, parents = there.name(), [parent.pid for parent in there.parents()]
-        if os.getpid() not in parents:
+        if os.getpid() not in (process.pid, *parents):
             memory = process.usedGpuMemory
             processes[process.pid] = GpuProcess(pid=process.pid, name=name, memory_bytes=memory)
     return tuple(processes.values())

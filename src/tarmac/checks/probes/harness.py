@@ -127,21 +127,26 @@ def run(framework, main, as_rank=None):
         as_rank(*sys.argv[2:])
         return
     probe = Probe(framework, sys.argv[1], sys.argv[2], sys.argv[3:])
+    attempt(probe, main, BaseException)
+    sys.exit(1 if probe.result["error"] else 0)
+
+
+def attempt(probe, main, caught=Exception):
+    """Call a probe's ``main``, and write down what came of it: errors of a kind, and warnings."""
     result = probe.result
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
             main(probe)
-        except BaseException as error:
+        except caught as error:
             result["error"] = {
                 "type": type(error).__name__,
                 "message": str(error),
                 "traceback": traceback.format_exc(),
             }
-    result["notes"] += [str(warning.message) for warning in caught]
+    result["notes"] += [str(warning.message) for warning in warned]
     result["libraries"] = _libraries()
     probe.stage(result["stage"])
-    sys.exit(1 if result["error"] else 0)
 
 
 def write_whole(path, content):

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.rules.catalogue import Failure, Level, read_catalogue
 from tarmac.checks.rules.table import RULES
+from tarmac.machine import wheel_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,19 +150,9 @@ def _in_words(seen: Mapping[str, str]) -> str:
 
 
 def _packages(evidence: Evidence) -> dict[str, str]:
-    """Name the indices and extras that suit the driver and the chips.
-
-    PyTorch 2.9 and later offer cu126, cu128 and cu130; cu126 alone has code for chips before
-    Turing, and CUDA 13 needs compute capability 7.5 (https://pytorch.org/get-started/locally/).
-    """
-    version = evidence.inventory.driver.cuda
-    cuda = tuple(map(int, version.split("."))) if version else (13, 0)
-    lowest = min(
-        (gpu.capability for gpu in evidence.inventory.gpus if gpu.capability), default=(9, 0)
-    )
-    index = "cu130" if cuda >= (13, 0) else "cu128" if cuda >= (12, 8) else "cu126"
-    if lowest < (7, 5):
-        index = "cu126"
+    """Name the indices and extras that suit the driver and the chips."""
+    capabilities = (gpu.capability for gpu in evidence.inventory.gpus if gpu.capability)
+    index = wheel_index(evidence.inventory.driver.cuda, min(capabilities, default=None))
     return {
         "cuda_index": index,
         "arch_index": index,

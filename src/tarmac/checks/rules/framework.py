@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tarmac.machine import find_chip, names_nothing
+from tarmac.machine import find_chip, is_driver_too_old, names_nothing, runs_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,11 +45,6 @@ def _of(evidence: Evidence, framework: str) -> Iterator[Probe]:
             yield probe
 
 
-def _major(version: object) -> int | None:
-    match = re.match(r"\d+", str(version))
-    return int(match[0]) if match else None
-
-
 def _should_use_gpu(probe: Probe, evidence: Evidence) -> bool:
     """Whether a GPU is here and the probe was not told to keep to the CPU."""
     is_here = bool(evidence.inventory.gpus) or bool(evidence.inventory.nvidia_cards)
@@ -72,35 +67,19 @@ def _driver_old(evidence: Evidence) -> Hits:
     most = evidence.inventory.driver.cuda
     for probe in evidence.probes:
         built = _result(probe, "build", "cuda")
-        # Within a major version, newer builds run on older drivers (CUDA minor version
-        # compatibility).
-        wanted, offered = _major(built), _major(most)
-        if wanted is not None and offered is not None and wanted > offered:
+        # Probes of other frameworks say it in their own forms: "12.4", 12040, True.
+        if is_driver_too_old(str(built), most):
             yield probe.label, f"built for CUDA {built}, the driver has {most}"
 
 
 def _arch_missing(evidence: Evidence) -> Hits:
     for probe in _of(evidence, "torch"):
         architectures = _result(probe, "build", "architectures") or ()
-        numbers = [
-            (match[1], int(match[2]))
-            for name in architectures
-            if (match := re.fullmatch(r"(sm|compute)_(\d+)[af]?", name))
-        ]
         for gpu in evidence.inventory.gpus:
-            if gpu.capability is None or not numbers:
-                continue
-            wanted = 10 * gpu.capability[0] + gpu.capability[1]
-            # Machine code runs on its own major version, from its minor one on; PTX on all later.
-            runs = any(
-                (number // 10 == wanted // 10 if kind == "sm" else True) and number <= wanted
-                for kind, number in numbers
-            )
-            if not runs:
-                yield (
-                    probe.label,
-                    f"{gpu.name} is sm_{wanted}, the build has {' '.join(architectures)}",
-                )
+            if gpu.capability is not None and not runs_on(architectures, gpu.capability):
+                major, minor = gpu.capability
+                has = " ".join(architectures)
+                yield probe.label, f"{gpu.name} is sm_{major}{minor}, the build has {has}"
 
 
 def _no_visible(evidence: Evidence) -> Hits:

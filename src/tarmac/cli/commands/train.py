@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from tarmac.errors import Interrupted, PeerFailed, RequestError, TarmacError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tarmac.cli.preflight import Checking
     from tarmac.runs import Run
 
 __all__ = ["command"]
@@ -184,7 +186,7 @@ __all__ = ["command"]
         show_default=True,
         help="How long a rank may take for a step before it is taken for hung.",
     ),
-    option("--no-check", is_flag=True, help="Do not look at the devices first."),
+    option("--no-check", is_flag=True, help="Do not check the devices."),
 )
 @cloup.option_group(
     "Output",
@@ -230,12 +232,13 @@ def command(
     if verify and workload is not None and find_workload(workload).expectation is None:
         raise RequestError(f"{workload} has no expectation to verify")
     is_quiet = as_json or not speaks_for_all()
-    with reporter_for(quiet=is_quiet, verbose=verbose) as shown:
-        reporter = shown
+    checked: Checking | None = None
+    with contextlib.ExitStack() as opened:
+        reporter = opened.enter_context(reporter_for(quiet=is_quiet, verbose=verbose))
         if speaks_for_all() and not no_check:
-            from tarmac.cli.preflight import checked
+            from tarmac.cli.preflight import checking
 
-            reporter = checked(shown, quiet=is_quiet)
+            reporter = checked = opened.enter_context(checking(reporter, quiet=is_quiet))
         if resumed is not None:
             run = resume(resumed, output=output, workload=workload, reporter=reporter)
         else:
@@ -248,7 +251,12 @@ def command(
                 settings=_once_each(settings),
                 **options,
             )
+        if checked is not None and run.record.status == "interrupted":
+            checked.cancel()
     _conclude(run, as_json=as_json, verify=verify)
+    failure = checked.failure() if checked is not None and verify else None
+    if failure is not None:
+        raise failure
 
 
 # What may be said with --resume; everything else a run has in its run.json.

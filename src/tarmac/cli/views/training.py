@@ -17,7 +17,7 @@ from rich.progress import (
 from rich.text import Text
 
 from tarmac.cli.console import make_console
-from tarmac.machine import name_devices
+from tarmac.machine import UNUSABLE, name_devices
 from tarmac.training import Silent
 
 if TYPE_CHECKING:
@@ -99,9 +99,11 @@ class _Plain(Silent):
         yield f"{label:<9}  {name_devices(plan.devices)} ({', '.join(names)})"
         if plan.world_size > 1 or self._verbose:
             yield f"strategy   {plan.strategy}: {plan.reasons['strategy']}"
+        # What makes a training ten times slower is said to all.
+        if self._verbose or plan.reasons["devices"].startswith(UNUSABLE):
+            yield f"chosen     {plan.reasons['devices']}"
         if not self._verbose:
             return
-        yield f"chosen     {plan.reasons['devices']}"
         yield f"batch      {plan.reasons['batch_size']}"
         yield f"feed       {plan.feed}: {plan.reasons['feed']}"
         threads = plan.devices[0].num_threads

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tarmac.jobs.containers import container_command
+from tarmac.jobs.leases import TaskLeases
 from tarmac.jobs.model import Container
 from tarmac.jobs.plan import thread_variables
 from tarmac.jobs.secrets import resolve_secrets, secret_variables
@@ -71,7 +72,8 @@ class Launcher:
                     attempt, task.environment, grant, own, [*hidden]
                 )
             else:
-                own = {"CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)} | own
+                leases = TaskLeases(grant.gpus, directory / "leases")
+                own = {"CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)} | own | leases.variables()
                 if grant.memory:
                     group = make_memory_group(self._name_of(attempt), grant.memory)
             return start(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-from tarmac.machine import Device, find_devices
+from tarmac.machine import NO_GPU, Device, find_devices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def devices_of_machine(request: str, rendezvous: Rendezvous) -> tuple[Device, ..
     """
     count = rendezvous.local_world_size
     if request in ("auto", "all", "cpu"):
-        found = find_devices(request)
+        found = find_devices(request, shared=True)
         if found[0].type == "cpu":
             return find_devices(f"cpu:{count}")
         if len(found) == 1 < count:
@@ -61,7 +61,7 @@ def devices_of_machine(request: str, rendezvous: Rendezvous) -> tuple[Device, ..
                 hint="Start one process per GPU: torchrun --nproc-per-node gpu",
             )
         return found[:count]
-    found = find_devices(request)
+    found = find_devices(request, shared=True)
     if len(found) != count:
         raise RequestError(
             f"devices is {request!r}, but {count} processes were started here",
@@ -92,6 +92,8 @@ def choose_devices(
     found: Sequence[Device],
     flops_per_device: float,
     rendezvous: Rendezvous | None = None,
+    *,
+    why_cpu: str = NO_GPU,
 ) -> tuple[Sequence[Device], str]:
     """Choose among several GPUs that ``auto`` found.
 
@@ -101,6 +103,7 @@ def choose_devices(
         found: What `find_training_devices` made of it.
         flops_per_device: A step's matrix work on each, were all of them used.
         rendezvous: Which of several processes this one is, where a launcher has started them.
+        why_cpu: Why ``auto`` found the CPU, where it did.
 
     Returns:
         The devices, and the reason in words.
@@ -110,7 +113,7 @@ def choose_devices(
     if request != "auto":
         return found, "as asked"
     if len(found) == 1:
-        return found, "the one GPU" if found[0].type == "cuda" else "no GPU is here"
+        return found, "the one GPU" if found[0].type == "cuda" else why_cpu
     work = f"{flops_per_device:.0e} FLOP per step on each of {len(found)} GPUs"
     if strategy in ("auto", "single") and flops_per_device < _MIN_FLOPS_PER_DEVICE:
         return found[:1], f"{work} are too few to share"

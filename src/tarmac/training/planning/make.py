@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tarmac import data
 from tarmac.errors import RequestError
+from tarmac.machine import why_on_cpu
 from tarmac.training.engine.model import bind_dataset
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.plan import Plan
@@ -75,6 +76,7 @@ def make_plan(
         found,
         trial.sample_flops * samples_each,
         rendezvous,
+        why_cpu=why_on_cpu() if found[0].type == "cpu" else "",
     )
     world_size = len(devices) if rendezvous is None else rendezvous.world_size
     strategy, why_strategy = choose_strategy(options.strategy, devices, rendezvous)

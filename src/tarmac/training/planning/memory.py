@@ -33,9 +33,10 @@ def check_memory(
     if feed == "resident" and (device.type == "cuda" or process_per_device):
         needed += dataset.train.inputs.nbytes + dataset.train.targets.nbytes
     if needed > device.available_bytes:
+        held = f" ({device.held_by})" if device.held_by else ""
         raise RequestError(
-            f"{device.torch_name} has {device.available_bytes / 2**30:.1f} GiB of memory free, "
-            f"and data, {num_parameters:,} parameters, gradients and optimizer take "
+            f"{device.torch_name} has {device.available_bytes / 2**30:.1f} GiB of memory free"
+            f"{held}, and data, {num_parameters:,} parameters, gradients and optimizer take "
             f"{needed / 2**30:.1f} GiB",
             hint="Use a smaller model, less data, --feed prefetch, or other --devices.",
         )

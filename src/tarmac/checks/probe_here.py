@@ -1,0 +1,84 @@
+"""Runs PyTorch's probe in this process, on the devices that it is about to compute on.
+
+A process of its own would import PyTorch again and make a second context on each GPU: some seconds,
+and in an exclusive mode it could not. What the probe does takes a tenth of a second. What it can
+crash on or wait for without end, the work that follows would as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.checks.evidence import Probe
+from tarmac.checks.frameworks import PROBES, find_framework
+from tarmac.checks.targets import THIS_PYTHON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import ModuleType
+
+__all__ = ["probe_here"]
+
+
+def probe_here(devices: Sequence[str]) -> Probe:
+    """Let PyTorch compute on devices, without measuring rates; its random numbers stay as they are.
+
+    Args:
+        devices: As PyTorch names them: ``cuda:0``, ``cpu``.
+
+    Returns:
+        What the probe said.
+    """
+    import torch  # noqa: PLC0415 - checks of other frameworks do without
+
+    framework = find_framework("torch")
+    started = time.perf_counter()
+    gpus = [int(name.split(":")[1]) for name in devices if name.startswith("cuda:")]
+    # Where PyTorch sees no GPU the CPU is all that there is, and that is worth a finding.
+    wanted = devices if gpus or torch.cuda.device_count() else ()
+    with (
+        tempfile.TemporaryDirectory(prefix="tarmac-probe-") as directory,
+        _programs(framework.program) as (harness, program),
+        torch.random.fork_rng(devices=gpus),
+    ):
+        path = str(Path(directory) / "result.json")
+        probe = harness.Probe(framework.name, path, "quick", [*wanted])
+        harness.attempt(probe, program.main)
+    error = probe.result["error"]
+    return Probe(
+        framework=framework.name,
+        where=THIS_PYTHON.name,
+        outcome="done" if error is None else "failed",
+        detail="" if error is None else f"{error['type']}: {error['message']}".strip(),
+        seconds=time.perf_counter() - started,
+        result=probe.result,
+    )
+
+
+@contextlib.contextmanager
+def _programs(program: Path) -> Iterator[tuple[ModuleType, ModuleType]]:
+    """Load what probes share and a probe; both are gone from Python's modules afterwards."""
+    # Probes are programs of their own, which import what they share from the folder they are in.
+    hidden = sys.modules.pop("harness", None)
+    try:
+        harness = sys.modules["harness"] = _load(PROBES / "harness.py")
+        yield harness, _load(program)
+    finally:
+        del sys.modules["harness"]
+        if hidden is not None:
+            sys.modules["harness"] = hidden
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

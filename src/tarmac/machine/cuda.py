@@ -1,0 +1,140 @@
+"""The GPUs that PyTorch sees, described by the driver.
+
+PyTorch's own look at free memory makes a CUDA context: some tenths of a second, some hundred MiB,
+and in compute mode EXCLUSIVE_PROCESS the right of all others to use the GPU. NVML needs none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Any
+
+from tarmac.machine.gpu import Gpu
+from tarmac.machine.nvml import NvmlProblem, open_nvml
+from tarmac.machine.obstacles import (
+    CudaBuild,
+    Obstacle,
+    find_obstacle,
+    name_holders,
+    why_none_is_seen,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CudaGpu", "look_at_gpus", "read_build"]
+
+
+@dataclasses.dataclass(frozen=True)
+class CudaGpu:
+    """A GPU, or an instance of one, at its place among those that PyTorch sees.
+
+    Attributes:
+        index: That place.
+        name: What the vendor calls it.
+        uuid: ``GPU-...``, or ``MIG-...`` of an instance.
+        memory_bytes: Memory in all.
+        free_bytes: Memory that this process may have, with what its own cache holds unused.
+        capability: CUDA's (major, minor).
+        held_by: The processes that hold memory of it, and how much; empty where none is known.
+        obstacle: What keeps this process from computing on it; None where nothing is known to.
+    """
+
+    index: int
+    name: str
+    uuid: str
+    memory_bytes: int
+    free_bytes: int
+    capability: tuple[int, int]
+    held_by: str = ""
+    obstacle: Obstacle | None = None
+
+
+def look_at_gpus(*, shared: bool = False) -> tuple[Sequence[CudaGpu], Obstacle | None]:
+    """Describe the GPUs that PyTorch sees.
+
+    Args:
+        shared: Whether other processes of the same training may be on them already.
+
+    Returns:
+        The GPUs, and why there is none; None where there is one, or none to be seen.
+    """
+    import torch  # noqa: PLC0415 - this room is imported by commands that need no framework
+
+    build = read_build()
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    driver: str | None = None
+    problem: str | None = None
+    gpus: Sequence[Gpu] = ()
+    with open_nvml() as nvml:
+        if isinstance(nvml, NvmlProblem):
+            problem = None if nvml.is_absence else nvml.text
+        else:
+            driver, gpus = nvml.cuda, nvml.read_gpus()
+    if not count:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return (), why_none_is_seen(build, gpus, driver=driver, problem=problem, visible=visible)
+    found = [_describe(index, gpus, build, driver, shared=shared) for index in range(count)]
+    return found, None
+
+
+def read_build() -> CudaBuild:
+    """Return how the installed PyTorch was built."""
+    import torch  # noqa: PLC0415 - as above
+
+    architectures = torch.cuda.get_arch_list() if torch.version.cuda else []
+    return CudaBuild(str(torch.__version__), torch.version.cuda, tuple(architectures))
+
+
+def _describe(
+    index: int, gpus: Sequence[Gpu], build: CudaBuild, driver: str | None, *, shared: bool
+) -> CudaGpu:
+    import torch  # noqa: PLC0415 - as above
+
+    properties = torch.cuda.get_device_properties(index)
+    capability = (properties.major, properties.minor)
+    digits = str(properties.uuid)
+    gpu, part = _find(gpus, digits)
+    memory = (gpu if part is None else part) if gpu is not None else None
+    # What the cache holds unused is free for this process, and in use for the driver.
+    reserved = torch.cuda.memory_reserved(index)
+    unused = reserved - torch.cuda.memory_allocated(index)
+    if memory is None or memory.memory_bytes is None or memory.used_bytes is None:
+        free, total = torch.cuda.mem_get_info(index)
+    else:
+        total = memory.memory_bytes
+        free = total - memory.used_bytes
+    known = Gpu(index=index, name=properties.name) if gpu is None else gpu
+    facts: dict[str, Any] = {"capability": capability, "name": properties.name}
+    return CudaGpu(
+        index=index,
+        name=properties.name,
+        uuid=f"GPU-{digits}" if memory is None or memory.uuid is None else memory.uuid,
+        memory_bytes=total,
+        free_bytes=free + unused,
+        capability=capability,
+        held_by="" if gpu is None else name_holders(gpu),
+        obstacle=find_obstacle(
+            known.model_copy(update=facts),
+            build,
+            driver=driver,
+            # In an exclusive mode nobody else holds what this process has memory of.
+            shares=shared or reserved > 0,
+        ),
+    )
+
+
+def _find(gpus: Sequence[Gpu], digits: str) -> tuple[Gpu | None, Any]:
+    """Return the GPU of a UUID without its prefix, and the instance of it that is meant, if any.
+
+    CUDA's UUID of an instance is the instance's own, or that of its GPU before CUDA 11.4; a GPU
+    that is partitioned stands for its first instance then.
+    """
+    for gpu in gpus:
+        for part in gpu.mig_devices:
+            if part.uuid == f"MIG-{digits}":
+                return gpu, part
+        if gpu.uuid == f"GPU-{digits}":
+            return gpu, next(iter(gpu.mig_devices), None)
+    return None, None
