@@ -12,6 +12,7 @@ from tarmac.errors import RequestError
 from tarmac.training.engine.model import bind_dataset
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.plan import Plan
+from tarmac.training.planning.autotune import choose_autotune
 from tarmac.training.planning.batch_size import choose_batch_size
 from tarmac.training.planning.devices import choose_devices, find_training_devices
 from tarmac.training.planning.feed import choose_feed
@@ -109,8 +110,10 @@ def make_plan(
     precision, why_precision = choose_precision(
         options.precision, weakest, trial.sample_flops * shares.largest
     )
-    compiled, why_compiled = choose_compile(
-        options.compile, weakest, float(trial.sample_flops) * train_size * trained.recipe.epochs
+    run_flops = float(trial.sample_flops) * train_size * trained.recipe.epochs
+    compiled, why_compiled = choose_compile(options.compile, weakest, run_flops)
+    autotune, why_autotune = choose_autotune(
+        weakest, run_flops, deterministic=options.deterministic
     )
     return Plan(
         reference=reference,
@@ -125,6 +128,7 @@ def make_plan(
         feed=feed,
         precision=precision,
         compile=compiled,
+        autotune=autotune,
         reasons={
             "devices": why_devices,
             "strategy": why_strategy,
@@ -132,6 +136,7 @@ def make_plan(
             "batch_size": why_batch,
             "precision": why_precision,
             "compile": why_compiled,
+            "autotune": why_autotune,
         },
         num_parameters=trial.num_parameters,
         train_size=train_size,
