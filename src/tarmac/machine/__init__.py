@@ -11,6 +11,7 @@ Example:
 
 from tarmac.machine.chips import CHIPS, Chip, find_chip
 from tarmac.machine.device import Device, find_devices, name_cpu, name_devices, read_cpuinfo
+from tarmac.machine.driver import wake_driver
 from tarmac.machine.gpu import Gpu, GpuProcess, MigDevice
 from tarmac.machine.limits import ProcessLimits, is_unified, own_groups, read_limits
 from tarmac.machine.nvml import Nvml, NvmlProblem, open_nvml
@@ -39,4 +40,5 @@ __all__ = [
     "read_cpuinfo",
     "read_limits",
     "visible_gpus",
+    "wake_driver",
 ]

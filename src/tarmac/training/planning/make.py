@@ -45,6 +45,7 @@ def make_plan(
     progress: data.Progress | None = None,
     *,
     rendezvous: Rendezvous | None = None,
+    load: data.Loader = data.load,
 ) -> Plan:
     """Resolve and check a request; nothing is written and nothing trained.
 
@@ -54,6 +55,7 @@ def make_plan(
         options: What was asked.
         progress: Called while data are downloaded.
         rendezvous: Which of several processes this one is, where a launcher has started them.
+        load: Loads a dataset that is named.
 
     Raises:
         RequestError: A value that cannot be, a device that is not here, too little memory.
@@ -63,7 +65,7 @@ def make_plan(
     found = find_training_devices(str(options.devices), rendezvous)
     published, model_arguments = apply_settings(workload, options.settings)
     asked = with_options(published, options)
-    dataset = _load(asked, progress)
+    dataset = _load(asked, load, progress)
     train_size = _train_size(options, dataset)
     bound = bind_dataset(asked, dataset)
     asked_strategy = None if options.strategy == "auto" else find_strategy(options.strategy)
@@ -154,9 +156,9 @@ def make_plan(
     )
 
 
-def _load(workload: Workload, progress: data.Progress | None) -> Dataset:
+def _load(workload: Workload, load: data.Loader, progress: data.Progress | None) -> Dataset:
     if isinstance(workload.dataset, str):
-        return data.load(workload.dataset, progress=progress)
+        return load(workload.dataset, progress=progress)
     return workload.dataset()
 
 
