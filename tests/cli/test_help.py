@@ -102,12 +102,12 @@ def test_commands_and_options_stand_under_headings(tarmac):
 
 def test_choices_are_shown_as_choices(tarmac):
     out = tarmac("train", "--help")[1]
-    assert "--precision [auto|fp32|bf16|fp64]" in out
+    assert "--precision [auto|fp32|tf32|bf16|fp64]" in out
     assert "--strategy [auto|single|ddp|towers]" in out
     code, _, err = tarmac("train", "digits-mlp", "--precision", "fp8")
     assert (code, err) == (
         2,
-        "error: unknown --precision 'fp8'\n  Valid: auto, bf16, fp32, fp64\n",
+        "error: unknown --precision 'fp8'\n  Valid: auto, bf16, fp32, fp64, tf32\n",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import shutil
 import signal
 import subprocess
@@ -261,6 +262,39 @@ def test_tensorboard_reads_the_run_directory_without_doubled_points(tmp_path):
         (2, 0.2),
         (3, 0.9),
     ]
+
+
+def test_tensorboard_reads_any_value_and_tag(tmp_path):
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator",
+        reason="tensorboard is not installed; run: pip install 'tarmac-gpu[tensorboard]'",
+    )
+    values = {"größe": -0.0, "large": 1e300, "small": -1e300, "x" * 300: 1.5}
+    with runs.Run(tmp_path, create(tmp_path).record).events(first_step=0) as events:
+        for tag, value in values.items():
+            events.scalar(tag, value, 10**12)
+    read = accumulator.EventAccumulator(str(tmp_path))
+    read.Reload()
+    assert {tag: read.Scalars(tag)[0].value for tag in values} == {
+        "größe": -0.0,
+        "large": math.inf,
+        "small": -math.inf,
+        "x" * 300: 1.5,
+    }
+    assert {read.Scalars(tag)[0].step for tag in values} == {10**12}
+
+
+def test_writing_events_needs_no_tensorboard(tmp_path):
+    code = f"""
+import sys
+sys.modules["tensorboard"] = None
+from pathlib import Path
+from tarmac.runs.events import EventWriter
+EventWriter(Path({str(tmp_path)!r}), first_step=1).scalar("loss", 0.5, 1)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    (file,) = tmp_path.glob("events.out.tfevents.*")
+    assert b"loss" in file.read_bytes()
 
 
 def test_git_state_is_that_of_the_directory(tmp_path):

@@ -57,7 +57,7 @@ def test_a_gpu_is_taken_at_its_word(has_units, precision):
 
 
 def test_an_unknown_precision_is_refused():
-    with pytest.raises(RequestError, match="expected auto, fp32, bf16 or fp64"):
+    with pytest.raises(RequestError, match="expected auto, fp32, tf32, bf16 or fp64"):
         choose_precision("half", CPU, 1, refuse)
 
 

@@ -70,7 +70,9 @@ def test_a_run_says_everything_that_made_it(tmp_path):
         "samples_per_s",
         "seconds",
         "memory_bytes",
+        "setup_s",
     }
+    assert run.metrics["setup_s"] == row["setup_s"] > 0
 
 
 def plain_digits(*, epochs: int, batch_size: int) -> dict[str, torch.Tensor]:
@@ -305,6 +307,7 @@ def test_a_test_set_that_is_not_to_be_scored_is_not(tmp_path, devices):
     run = tarmac.train("digits-mlp", output=tmp_path, **options)
     assert run.record.status == "completed"
     assert run.metrics.keys() == {
+        "setup_s",
         "train_accuracy",
         "train_loss",
         "train_seconds",

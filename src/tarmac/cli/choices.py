@@ -31,7 +31,7 @@ __all__ = [
 
 FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "mxnet", "chainer", "horovod")
 
-PRECISIONS = ("auto", "fp32", "bf16", "fp64")
+PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp64")
 STRATEGIES = ("auto", "single", "ddp", "towers")
 FEEDS = ("auto", "resident", "prefetch", "direct")
 COMPILE = ("auto", "on", "off")

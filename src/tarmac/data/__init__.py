@@ -7,7 +7,7 @@ Example:
 """
 
 from tarmac.data.acquire import add, fetch
-from tarmac.data.base import Dataset, Progress, Split
+from tarmac.data.base import Dataset, Loader, Progress, Split
 from tarmac.data.registry import DatasetStatus, FileStatus, describe, load, names, verify
 from tarmac.data.store import data_root
 
@@ -15,6 +15,7 @@ __all__ = [
     "Dataset",
     "DatasetStatus",
     "FileStatus",
+    "Loader",
     "Progress",
     "Split",
     "add",

@@ -14,7 +14,7 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Dataset", "Progress", "Split"]
+__all__ = ["Dataset", "Loader", "Progress", "Split"]
 
 _NUM_BLOCKS = 256
 _BLOCK_BYTES = 2**20
@@ -25,6 +25,13 @@ class Progress(Protocol):
 
     def __call__(self, done: int, total: int | None, file: str) -> None:
         """Take note that ``done`` bytes, of ``total`` where that is known, are here."""
+
+
+class Loader(Protocol):
+    """Loads a dataset by its name, as `tarmac.data.load` does."""
+
+    def __call__(self, name: str, *, progress: Progress | None = None) -> Dataset:
+        """Return the dataset; ``progress`` is told how a download goes."""
 
 
 @dataclasses.dataclass(frozen=True)

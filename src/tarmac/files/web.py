@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeAlias
-
-import httpx
 
 from tarmac.errors import TarmacError
 from tarmac.files.atomic import storage_errors
@@ -15,12 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    import httpx
+
     # Told of bytes done, bytes in all where known, and the file's name.
     Progress: TypeAlias = Callable[[int, int | None, str], object]
 
 __all__ = ["UnreachableError", "download"]
 
-_TIMEOUT = httpx.Timeout(30, connect=10)
+_TIMEOUT_S, _CONNECT_TIMEOUT_S = 30, 10
 
 # How often one server may break off and still be asked to go on.
 _MAX_RESUMES = 5
@@ -58,6 +59,8 @@ def download(
         UnreachableError: No server had it, or none had it right.
         StorageError: It could not be written here.
     """
+    import httpx  # noqa: PLC0415 - a tenth of a second, for all who download nothing
+
     part = target.with_name(f"{target.name}.part")
     failures = []
     for url in urls:
@@ -89,8 +92,11 @@ def download(
 
 def _receive(url: str, part: Path, progress: Progress | None) -> None:
     """Bring ``part`` to the whole length of what is at ``url``."""
+    import httpx  # noqa: PLC0415 - as above
+
     version: dict[str, str] = {}
-    with httpx.Client(timeout=_TIMEOUT, follow_redirects=True) as client:
+    timeout = httpx.Timeout(_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+    with httpx.Client(timeout=timeout, follow_redirects=True) as client:
         for attempt in range(_MAX_RESUMES + 1):
             try:
                 _receive_once(client, url, part, version, progress)
@@ -123,11 +129,11 @@ def _receive_once(
     if done:
         headers |= {"Range": f"bytes={done}-"} | version
     with client.stream("GET", url, headers=headers) as response:
-        if response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+        if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             # Nothing is left to send, or the file is another by now; the check will tell.
             return
         response.raise_for_status()
-        is_rest = response.status_code == httpx.codes.PARTIAL_CONTENT
+        is_rest = response.status_code == HTTPStatus.PARTIAL_CONTENT
         done = done if is_rest else 0
         tag = response.headers.get("ETag", "")
         # The rest of another version must not follow the beginning of this one (RFC 9110, 13.1.5);
@@ -146,6 +152,8 @@ def _receive_once(
 
 
 def _reason(error: httpx.HTTPError | httpx.InvalidURL) -> str:
+    import httpx  # noqa: PLC0415 - as above
+
     if isinstance(error, httpx.HTTPStatusError):
         return f"HTTP {error.response.status_code} {error.response.reason_phrase}"
     return without_password(str(error)) or type(error).__name__

@@ -21,6 +21,7 @@ from tarmac.machine.device import (
     read_cpuinfo,
     why_on_cpu,
 )
+from tarmac.machine.driver import wake_driver
 from tarmac.machine.gpu import Gpu, GpuProcess, MigDevice
 from tarmac.machine.limits import ProcessLimits, is_unified, own_groups, read_limits
 from tarmac.machine.nvml import Nvml, NvmlProblem, open_nvml
@@ -67,6 +68,7 @@ __all__ = [
     "read_limits",
     "runs_on",
     "visible_gpus",
+    "wake_driver",
     "wheel_index",
     "why_hidden",
     "why_on_cpu",

@@ -185,12 +185,12 @@ class Run:
 
     @contextlib.contextmanager
     def events(self, *, first_step: int) -> Iterator[EventWriter]:
-        """Open TensorBoard's events in the run's directory, where tensorboard is installed.
+        """Open TensorBoard's events in the run's directory.
 
         Args:
             first_step: Points of this step and later, from before an interruption, are dropped.
         """
-        writer = EventWriter.open(self.path, first_step=first_step)
+        writer = EventWriter(self.path, first_step=first_step)
         try:
             yield writer
         finally:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["FeedName", "Plan", "Precision", "Setting"]
 
 FeedName = Literal["resident", "prefetch", "direct"]
-Precision = Literal["fp32", "bf16", "fp64"]
+Precision = Literal["fp32", "tf32", "bf16", "fp64"]
 
 Setting = bool | int | float | str
 
@@ -40,8 +40,9 @@ class Plan:
         feed: How samples get to them.
         precision: What the matrix products are computed in.
         compile: Whether ``torch.compile`` is used.
-        reasons: Why ``devices``, ``strategy``, ``feed``, ``batch_size``, ``precision`` and
-            ``compile`` are what they are.
+        autotune: Whether cuDNN tries its algorithms out to find the fastest.
+        reasons: Why ``devices``, ``strategy``, ``feed``, ``batch_size``, ``precision``,
+            ``compile`` and ``autotune`` are what they are.
         num_parameters: Of the model.
     """
 
@@ -57,6 +58,7 @@ class Plan:
     feed: FeedName
     precision: Precision
     compile: bool
+    autotune: bool
     reasons: Mapping[str, str]
     num_parameters: int
     train_size: int
@@ -112,6 +114,7 @@ class Plan:
             "sync_batchnorm": self.sync_batchnorm,
             "precision": self.precision,
             "compile": "on" if self.compile else "off",
+            "autotune": "on" if self.autotune else "off",
             "deterministic": self.deterministic,
             "checkpoint_every": self.checkpoint_every,
             "max_restarts": self.max_restarts,

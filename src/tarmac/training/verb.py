@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tarmac import runs
+from tarmac import data, runs
 from tarmac.errors import RequestError
 from tarmac.files import is_object
 from tarmac.training.engine.team import Alone
@@ -43,6 +43,7 @@ def train(
     output: str | Path | None = None,
     reporter: Reporter | None = None,
     stop: EpochHook | None = None,
+    load: data.Loader = data.load,
     **options: Any,
 ) -> Run:
     """Train a workload and return its run.
@@ -61,6 +62,7 @@ def train(
             keeps as ``run.record.stopped_early``, or None to go on. A training that it ends is
             finished like any other. Where a launcher has started several processes each must give
             one, and the first's is asked; ``ddp`` in workers of Tarmac's own takes none.
+        load: Loads the workload's dataset where that is named; by default `tarmac.data.load`.
         **options: The fields of `Options`, such as ``epochs``, ``batch_size``, ``devices``;
             ``device`` is another word for ``devices``.
 
@@ -81,7 +83,7 @@ def train(
     def prepare() -> tuple[Workload, Plan]:
         found = find_workload(workload) if isinstance(workload, str) else workload
         name = _absolute(reference)
-        plan = make_plan(found, name, asked, reporter.downloading, rendezvous=rendezvous)
+        plan = make_plan(found, name, asked, reporter.downloading, rendezvous=rendezvous, load=load)
         if plan.process_per_device and rendezvous is None and not isinstance(workload, str):
             plan = dataclasses.replace(plan, reference=reference_of(workload))
         return found, plan

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
+from tarmac.cli.ahead import begun_ahead
 from tarmac.cli.choices import COMPILE, FEEDS, PRECISIONS, SCALES, STRATEGIES, Choice
 from tarmac.cli.completion import complete_trainings, complete_workloads
+from tarmac.cli.imports import uncollected_imports
 from tarmac.cli.lead_process import speaks_for_all
 from tarmac.cli.options import (
     count_option,
@@ -225,9 +227,11 @@ def command(
         )
     if resumed is not None:
         _refuse_changes(ctx)
-    from tarmac.cli.views.training import reporter_for
-    from tarmac.training import resume, train
-    from tarmac.workloads import find_workload
+    devices, strategy = options["devices"], options["strategy"]
+    with begun_ahead(workload, devices=devices, strategy=strategy) as load, uncollected_imports():
+        from tarmac.cli.views.training import reporter_for
+        from tarmac.training import resume, train
+        from tarmac.workloads import find_workload
 
     if verify and workload is not None and find_workload(workload).expectation is None:
         raise RequestError(f"{workload} has no expectation to verify")
@@ -247,6 +251,7 @@ def command(
                 workload,
                 output=output,
                 reporter=reporter,
+                load=load,
                 compile=compile_,
                 settings=_once_each(settings),
                 **options,
@@ -320,6 +325,9 @@ def _conclude(run: Run, *, as_json: bool, verify: bool) -> None:
         else:
             accuracy = record.metrics["test_accuracy"]
             click.echo(f"test accuracy {accuracy:.4f}; no expectation is known for this data")
+        if {"setup_s", "train_seconds"} <= record.metrics.keys():
+            setup_s, train_s = record.metrics["setup_s"], record.metrics["train_seconds"]
+            click.echo(f"set up in {setup_s:.2f} s, trained in {train_s:.2f} s")
         click.echo(f"run {run.path}")
     if failure is not None:
         raise failure

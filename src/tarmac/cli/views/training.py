@@ -106,6 +106,8 @@ class _Plain(Silent):
             return
         yield f"batch      {plan.reasons['batch_size']}"
         yield f"feed       {plan.feed}: {plan.reasons['feed']}"
+        autotuned = "on" if plan.autotune else "off"
+        yield f"autotune   {autotuned}: {plan.reasons['autotune']}"
         threads = plan.devices[0].num_threads
         if threads and plan.process_per_device:
             yield f"threads    {threads} for each process"

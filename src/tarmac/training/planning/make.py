@@ -13,6 +13,7 @@ from tarmac.machine import why_on_cpu
 from tarmac.training.engine.model import bind_dataset
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.plan import Plan
+from tarmac.training.planning.autotune import choose_autotune
 from tarmac.training.planning.batch_size import choose_batch_size
 from tarmac.training.planning.devices import choose_devices, find_training_devices
 from tarmac.training.planning.feed import choose_feed
@@ -45,6 +46,7 @@ def make_plan(
     progress: data.Progress | None = None,
     *,
     rendezvous: Rendezvous | None = None,
+    load: data.Loader = data.load,
 ) -> Plan:
     """Resolve and check a request; nothing is written and nothing trained.
 
@@ -54,6 +56,7 @@ def make_plan(
         options: What was asked.
         progress: Called while data are downloaded.
         rendezvous: Which of several processes this one is, where a launcher has started them.
+        load: Loads a dataset that is named.
 
     Raises:
         RequestError: A value that cannot be, a device that is not here, too little memory.
@@ -63,7 +66,7 @@ def make_plan(
     found = find_training_devices(str(options.devices), rendezvous)
     published, model_arguments = apply_settings(workload, options.settings)
     asked = with_options(published, options)
-    dataset = _load(asked, progress)
+    dataset = _load(asked, load, progress)
     train_size = _train_size(options, dataset)
     bound = bind_dataset(asked, dataset)
     asked_strategy = None if options.strategy == "auto" else find_strategy(options.strategy)
@@ -111,8 +114,10 @@ def make_plan(
     precision, why_precision = choose_precision(
         options.precision, weakest, trial.sample_flops * shares.largest
     )
-    compiled, why_compiled = choose_compile(
-        options.compile, weakest, float(trial.sample_flops) * train_size * trained.recipe.epochs
+    run_flops = float(trial.sample_flops) * train_size * trained.recipe.epochs
+    compiled, why_compiled = choose_compile(options.compile, weakest, run_flops)
+    autotune, why_autotune = choose_autotune(
+        weakest, run_flops, deterministic=options.deterministic
     )
     return Plan(
         reference=reference,
@@ -127,6 +132,7 @@ def make_plan(
         feed=feed,
         precision=precision,
         compile=compiled,
+        autotune=autotune,
         reasons={
             "devices": why_devices,
             "strategy": why_strategy,
@@ -134,6 +140,7 @@ def make_plan(
             "batch_size": why_batch,
             "precision": why_precision,
             "compile": why_compiled,
+            "autotune": why_autotune,
         },
         num_parameters=trial.num_parameters,
         train_size=train_size,
@@ -151,9 +158,9 @@ def make_plan(
     )
 
 
-def _load(workload: Workload, progress: data.Progress | None) -> Dataset:
+def _load(workload: Workload, load: data.Loader, progress: data.Progress | None) -> Dataset:
     if isinstance(workload.dataset, str):
-        return data.load(workload.dataset, progress=progress)
+        return load(workload.dataset, progress=progress)
     return workload.dataset()
 
 

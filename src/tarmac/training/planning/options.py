@@ -41,7 +41,8 @@ class Options:
         feed: ``auto``, ``resident``, ``prefetch`` or ``direct``.
         accumulate: Into how many parts a device cuts its samples of a step, to save memory.
         sync_batchnorm: Take batch normalisation's statistics over all devices.
-        precision: ``auto``, ``fp32`` or ``bf16``; ``fp64``, which is slow, is for proofs.
+        precision: ``auto``, ``fp32``, ``bf16``, or ``tf32`` on GPUs that have it; ``fp64``, which
+            is slow, is for proofs.
         compile: ``auto``, ``on`` or ``off``.
         deterministic: Use only operations whose result is the same bits every time.
         checkpoint_every: Epochs from one checkpoint to the next.

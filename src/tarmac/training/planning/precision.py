@@ -21,6 +21,9 @@ __all__ = ["choose_compile", "choose_precision"]
 # value costs a tenth at most in both results; 100e6 made some steps of the EPYC half as long again.
 _CASTS_AS_FP32_FLOPS = 40e6
 
+# A100 whitepaper, 2020: "TF32 tensor cores".
+_TF32_SINCE = (8, 0)
+
 # Compiling takes tens of seconds, which a training must be long enough to earn back.
 _COMPILE_MIN_FLOPS = 1e17
 
@@ -37,7 +40,8 @@ def choose_precision(
     cost: ``step_flops * (1 - 1 / speedup)`` is above what is done in fp32 in that time.
 
     Args:
-        request: ``"auto"``, ``"fp32"``, ``"bf16"``, or ``"fp64"``, which is for proofs.
+        request: ``"auto"``, ``"fp32"``, which is IEEE's everywhere, ``"tf32"``, ``"bf16"``, or
+            ``"fp64"``, which is for proofs.
         device: Where the training runs.
         step_flops: Matrix work of one training step on one device.
         speedup_of: How many times as fast as in fp32 products are in bf16 on a CPU; asked only
@@ -47,11 +51,18 @@ def choose_precision(
         The precision, and the reason in words.
 
     Raises:
-        RequestError: Another request.
+        RequestError: Another request, or tf32 of a device that does not have it.
     """
     match request:
         case "fp32" | "bf16" | "fp64":
             return request, "as asked"
+        case "tf32" if device.compute_capability is None or device.compute_capability < _TF32_SINCE:
+            raise RequestError(
+                f"precision is 'tf32', which {device.name} does not have",
+                hint="NVIDIA's GPUs have it since Ampere. Use --precision fp32, or leave it out.",
+            )
+        case "tf32":
+            return "tf32", "as asked"
         case "auto" if device.type == "cpu":
             return _faster_on_cpu(step_flops, lambda: speedup_of(device))
         case "auto" if not device.bf16_matrix_units:
@@ -59,7 +70,7 @@ def choose_precision(
         case "auto":
             return "bf16", "matrix units for bf16 are here"
         case _:
-            raise RequestError(f"precision is {request!r}, expected auto, fp32, bf16 or fp64")
+            raise RequestError(f"precision is {request!r}, expected auto, fp32, tf32, bf16 or fp64")
 
 
 def _faster_on_cpu(step_flops: int, measure: Callable[[], float]) -> tuple[Precision, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,8 @@ from tarmac.training.session.checkpoint import (
     newest_checkpoint,
     portable,
     read_checkpoint,
-    write_checkpoint,
 )
+from tarmac.training.session.checkpoint_writer import CheckpointWriter, writing_checkpoints
 from tarmac.training.session.modes import training_environment
 from tarmac.training.session.patience import Patience
 from tarmac.training.session.record import Outcome
@@ -65,21 +66,27 @@ def train_epochs(
     Raises:
         TarmacError: The training diverged, a device is out of memory, files cannot be written.
     """
+    started = time.perf_counter()
     devices = plan.devices_of(team.local_rank)
     with training_environment(plan, devices), _out_of_memory(plan, devices):
+        _forget_peak_memory(devices)
         engine = Engine(plan, team)
         first_epoch, first_step = _restore(engine, plan, run, team)
         if team.is_main:
             run.truncate_metrics(lambda row: int(row["epoch"]) <= first_epoch)
             reporter.started(plan, run, engine.num_parameters)
         with contextlib.ExitStack() as opened:
-            events = None
+            events = checkpoints = None
             if team.is_main:
                 events = opened.enter_context(run.events(first_step=first_epoch + 1))
+                checkpoints = opened.enter_context(writing_checkpoints(run.checkpoints))
             patience = Patience(plan.patience)
             for loss in team.all_gather(_validation_losses(run) if team.is_main else [])[0]:
                 patience.see(loss)
-            session = _Session(engine, plan, run, team, reporter, events, patience, stop)
+            setup_s = time.perf_counter() - started
+            session = _Session(
+                engine, plan, run, team, reporter, events, checkpoints, patience, stop, setup_s
+            )
             ended = session.train(first_epoch, first_step, interrupted)
             if ended is None:
                 return Outcome(replicas=engine.replicas())
@@ -99,7 +106,10 @@ class _Ended:
 
 @dataclasses.dataclass(frozen=True)
 class _Session:
-    """An engine at work; ``events`` are the first rank's, which writes for all."""
+    """An engine at work; ``events`` and ``checkpoints`` are the first rank's, which writes for all.
+
+    ``setup_s`` is the time from the session's beginning to its first epoch.
+    """
 
     engine: Engine
     plan: Plan
@@ -107,8 +117,10 @@ class _Session:
     team: Team
     reporter: Reporter
     events: EventWriter | None
+    checkpoints: CheckpointWriter | None
     patience: Patience
     stop: EpochHook | None
+    setup_s: float
 
     def train(
         self, first_epoch: int, first_step: int, interrupted: Callable[[], bool]
@@ -137,6 +149,8 @@ class _Session:
             # The line comes first: one that no checkpoint follows is removed when resuming, but one
             # that is missing would be so for good, and patience counts them.
             row = _row(plan, epoch, done, validation)
+            if epoch == first_epoch:
+                row["setup_s"] = self.setup_s
             if self.events is not None:
                 self.run.append_metrics(row)
                 for key in row.keys() - {"epoch"}:
@@ -177,14 +191,15 @@ class _Session:
             metrics |= {"train_accuracy": last["accuracy"], "train_loss": last["loss"]}
             metrics |= {key: last[key] for key in ("val_accuracy", "val_loss") if key in last}
             metrics["train_seconds"] = sum(row["seconds"] for row in history)
+            metrics["setup_s"] = sum(row.get("setup_s", 0.0) for row in history)
             for key in metrics.keys() & {"test_accuracy", "test_loss"}:
                 self.events.scalar(key, metrics[key], int(last["epoch"]))
         return metrics
 
     def _save(self, epoch: int, step: int) -> None:
-        checkpoint = self.engine.save(epoch, step)
-        if self.team.is_main:
-            write_checkpoint(self.run.checkpoints, checkpoint)
+        state = self.engine.save(epoch, step)
+        if self.checkpoints is not None:
+            self.checkpoints.write(state)
 
 
 def _restore(engine: Engine, plan: Plan, run: Run, team: Team) -> tuple[int, int]:
@@ -219,6 +234,13 @@ def _row(plan: Plan, epoch: int, done: Epoch, validation: Score | None) -> dict[
         "seconds": done.seconds,
         "memory_bytes": _memory_bytes(plan),
     }
+
+
+def _forget_peak_memory(devices: Sequence[Device]) -> None:
+    """Let the most memory that is recorded be this training's, not that of one before it."""
+    for device in devices:
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device.index)
 
 
 def _memory_bytes(plan: Plan) -> int:

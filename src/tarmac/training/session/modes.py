@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tarmac.machine import Device
     from tarmac.training.plan import Plan
 
 __all__ = ["denormals_flushed", "training_environment"]
+
+_T = TypeVar("_T")
 
 
 @contextlib.contextmanager
@@ -48,22 +50,85 @@ def training_environment(plan: Plan, devices: Sequence[Device]) -> Iterator[None
         devices: Those that this process computes on.
     """
     indices = [device.index for device in devices if device.index is not None]
-    # As a mode: `use_deterministic_algorithms` imports the compiler, which takes seconds.
-    determinism = torch.get_deterministic_debug_mode()
-    benchmark = torch.backends.cudnn.benchmark
-    try:
-        with torch.random.fork_rng(devices=indices), _current(indices):
-            torch.backends.cudnn.benchmark = not plan.deterministic
-            if plan.deterministic:
-                # cuBLAS reads this when it makes its handle; PyTorch's notes on reproducibility.
-                os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-                torch.set_deterministic_debug_mode("error")
-            yield
-    finally:
-        torch.set_deterministic_debug_mode(determinism)
-        torch.backends.cudnn.benchmark = benchmark
+    with (
+        torch.random.fork_rng(devices=indices),
+        _current(indices),
+        _fp32_products(tf32=plan.precision == "tf32"),
+        _cudnn_autotune(on=plan.autotune),
+        _determinism(on=plan.deterministic),
+    ):
+        yield
 
 
 def _current(indices: Sequence[int]) -> contextlib.AbstractContextManager[object]:
     """Make the first GPU the current one, on which streams, events and graphs are made."""
     return torch.cuda.device(indices[0]) if indices else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _fp32_products(*, tf32: bool) -> Iterator[None]:
+    """Compute fp32's matrix products and convolutions in TF32, or in IEEE fp32.
+
+    PyTorch's defaults are IEEE for products and TF32 for convolutions. There are switches of two
+    generations, each of which refuses to be read where the other says something else, and the
+    compiler reads both: so both are set.
+    """
+    backends: Any = torch.backends  # PyTorch does not declare these switches
+    cudnn, mkldnn = backends.cudnn, backends.mkldnn
+    convolutions = (cudnn.conv, cudnn.rnn, mkldnn.conv, mkldnn.rnn)
+    products = (backends.cuda.matmul, mkldnn.matmul)
+    before = [(switch, switch.fp32_precision) for switch in (*products, *convolutions)]
+    products_before = _readable(torch.get_float32_matmul_precision)
+    convolutions_before = _readable(lambda: cudnn.allow_tf32)
+    try:
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        cudnn.allow_tf32 = tf32
+        for switch in convolutions:
+            switch.fp32_precision = "tf32" if tf32 and switch in convolutions[:2] else "ieee"
+        yield
+    finally:
+        if products_before is not None:
+            torch.set_float32_matmul_precision(products_before)
+        if convolutions_before is not None:
+            cudnn.allow_tf32 = convolutions_before
+        for switch, precision in before:
+            switch.fp32_precision = precision
+
+
+def _readable(read: Callable[[], _T]) -> _T | None:
+    """Return what a switch of the first generation says, None where the second contradicts it."""
+    try:
+        return read()
+    except RuntimeError:
+        return None
+
+
+@contextlib.contextmanager
+def _cudnn_autotune(*, on: bool) -> Iterator[None]:
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = on
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+@contextlib.contextmanager
+def _determinism(*, on: bool) -> Iterator[None]:
+    """Let an operation whose bits may differ be an error, where that is asked for."""
+    # As a mode: `use_deterministic_algorithms` imports the compiler, which takes seconds.
+    mode = torch.get_deterministic_debug_mode()
+    memory: Any = torch.utils.deterministic  # PyTorch does not declare its switch
+    fill = memory.fill_uninitialized_memory
+    if on:
+        # cuBLAS reads this when it makes its handle; PyTorch's notes on reproducibility.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.set_deterministic_debug_mode("error")
+        # Else each empty tensor is filled first: 15 more launches in a step of mnist-mlp, for
+        # memory that nothing of ours reads before it is written.
+        memory.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+        memory.fill_uninitialized_memory = fill

@@ -1,0 +1,82 @@
+"""Begins what a training will need while PyTorch is imported: its data, and the GPU's driver."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tarmac.data import Dataset, Loader, Progress
+
+__all__ = ["begun_ahead"]
+
+
+@contextlib.contextmanager
+def begun_ahead(workload: str | None, *, devices: str, strategy: str) -> Iterator[Loader]:
+    """Read a workload's data and wake the driver, in threads.
+
+    Which data these are is known once the workload is imported, and with it PyTorch. So they are
+    guessed: the reference workloads' names begin with them, as ``mnist-mlp`` does.
+
+    Args:
+        workload: What will be trained; None where that is not known yet.
+        devices: What was asked.
+        strategy: What was asked.
+
+    Yields:
+        What loads a dataset: from what was read, where that is the one.
+    """
+    with ThreadPoolExecutor(2, "tarmac-ahead") as threads:
+        if _may_use_cuda(devices):
+            threads.submit(_wake, with_context=_computes_here(devices, strategy))
+        likely = None if workload is None else workload.partition("-")[0]
+        reading = threads.submit(_read, likely) if likely else None
+
+        def load(name: str, *, progress: Progress | None = None) -> Dataset:
+            from tarmac import data
+
+            dataset = reading.result() if reading is not None and name == likely else None
+            return dataset or data.load(name, progress=progress)
+
+        yield load
+
+
+def _read(name: str) -> Dataset | None:
+    """Load a dataset, if there is one of that name and it is here whole."""
+    from tarmac import data
+
+    states = {status.name: status.state for status in data.describe()}
+    if states.get(name) not in ("embedded", "present"):
+        return None
+    dataset = data.load(name)
+    # It is kept with the dataset, and the run's record wants it.
+    assert dataset.fingerprint
+    return dataset
+
+
+def _wake(*, with_context: bool) -> None:
+    from tarmac.machine import wake_driver
+
+    wake_driver(with_context=with_context)
+
+
+def _may_use_cuda(devices: str) -> bool:
+    """Whether a GPU may be trained on, by a PyTorch that is built for one."""
+    found = importlib.util.find_spec("torch")
+    if devices.startswith("cpu") or found is None or found.origin is None:
+        return False
+    return (Path(found.origin).parent / "lib" / "libtorch_cuda.so").exists()
+
+
+def _computes_here(devices: str, strategy: str) -> bool:
+    """Whether this process would compute on the GPU, were there one alone."""
+    is_alone = "WORLD_SIZE" not in os.environ
+    return (
+        is_alone and devices in ("auto", "1", "cuda", "cuda:0") and strategy in ("auto", "single")
+    )

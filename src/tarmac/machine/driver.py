@@ -1,0 +1,51 @@
+"""Wakes CUDA's driver before PyTorch asks it, beside what else a process begins with.
+
+PyTorch computes in a GPU's primary context, which the driver makes once for a process: some tenths
+of a second that need neither Python nor PyTorch. ctypes lets other threads run meanwhile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+__all__ = ["wake_driver"]
+
+_SUCCESS = 0
+# CUdevice_attribute CU_DEVICE_ATTRIBUTE_COMPUTE_MODE and CUcomputemode (cuda.h).
+_COMPUTE_MODE, _DEFAULT_MODE = 20, 0
+
+
+def wake_driver(*, with_context: bool) -> bool:
+    """Start the driver's library in this process.
+
+    Where there is none, or it fails, nothing happens: whoever needs it will be told.
+
+    Args:
+        with_context: Whether to make the context too, where one GPU is all that this process sees.
+            A process that only plans must not: a context takes some hundred MiB, and among several
+            GPUs the choice is not made yet. One in an exclusive mode is left alone, as the check
+            beside a training computes there too.
+
+    Returns:
+        Whether a context was made.
+    """
+    # As PyTorch sets it before its own start, for drivers before 12.2, whose default it is not.
+    os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count, device, mode = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    if cuda.cuInit(0) != _SUCCESS or not with_context:
+        return False
+    if cuda.cuDeviceGetCount(ctypes.byref(count)) != _SUCCESS or count.value != 1:
+        return False
+    if cuda.cuDeviceGet(ctypes.byref(device), 0) != _SUCCESS:
+        return False
+    asked = cuda.cuDeviceGetAttribute(ctypes.byref(mode), _COMPUTE_MODE, device)
+    if asked != _SUCCESS or mode.value != _DEFAULT_MODE:
+        return False
+    # It is held until the process ends.
+    context = ctypes.c_void_p()
+    return bool(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == _SUCCESS)

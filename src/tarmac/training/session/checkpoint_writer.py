@@ -1,0 +1,108 @@
+"""Writes checkpoints beside the training, which only waits for a copy of its state."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import torch
+
+from tarmac.training.session.checkpoint import write_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tarmac.training.engine.state import TrainingState
+
+__all__ = ["CheckpointWriter", "writing_checkpoints"]
+
+
+@contextlib.contextmanager
+def writing_checkpoints(directory: Path) -> Iterator[CheckpointWriter]:
+    """Give a writer, and wait at the end for what it still writes.
+
+    Args:
+        directory: Where checkpoints go.
+
+    Raises:
+        StorageError: The last one could not be written, and the block raised nothing itself.
+    """
+    with ThreadPoolExecutor(1, "tarmac-checkpoint") as thread:
+        writer = CheckpointWriter(directory, thread)
+        yield writer
+        writer.wait()
+
+
+class CheckpointWriter:
+    """Copies a state and leaves it to a thread to write the copy, one at a time.
+
+    On a GPU the copy is into pinned memory and in the stream's order, so that the steps that follow
+    need not wait for it.
+
+    Args:
+        directory: Where checkpoints go.
+        thread: What writes them.
+    """
+
+    def __init__(self, directory: Path, thread: ThreadPoolExecutor) -> None:
+        self._directory = directory
+        self._thread = thread
+        self._written: Future[Path] | None = None
+        self._pinned: dict[str, torch.Tensor] = {}
+
+    def write(self, state: TrainingState) -> None:
+        """Copy a state, which may change when this returns, and begin to write it.
+
+        Raises:
+            StorageError: The checkpoint before could not be written.
+        """
+        # Its memory is used again.
+        self.wait()
+        copy = dataclasses.replace(
+            state,
+            model=self._copies("model", state.model),
+            optimizer=self._copies("optimizer", state.optimizer),
+            random=self._copies("random", state.random),
+            totals=state.totals.detach().clone(),
+        )
+        sent = _sent({tensor.device for tensor in state.model.values() if tensor.is_cuda})
+        self._written = self._thread.submit(self._write, copy, sent)
+
+    def wait(self) -> None:
+        """Wait until everything is written.
+
+        Raises:
+            StorageError: It could not be.
+        """
+        written, self._written = self._written, None
+        if written is not None:
+            written.result()
+
+    def _write(self, copy: TrainingState, sent: list[torch.cuda.Event]) -> Path:
+        for event in sent:
+            event.synchronize()
+        return write_checkpoint(self._directory, copy)
+
+    def _copies(self, part: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: self._copy(f"{part}/{name}", value) for name, value in tensors.items()}
+
+    def _copy(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_cuda:
+            return tensor.detach().clone()
+        if name not in self._pinned:
+            self._pinned[name] = torch.empty_like(tensor, device="cpu", pin_memory=True)
+        return self._pinned[name].copy_(tensor.detach(), non_blocking=True)
+
+
+def _sent(devices: set[torch.device]) -> list[torch.cuda.Event]:
+    """Return events that happen when what was copied from the devices so far has come."""
+    events = []
+    for device in devices:
+        # One that spins would take a core from the training.
+        event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # PyTorch has no type
+        event.record(torch.cuda.current_stream(device))
+        events.append(event)
+    return events
