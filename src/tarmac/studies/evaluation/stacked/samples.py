@@ -1,4 +1,4 @@
-"""The samples on a device, and each network's order of them."""
+"""The samples on a device."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tarmac.training import order_of
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.data import Dataset
 
 __all__ = ["Samples"]
@@ -42,17 +38,6 @@ class Samples:
             _put(split.inputs[held_out], device),
             _put(split.targets[held_out], device),
         )
-        self._device = device
-
-    def orders(self, seeds: Sequence[int], epoch: int) -> torch.Tensor:
-        """Return the networks' orders in an epoch, int64 ``[networks, num_train]``.
-
-        ``[1, num_train]`` where all have the same seed, and so the same order.
-        """
-        orders = {seed: order_of(seed, epoch, self.num_train) for seed in dict.fromkeys(seeds)}
-        if len(orders) == 1:
-            return torch.stack([*orders.values()]).to(self._device)
-        return torch.stack([orders[seed] for seed in seeds]).to(self._device)
 
     def take(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gather uint8 inputs ``[*index.shape, I]`` and int64 targets ``[*index.shape]``."""
