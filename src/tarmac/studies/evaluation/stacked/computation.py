@@ -10,12 +10,22 @@ if TYPE_CHECKING:
     import torch
 
     from tarmac.studies.evaluation.stacked.draws import EpochDraws
+    from tarmac.studies.evaluation.stacked.masks import Masks
 
 __all__ = ["Computation"]
 
 
 class Computation(Protocol):
     """Holds the parameters of a stack and trains them."""
+
+    @property
+    def masks(self) -> Masks | None:
+        """What draws dropout with an epoch's coefficients; None where the steps draw it."""
+        ...
+
+    def start(self) -> None:
+        """Set the networks' initial weights; once, before anything else."""
+        ...
 
     def train_epoch(self, epoch: int, draws: EpochDraws) -> torch.Tensor:
         """Do an epoch's steps, an epoch from 0.
@@ -30,5 +40,5 @@ class Computation(Protocol):
         ...
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Go on with some of the networks."""
+        """Go on with some of the networks, whose masks are kept already."""
         ...

@@ -29,7 +29,7 @@ class EpochDraws:
     Attributes:
         orders: Of the samples, int32 ``[networks, num_samples]``; ``[1, num_samples]`` where all
             have the same seed, and so the same order.
-        coefficients: See `Masks.draw_epoch`.
+        coefficients: See `Masks.draw_epoch`; none without masks.
     """
 
     orders: torch.Tensor
@@ -43,7 +43,7 @@ class Draws:
         seeds: The networks'.
         num_samples: Of an epoch.
         num_steps: Of an epoch.
-        masks: Of the same networks; nobody else draws from them.
+        masks: Of the same networks, if any; nobody else draws from them.
         num_epochs: That are drawn at most.
         device: Where the draws are taken to.
     """
@@ -53,7 +53,7 @@ class Draws:
         seeds: Sequence[int],
         num_samples: int,
         num_steps: int,
-        masks: Masks,
+        masks: Masks | None,
         *,
         num_epochs: int,
         device: torch.device,
@@ -80,9 +80,12 @@ class Draws:
         there = torch.tensor(kept)
         self._seeds = [self._seeds[index] for index in kept]
         orders = drawn.orders if len(drawn.orders) == 1 else drawn.orders[there]
-        self._masks.keep(kept)
+        coefficients = drawn.coefficients
+        if self._masks is not None:
+            self._masks.keep(kept)
+            coefficients = coefficients[..., there]
         self._ahead = Future()
-        self._ahead.set_result(EpochDraws(orders, drawn.coefficients[..., there]))
+        self._ahead.set_result(EpochDraws(orders, coefficients))
 
     def close(self) -> None:
         """End the thread; what it is at is finished first."""
@@ -93,6 +96,8 @@ class Draws:
         orders = self._empty(len(seeds), self._num_samples)
         for row, seed in zip(orders, seeds, strict=True):
             row.copy_(order_of(seed, epoch, self._num_samples))
+        if self._masks is None:
+            return EpochDraws(orders, torch.empty(0))
         return EpochDraws(orders, self._masks.draw_epoch(self._num_steps))
 
     def _empty(self, *shape: int) -> torch.Tensor:

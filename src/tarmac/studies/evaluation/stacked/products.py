@@ -10,6 +10,7 @@ import torch
 
 from tarmac.studies.evaluation.stacked.arithmetic import Arithmetic, Workspace
 from tarmac.studies.evaluation.stacked.layout import Layout, decays
+from tarmac.studies.evaluation.stacked.masks import Masks
 from tarmac.studies.evaluation.stacked.recordings import Recordings
 from tarmac.studies.evaluation.stacked.updates import make_updates, published_of
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tarmac.studies.evaluation.stacked.draws import EpochDraws
-    from tarmac.studies.evaluation.stacked.masks import Masks
     from tarmac.studies.evaluation.stacked.network import Network
     from tarmac.studies.evaluation.stacked.samples import Samples
 
@@ -38,7 +38,6 @@ class Products:
 
     Args:
         networks: As `arranged`.
-        masks: Theirs.
         samples: On the device.
         device: Where to compute.
         dtype: Of the products.
@@ -47,19 +46,28 @@ class Products:
     def __init__(
         self,
         networks: Sequence[Network],
-        masks: Masks,
         samples: Samples,
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
         self._networks = [*networks]
-        self._masks = masks
         self._samples = samples
         self._device = device
         self._dtype = dtype
         self._shape = networks[0].shape
-        layout = Layout(self._shape.sizes, len(networks))
-        self._hold(layout, layout.gather((network.build() for network in networks), device))
+        self.masks = Masks(
+            [network.candidate.seed for network in networks],
+            [network.dropouts for network in networks],
+            self._shape.batch_size * max(self._shape.sizes[1:-1], default=0),
+            device,
+            dtype,
+        )
+
+    def start(self) -> None:
+        """See `Computation`."""
+        layout = Layout(self._shape.sizes, len(self._networks))
+        built = (network.build() for network in self._networks)
+        self._hold(layout, layout.gather(built, self._device))
 
     def _hold(self, layout: Layout, values: torch.Tensor) -> None:
         """Set up all that follows from the parameters."""
@@ -87,7 +95,7 @@ class Products:
         self._recordings = Recordings(self._device) if self._device.type == "cuda" else None
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Go on with some of the networks, whose masks are kept already."""
+        """See `Computation`."""
         state = self._updates.state()
         self._networks = [self._networks[index] for index in kept]
         there = torch.tensor(kept, device=self._device)
@@ -153,7 +161,7 @@ class Products:
             self._prepared(inputs, training=True).expand(count, -1, -1),
             targets.expand(count, -1),
             self._work[batch_size],
-            self._masks,
+            self.masks,
             coefficients,
         )
 

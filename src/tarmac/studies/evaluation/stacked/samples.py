@@ -23,6 +23,8 @@ class Samples:
 
     Attributes:
         num_train: How many samples are trained on.
+        inputs: Theirs, uint8 ``[num_train, I]``.
+        targets: Theirs, int64.
         validation: uint8 inputs ``[validation_size, I]`` and int64 targets.
     """
 
@@ -32,8 +34,8 @@ class Samples:
         self.num_train = train_size
         split = dataset.train
         held_out = slice(len(split) - validation_size, None)
-        self._inputs = _put(split.inputs[:train_size], device)
-        self._targets = _put(split.targets[:train_size], device)
+        self.inputs = _put(split.inputs[:train_size], device)
+        self.targets = _put(split.targets[:train_size], device)
         self.validation = (
             _put(split.inputs[held_out], device),
             _put(split.targets[held_out], device),
@@ -42,8 +44,8 @@ class Samples:
     def take(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gather uint8 inputs ``[*index.shape, I]`` and int64 targets ``[*index.shape]``."""
         flat = index.reshape(-1)
-        inputs = self._inputs.index_select(0, flat).view(*index.shape, -1)
-        return inputs, self._targets.index_select(0, flat).view(index.shape)
+        inputs = self.inputs.index_select(0, flat).view(*index.shape, -1)
+        return inputs, self.targets.index_select(0, flat).view(index.shape)
 
 
 def _put(array: object, device: torch.device) -> torch.Tensor:

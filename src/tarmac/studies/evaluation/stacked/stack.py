@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tarmac import kernels
 from tarmac.studies.evaluation.interface import Progress, Result
 from tarmac.studies.evaluation.stacked.draws import Draws
-from tarmac.studies.evaluation.stacked.masks import Masks
+from tarmac.studies.evaluation.stacked.fused import FusedKernels
 from tarmac.studies.evaluation.stacked.products import Products
 from tarmac.training import Patience
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.stacked.network import Network
     from tarmac.studies.evaluation.stacked.samples import Samples
 
-__all__ = ["arranged", "train_stack"]
+__all__ = ["arranged", "make_computation", "train_stack"]
+
+# Compute capability: bf16 entered the tensor cores with the A100, and Triton is tested from it on.
+_KERNELS_SINCE = (8, 0)
 
 
 def arranged(networks: Sequence[Network], device: torch.device) -> list[Network]:
@@ -82,6 +86,26 @@ def train_stack(
                 return
 
 
+def make_computation(
+    networks: Sequence[Network], samples: Samples, device: torch.device, dtype: torch.dtype
+) -> Computation:
+    """Take what computes a stack fastest here: kernels of our own, else PyTorch's products.
+
+    Args:
+        networks: As `arranged`.
+        samples: On the device.
+        device: Where to compute.
+        dtype: Of the products.
+    """
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= _KERNELS_SINCE:
+        try:
+            if kernels.why_not() is None:
+                return FusedKernels(networks, samples, dtype)
+        except kernels.UnfitNetworkError:
+            pass
+    return Products(networks, samples, device, dtype)
+
+
 class _Member:
     """A network in its stack, and what decides when it leaves."""
 
@@ -121,25 +145,17 @@ class _Stack:
     ) -> None:
         self.members = [_Member(network) for network in networks]
         self._num_train = samples.num_train
-        shape = networks[0].shape
-        seeds = [network.candidate.seed for network in networks]
-        masks = Masks(
-            seeds,
-            [network.dropouts for network in networks],
-            shape.batch_size * max(shape.sizes[1:-1], default=0),
-            device,
-            dtype,
-        )
+        self._computation = make_computation(networks, samples, device, dtype)
         self._draws = Draws(
-            seeds,
+            [network.candidate.seed for network in networks],
             samples.num_train,
-            -(-samples.num_train // shape.batch_size),
-            masks,
+            -(-samples.num_train // networks[0].shape.batch_size),
+            self._computation.masks,
             num_epochs=max(network.candidate.epochs for network in networks),
             device=device,
         )
         try:
-            self._computation: Computation = Products(networks, masks, samples, device, dtype)
+            self._computation.start()
         except BaseException:
             self.close()
             raise

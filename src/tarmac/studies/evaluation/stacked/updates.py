@@ -31,6 +31,7 @@ __all__ = [
     "WholeUpdates",
     "make_updates",
     "published_of",
+    "rates_of",
 ]
 
 # Elements of a block on a CPU: values, gradients, two averages and what is published of it are
@@ -129,6 +130,26 @@ def make_updates(
     return make(rules, segments, values, gradients, published)
 
 
+def rates_of(rules: Sequence[Rule], epochs_done: Iterable[float]) -> torch.Tensor:
+    """Return learning rates, fp64 ``[steps, rules]``, on the CPU.
+
+    Args:
+        rules: Of any number; those of a search differ in more than their schedules.
+        epochs_done: See `Updates.rates`.
+    """
+    steps = [*epochs_done]
+    factors = {
+        (schedule, epochs): torch.tensor(
+            [schedule.factor(done / epochs) for done in steps], dtype=torch.float64
+        )
+        for schedule, epochs in {(rule.schedule, rule.epochs) for rule in rules}
+    }
+    return torch.stack(
+        [factors[rule.schedule, rule.epochs] * rule.optimizer.learning_rate for rule in rules],
+        dim=1,
+    )
+
+
 class BlockedUpdates:
     """The optimizers of a stack, in blocks of a cache's size; see `make_updates`."""
 
@@ -157,7 +178,7 @@ class BlockedUpdates:
 
     def rates(self, epochs_done: Iterable[float]) -> torch.Tensor:
         """See `Updates`; fp64, on the CPU."""
-        return _rates([rule for rule, _ in self._blocks], epochs_done)
+        return rates_of([rule for rule, _ in self._blocks], epochs_done)
 
     def step(self, rates: torch.Tensor) -> None:
         """See `Updates`."""
@@ -228,7 +249,7 @@ class WholeUpdates:
 
     def rates(self, epochs_done: Iterable[float]) -> torch.Tensor:
         """See `Updates`; fp32, on the device."""
-        rates = _rates([*self._optimizers], epochs_done)
+        rates = rates_of([*self._optimizers], epochs_done)
         return rates.to(device=self._values.device, dtype=torch.float32)
 
     def step(self, rates: torch.Tensor) -> None:
@@ -312,20 +333,6 @@ def _placed(groups: Sequence[Sequence[slice]]) -> Iterator[tuple[slice, Sequence
         length = sum(span.stop - span.start for span in spans)
         yield slice(start, start + length), spans
         start += -(-length // _ALIGNMENT) * _ALIGNMENT
-
-
-def _rates(rules: Sequence[Rule], epochs_done: Iterable[float]) -> torch.Tensor:
-    """Return the rules' learning rates by step, fp64 ``[steps, rules]``."""
-    return torch.tensor(
-        [
-            [
-                rule.optimizer.learning_rate * rule.schedule.factor(done / rule.epochs)
-                for rule in rules
-            ]
-            for done in epochs_done
-        ],
-        dtype=torch.float64,
-    )
 
 
 @dataclasses.dataclass(frozen=True)
