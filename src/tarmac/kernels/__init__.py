@@ -7,8 +7,19 @@ cannot be used. Nothing of Triton is loaded before a stack is made.
 
 from __future__ import annotations
 
-from tarmac.kernels.network import FusedNetwork, UnfitNetworkError
+from tarmac.kernels.architecture import Architecture, read_architecture
+from tarmac.kernels.network import MAX_CLASSES, FusedNetwork, UnfitNetworkError
 from tarmac.kernels.requirements import why_not
+from tarmac.kernels.rules import momentum_product
 from tarmac.kernels.stack import FusedStack
 
-__all__ = ["FusedNetwork", "FusedStack", "UnfitNetworkError", "why_not"]
+__all__ = [
+    "MAX_CLASSES",
+    "Architecture",
+    "FusedNetwork",
+    "FusedStack",
+    "UnfitNetworkError",
+    "momentum_product",
+    "read_architecture",
+    "why_not",
+]

@@ -292,17 +292,17 @@ def update(
 
     if tl.program_id(0) % tiles == 0:
         exists = outs < n
-        w = tl.load(B + net * N + outs, mask=exists, other=0.0)
-        u = tl.load(UB + u_slot * N + outs, mask=exists & (u_slot >= 0), other=0.0)
-        v = tl.load(VB + v_slot * N + outs, mask=exists & (v_slot >= 0), other=0.0)
-        bias_gradient += tl.load(decays + 1) * w
-        w, u, v = _updated(
-            w, bias_gradient, u, v,
+        bias = tl.load(B + net * N + outs, mask=exists, other=0.0)
+        bias_u = tl.load(UB + u_slot * N + outs, mask=exists & (u_slot >= 0), other=0.0)
+        bias_v = tl.load(VB + v_slot * N + outs, mask=exists & (v_slot >= 0), other=0.0)
+        bias_gradient += tl.load(decays + 1) * bias
+        bias, bias_u, bias_v = _updated(
+            bias, bias_gradient, bias_u, bias_v,
             form, a, to_average, b, to_moment, eps, of_gradient, of_average, root,
         )  # fmt: skip
-        tl.store(B + net * N + outs, w, mask=exists)
-        tl.store(UB + u_slot * N + outs, u, mask=exists & (u_slot >= 0))
-        tl.store(VB + v_slot * N + outs, v, mask=exists & (v_slot >= 0))
+        tl.store(B + net * N + outs, bias, mask=exists)
+        tl.store(UB + u_slot * N + outs, bias_u, mask=exists & (u_slot >= 0))
+        tl.store(VB + v_slot * N + outs, bias_v, mask=exists & (v_slot >= 0))
 
 
 @triton.jit(do_not_specialize=["steps"])

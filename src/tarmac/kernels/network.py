@@ -17,8 +17,8 @@ ACTIVATIONS = ("relu", "elu", "tanh", "sigmoid")
 MAX_CLASSES = 256
 
 
-class UnfitNetworkError(ValueError):
-    """A network that the kernels cannot train; its text says why."""
+class UnfitNetworkError(Exception):
+    """A network that cannot train with others as one; its text says why."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

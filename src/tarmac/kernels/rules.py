@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Optimizer
 
-__all__ = ["Rule", "rule_of", "step_factors"]
+__all__ = ["Rule", "momentum_product", "rule_of", "step_factors"]
 
 # The kernels' codes of the forms.
 _PLAIN, _ROOT, _MAXIMUM, _RATIO = range(4)
@@ -137,8 +137,7 @@ def step_factors(
         case Adamax():
             of_average = 1 / (1 - optimizer.beta1**number)
         case Nadam():
-            every = np.arange(1, first_step + num_steps + 2, dtype=np.float64)
-            mu = optimizer.beta1 * (1 - 0.5 * 0.96 ** (every * optimizer.momentum_decay))
+            mu = _momenta(optimizer, first_step + num_steps + 1)
             product = np.cumprod(mu)
             now = slice(first_step, first_step + num_steps)
             following = slice(first_step + 1, first_step + num_steps + 1)
@@ -148,6 +147,19 @@ def step_factors(
         case _:
             of_gradient = ones
     return np.stack([of_gradient, of_average], axis=1), root
+
+
+def momentum_product(optimizer: Nadam, num_steps: int) -> float:
+    """Return the product of ``mu_1`` to ``mu_t`` after so many steps; see `Nadam`."""
+    return float(np.prod(_momenta(optimizer, num_steps)))
+
+
+def _momenta(optimizer: Nadam, num_steps: int) -> NDArray[np.float64]:
+    number = np.arange(1, num_steps + 1, dtype=np.float64)
+    mu: NDArray[np.float64] = optimizer.beta1 * (
+        1 - 0.5 * 0.96 ** (number * optimizer.momentum_decay)
+    )
+    return mu
 
 
 def _weighted(beta: float) -> tuple[float, float]:

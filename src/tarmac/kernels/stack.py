@@ -15,6 +15,7 @@ from tarmac.kernels.storage import Batches, Layer, Linear, rounded_up, slots_of
 from tarmac.kernels.tiles import (
     HEAD_ROWS,
     head_columns,
+    head_depth,
     load_depth,
     product_tile,
     row_block,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FusedStack"]
 
-# Steps of one recording. More would save little: the host submits a launch of these in some 10 us.
-_RECORDED_STEPS = 16
+# Steps of each recording. More would save little: the host submits a launch of these in some 10 us.
+_RECORDED_STEPS = (16, 1)
 # What dropout's draws are cut to.
 _LEVELS = 1 << 16
 # Multiprocessors, where there is no GPU to ask: of an H100.
@@ -108,7 +109,7 @@ class FusedStack:
         self._scale = (factor, shift)
         self._smoothing = label_smoothing
         self._num_processors = _num_processors(self._device)
-        self._block = row_block(batch_size)
+        self._block = row_block(batch_size, dtype.itemsize)
         self._rows = rounded_up(batch_size, self._block)
         self._layers = [
             Layer(self.networks, *pair, dtype, self._device)
@@ -172,12 +173,20 @@ class FusedStack:
             self._steps(1)
             self._is_warm = True
             left -= 1
-        for length in (_RECORDED_STEPS, 1):
+        for length in _RECORDED_STEPS:
             while left >= length:
-                if length not in self._recordings:
-                    self._recordings[length] = _recorded(functools.partial(self._steps, length))
-                self._recordings[length].replay()
+                self._recording(length).replay()
                 left -= length
+
+    def warm_up(self) -> None:
+        """Do a step of those that `begin` handed over, and record what `run` will launch.
+
+        Parameters and what is remembered are changed by it.
+        """
+        self.run(1)
+        if self._device.type == "cuda":
+            for length in _RECORDED_STEPS:
+                self._recording(length)
 
     def totals(self) -> torch.Tensor:
         """Return losses and right answers since `clear_totals`, fp64 ``[networks, 2]``."""
@@ -265,6 +274,12 @@ class FusedStack:
         self._recordings.clear()
         self._evaluation, self._is_warm = None, False
 
+    def _recording(self, num_steps: int) -> torch.cuda.CUDAGraph:
+        if num_steps not in self._recordings:
+            steps = functools.partial(self._steps, num_steps)
+            self._recordings[num_steps] = _recorded(steps)
+        return self._recordings[num_steps]
+
     def _batches_of(self, inputs: torch.Tensor, targets: torch.Tensor, size: int) -> Batches:
         return Batches(inputs, targets, size, len(self.networks), self._rows // HEAD_ROWS)
 
@@ -311,6 +326,7 @@ class FusedStack:
             )
         last = self._layers[-1]
         width, depth = last.stored
+        columns = head_columns(width)
         self._kernels.head[(_ceil(self._rows, HEAD_ROWS), count)](
             self._hidden[-1] if self._hidden else batches.inputs,
             *(batches.order, batches.cursor, batches.targets, last.copy, last.values.biases),
@@ -319,11 +335,11 @@ class FusedStack:
             *(batches.batch_size, batches.order_stride, offset),
             FIRST=not self._hidden,
             ROWS=HEAD_ROWS,
-            COLUMNS=head_columns(width),
-            DEPTH=load_depth(depth),
+            COLUMNS=columns,
+            DEPTH=head_depth(depth, columns),
             PRECISION=self._precision,
             num_warps=4,
-            num_stages=3,
+            num_stages=2,
         )
 
     def _backward(self, index: int, offset: int) -> None:

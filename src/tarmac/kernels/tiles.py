@@ -15,6 +15,7 @@ __all__ = [
     "ProductTile",
     "UpdateTile",
     "head_columns",
+    "head_depth",
     "load_depth",
     "product_tile",
     "row_block",
@@ -25,7 +26,7 @@ __all__ = [
 HEAD_ROWS = 16
 
 _PROGRAMS_EACH = 2
-_MAX_ROW_BLOCK = 128
+_ROW_BLOCK_BYTES = 128
 _DEPTHS = (16, 32, 64)
 
 
@@ -61,10 +62,15 @@ UPDATE_TILES = (
 )
 
 
-def row_block(batch_size: int) -> int:
-    """Return how many rows a weight's gradient adds up at a time: a power of two from 16 to 128."""
+def row_block(batch_size: int, item_bytes: int) -> int:
+    """Return how many samples a weight's gradient adds up at a time: a power of two from 16.
+
+    Args:
+        batch_size: Samples of a step.
+        item_bytes: Of a value that products read; more of larger ones would spill registers.
+    """
     block = 16
-    while block < min(batch_size, _MAX_ROW_BLOCK):
+    while block < min(batch_size, _ROW_BLOCK_BYTES // item_bytes):
         block *= 2
     return block
 
@@ -72,6 +78,11 @@ def row_block(batch_size: int) -> int:
 def load_depth(features: int) -> int:
     """Return how many features a product's program loads at a time."""
     return next((depth for depth in _DEPTHS if features <= depth), _DEPTHS[-1])
+
+
+def head_depth(features: int, columns: int) -> int:
+    """Return the same for the last layer, where many classes leave less shared memory."""
+    return min(load_depth(features), 64 if columns <= 64 else 16)
 
 
 def head_columns(num_classes: int) -> int:
