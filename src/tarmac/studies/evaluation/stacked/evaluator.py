@@ -12,7 +12,7 @@ from tarmac.machine import Device, find_devices
 from tarmac.studies.evaluation.interface import Result
 from tarmac.studies.evaluation.stacked.architecture import CannotStackError
 from tarmac.studies.evaluation.stacked.grouping import Stack, group
-from tarmac.studies.evaluation.stacked.network import Network, resolve
+from tarmac.studies.evaluation.stacked.network import Network, Outlines, resolve
 from tarmac.studies.evaluation.stacked.samples import Samples
 from tarmac.studies.evaluation.stacked.stack import arranged, train_stack
 from tarmac.training import choose_precision, denormals_flushed
@@ -97,6 +97,7 @@ class StackedEvaluator:
         self.precision = (name, reason)
         self._dtype = _DTYPES[name]
         self._samples: Samples | None = None
+        self._outlines: Outlines = {}
 
     def plan(
         self, candidates: Sequence[Candidate], at_once: int = 1, sharing: int | None = None
@@ -164,7 +165,11 @@ class StackedEvaluator:
         networks, failed = [], []
         for candidate in candidates:
             try:
-                networks.append(resolve(candidate, self._workload, self._dataset, self._settings))
+                networks.append(
+                    resolve(
+                        candidate, self._workload, self._dataset, self._settings, self._outlines
+                    )
+                )
             except CannotStackError as error:
                 failed.append(_failure(candidate, TarmacError(f"it cannot be stacked: {error}")))
             except TarmacError as error:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Recipe, Workload
 
-__all__ = ["Network", "Shape", "can_stack", "resolve"]
+__all__ = ["Network", "Outlines", "Shape", "can_stack", "resolve"]
+
+# By a model's arguments, what it is but for its weights.
+Outlines = dict[frozenset[tuple[str, "Setting"]], Architecture]
 
 # Candidates name these among their settings; a training has options for them.
 _OPTIONS = ("learning_rate", "batch_size")
@@ -99,14 +102,18 @@ def can_stack(
     if type(changed.recipe.preprocess) is not Scale:
         return "its preprocessing is a function of its own, which may draw at random"
     try:
-        _outline(changed, arguments, seed=0)
+        _outline(changed, arguments, 0, None)
     except CannotStackError as error:
         return str(error)
     return None
 
 
 def resolve(
-    candidate: Candidate, workload: Workload, dataset: Dataset, settings: Mapping[str, Setting]
+    candidate: Candidate,
+    workload: Workload,
+    dataset: Dataset,
+    settings: Mapping[str, Setting],
+    known: Outlines | None = None,
 ) -> Network:
     """Resolve a candidate.
 
@@ -115,6 +122,7 @@ def resolve(
         workload: What its settings change.
         dataset: The data.
         settings: Of all candidates; a candidate's own come first.
+        known: Outlines of the workload's networks, to which this one's is added.
 
     Raises:
         RequestError: A setting that cannot be.
@@ -126,7 +134,7 @@ def resolve(
     recipe = changed.recipe
     if type(recipe.preprocess) is not Scale:
         raise CannotStackError("its preprocessing is a function of its own")
-    outline = _outline(changed, arguments, candidate.seed)
+    outline = _outline(changed, arguments, candidate.seed, known)
     expected = (_flat_size(dataset), dataset.num_classes)
     if (outline.sizes[0], outline.sizes[-1]) != expected:
         raise RequestError(
@@ -184,15 +192,24 @@ def _number(name: str, value: Setting) -> float:
         raise RequestError(f"{name} is {value!r}, expected a number") from error
 
 
-def _outline(workload: Workload, arguments: Mapping[str, Setting], seed: int) -> Architecture:
+def _outline(
+    workload: Workload, arguments: Mapping[str, Setting], seed: int, known: Outlines | None
+) -> Architecture:
     """Read a network's architecture without drawing its weights, which takes most of the time."""
+    key = frozenset(arguments.items())
+    if known is not None and key in known:
+        return known[key]
     try:
         with torch.device("meta"):
-            return _build(workload, arguments, seed)
+            outline = _build(workload, arguments, seed)
     except (CannotStackError, RequestError, NotImplementedError, TypeError):
         # A model may read a value or say itself where its weights lie; and only an error of the
         # real one is the user's.
         return _build(workload, arguments, seed)
+    # Without values it depends on its arguments alone.
+    if known is not None:
+        known[key] = outline
+    return outline
 
 
 def _build(workload: Workload, arguments: Mapping[str, Setting], seed: int) -> Architecture:
