@@ -145,26 +145,29 @@ class _Stack:
     ) -> None:
         self.members = [_Member(network) for network in networks]
         self._num_train = samples.num_train
-        self._computation = make_computation(networks, samples, device, dtype)
-        self._draws = Draws(
-            [network.candidate.seed for network in networks],
-            samples.num_train,
-            -(-samples.num_train // networks[0].shape.batch_size),
-            self._computation.masks,
-            num_epochs=max(network.candidate.epochs for network in networks),
-            device=device,
-        )
-        try:
-            self._computation.start()
-        except BaseException:
-            self.close()
-            raise
+        self._device = device
+        with self._current_device():
+            self._computation = make_computation(networks, samples, device, dtype)
+            self._draws = Draws(
+                [network.candidate.seed for network in networks],
+                samples.num_train,
+                -(-samples.num_train // networks[0].shape.batch_size),
+                self._computation.masks,
+                num_epochs=max(network.candidate.epochs for network in networks),
+                device=device,
+            )
+            try:
+                self._computation.start()
+            except BaseException:
+                self.close()
+                raise
 
     def keep(self, kept: Sequence[int]) -> None:
         """Go on with some of the networks."""
         self.members = [self.members[index] for index in kept]
-        self._draws.keep(kept)
-        self._computation.keep(kept)
+        with self._current_device():
+            self._draws.keep(kept)
+            self._computation.keep(kept)
 
     def close(self) -> None:
         """End the thread that draws."""
@@ -173,11 +176,18 @@ class _Stack:
     def train_epoch(self, epoch: int) -> list[dict[str, float]]:
         """Train for an epoch, from 0, and return each network's metrics."""
         started = time.perf_counter()
-        totals = self._computation.train_epoch(epoch, self._draws.take(epoch))
-        validation = self._computation.validate()
-        scores = torch.cat([totals / self._num_train, validation]).T.tolist()
+        with self._current_device():
+            totals = self._computation.train_epoch(epoch, self._draws.take(epoch))
+            validation = self._computation.validate()
+            scores = torch.cat([totals / self._num_train, validation]).T.tolist()
         seconds = (time.perf_counter() - started) / len(self.members)
         for member in self.members:
             member.seconds += seconds
         names = ("loss", "accuracy", "val_loss", "val_accuracy")
         return [dict(zip(names, row, strict=True)) for row in scores]
+
+    def _current_device(self) -> contextlib.AbstractContextManager[object]:
+        """Make the stack's GPU the current one, on which kernels are launched and recorded."""
+        if self._device.type == "cpu":
+            return contextlib.nullcontext()
+        return torch.cuda.device(self._device)
