@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -11,7 +12,13 @@ import psutil
 import pytest
 
 import tarmac
+from tarmac.machine import find_devices
 from tarmac.studies import Silent, find_study
+from tarmac.studies.evaluation.choice import choose_evaluator
+from tarmac.studies.evaluation.stacked.pool import PooledEvaluator
+from tarmac.studies.request import make_request
+from tarmac.studies.space import Choices, Space
+from tarmac.studies.study.writer import StudyWriter
 
 DIGITS = {"space": {"dataset": "digits", "neurons": [16, 32], "layers": [1, 2]}, "epochs": 2}
 
@@ -50,6 +57,27 @@ def test_processes_train_where_they_are_asked_for(tmp_path, fields, why):
     assert summary.startswith("one network per process")
     assert summary.endswith(why)
     assert [trial["state"] for trial in study.trials] == ["complete"]
+
+
+def test_several_gpus_have_a_stack_each(tmp_path):
+    (cpu,) = find_devices("cpu")
+    gpus = tuple(
+        dataclasses.replace(cpu, type="cuda", index=index, num_threads=0, available_bytes=2**40)
+        for index in range(2)
+    )
+    study = StudyWriter.create(
+        tmp_path,
+        "study",
+        make_request({"workload": "mlp", "epochs": 2}),
+        Space({"neurons": Choices((8, 16))}),
+        {"dataset": "digits"},
+        train_size=100,
+        validation_size=20,
+    )
+    chosen = choose_evaluator(study, gpus, lambda: False)
+    assert isinstance(chosen.evaluator, PooledEvaluator)
+    assert chosen.summary.startswith("networks of equal shape as one, on cuda:0, cuda:1")
+    assert chosen.summary.endswith("in 2 processes")
 
 
 def test_a_convolutional_network_has_a_process_and_the_reason_is_said(tmp_path):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 
 import psutil
 import pytest
 
 from tarmac import data
+from tarmac.machine import find_devices
 from tarmac.studies import Candidate
 from tarmac.studies.evaluation.slots import Slot
 from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
@@ -53,13 +55,18 @@ def pool(tmp_path):
     """Return a function that makes an evaluator of two processes, which end with the test."""
     pools = []
 
-    def make(workload="mlp", halted=lambda: False):
+    def make(workload="mlp", halted=lambda: False, devices=("cpu", "cpu"), **facts):
+        (cpu,) = find_devices("cpu")
         planner = StackedEvaluator(
-            find_workload(workload), data.load("digits"), device="cpu", precision="fp32", **SIZES
+            find_workload(workload),
+            data.load("digits"),
+            device=dataclasses.replace(cpu, **facts),
+            precision="fp32",
+            **SIZES,
         )
         settings = {"dataset": "digits"}
         setup = {"workload": workload, "settings": settings, "precision": "fp32", **SIZES}
-        slots = [Slot("cpu", 1)] * 2
+        slots = [Slot(device, 1) for device in devices]
         pools.append(PooledEvaluator(planner, setup, slots, tmp_path / "logs", halted))
         return pools[-1]
 
@@ -76,7 +83,7 @@ def test_each_process_has_a_stack_and_networks_are_those_of_one_process(pool):
     )
     alone = {one.number: one for one in own.evaluate(given, lambda progress: False)}
     mine = pool()
-    stacks, _ = mine._planner.plan(given, at_once=2)
+    stacks, _ = mine.plan(given)
     assert [len(stack.networks) for stack in stacks] == [3, 2]
     assert "one of 2 stacks, so that 2 processes have work" in str(stacks[0])
     seen = []
@@ -140,3 +147,24 @@ def test_a_candidate_that_cannot_be_fails_with_its_message_and_others_go_on(pool
     results = {one.number: one for one in pool().evaluate(given, lambda progress: False)}
     assert results[0].error is None
     assert "unknown activation 'rleu'" in results[1].error
+
+
+def test_a_process_trains_on_the_device_of_its_slot(pool, tmp_path):
+    # No machine has as many GPUs as that, so each process says which one it was to train on.
+    mine = pool(devices=("cuda:1000", "cuda:1001"))
+    results = [*mine.evaluate([of_mlp(0), of_mlp(1)], lambda progress: False)]
+    assert [result.metrics for result in results] == [{}, {}]
+    logs = sorted((tmp_path / "logs").iterdir(), key=lambda path: path.stem[-1])
+    for index, log in enumerate(logs):
+        assert f"devices is 'cuda:{1000 + index}'" in log.read_text()
+
+
+def test_stacks_of_several_gpus_do_not_share_their_memory(pool):
+    tight = {"available_bytes": 1_500_000}
+    given = [of_mlp(number) for number in range(6)]
+    apart, together = (
+        pool(devices=devices, **tight) for devices in (("cuda:0", "cuda:1"), ("cpu", "cpu"))
+    )
+    sizes = [[len(stack.networks) for stack in each.plan(given)[0]] for each in (apart, together)]
+    assert [sum(each) for each in sizes] == [6, 6]
+    assert len(sizes[0]) < len(sizes[1])

@@ -414,12 +414,39 @@ def test_masks_drop_at_their_rate_and_keep_the_expectation(dtype):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_stack_on_a_gpu_is_as_on_the_cpu(precision):
+@pytest.mark.parametrize("computed_by", ["kernels", "products"])
+def test_a_stack_on_a_gpu_is_as_on_the_cpu(monkeypatch, computed_by, precision):
+    settings = SETTINGS
+    if computed_by == "products":
+        monkeypatch.setattr("tarmac.kernels.why_not", lambda: "not here")
+    else:
+        # The kernels draw dropout by a generator of their own.
+        settings = {**SETTINGS, "dropout": 0.0}
     given = [
         candidate(n, optimizer=optimizer, activation=ACTIVATIONS[n % 4], epochs=1 + n % 3)
         for n, optimizer in enumerate(OPTIMIZERS)
     ]
-    there, _ = histories(evaluator(device="cuda:0", precision=precision), given)
-    here, _ = histories(evaluator(precision=precision), given)
+    there, _ = histories(evaluator(device="cuda:0", precision=precision, settings=settings), given)
+    here, _ = histories(evaluator(precision=precision, settings=settings), given)
     for number, rows in here.items():
         assert_same(there[number], rows, precision)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("computed_by", ["kernels", "products"])
+def test_recorded_steps_on_a_gpu_are_the_same_in_any_stack(monkeypatch, computed_by, dropout):
+    if computed_by == "products":
+        monkeypatch.setattr("tarmac.kernels.why_not", lambda: "not here")
+    # Enough steps of an epoch for recordings of several, and a rest.
+    given = [
+        candidate(
+            n, optimizer=optimizer, activation=ACTIVATIONS[n % 4], epochs=1 + n % 3, batch_size=8
+        )
+        for n, optimizer in enumerate(OPTIMIZERS)
+    ]
+    mine = evaluator(device="cuda:0", settings={**SETTINGS, "dropout": dropout})
+    among, _ = histories(mine, given)
+    for each in given:
+        alone, _ = histories(mine, [each])
+        assert_same(among[each.number], alone[each.number], "fp32")

@@ -51,8 +51,8 @@ def choose_evaluator(
     """Choose how a study's networks are trained.
 
     Multilayer perceptrons train in stacks, whatever their number: also a stack of one takes less
-    time than a process of its own (`bench/population.py`). Several GPUs and ``workers`` ask for
-    processes.
+    time than a process of its own (`bench/population.py`). Each GPU has a stack at a time, and so
+    has each core of a CPU. Replicas of a CPU and ``workers`` ask for processes.
 
     Args:
         study: The study whose networks are trained.
@@ -61,7 +61,7 @@ def choose_evaluator(
     """
     against = _against_stacks(study, devices)
     if against is None:
-        return _stacked(study, devices[0], halted)
+        return _stacked(study, devices, halted)
     training = Training(
         workload=study.request.workload,
         train_size=study.record.train_size,
@@ -86,7 +86,7 @@ def _against_stacks(study: Study, devices: tuple[Device, ...]) -> str | None:
     settings = study.record.settings
     if study.request.workers is not None:
         return "a number of workers was asked for"
-    if len(devices) > 1:
+    if len(devices) > 1 and devices[0].type == "cpu":
         return "several devices were asked for"
     workload = find_workload(study.request.workload)
     dataset = load_dataset(workload, settings)
@@ -97,7 +97,7 @@ def _against_stacks(study: Study, devices: tuple[Device, ...]) -> str | None:
     return None
 
 
-def _stacked(study: Study, device: Device, halted: Callable[[], bool]) -> Chosen:
+def _stacked(study: Study, devices: tuple[Device, ...], halted: Callable[[], bool]) -> Chosen:
     request, record = study.request, study.record
     workload = find_workload(request.workload)
     stacks = StackedEvaluator(
@@ -105,13 +105,14 @@ def _stacked(study: Study, device: Device, halted: Callable[[], bool]) -> Chosen
         load_dataset(workload, record.settings),
         validation_size=record.validation_size,
         train_size=record.train_size,
-        device=device,
+        # GPUs of one search are alike; the smallest memory is what holds every stack.
+        device=min(devices, key=lambda device: device.available_bytes),
     )
     precision, _ = stacks.precision
-    where = f"on {device.torch_name}, {precision}"
+    where = f"on {', '.join(device.torch_name for device in devices)}, {precision}"
     evaluator: Evaluator = stacks
     close: Callable[[], None] = lambda: None  # noqa: E731 - a name would say no more
-    slots = slots_of((device,), None)
+    slots = slots_of(devices, None)
     if len(slots) > 1:
         setup = {
             "workload": request.workload,

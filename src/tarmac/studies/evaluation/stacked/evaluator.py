@@ -12,7 +12,7 @@ from tarmac.machine import Device, find_devices
 from tarmac.studies.evaluation.interface import Result
 from tarmac.studies.evaluation.stacked.architecture import CannotStackError
 from tarmac.studies.evaluation.stacked.grouping import Stack, group
-from tarmac.studies.evaluation.stacked.network import Network, resolve
+from tarmac.studies.evaluation.stacked.network import Network, Outlines, resolve
 from tarmac.studies.evaluation.stacked.samples import Samples
 from tarmac.studies.evaluation.stacked.stack import arranged, train_stack
 from tarmac.training import choose_precision, denormals_flushed
@@ -97,15 +97,17 @@ class StackedEvaluator:
         self.precision = (name, reason)
         self._dtype = _DTYPES[name]
         self._samples: Samples | None = None
+        self._outlines: Outlines = {}
 
     def plan(
-        self, candidates: Sequence[Candidate], at_once: int = 1
+        self, candidates: Sequence[Candidate], at_once: int = 1, sharing: int | None = None
     ) -> tuple[list[Stack], list[Result]]:
         """Return the stacks that candidates train in, and results of those that cannot be trained.
 
         Args:
             candidates: With different numbers.
             at_once: How many stacks train at the same time.
+            sharing: How many of them train on the same device; all of them by default.
 
         Raises:
             RequestError: Two have one number.
@@ -114,7 +116,7 @@ class StackedEvaluator:
         if len(set(numbers)) < len(numbers):
             raise RequestError(f"candidates have equal numbers: {numbers}")
         networks, failed = self._resolve(candidates)
-        return group(networks, self.device, self._dtype, at_once), failed
+        return group(networks, self.device, self._dtype, at_once, sharing or at_once), failed
 
     def evaluate(self, candidates: Sequence[Candidate], report: EpochReporter) -> Iterator[Result]:
         """Train all candidates, a stack after another; see `Evaluator.evaluate`."""
@@ -148,8 +150,7 @@ class StackedEvaluator:
         device = torch.device(self.device.torch_name)
         if self._samples is None:
             self._samples = Samples(self._dataset, self._train_size, self._validation_size, device)
-        ordered = arranged(members)
-        built = [network.build() for network in ordered]
+        ordered = arranged(members, device)
 
         def asked(progress: Progress) -> bool:
             try:
@@ -158,15 +159,17 @@ class StackedEvaluator:
                 raise _ReportFailed(error) from error
 
         with denormals_flushed():
-            yield from train_stack(
-                ordered, built, self._samples, asked, device=device, dtype=self._dtype
-            )
+            yield from train_stack(ordered, self._samples, asked, device=device, dtype=self._dtype)
 
     def _resolve(self, candidates: Sequence[Candidate]) -> tuple[list[Network], list[Result]]:
         networks, failed = [], []
         for candidate in candidates:
             try:
-                networks.append(resolve(candidate, self._workload, self._dataset, self._settings))
+                networks.append(
+                    resolve(
+                        candidate, self._workload, self._dataset, self._settings, self._outlines
+                    )
+                )
             except CannotStackError as error:
                 failed.append(_failure(candidate, TarmacError(f"it cannot be stacked: {error}")))
             except TarmacError as error:

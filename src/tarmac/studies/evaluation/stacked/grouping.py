@@ -40,7 +40,11 @@ class Stack:
 
 
 def group(
-    networks: Sequence[Network], device: Device, dtype: torch.dtype, at_once: int
+    networks: Sequence[Network],
+    device: Device,
+    dtype: torch.dtype,
+    at_once: int,
+    sharing: int,
 ) -> list[Stack]:
     """Group networks of equal shape: as many as fit, but something for every process.
 
@@ -49,6 +53,7 @@ def group(
         device: Where they train.
         dtype: Of the matrix products.
         at_once: How many stacks train at the same time.
+        sharing: How many of them train on the same device.
 
     Returns:
         Stacks, the largest amount of work first, so that processes end at about the same time.
@@ -60,7 +65,7 @@ def group(
     stacks: list[Stack] = []
     for shape, members in by_shape.items():
         each = _bytes_of_one(shape, dtype)
-        room = max(1, int(_MEMORY_SHARE * device.available_bytes / at_once / each))
+        room = max(1, int(_MEMORY_SHARE * device.available_bytes / sharing / each))
         share = sum(map(_work, members)) / all_work
         num_wanted = min(math.ceil(at_once * share), len(members))
         num_fitting = -(-len(members) // room)

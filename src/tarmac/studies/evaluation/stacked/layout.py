@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tarmac.studies.evaluation.stacked.architecture import Architecture
 
@@ -74,13 +74,19 @@ class Layout:
         """View each parameter, ``[networks, length]``."""
         return [segment.rows(flat, self._num_networks) for segment in self.segments]
 
-    def gather(self, networks: Sequence[Architecture]) -> torch.Tensor:
-        """Return the networks' own parameters, fp32 ``[num_elements]``."""
-        flat = torch.zeros(self.num_elements)
+    def gather(self, networks: Iterable[Architecture], device: torch.device) -> torch.Tensor:
+        """Return the networks' own parameters on a device, fp32 ``[num_elements]``.
+
+        Args:
+            networks: As many as there are in the stack; each is let go before the next is taken, so
+                that a thousand need the memory of one.
+            device: Where weights are transposed, too.
+        """
+        flat = torch.zeros(self.num_elements, device=device)
         weights, biases = self.weights(flat), self.biases(flat)
         for index, network in enumerate(networks):
             for layer, (weight, bias) in enumerate(network.parameters):
-                weights[layer][index].copy_(weight.T)
+                weights[layer][index].copy_(weight.to(device).T)
                 biases[layer][index].copy_(bias)
         return flat
 

@@ -71,12 +71,15 @@ class Masks:
         self.layers = [bool(column.any()) for column in dropped.T]
 
     def draw_epoch(self, num_steps: int) -> torch.Tensor:
-        """Return an epoch's coefficients, int64 ``[num_steps, layers, 2, networks]``."""
+        """Return an epoch's coefficients on the CPU.
+
+        int64 ``[num_steps, layers, 2, networks]``.
+        """
         shape = (num_steps, self._num_layers, 2)
         draws = [_words(generator, *shape) for generator in self._generators]
         coefficients = torch.stack(draws, dim=-1)
         coefficients[:, :, 0] |= 1
-        return coefficients.to(self._device)
+        return coefficients
 
     def draw(self, layer: int, coefficients: torch.Tensor, mask: torch.Tensor) -> None:
         """Fill a layer's mask.

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Recipe, Workload
 
-__all__ = ["Network", "Shape", "can_stack", "resolve"]
+__all__ = ["Network", "Outlines", "Shape", "can_stack", "resolve"]
+
+# By a model's arguments, what it is but for its weights.
+Outlines = dict[frozenset[tuple[str, "Setting"]], Architecture]
 
 # Candidates name these among their settings; a training has options for them.
 _OPTIONS = ("learning_rate", "batch_size")
@@ -64,6 +67,7 @@ class Network:
         shape: What it must have in common with others to be stacked with them.
         rule: How it is updated.
         activations: By hidden layer.
+        dropouts: By hidden layer, its probability.
         num_parameters: Weights and biases.
     """
 
@@ -71,6 +75,7 @@ class Network:
     shape: Shape
     rule: Rule
     activations: tuple[str, ...]
+    dropouts: tuple[float, ...]
     num_parameters: int
     _workload: Workload
     _arguments: Mapping[str, Setting]
@@ -97,14 +102,18 @@ def can_stack(
     if type(changed.recipe.preprocess) is not Scale:
         return "its preprocessing is a function of its own, which may draw at random"
     try:
-        _build(changed, arguments, seed=0)
+        _outline(changed, arguments, 0, None)
     except CannotStackError as error:
         return str(error)
     return None
 
 
 def resolve(
-    candidate: Candidate, workload: Workload, dataset: Dataset, settings: Mapping[str, Setting]
+    candidate: Candidate,
+    workload: Workload,
+    dataset: Dataset,
+    settings: Mapping[str, Setting],
+    known: Outlines | None = None,
 ) -> Network:
     """Resolve a candidate.
 
@@ -113,6 +122,7 @@ def resolve(
         workload: What its settings change.
         dataset: The data.
         settings: Of all candidates; a candidate's own come first.
+        known: Outlines of the workload's networks, to which this one's is added.
 
     Raises:
         RequestError: A setting that cannot be.
@@ -124,27 +134,28 @@ def resolve(
     recipe = changed.recipe
     if type(recipe.preprocess) is not Scale:
         raise CannotStackError("its preprocessing is a function of its own")
-    built = _build(changed, arguments, candidate.seed)
+    outline = _outline(changed, arguments, candidate.seed, known)
     expected = (_flat_size(dataset), dataset.num_classes)
-    if (built.sizes[0], built.sizes[-1]) != expected:
+    if (outline.sizes[0], outline.sizes[-1]) != expected:
         raise RequestError(
-            f"the model takes {built.sizes[0]} values and returns {built.sizes[-1]}, expected "
+            f"the model takes {outline.sizes[0]} values and returns {outline.sizes[-1]}, expected "
             f"{expected[0]} and {expected[1]} for {dataset.name}"
         )
     shape = Shape(
-        sizes=built.sizes,
+        sizes=outline.sizes,
         batch_size=recipe.batch_size,
         preprocess=recipe.preprocess,
         label_smoothing=recipe.label_smoothing,
         weight_decay=tuple(recipe.weight_decay.items()),
-        names=tuple(built.names) if recipe.weight_decay else (),
+        names=tuple(outline.names) if recipe.weight_decay else (),
     )
     return Network(
         candidate=candidate,
         shape=shape,
         rule=Rule(recipe.optimizer, recipe.schedule, candidate.epochs),
-        activations=built.activations,
-        num_parameters=built.num_parameters,
+        activations=outline.activations,
+        dropouts=outline.dropouts,
+        num_parameters=outline.num_parameters,
         _workload=changed,
         _arguments=arguments,
     )
@@ -179,6 +190,26 @@ def _number(name: str, value: Setting) -> float:
         return float(value)
     except ValueError as error:
         raise RequestError(f"{name} is {value!r}, expected a number") from error
+
+
+def _outline(
+    workload: Workload, arguments: Mapping[str, Setting], seed: int, known: Outlines | None
+) -> Architecture:
+    """Read a network's architecture without drawing its weights, which takes most of the time."""
+    key = frozenset(arguments.items())
+    if known is not None and key in known:
+        return known[key]
+    try:
+        with torch.device("meta"):
+            outline = _build(workload, arguments, seed)
+    except (CannotStackError, RequestError, NotImplementedError, TypeError):
+        # A model may read a value or say itself where its weights lie; and only an error of the
+        # real one is the user's.
+        return _build(workload, arguments, seed)
+    # Without values it depends on its arguments alone.
+    if known is not None:
+        known[key] = outline
+    return outline
 
 
 def _build(workload: Workload, arguments: Mapping[str, Setting], seed: int) -> Architecture:

@@ -1,9 +1,9 @@
-"""Trains stacks in processes, one for each core.
+"""Trains stacks in processes, one for each core or GPU.
 
-A stack's step is many operations of some microseconds to some milliseconds. Sharing each out among
-cores costs more than it brings, and two stacks in threads of one Python wait for its lock: on a
-2-core Xeon with AMX two threads did 0.9 to 1.2 times the steps of one, two processes 2.0 times,
-from 64 to 1,024 neurons.
+On a CPU a stack's step is many operations of some microseconds to some milliseconds. Sharing each
+out among cores costs more than it brings, and two stacks in threads of one Python wait for its
+lock: on a 2-core Xeon with AMX two threads did 0.9 to 1.2 times the steps of one, two processes 2.0
+times, from 64 to 1,024 neurons.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import selectors
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from tarmac.processes import LOOK_EVERY_S
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.interface import Candidate, EpochReporter
     from tarmac.studies.evaluation.slots import Slot
     from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
+    from tarmac.studies.evaluation.stacked.grouping import Stack
 
 __all__ = ["PooledEvaluator"]
 
@@ -43,7 +44,7 @@ class PooledEvaluator:
 
     Args:
         planner: Puts candidates together; computes nothing here.
-        setup: What `worker` makes its evaluator of.
+        setup: What `worker` makes its evaluator of, but for the device.
         slots: One for each process.
         logs: Where processes write what they print.
         halted: Whether to give up what is under way; asked several times a second.
@@ -69,9 +70,14 @@ class PooledEvaluator:
 
         Halted, it ends without the rest of the results.
         """
-        stacks, failed = self._planner.plan(candidates, at_once=len(self._slots))
+        stacks, failed = self.plan(candidates)
         waiting = deque(tuple(n.candidate for n in stack.networks) for stack in stacks)
         return self._evaluate(waiting, failed, report)
+
+    def plan(self, candidates: Sequence[Candidate]) -> tuple[list[Stack], list[Result]]:
+        """Return the stacks that candidates train in; see `StackedEvaluator.plan`."""
+        sharing = max(Counter(slot.device for slot in self._slots).values())
+        return self._planner.plan(candidates, len(self._slots), sharing)
 
     def close(self) -> None:
         """End the processes."""
@@ -121,7 +127,8 @@ class PooledEvaluator:
             dataclasses.asdict(candidate) | {"settings": dict(candidate.settings)}
             for candidate in members
         ]
-        worker.send(setup=self._setup, candidates=fields)
+        device = self._slots[index].device
+        worker.send(setup={**self._setup, "device": device}, candidates=fields)
         return worker
 
     def _answer(

@@ -1,4 +1,4 @@
-"""The samples on a device, and each network's order of them."""
+"""The samples on a device."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tarmac.training import order_of
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.data import Dataset
 
 __all__ = ["Samples"]
@@ -27,6 +23,8 @@ class Samples:
 
     Attributes:
         num_train: How many samples are trained on.
+        inputs: Theirs, uint8 ``[num_train, I]``.
+        targets: Theirs, int64.
         validation: uint8 inputs ``[validation_size, I]`` and int64 targets.
     """
 
@@ -36,29 +34,18 @@ class Samples:
         self.num_train = train_size
         split = dataset.train
         held_out = slice(len(split) - validation_size, None)
-        self._inputs = _put(split.inputs[:train_size], device)
-        self._targets = _put(split.targets[:train_size], device)
+        self.inputs = _put(split.inputs[:train_size], device)
+        self.targets = _put(split.targets[:train_size], device)
         self.validation = (
             _put(split.inputs[held_out], device),
             _put(split.targets[held_out], device),
         )
-        self._device = device
-
-    def orders(self, seeds: Sequence[int], epoch: int) -> torch.Tensor:
-        """Return the networks' orders in an epoch, int64 ``[networks, num_train]``.
-
-        ``[1, num_train]`` where all have the same seed, and so the same order.
-        """
-        orders = {seed: order_of(seed, epoch, self.num_train) for seed in dict.fromkeys(seeds)}
-        if len(orders) == 1:
-            return torch.stack([*orders.values()]).to(self._device)
-        return torch.stack([orders[seed] for seed in seeds]).to(self._device)
 
     def take(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gather uint8 inputs ``[*index.shape, I]`` and int64 targets ``[*index.shape]``."""
         flat = index.reshape(-1)
-        inputs = self._inputs.index_select(0, flat).view(*index.shape, -1)
-        return inputs, self._targets.index_select(0, flat).view(index.shape)
+        inputs = self.inputs.index_select(0, flat).view(*index.shape, -1)
+        return inputs, self.targets.index_select(0, flat).view(index.shape)
 
 
 def _put(array: object, device: torch.device) -> torch.Tensor:

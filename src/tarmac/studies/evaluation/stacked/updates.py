@@ -1,34 +1,47 @@
 """Optimizer steps over a stack's parameters: each network by its own optimizer and rate.
 
-Networks with the same optimizer lie side by side, so that each of their parameters is one flat
-tensor, which `tarmac.training.FlatOptimizer` updates as it does a single network's. On a CPU this
-is done in blocks that fit its cache: gradients are cast to fp32, applied, and the new values
-published in the precision of the products, block by block.
+`tarmac.training.FlatOptimizer` updates the parameters of networks with equal rules as it does a
+single network's. On a CPU this is done in blocks that fit its cache: gradients are cast to fp32,
+applied, and the new values published in the precision of the products, block by block. On a GPU
+launches are what costs: a rule's values lie in one flat tensor, wherever its networks are in the
+stack, and all rules' gradients are gathered, and their values published, at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from tarmac.training import FlatOptimizer, Group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tarmac.studies.evaluation.stacked.layout import Segment
     from tarmac.workloads import Optimizer, Schedule
 
-__all__ = ["Rule", "State", "Updates"]
+__all__ = [
+    "BlockedUpdates",
+    "Rule",
+    "State",
+    "Updates",
+    "WholeUpdates",
+    "make_updates",
+    "published_of",
+    "rates_of",
+]
 
 # Elements of a block on a CPU: values, gradients, two averages and what is published of it are
 # 1.4 MiB, which fits the second-level cache of a current Xeon's core. For 784-768-768-768-768-10
 # this takes 9 % less time than whole layers do with Adam, and a third less with Adadelta, which
 # passes through memory more often.
 _BLOCK = 1 << 16
+
+# Elements: kernels load several at a time from where a tensor begins.
+_ALIGNMENT = 32
 
 # A stretch of the flat tensors, and its weight decay.
 _Piece = tuple[slice, float]
@@ -54,24 +67,91 @@ class State:
     """What the optimizers of a stack remember.
 
     Attributes:
+        values: The parameters.
         flat: By name, laid out as the parameters are; zero where a network has no such state.
         scalars: By rule and name.
     """
 
+    values: torch.Tensor
     flat: Mapping[str, torch.Tensor]
     scalars: Mapping[Rule, Mapping[str, torch.Tensor]]
 
 
-class Updates:
-    """The optimizers of a stack.
+class Updates(Protocol):
+    """The optimizers of a stack."""
+
+    def rates(self, epochs_done: Iterable[float]) -> torch.Tensor:
+        """Return the learning rates of steps, ``[steps, rules]``, for `step`, where it reads them.
+
+        Args:
+            epochs_done: Before each step, with the part of the one under way.
+        """
+        ...
+
+    def step(self, rates: torch.Tensor) -> None:
+        """Update all values.
+
+        Args:
+            rates: A row of `rates`; on a GPU a recording reads it from where it lies.
+        """
+        ...
+
+    def state(self) -> State:
+        """Return the values, and what the optimizers remember."""
+        ...
+
+    def load_state(self, state: State) -> None:
+        """Set what the optimizers remember."""
+        ...
+
+
+def published_of(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return what the products are computed with: the values themselves only on a CPU in fp32."""
+    return values.to(dtype, copy=values.is_cuda)
+
+
+def make_updates(
+    rules: Sequence[Rule],
+    segments: Sequence[tuple[Segment, float]],
+    values: torch.Tensor,
+    gradients: torch.Tensor,
+    published: torch.Tensor,
+) -> Updates:
+    """Make the optimizers of a stack, as its device wants them.
 
     Args:
-        rules: The networks', those that are equal side by side.
+        rules: The networks'; on a CPU those that are equal side by side.
         segments: See `Layout`, with each one's weight decay.
-        values: fp32, updated in place.
+        values: fp32; on a CPU updated in place.
         gradients: In the precision of the products.
-        published: Where the new values are copied in that precision; None where it is fp32.
+        published: As `published_of`; the new values are copied there.
     """
+    make = WholeUpdates if values.is_cuda else BlockedUpdates
+    return make(rules, segments, values, gradients, published)
+
+
+def rates_of(rules: Sequence[Rule], epochs_done: Iterable[float]) -> torch.Tensor:
+    """Return learning rates, fp64 ``[steps, rules]``, on the CPU.
+
+    Args:
+        rules: Of any number; those of a search differ in more than their schedules.
+        epochs_done: See `Updates.rates`.
+    """
+    steps = [*epochs_done]
+    factors = {
+        (schedule, epochs): torch.tensor(
+            [schedule.factor(done / epochs) for done in steps], dtype=torch.float64
+        )
+        for schedule, epochs in {(rule.schedule, rule.epochs) for rule in rules}
+    }
+    return torch.stack(
+        [factors[rule.schedule, rule.epochs] * rule.optimizer.learning_rate for rule in rules],
+        dim=1,
+    )
+
+
+class BlockedUpdates:
+    """The optimizers of a stack, in blocks of a cache's size; see `make_updates`."""
 
     def __init__(
         self,
@@ -79,16 +159,15 @@ class Updates:
         segments: Sequence[tuple[Segment, float]],
         values: torch.Tensor,
         gradients: torch.Tensor,
-        published: torch.Tensor | None,
+        published: torch.Tensor,
     ) -> None:
-        self._like = values
-        block_size = values.numel() if values.is_cuda else _BLOCK
+        self._values = values
         cuts = {
-            rule: [*_blocks([*_pieces(segments, start, stop)], block_size)]
+            rule: [*_blocks([*_pieces(segments, start, stop)], _BLOCK)]
             for rule, start, stop in _runs(rules)
         }
         scratch = None
-        if published is not None:
+        if published is not values:
             largest = max(_size(block) for blocks in cuts.values() for block in blocks)
             scratch = torch.empty(largest, device=values.device)
         tensors = _Tensors(values, gradients, published, scratch)
@@ -97,33 +176,32 @@ class Updates:
             for rule, blocks in cuts.items()
         ]
 
-    def step(self, epochs_done: float) -> None:
-        """Update all values.
+    def rates(self, epochs_done: Iterable[float]) -> torch.Tensor:
+        """See `Updates`; fp64, on the CPU."""
+        return rates_of([rule for rule, _ in self._blocks], epochs_done)
 
-        Args:
-            epochs_done: With the part of the one under way.
-        """
-        for rule, blocks in self._blocks:
-            factor = rule.schedule.factor(epochs_done / rule.epochs)
+    def step(self, rates: torch.Tensor) -> None:
+        """See `Updates`."""
+        for (_, blocks), rate in zip(self._blocks, rates.tolist(), strict=True):
             for block in blocks:
-                block.step(rule.optimizer.learning_rate * factor)
+                block.step(rate)
 
     def state(self) -> State:
-        """Return what the optimizers remember."""
+        """See `Updates`."""
         flat: dict[str, torch.Tensor] = {}
         scalars: dict[Rule, dict[str, torch.Tensor]] = {}
         for rule, blocks in self._blocks:
             for block in blocks:
                 for name, span, value in block.state():
                     if value.dim():
-                        whole = flat.setdefault(name, torch.zeros_like(self._like))
+                        whole = flat.setdefault(name, torch.zeros_like(self._values))
                         whole[span] = value
                     else:
                         scalars.setdefault(rule, {})[name] = value
-        return State(flat, scalars)
+        return State(self._values, flat, scalars)
 
     def load_state(self, state: State) -> None:
-        """Set what the optimizers remember."""
+        """See `Updates`."""
         for rule, blocks in self._blocks:
             for block in blocks:
                 for name, span, value in block.state():
@@ -132,13 +210,138 @@ class Updates:
                     )
 
 
+class WholeUpdates:
+    """The optimizers of a stack, in as few launches as can be; see `make_updates`.
+
+    The values are kept here, rule by rule, and are the networks' own only in what is published.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        segments: Sequence[tuple[Segment, float]],
+        values: torch.Tensor,
+        gradients: torch.Tensor,
+        published: torch.Tensor,
+    ) -> None:
+        spans: dict[tuple[Rule, float], list[slice]] = {}
+        for rule, start, stop in _runs(rules):
+            for span, decay in _pieces(segments, start, stop):
+                spans.setdefault((rule, decay), []).append(span)
+        self._num_elements = values.numel()
+        self._gatherings = [*itertools.starmap(_Gathering, _placed([*spans.values()]))]
+        size = max(gathering.whole.stop for gathering in self._gatherings)
+        self._values = torch.zeros(size, device=values.device)
+        self._gradients = torch.zeros_like(self._values)
+        groups: dict[Rule, list[Group]] = {}
+        for (rule, decay), gathering in zip(spans, self._gatherings, strict=True):
+            whole = gathering.whole
+            group = Group(decay, self._values[whole], self._gradients[whole])
+            groups.setdefault(rule, []).append(group)
+        self._optimizers = {
+            rule: FlatOptimizer(rule.optimizer, own) for rule, own in groups.items()
+        }
+        self._own_values = self._gathered(self._values)
+        self._own_gradients = self._gathered(self._gradients)
+        self._sources = self._scattered(gradients)
+        self._published = self._scattered(published)
+        torch._foreach_copy_(self._own_values, self._scattered(values))
+
+    def rates(self, epochs_done: Iterable[float]) -> torch.Tensor:
+        """See `Updates`; fp32, on the device."""
+        rates = rates_of([*self._optimizers], epochs_done)
+        return rates.to(device=self._values.device, dtype=torch.float32)
+
+    def step(self, rates: torch.Tensor) -> None:
+        """See `Updates`."""
+        torch._foreach_copy_(self._own_gradients, self._sources)
+        for optimizer, rate in zip(self._optimizers.values(), rates, strict=True):
+            optimizer.step(rate)
+        torch._foreach_copy_(self._published, self._own_values)
+
+    def state(self) -> State:
+        """See `Updates`."""
+        flat: dict[str, torch.Tensor] = {}
+        scalars: dict[Rule, dict[str, torch.Tensor]] = {}
+        for rule, gathering, name, value in self._states():
+            if value.dim():
+                whole = flat.setdefault(name, self._empty())
+                torch._foreach_copy_(gathering.scattered(whole), gathering.split(value))
+            else:
+                scalars.setdefault(rule, {})[name] = value
+        values = self._empty()
+        torch._foreach_copy_(self._scattered(values), self._own_values)
+        return State(values, flat, scalars)
+
+    def load_state(self, state: State) -> None:
+        """See `Updates`."""
+        for rule, gathering, name, value in self._states():
+            if value.dim():
+                torch._foreach_copy_(gathering.split(value), gathering.scattered(state.flat[name]))
+            else:
+                value.copy_(state.scalars[rule][name])
+
+    def _states(self) -> Iterator[tuple[Rule, _Gathering, str, torch.Tensor]]:
+        gatherings = iter(self._gatherings)
+        for rule, optimizer in self._optimizers.items():
+            of_groups: dict[int, _Gathering] = {}
+            for key, value in optimizer.state().items():
+                index, _, name = key.partition(".")
+                if int(index) not in of_groups:
+                    of_groups[int(index)] = next(gatherings)
+                yield rule, of_groups[int(index)], name, value
+
+    def _empty(self) -> torch.Tensor:
+        return torch.zeros(self._num_elements, device=self._values.device)
+
+    def _gathered(self, whole: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            part
+            for gathering in self._gatherings
+            for part in gathering.split(whole[gathering.whole])
+        ]
+
+    def _scattered(self, whole: torch.Tensor) -> list[torch.Tensor]:
+        return [part for gathering in self._gatherings for part in gathering.scattered(whole)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Gathering:
+    """Stretches of the parameters, gathered into one.
+
+    Attributes:
+        whole: Where they are gathered.
+        spans: Where they lie in the stack.
+    """
+
+    whole: slice
+    spans: Sequence[slice]
+
+    def split(self, gathered: torch.Tensor) -> list[torch.Tensor]:
+        """View what is gathered, stretch by stretch."""
+        return [*torch.split(gathered, [span.stop - span.start for span in self.spans])]
+
+    def scattered(self, whole: torch.Tensor) -> list[torch.Tensor]:
+        """View the stretches where they lie in the stack."""
+        return [whole[span] for span in self.spans]
+
+
+def _placed(groups: Sequence[Sequence[slice]]) -> Iterator[tuple[slice, Sequence[slice]]]:
+    """Yield where each group of stretches is gathered, one after another."""
+    start = 0
+    for spans in groups:
+        length = sum(span.stop - span.start for span in spans)
+        yield slice(start, start + length), spans
+        start += -(-length // _ALIGNMENT) * _ALIGNMENT
+
+
 @dataclasses.dataclass(frozen=True)
 class _Tensors:
     """What a stack's blocks are stretches of; ``scratch`` takes a block's gradients in fp32."""
 
     values: torch.Tensor
     gradients: torch.Tensor
-    published: torch.Tensor | None
+    published: torch.Tensor
     scratch: torch.Tensor | None
 
 
@@ -147,12 +350,11 @@ class _Block:
 
     def __init__(self, rule: Rule, pieces: Sequence[_Piece], tensors: _Tensors) -> None:
         self._spans = [span for span, _ in pieces]
-        self._rate = rule.optimizer.learning_rate
         self._values = [tensors.values[span] for span in self._spans]
         self._sources = [tensors.gradients[span] for span in self._spans]
         self._published = None
         self._applied = self._sources
-        if tensors.published is not None and tensors.scratch is not None:
+        if tensors.scratch is not None:
             self._published = [tensors.published[span] for span in self._spans]
             sizes = [value.numel() for value in self._values]
             self._applied = [*torch.split(tensors.scratch[: sum(sizes)], sizes)]
@@ -163,14 +365,11 @@ class _Block:
         self._optimizer = FlatOptimizer(rule.optimizer, groups)
 
     def step(self, rate: float) -> None:
-        if rate != self._rate:
-            self._optimizer.set_learning_rate(rate)
-            self._rate = rate
         if self._published is None:
-            self._optimizer.step()
+            self._optimizer.step(rate)
             return
         torch._foreach_copy_(self._applied, self._sources)
-        self._optimizer.step()
+        self._optimizer.step(rate)
         torch._foreach_copy_(self._published, self._values)
 
     def state(self) -> Iterator[tuple[str, slice, torch.Tensor]]:

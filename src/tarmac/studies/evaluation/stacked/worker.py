@@ -47,7 +47,7 @@ class _Trainer:
 
 def _make_evaluator(workload: str, settings: dict[str, Any], **options: Any) -> StackedEvaluator:
     resolved = find_workload(workload)
-    return StackedEvaluator(resolved, load_dataset(resolved, settings), device="cpu", **options)
+    return StackedEvaluator(resolved, load_dataset(resolved, settings), **options)
 
 
 def main() -> None:

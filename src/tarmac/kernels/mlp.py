@@ -1,0 +1,311 @@
+"""The kernels: forward, head, backward and update of a stack of multilayer perceptrons.
+
+Axis 0 of a launch is the tile, axis 1 the network. Widths ``N`` and ``K`` are what is stored: up to
+multiples of 16, so that rows begin aligned. What lies beyond the true widths is zero and stays so.
+Values are ``[networks, rows, features]``, weights ``[networks, out, in]``.
+
+``CURSOR`` is int32 ``[3]``: the number of the step in the tables, how many samples ``ORDER`` has,
+and how many steps were done before the tables begin. It lies on the device, so that recorded
+launches go on from wherever it stands; ``offset`` is a launch's place in such a recording.
+
+Dropout is Philox of a network's seed, the element, the step and the layer (Salmon et al., SC'11):
+the backward pass draws it again, and nothing of it is stored.
+"""
+
+import triton
+import triton.language as tl
+
+_LEVELS = tl.constexpr(65536)
+
+
+@triton.jit
+def _samples(ORDER, CURSOR, net, rows, batch_size, order_stride, offset):
+    """Return which samples the rows of this step are, and whether there is one."""
+    position = tl.load(CURSOR) + offset
+    at = position * batch_size + rows
+    there = (rows < batch_size) & (at < tl.load(CURSOR + 1))
+    index = tl.load(ORDER + net.to(tl.int64) * order_stride + at, mask=there, other=0)
+    return index.to(tl.int64), there
+
+
+@triton.jit
+def _kept(SEED, CURSOR, net, elements, layer, offset, threshold):
+    step = tl.load(CURSOR + 2) + tl.load(CURSOR) + offset
+    zero = elements * 0
+    draw, _, _, _ = tl.philox(tl.load(SEED + net), elements, zero + step, zero + layer, zero)
+    return (draw & 0xFFFF).to(tl.int32) >= threshold
+
+
+@triton.jit
+def _activated(x, code):
+    if code == 0:
+        y = tl.maximum(x, 0.0)
+    elif code == 1:
+        y = tl.where(x > 0, x, tl.exp(tl.minimum(x, 0.0)) - 1)
+    elif code == 2:
+        y = 2 / (1 + tl.exp(-2 * x)) - 1
+    else:
+        y = 1 / (1 + tl.exp(-x))
+    return y
+
+
+@triton.jit
+def _slope(y, code):
+    """Return the activation's derivative, which follows from its output."""
+    if code == 0:
+        slope = (y > 0).to(tl.float32)
+    elif code == 1:
+        slope = tl.where(y > 0, 1.0, y + 1)
+    elif code == 2:
+        slope = 1 - y * y
+    else:
+        slope = y * (1 - y)
+    return slope
+
+
+@triton.jit
+def _product(
+    X, C, at, cols, net, N, K, factor, shift,
+    FIRST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Return X[at] @ C[net].T of a tile; the first layer's X are bytes, which it scales."""
+    inner = tl.arange(0, DEPTH)
+    weights = C + net.to(tl.int64) * N * K
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for k in range(0, K, DEPTH):
+        inside = inner + k < K
+        x = tl.load(X + at[:, None] * K + (inner + k)[None, :], mask=inside[None, :], other=0)
+        if FIRST:
+            # Beyond the true width lie zero weights, so what the shift makes of it is nothing.
+            x = (x.to(tl.float32) * factor + shift).to(C.dtype.element_ty)
+        w = tl.load(
+            weights + cols[:, None] * K + (inner + k)[None, :],
+            mask=(cols < N)[:, None] & inside[None, :],
+            other=0.0,
+        )
+        total = tl.dot(x, tl.trans(w), total, input_precision=PRECISION)
+    return total
+
+
+@triton.jit(do_not_specialize=["n", "batch_size", "order_stride", "layer", "offset", "training"])
+def forward(
+    X, ORDER, CURSOR, C, B, H, ACTIVATION, THRESHOLD, SCALE, SEED, factor, shift,
+    N, K, n, rows_stored, batch_size, order_stride, layer, num_hidden, offset, training,
+    FIRST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """H[net] = dropout(activation(X[net] @ C[net].T + B[net])); the first gathers X by ORDER."""
+    net = tl.program_id(1)
+    tiles = tl.cdiv(N, COLUMNS)
+    rows = tl.program_id(0) // tiles * ROWS + tl.arange(0, ROWS)
+    cols = tl.program_id(0) % tiles * COLUMNS + tl.arange(0, COLUMNS)
+    if FIRST:
+        at, _ = _samples(ORDER, CURSOR, net, rows, batch_size, order_stride, offset)
+    else:
+        at = net.to(tl.int64) * rows_stored + rows
+    x = _product(X, C, at, cols, net, N, K, factor, shift, FIRST, ROWS, COLUMNS, DEPTH, PRECISION)
+    x += tl.load(B + net * N + cols, mask=cols < N, other=0.0)[None, :]
+    here = net * num_hidden + layer
+    y = _activated(x, tl.load(ACTIVATION + here))
+    elements = rows[:, None] * N + cols[None, :]
+    threshold = tl.load(THRESHOLD + here) * training
+    if threshold > 0:
+        kept = _kept(SEED, CURSOR, net, elements, layer, offset, threshold)
+        y = tl.where(kept, y * tl.load(SCALE + here), 0.0)
+    y = tl.where((cols < n)[None, :], y, 0.0)
+    target = H + net.to(tl.int64) * rows_stored * N + elements
+    tl.store(target, y.to(H.dtype.element_ty), mask=(cols < N)[None, :])
+
+
+@triton.jit(do_not_specialize=["n", "batch_size", "order_stride", "offset"])
+def head(
+    X, ORDER, CURSOR, TARGETS, C, B, E, TOTALS, factor, shift, smoothing,
+    N, K, n, rows_stored, batch_size, order_stride, offset,
+    FIRST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """E[net] = the mean loss's derivative by the logits; adds losses and right answers to TOTALS.
+
+    TOTALS is fp64 ``[networks, programs, 2]``: each program adds to its own, so that the sums are
+    the same bits every time.
+    """
+    net = tl.program_id(1)
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    cols = tl.arange(0, COLUMNS)
+    index, there = _samples(ORDER, CURSOR, net, rows, batch_size, order_stride, offset)
+    if FIRST:
+        at = index
+    else:
+        at = net.to(tl.int64) * rows_stored + rows
+    x = _product(X, C, at, cols, net, N, K, factor, shift, FIRST, ROWS, COLUMNS, DEPTH, PRECISION)
+    is_class = (cols < n)[None, :]
+    x += tl.load(B + net * N + cols, mask=cols < N, other=0.0)[None, :]
+    x = tl.where(is_class, x, -float("inf"))
+    most = tl.max(x, 1)
+    p = tl.exp(x - most[:, None])
+    total = tl.sum(p, 1)
+    target = tl.load(TARGETS + index, mask=there, other=0).to(tl.int32)
+    own = target[:, None] == cols[None, :]
+    log_total = most + tl.log(total)
+    even = smoothing / n
+    loss = log_total - (1 - smoothing) * tl.sum(tl.where(own, x, 0.0), 1)
+    loss -= even * tl.sum(tl.where(is_class, x, 0.0), 1)
+    right = (tl.argmax(x, 1) == target) & there
+    mine = TOTALS + 2 * (net * tl.num_programs(0) + tl.program_id(0))
+    losses = tl.sum(tl.where(there, loss, 0.0), 0).to(tl.float64)
+    tl.store(mine, tl.load(mine) + losses)
+    tl.store(mine + 1, tl.load(mine + 1) + tl.sum(right.to(tl.float32), 0).to(tl.float64))
+    left = tl.load(CURSOR + 1) - (tl.load(CURSOR) + offset) * batch_size
+    count = tl.minimum(batch_size, left).to(tl.float32)
+    e = (p / total[:, None] - tl.where(own, 1 - smoothing, 0.0) - even) / count
+    e = tl.where(is_class & there[:, None], e, 0.0)
+    at_e = net.to(tl.int64) * rows_stored * N + rows[:, None] * N + cols[None, :]
+    tl.store(E + at_e, e.to(E.dtype.element_ty), mask=(cols < N)[None, :])
+
+
+@triton.jit(do_not_specialize=["layer", "offset"])
+def backward(
+    E, CURSOR, C, H, G, ACTIVATION, THRESHOLD, SCALE, SEED,
+    N, K, rows_stored, layer, num_hidden, offset,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """G[net] = (E[net] @ C[net]) * activation'(H[net]), with the dropout of the forward pass."""
+    net = tl.program_id(1)
+    tiles = tl.cdiv(K, COLUMNS)
+    rows = tl.program_id(0) // tiles * ROWS + tl.arange(0, ROWS)
+    cols = tl.program_id(0) % tiles * COLUMNS + tl.arange(0, COLUMNS)
+    inner = tl.arange(0, DEPTH)
+    weights = C + net.to(tl.int64) * N * K
+    errors = E + net.to(tl.int64) * rows_stored * N
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for k in range(0, N, DEPTH):
+        inside = inner + k < N
+        e = tl.load(
+            errors + rows[:, None] * N + (inner + k)[None, :], mask=inside[None, :], other=0.0
+        )
+        w = tl.load(
+            weights + (inner + k)[:, None] * K + cols[None, :],
+            mask=inside[:, None] & (cols < K)[None, :],
+            other=0.0,
+        )
+        total = tl.dot(e, w, total, input_precision=PRECISION)
+    elements = rows[:, None] * K + cols[None, :]
+    exists = (cols < K)[None, :]
+    whole = net.to(tl.int64) * rows_stored * K
+    h = tl.load(H + whole + elements, mask=exists, other=0.0).to(tl.float32)
+    here = net * num_hidden + layer
+    threshold = tl.load(THRESHOLD + here)
+    code = tl.load(ACTIVATION + here)
+    if threshold > 0:
+        scale = tl.load(SCALE + here)
+        kept = _kept(SEED, CURSOR, net, elements, layer, offset, threshold)
+        # Where all is dropped the scale is 0, and nothing is kept.
+        total = tl.where(kept, total * scale * _slope(h / tl.maximum(scale, 1.0), code), 0.0)
+    else:
+        total *= _slope(h, code)
+    tl.store(G + whole + elements, total.to(G.dtype.element_ty), mask=exists)
+
+
+@triton.jit
+def _updated(
+    w, g, u, v, form, a, to_average, b, to_moment, eps, of_gradient, of_average, root
+):  # fmt: skip
+    """Return a weight, its average and its second moment after a step; see `rules`."""
+    if form == 0:
+        u = a * u + to_average * g
+        w -= of_gradient * g + of_average * u
+    elif form == 1:
+        u = a * u + to_average * g
+        v = b * v + to_moment * g * g
+        w -= (of_gradient * g + of_average * u) / (tl.sqrt(v) * root + eps)
+    elif form == 2:
+        u = a * u + to_average * g
+        v = tl.maximum(b * v, tl.abs(g) + eps)
+        w -= of_average * u / v
+    else:
+        v = b * v + to_moment * (g * g + eps)
+        delta = tl.sqrt(u / v) * g
+        u = a * u + to_average * (delta * delta + eps)
+        w -= of_gradient * delta
+    return w, u, v
+
+
+@triton.jit(do_not_specialize=["n", "k_true", "batch_size", "order_stride", "layer", "offset"])
+def update(
+    G, X, ORDER, CURSOR, W, C, U, V, B, UB, VB,
+    FORM, SLOT, RULE, FACTORS, DECAY, factor, shift,
+    N, K, n, k_true, rows_stored, batch_size, order_stride, layer, num_layers, num_factors, offset,
+    FIRST: tl.constexpr, COPY: tl.constexpr,
+    OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """W[net] follows G[net].T @ X[net] by the network's optimizer, and its copy C; so do biases.
+
+    SLOT is int32 ``[networks, 2]``: where in U and V the network's own are, or -1 for none.
+    """
+    net = tl.program_id(1)
+    tiles = tl.cdiv(K, INPUTS)
+    outs = tl.program_id(0) // tiles * OUTPUTS + tl.arange(0, OUTPUTS)
+    ins = tl.program_id(0) % tiles * INPUTS + tl.arange(0, INPUTS)
+    gradient = tl.zeros((OUTPUTS, INPUTS), tl.float32)
+    bias_gradient = tl.zeros((OUTPUTS,), tl.float32)
+    for first in range(0, rows_stored, ROWS):
+        rows = first + tl.arange(0, ROWS)
+        at_g = net.to(tl.int64) * rows_stored + rows
+        g = tl.load(G + at_g[:, None] * N + outs[None, :], mask=(outs < N)[None, :], other=0.0)
+        if FIRST:
+            at, _ = _samples(ORDER, CURSOR, net, rows, batch_size, order_stride, offset)
+        else:
+            at = at_g
+        x = tl.load(X + at[:, None] * K + ins[None, :], mask=(ins < K)[None, :], other=0)
+        if FIRST:
+            x = (x.to(tl.float32) * factor + shift).to(g.dtype)
+        gradient = tl.dot(tl.trans(g), x, gradient, input_precision=PRECISION)
+        bias_gradient += tl.sum(g.to(tl.float32), 0)
+    form = tl.load(FORM + net)
+    a, to_average = tl.load(RULE + 5 * net), tl.load(RULE + 5 * net + 1)
+    b, to_moment = tl.load(RULE + 5 * net + 2), tl.load(RULE + 5 * net + 3)
+    eps = tl.load(RULE + 5 * net + 4)
+    row = (net.to(tl.int64) * num_factors + tl.load(CURSOR) + offset) * 3
+    of_gradient, of_average = tl.load(FACTORS + row), tl.load(FACTORS + row + 1)
+    root = tl.load(FACTORS + row + 2)
+    u_slot, v_slot = tl.load(SLOT + 2 * net).to(tl.int64), tl.load(SLOT + 2 * net + 1).to(tl.int64)
+    decays = DECAY + 2 * (net * num_layers + layer)
+
+    inside = outs[:, None] * K + ins[None, :]
+    mask = (outs < N)[:, None] & (ins < K)[None, :]
+    true = (outs < n)[:, None] & (ins < k_true)[None, :]
+    at_w = net.to(tl.int64) * N * K + inside
+    w = tl.load(W + at_w, mask=mask, other=0.0)
+    u = tl.load(U + u_slot * N * K + inside, mask=mask & (u_slot >= 0), other=0.0)
+    v = tl.load(V + v_slot * N * K + inside, mask=mask & (v_slot >= 0), other=0.0)
+    gradient += tl.load(decays) * w
+    w, u, v = _updated(
+        w, gradient, u, v, form, a, to_average, b, to_moment, eps, of_gradient, of_average, root
+    )
+    w = tl.where(true, w, 0.0)
+    tl.store(W + at_w, w, mask=mask)
+    tl.store(U + u_slot * N * K + inside, u, mask=mask & (u_slot >= 0))
+    tl.store(V + v_slot * N * K + inside, v, mask=mask & (v_slot >= 0))
+    if COPY:
+        tl.store(C + at_w, w.to(C.dtype.element_ty), mask=mask)
+
+    if tl.program_id(0) % tiles == 0:
+        exists = outs < n
+        bias = tl.load(B + net * N + outs, mask=exists, other=0.0)
+        bias_u = tl.load(UB + u_slot * N + outs, mask=exists & (u_slot >= 0), other=0.0)
+        bias_v = tl.load(VB + v_slot * N + outs, mask=exists & (v_slot >= 0), other=0.0)
+        bias_gradient += tl.load(decays + 1) * bias
+        bias, bias_u, bias_v = _updated(
+            bias, bias_gradient, bias_u, bias_v,
+            form, a, to_average, b, to_moment, eps, of_gradient, of_average, root,
+        )  # fmt: skip
+        tl.store(B + net * N + outs, bias, mask=exists)
+        tl.store(UB + u_slot * N + outs, bias_u, mask=exists & (u_slot >= 0))
+        tl.store(VB + v_slot * N + outs, bias_v, mask=exists & (v_slot >= 0))
+
+
+@triton.jit(do_not_specialize=["steps"])
+def advance(CURSOR, steps):
+    """Move the cursor on."""
+    tl.store(CURSOR, tl.load(CURSOR) + steps)

@@ -1,0 +1,209 @@
+"""What a fused stack keeps on its device: each layer's parameters, and the batches."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import torch
+
+from tarmac.kernels.rules import rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.kernels.network import FusedNetwork
+
+__all__ = ["Batches", "Layer", "Linear", "rounded_up", "slots_of"]
+
+# Rows of weights begin at multiples of this many elements, so that loads are whole and aligned.
+_ALIGNMENT = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear:
+    """Values of a layer of a network, as `torch.nn.Linear` has them.
+
+    Attributes:
+        weight: fp32 ``[out, in]``.
+        bias: fp32 ``[out]``.
+    """
+
+    weight: torch.Tensor
+    bias: torch.Tensor
+
+
+@dataclasses.dataclass
+class _Values:
+    """One value for each weight and bias of some networks: ``[count, out, in]``, ``[count, out]``.
+
+    Stored with zeros up to multiples of 16 features.
+    """
+
+    weights: torch.Tensor
+    biases: torch.Tensor
+
+    @classmethod
+    def full(
+        cls, stored: tuple[int, int], starts: Sequence[float], device: torch.device
+    ) -> _Values:
+        weights = torch.zeros(len(starts), *stored, device=device)
+        biases = torch.zeros(len(starts), stored[0], device=device)
+        for index, start in enumerate(starts):
+            if start:
+                weights[index], biases[index] = start, start
+        return cls(weights, biases)
+
+    def of(self, index: int, true: tuple[int, int]) -> Linear:
+        outputs, inputs = true
+        return Linear(self.weights[index, :outputs, :inputs], self.biases[index, :outputs])
+
+    def keep(self, kept: torch.Tensor) -> None:
+        self.weights, self.biases = self.weights[kept], self.biases[kept]
+
+
+class Layer:
+    """A layer of all networks: its parameters, and what their optimizers remember of them.
+
+    Args:
+        networks: The networks.
+        inputs: Features that come in.
+        outputs: Features that go out.
+        dtype: Of the products.
+        device: Where it lies.
+
+    Attributes:
+        true: Outputs and inputs.
+        stored: Both up to a multiple of 16.
+        values: Of the parameters.
+        averages: Of gradients, of those networks alone whose optimizers have one.
+        moments: Second moments, likewise.
+        copy: The weights in ``dtype``, what products read; the weights themselves in fp32.
+    """
+
+    def __init__(
+        self,
+        networks: Sequence[FusedNetwork],
+        inputs: int,
+        outputs: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.true = (outputs, inputs)
+        self.stored = (rounded_up(outputs, _ALIGNMENT), rounded_up(inputs, _ALIGNMENT))
+        rules = [rule_of(network.optimizer) for network in networks]
+        averages = [rule.start for rule in rules if rule.average_name is not None]
+        moments = [rule.start for rule in rules if rule.moment_name is not None]
+        self.values = _Values.full(self.stored, [0.0] * len(networks), device)
+        self.averages = _Values.full(self.stored, averages, device)
+        self.moments = _Values.full(self.stored, moments, device)
+        self._dtype = dtype
+        self.copy = self.values.weights.to(dtype)
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether products read other values than the optimizers update."""
+        return self._dtype != torch.float32
+
+    def publish(self) -> None:
+        """Let products read the parameters as they are."""
+        if self.has_copy:
+            self.copy.copy_(self.values.weights)
+
+    def keep(self, kept: torch.Tensor, averages: torch.Tensor, moments: torch.Tensor) -> None:
+        """Go on with some of the networks."""
+        self.values.keep(kept)
+        self.averages.keep(averages)
+        self.moments.keep(moments)
+        self.copy = self.copy[kept] if self.has_copy else self.values.weights
+
+
+class Batches:
+    """Samples on the device, and in which order steps take them.
+
+    Args:
+        inputs: uint8 ``[samples, ...]``.
+        targets: Classes ``[samples]``.
+        batch_size: Samples of a step.
+        num_networks: In the stack.
+        num_programs: That add to the totals of a network.
+
+    Attributes:
+        inputs: uint8 ``[samples, features]``, features up to a multiple of 16.
+        targets: As given.
+        batch_size: As given.
+        order: int32 ``[1 or networks, capacity]``.
+        cursor: int32 ``[3]``: see `mlp`.
+        totals: fp64 ``[networks, programs, 2]``.
+    """
+
+    def __init__(
+        self,
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        batch_size: int,
+        num_networks: int,
+        num_programs: int,
+    ) -> None:
+        self._given = (inputs, targets)
+        self.inputs = _aligned(inputs.flatten(1))
+        self.targets = targets
+        self.batch_size = batch_size
+        device = inputs.device
+        self.order = torch.zeros(0, 0, dtype=torch.int32, device=device)
+        self.cursor = torch.zeros(3, dtype=torch.int32, device=device)
+        shape = (num_networks, num_programs, 2)
+        self.totals = torch.zeros(shape, dtype=torch.float64, device=device)
+
+    @property
+    def order_stride(self) -> int:
+        """Elements from one network's order to the next one's, 0 where all have the same."""
+        return self.order.shape[1] if self.order.shape[0] > 1 else 0
+
+    def is_of(self, inputs: torch.Tensor, targets: torch.Tensor) -> bool:
+        """Whether these are the samples."""
+        return self._given[0] is inputs and self._given[1] is targets
+
+    def fill(self, order: torch.Tensor, first_step: int) -> bool:
+        """Set what the coming steps take; see `FusedStack.begin`.
+
+        Returns:
+            Whether the order lies elsewhere than before.
+        """
+        rows = order.to(torch.int32)
+        rows = rows[None] if rows.dim() == 1 else rows
+        num_samples = rows.shape[1]
+        is_new = self.order.shape[0] != rows.shape[0] or self.order.shape[1] < num_samples
+        if is_new:
+            self.order = torch.zeros(rows.shape, dtype=torch.int32, device=self.order.device)
+        self.order[:, :num_samples].copy_(rows)
+        self.cursor.copy_(torch.tensor([0, num_samples, first_step], dtype=torch.int32))
+        return is_new
+
+    def keep(self, kept: torch.Tensor) -> None:
+        """Go on with some of the networks."""
+        self.totals = self.totals[kept]
+        if self.order.shape[0] > 1:
+            self.order = self.order[kept]
+
+
+def slots_of(networks: Sequence[FusedNetwork]) -> list[tuple[int, int]]:
+    """Return where each network's averages and second moments are among all, or -1 for none."""
+    found, num_averages, num_moments = [], 0, 0
+    for network in networks:
+        rule = rule_of(network.optimizer)
+        has_average, has_moment = rule.average_name is not None, rule.moment_name is not None
+        found.append((num_averages if has_average else -1, num_moments if has_moment else -1))
+        num_averages, num_moments = num_averages + has_average, num_moments + has_moment
+    return found
+
+
+def rounded_up(value: int, unit: int) -> int:
+    """Return the smallest multiple of ``unit`` that is at least ``value``."""
+    return -(-value // unit) * unit
+
+
+def _aligned(inputs: torch.Tensor) -> torch.Tensor:
+    """Return ``[samples, features]`` with zeros up to a multiple of 16 features."""
+    missing = -inputs.shape[1] % _ALIGNMENT
+    return torch.nn.functional.pad(inputs, (0, missing)) if missing else inputs.contiguous()

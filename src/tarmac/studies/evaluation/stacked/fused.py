@@ -1,0 +1,100 @@
+"""Computes a stack on a GPU by the kernels of `tarmac.kernels`, whatever mixture it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.kernels import FusedNetwork, FusedStack
+from tarmac.studies.evaluation.stacked.layout import decays
+from tarmac.studies.evaluation.stacked.updates import rates_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from tarmac.studies.evaluation.stacked.draws import EpochDraws
+    from tarmac.studies.evaluation.stacked.network import Network
+    from tarmac.studies.evaluation.stacked.samples import Samples
+
+__all__ = ["FusedKernels"]
+
+
+class FusedKernels:
+    """A stack's steps as a handful of launches each; a `Computation`.
+
+    Dropout is drawn by the kernels, from each network's seed and the step alone.
+
+    Args:
+        networks: As `arranged`.
+        samples: On the device.
+        dtype: Of the products.
+
+    Raises:
+        UnfitNetworkError: There is no kernel for such networks.
+    """
+
+    masks = None
+
+    def __init__(self, networks: Sequence[Network], samples: Samples, dtype: torch.dtype) -> None:
+        shape = networks[0].shape
+        scale = shape.preprocess
+        self._networks = [*networks]
+        self._samples = samples
+        self._stack = FusedStack(
+            [_fused(network) for network in networks],
+            shape.sizes,
+            samples.inputs,
+            samples.targets,
+            batch_size=shape.batch_size,
+            dtype=dtype,
+            factor=scale.factor / scale.std,
+            shift=-scale.mean / scale.std,
+            label_smoothing=shape.label_smoothing,
+        )
+
+    def start(self) -> None:
+        """See `Computation`."""
+        for index, network in enumerate(self._networks):
+            given = network.build().parameters
+            for own, (weight, bias) in zip(self._stack.parameters(index), given, strict=True):
+                own.weight.copy_(weight)
+                own.bias.copy_(bias)
+        self._stack.publish()
+
+    def train_epoch(self, epoch: int, draws: EpochDraws) -> torch.Tensor:
+        """See `Computation`."""
+        batch_size = self._networks[0].shape.batch_size
+        num_steps = -(-draws.orders.shape[1] // batch_size)
+        rates = rates_of(
+            [network.rule for network in self._networks],
+            [epoch + step / num_steps for step in range(num_steps)],
+        )
+        orders = draws.orders[0] if len(draws.orders) == 1 else draws.orders
+        self._stack.begin(orders, rates.T.numpy(), first_step=epoch * num_steps)
+        self._stack.clear_totals()
+        self._stack.run(num_steps)
+        return self._stack.totals().T
+
+    def validate(self) -> torch.Tensor:
+        """See `Computation`."""
+        inputs, targets = self._samples.validation
+        return self._stack.evaluate(inputs, targets).T / len(targets)
+
+    def keep(self, kept: Sequence[int]) -> None:
+        """See `Computation`."""
+        self._networks = [self._networks[index] for index in kept]
+        self._stack.keep(kept)
+
+
+def _fused(network: Network) -> FusedNetwork:
+    shape = network.shape
+    num_layers = len(shape.sizes) - 1
+    flat = decays(shape.names, dict(shape.weight_decay), 2 * num_layers)
+    return FusedNetwork(
+        activations=network.activations,
+        dropouts=network.dropouts,
+        optimizer=network.rule.optimizer,
+        seed=network.candidate.seed,
+        weight_decay=tuple(zip(flat[::2], flat[1::2], strict=True)) if any(flat) else None,
+    )

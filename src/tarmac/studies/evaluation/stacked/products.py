@@ -1,0 +1,223 @@
+"""Computes a stack by batched matrix products of PyTorch, on any device."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+import torch
+
+from tarmac.studies.evaluation.stacked.arithmetic import Arithmetic, Workspace
+from tarmac.studies.evaluation.stacked.layout import Layout, decays
+from tarmac.studies.evaluation.stacked.masks import Masks
+from tarmac.studies.evaluation.stacked.recordings import Recordings
+from tarmac.studies.evaluation.stacked.updates import make_updates, published_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.studies.evaluation.stacked.draws import EpochDraws
+    from tarmac.studies.evaluation.stacked.network import Network
+    from tarmac.studies.evaluation.stacked.samples import Samples
+
+__all__ = ["Products"]
+
+_EVALUATION_BATCH = 1000
+
+# Steps of one CUDA graph: enough to make what is submitted besides it cheap. Recording costs some
+# milliseconds a step, so whole epochs would not pay.
+_STEPS_AT_ONCE = 16
+
+
+class Products:
+    """The parameters of a stack, and its steps as batched products; a `Computation`.
+
+    On a GPU steps are recorded, several in one CUDA graph, which reads samples, draws and rates
+    from where each replay puts them.
+
+    Args:
+        networks: As `arranged`.
+        samples: On the device.
+        device: Where to compute.
+        dtype: Of the products.
+    """
+
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        samples: Samples,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self._networks = [*networks]
+        self._samples = samples
+        self._device = device
+        self._dtype = dtype
+        self._shape = networks[0].shape
+        self.masks = Masks(
+            [network.candidate.seed for network in networks],
+            [network.dropouts for network in networks],
+            self._shape.batch_size * max(self._shape.sizes[1:-1], default=0),
+            device,
+            dtype,
+        )
+
+    def start(self) -> None:
+        """See `Computation`."""
+        layout = Layout(self._shape.sizes, len(self._networks))
+        built = (network.build() for network in self._networks)
+        self._hold(layout, layout.gather(built, self._device))
+
+    def _hold(self, layout: Layout, values: torch.Tensor) -> None:
+        """Set up all that follows from the parameters."""
+        self._layout = layout
+        self._published = published_of(values, self._dtype)
+        gradients = torch.zeros_like(self._published)
+        self._arithmetic = Arithmetic(
+            layout,
+            self._published,
+            gradients,
+            [network.activations for network in self._networks],
+            self._shape.label_smoothing,
+        )
+        self._updates = make_updates(
+            [network.rule for network in self._networks],
+            [*zip(layout.segments, self._decays(), strict=True)],
+            values,
+            gradients,
+            self._published,
+        )
+        self._work: dict[int, Workspace] = {}
+        self._totals = torch.zeros(2, len(self._networks), dtype=torch.float64, device=self._device)
+        # What recordings read, by their name.
+        self._inputs: dict[tuple[int, int], _Steps] = {}
+        self._recordings = Recordings(self._device) if self._device.type == "cuda" else None
+
+    def keep(self, kept: Sequence[int]) -> None:
+        """See `Computation`."""
+        state = self._updates.state()
+        self._networks = [self._networks[index] for index in kept]
+        there = torch.tensor(kept, device=self._device)
+        before, layout = self._layout, Layout(self._shape.sizes, len(kept))
+
+        def reduced(flat: torch.Tensor) -> torch.Tensor:
+            into = torch.zeros(layout.num_elements, device=self._device)
+            for rows, all_rows in zip(layout.rows(into), before.rows(flat), strict=True):
+                torch.index_select(all_rows, 0, there, out=rows)
+            return into
+
+        self._hold(layout, reduced(state.values))
+        flat = {name: reduced(value) for name, value in state.flat.items()}
+        self._updates.load_state(dataclasses.replace(state, flat=flat))
+
+    def _decays(self) -> list[float]:
+        shape = self._shape
+        return decays(shape.names, dict(shape.weight_decay), len(self._layout.segments))
+
+    def train_epoch(self, epoch: int, draws: EpochDraws) -> torch.Tensor:
+        """See `Computation`."""
+        self._totals.zero_()
+        num_samples, size = draws.orders.shape[1], self._shape.batch_size
+        num_steps = -(-num_samples // size)
+        rates = self._updates.rates(epoch + step / num_steps for step in range(num_steps))
+        whole = _Steps(_by_step(draws.orders, size), draws.coefficients, rates)
+        width = len(draws.orders)
+        at_once = num_steps if self._recordings is None else _STEPS_AT_ONCE
+        for first in range(0, num_steps, at_once):
+            stop = min(first + at_once, num_steps)
+            # The last batch may be a smaller one.
+            samples = min(stop * size, num_samples) - first * size
+            steps = whole.part(first * size * width, samples * width, first, stop)
+            if self._recordings is None:
+                self._do(steps, width)
+                continue
+            key = (width, samples)
+            if key not in self._inputs:
+                self._inputs[key] = steps.copy()
+            self._inputs[key].load(steps)
+            self._recordings.play(key, functools.partial(self._do, self._inputs[key], width))
+        return self._totals.clone()
+
+    def _do(self, steps: _Steps, width: int) -> None:
+        """Do steps whose batches ``[width, batch]`` lie one after another."""
+        sizes = torch.split(steps.index, width * self._shape.batch_size)
+        for index, coefficients, rates in zip(sizes, steps.coefficients, steps.rates, strict=True):
+            loss, right = self._step(index.view(width, -1), coefficients)
+            self._totals[0] += loss
+            self._totals[1] += right
+            self._updates.step(rates)
+
+    def _step(
+        self, index: torch.Tensor, coefficients: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        count, batch_size = len(self._networks), index.shape[1]
+        if batch_size not in self._work:
+            self._work[batch_size] = Workspace(
+                count, batch_size, self._shape.sizes, self._published
+            )
+        inputs, targets = self._samples.take(index)
+        return self._arithmetic.compute(
+            self._prepared(inputs, training=True).expand(count, -1, -1),
+            targets.expand(count, -1),
+            self._work[batch_size],
+            self.masks,
+            coefficients,
+        )
+
+    def validate(self) -> torch.Tensor:
+        """See `Computation`."""
+        count = len(self._networks)
+        inputs, targets = self._samples.validation
+        totals = torch.zeros(2, count, dtype=torch.float64, device=self._device)
+        for raw, wanted in zip(
+            torch.split(inputs, _EVALUATION_BATCH),
+            torch.split(targets, _EVALUATION_BATCH),
+            strict=True,
+        ):
+            batch = self._prepared(raw[None], training=False).expand(count, -1, -1)
+            logits = self._arithmetic.evaluate(batch)
+            loss, right = self._arithmetic.score(logits, wanted.expand(count, -1))
+            totals[0] += loss
+            totals[1] += right
+        return totals / len(targets)
+
+    def _prepared(self, raw: torch.Tensor, *, training: bool) -> torch.Tensor:
+        return self._shape.preprocess(raw, training=training, dtype=self._dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Steps:
+    """What steps read that changes from one to the next.
+
+    Attributes:
+        index: Of the samples, int32, flat.
+        coefficients: A row for each step; see `Masks.draw_epoch`.
+        rates: A row for each step; see `Updates.rates`.
+    """
+
+    index: torch.Tensor
+    coefficients: torch.Tensor
+    rates: torch.Tensor
+
+    def part(self, start: int, length: int, first: int, stop: int) -> _Steps:
+        """Return some steps' own."""
+        index = self.index[start : start + length]
+        return _Steps(index, self.coefficients[first:stop], self.rates[first:stop])
+
+    def copy(self) -> _Steps:
+        """Return tensors of their own, for a recording to read."""
+        return _Steps(self.index.clone(), self.coefficients.clone(), self.rates.clone())
+
+    def load(self, steps: _Steps) -> None:
+        """Take over other steps' values."""
+        self.index.copy_(steps.index)
+        self.coefficients.copy_(steps.coefficients)
+        self.rates.copy_(steps.rates)
+
+
+def _by_step(orders: torch.Tensor, batch_size: int) -> torch.Tensor:
+    """Lay orders out batch after batch, each ``[networks, batch_size]`` or smaller at the end."""
+    whole = orders.shape[1] // batch_size * batch_size
+    batches = orders[:, :whole].view(len(orders), -1, batch_size).transpose(0, 1)
+    return torch.cat([batches.reshape(-1), orders[:, whole:].reshape(-1)])

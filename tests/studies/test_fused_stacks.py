@@ -1,0 +1,31 @@
+"""Stacks by kernels of our own become what they become by PyTorch's products."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parent / "fused_stacks.py"
+
+
+def test_a_mixed_stack_is_the_same_by_kernels_as_by_products():
+    pytest.importorskip("triton", reason="needs Triton: pip install triton")
+    done = subprocess.run(
+        [sys.executable, PROGRAM],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for ours, theirs in zip(found["FusedKernels"], found["Products"], strict=True):
+        for mine, others in zip(ours, theirs, strict=True):
+            losses, right = mine
+            assert losses == pytest.approx(others[0], rel=1e-4)
+            assert right == others[1]
