@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 # Such as: make test PYTEST_OPTIONS="-rs --durations=20"
 PYTEST_OPTIONS ?=
 
-.PHONY: demo test test-frameworks test-nightly check format docs clean
+.PHONY: demo test test-frameworks test-nightly gpu-rehearsal gpu-bounds check format docs clean
 
 # Trains on data that comes with Tarmac, so it needs no download of its own.
 demo: $(VENV)/.installed
 	$(BIN)/tarmac train digits-mlp --verify
 
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest -m "not frameworks and not nightly" $(PYTEST_OPTIONS)
+	$(BIN)/pytest -m "not frameworks and not nightly and not cuda_stand_in" $(PYTEST_OPTIONS)
 
 # Builds environments of TensorFlow, JAX, Keras, MXNet, Chainer and Horovod in the user's cache: minutes
 # the first time, and a compiler, seconds later.
@@ -22,6 +22,16 @@ test-frameworks: $(VENV)/.installed-dev
 # What CI leaves out for time: the examples on the whole of MNIST.
 test-nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest -m nightly -n 1 $(PYTEST_OPTIONS)
+
+# Trainings on pretended GPUs: PyTorch for CUDA, which it puts into the user's cache, over a stand-in for
+# CUDA's libraries. Shows what is raised, launched and left behind, and no numbers. Minutes at first.
+gpu-rehearsal: $(VENV)/.installed-dev
+	for torch in 2.11 2.13; do $(BIN)/python tests/cuda_stand_in/bed.py build --torch $$torch || exit; done
+	$(BIN)/pytest -m "cuda_stand_in and not nightly" -n 1 $(PYTEST_OPTIONS)
+
+# Measures again what `make gpu-rehearsal` holds a change to; the diff shows what became of it.
+gpu-bounds: $(VENV)/.installed-dev
+	$(BIN)/python tests/cuda_stand_in/bounds.py
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

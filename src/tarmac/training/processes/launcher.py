@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import signal
@@ -147,6 +148,9 @@ def _attempt(
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # noqa: PLC0415
 
+    # PyTorch 2.11 has no such field, and gives workers half a minute.
+    known = {field.name for field in dataclasses.fields(LaunchConfig)}
+    patience: dict[str, Any] = {"shutdown_timeout": _SHUTDOWN_S}
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=_directory_of_sockets()) as directory:
         address = Path(directory) / _SOCKET
         config = LaunchConfig(
@@ -158,7 +162,7 @@ def _attempt(
             rdzv_endpoint="localhost:0",
             max_restarts=0,
             local_addr="localhost",
-            shutdown_timeout=_SHUTDOWN_S,
+            **(patience if patience.keys() <= known else {}),
             logs_specs=_logs(run / "logs", Path(directory) / "agent", attempt),
         )
         command = ["-m", module, str(run), str(address)]
