@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -34,6 +35,8 @@ __all__ = ["FusedStack"]
 
 # Steps of each recording. More would save little: the host submits a launch of these in some 10 us.
 _RECORDED_STEPS = (16, 1)
+# Threads that compile, which wait for programs most of the time; a step has up to nine kernels.
+_NUM_COMPILERS = 9
 # What dropout's draws are cut to.
 _LEVELS = 1 << 16
 # Multiprocessors, where there is no GPU to ask: of an H100.
@@ -120,6 +123,7 @@ class FusedStack:
         self._recordings: dict[int, torch.cuda.CUDAGraph] = {}
         self._evaluation: torch.cuda.CUDAGraph | None = None
         self._is_warm = False
+        self._only_compiles = False
         self._factors = torch.zeros(len(networks), 0, 3, device=self._device)
         self._set_up()
 
@@ -163,12 +167,15 @@ class FusedStack:
             self._factors = torch.zeros(len(self.networks), num_steps, 3, device=self._device)
             self._recordings.clear()
         factors = _factors(self.networks, rates, first_step)
-        self._factors[:, :num_steps].copy_(torch.from_numpy(factors))
+        # From memory that is not pinned, a copy has been taken when the call returns.
+        self._factors[:, :num_steps].copy_(torch.from_numpy(factors), non_blocking=True)
 
     def run(self, num_steps: int) -> None:
         """Do the next steps of those that `begin` handed over, without waiting for the device."""
         left = num_steps
-        # The first step compiles the kernels and loads them, neither of which can be recorded.
+        if self._device.type == "cuda" and not self._is_warm:
+            self._compile()
+        # The first launch loads a kernel, which cannot be recorded.
         while left and not (self._is_warm and self._device.type == "cuda"):
             self._steps(1)
             self._is_warm = True
@@ -290,11 +297,33 @@ class FusedStack:
                 if index:
                     self._backward(index, offset)
                 self._update(index, offset)
-        self._kernels.advance[(1,)](self._batches.cursor, num_steps, num_warps=1)
+        self._launch(self._kernels.advance, (1,), self._batches.cursor, num_steps, num_warps=1)
 
     def _score(self, batches: Batches) -> None:
         for offset in range(rounded_up(len(batches.targets), self._rows) // self._rows):
             self._forward(batches, offset, smoothing=0.0, training=False)
+
+    def _launch(
+        self, kernel: Any, grid: tuple[int, ...], *arguments: object, **constants: object
+    ) -> None:
+        if self._only_compiles:
+            kernel.warmup(*arguments, grid=grid, **constants)
+        else:
+            kernel[grid](*arguments, **constants)
+
+    def _compile(self) -> None:
+        """Compile what a step launches, all at once: one after another they take seconds."""
+        import triton  # noqa: PLC0415 - as in the constructor
+
+        self._only_compiles = True
+        try:
+            with (
+                ThreadPoolExecutor(_NUM_COMPILERS) as executor,
+                triton.AsyncCompileMode(executor),
+            ):
+                self._steps(1)
+        finally:
+            self._only_compiles = False
 
     def _forward(self, batches: Batches, offset: int, *, smoothing: float, training: bool) -> None:
         count = len(self.networks)
@@ -303,7 +332,9 @@ class FusedStack:
             width, depth = layer.stored
             tile = product_tile(count, self._rows, width, self._num_processors)
             grid = (_ceil(self._rows, tile.rows) * _ceil(width, tile.columns), count)
-            self._kernels.forward[grid](
+            self._launch(
+                self._kernels.forward,
+                grid,
                 batches.inputs if index == 0 else self._hidden[index - 1],
                 *(
                     batches.order,
@@ -327,7 +358,9 @@ class FusedStack:
         last = self._layers[-1]
         width, depth = last.stored
         columns = head_columns(width)
-        self._kernels.head[(_ceil(self._rows, HEAD_ROWS), count)](
+        self._launch(
+            self._kernels.head,
+            (_ceil(self._rows, HEAD_ROWS), count),
             self._hidden[-1] if self._hidden else batches.inputs,
             *(batches.order, batches.cursor, batches.targets, last.copy, last.values.biases),
             *(self._errors[-1], batches.totals, factor, shift, smoothing),
@@ -347,7 +380,9 @@ class FusedStack:
         width, below = layer.stored
         tile = product_tile(count, self._rows, below, self._num_processors)
         grid = (_ceil(self._rows, tile.rows) * _ceil(below, tile.columns), count)
-        self._kernels.backward[grid](
+        self._launch(
+            self._kernels.backward,
+            grid,
             *(self._errors[index], self._batches.cursor, layer.copy),
             *(self._hidden[index - 1], self._errors[index - 1]),
             *self._per_layer,
@@ -365,7 +400,9 @@ class FusedStack:
         width, depth = layer.stored
         tile = update_tile(count, width, depth, self._num_processors)
         grid = (_ceil(width, tile.outputs) * _ceil(depth, tile.inputs), count)
-        self._kernels.update[grid](
+        self._launch(
+            self._kernels.update,
+            grid,
             self._errors[index],
             self._hidden[index - 1] if index else batches.inputs,
             *(batches.order, batches.cursor, layer.values.weights, layer.copy),
