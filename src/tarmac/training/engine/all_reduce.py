@@ -9,6 +9,7 @@ import torch
 
 from tarmac.training.engine.many_steps import ManySteps
 from tarmac.training.engine.optimizers import FlatOptimizer
+from tarmac.training.engine.parts import Parts
 from tarmac.training.engine.recorder import Graphed, GraphRecorder
 from tarmac.training.engine.replica import Replica
 from tarmac.training.engine.step_by_step import StepByStep
@@ -51,26 +52,29 @@ class AllReduce:
         self._replica = replica
         self._team = team
         # Synchronised normalisations send messages in the forward pass, which all must take part
-        # in, also those without a sample.
-        self._skip_empty = not is_synchronised
+        # in, also those without a sample; and on GPUs they read values back.
+        self._is_recorded = device.type == "cuda" and not is_synchronised
+        self._parts = Parts(
+            replica,
+            team.world_size if team.world_size > 1 else 0,
+            skip_empty=not is_synchronised,
+            is_recorded=self._is_recorded,
+        )
         # Functions of what they need and not of this object, which would keep itself alive.
-        self._compute: Callable[..., None] = replica.compute
-        self._pack: Callable[..., None] = partial(_pack, replica, team)
         self._update: Callable[..., None] = partial(_update, replica, self.optimizer, team)
         self._compute_and_update: Callable[..., None] | None = None
         if team.world_size == plan.accumulate == 1:
             self._compute_and_update = partial(_compute_and_update, replica, self.optimizer, team)
-        # Synchronised normalisations read values back.
-        if device.type == "cuda" and self._skip_empty:
-            self._record_steps()
+        if self._is_recorded:
+            self._record_updates()
 
     def runner(self) -> StepRunner:
         """Return what computes the steps fastest here: see `StepRunner`."""
-        plan, team = self._plan, self._team
-        is_recorded = self._replica.device.type == "cuda" and self._skip_empty
-        if is_recorded and plan.feed == "resident" and team.can_capture:
-            recorder = GraphRecorder(self._replica.device)
-            return ManySteps(plan, self._replica, self.optimizer, team, recorder)
+        plan, team, device = self._plan, self._team, self._replica.device
+        # In fp64 the rate is a number, which a graph would keep.
+        fits = plan.feed == "resident" and self.optimizer.takes_rate_tensors
+        if self._is_recorded and fits and team.can_capture:
+            return ManySteps(plan, self._replica, self.optimizer, team, GraphRecorder(device))
         return StepByStep(self)
 
     def step(
@@ -83,16 +87,8 @@ class AllReduce:
         if self._compute_and_update is not None:
             self._compute_and_update(scale, *next(batches[0]))
             return
-        computed = 0
-        for size in sizes[0]:
-            handed = next(batches[0])
-            if size or not self._skip_empty:
-                self._compute(scale, *handed, add=computed > 0)
-                computed += 1
-        if not computed:
-            self.parameters.clear_gradients()
+        self._parts.compute(scale, batches[0], sizes[0])
         if self._team.world_size > 1:
-            self._pack()
             self._team.all_reduce(self.parameters.reduced)
         self._update()
 
@@ -112,22 +108,15 @@ class AllReduce:
         """Go back to what `random_states` returned."""
         self._replica.set_random_state(states[self._team.rank])
 
-    def _record_steps(self) -> None:
-        """Let the parts of a step be graphs; a message stays between two of them."""
+    def _record_updates(self) -> None:
+        """Let what follows a step's gradients be a graph; a message stays between two of them."""
         device = self._replica.device
-        self._compute = Graphed(self._compute, device)
-        self._pack = Graphed(self._pack, device)
-        if self._plan.precision == "fp64":
-            # Its rate is a number, which a graph would keep.
+        if not self.optimizer.takes_rate_tensors:
             self._compute_and_update = None
             return
         self._update = Graphed(self._update, device)
         if self._compute_and_update is not None:
             self._compute_and_update = Graphed(self._compute_and_update, device)
-
-
-def _pack(replica: Replica, team: Team) -> None:
-    replica.shared.pack(team.rank, team.world_size)
 
 
 def _update(replica: Replica, optimizer: FlatOptimizer, team: Team) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tarmac.training.engine.parts import Parts
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
@@ -35,7 +37,7 @@ class ManySteps:
     Args:
         plan: What to do.
         replica: The one of this process.
-        optimizer: Its parameters'.
+        optimizer: Its parameters', which reads its rate from a tensor where steps are recorded.
         team: All processes, whose messages can be recorded.
         recorder: Records the steps.
     """
@@ -55,9 +57,10 @@ class ManySteps:
         self._optimizer = optimizer
         self._team = team
         self._recorder = recorder
+        self._parts = Parts(replica, team.world_size if team.world_size > 1 else 0)
         largest = plan.shares.largest * plan.accumulate
         self._index = torch.zeros(_AT_ONCE * largest, dtype=torch.int64, device=replica.device)
-        # In fp64 a rate is a number, which a graph keeps.
+        # Elsewhere a rate is a number, which a graph would keep.
         self._rates: torch.Tensor | None = None
         if optimizer.takes_rate_tensors:
             self._rates = torch.zeros(_AT_ONCE, device=replica.device)
@@ -91,8 +94,7 @@ class ManySteps:
         """Do nothing: all is read where it lies."""
 
     def _key(self, steps: Steps) -> Hashable:
-        rates = steps.rates if self._rates is None else steps.count
-        return rates, steps.scale, steps.sizes
+        return steps.count, steps.scale, steps.sizes
 
     def _load_rates(self, rates: tuple[float, ...]) -> None:
         """Bring the rates to where graphs read them, unless they are there."""
@@ -113,15 +115,7 @@ class ManySteps:
 
     def _compute_step(self, scale: float, parts: Sequence[torch.Tensor]) -> None:
         """Leave the sum of all ranks' gradients of one step."""
-        replica, team = self._replica, self._team
-        computed = 0
-        for part in parts:
-            if len(part):
-                replica.compute(scale, part, add=computed > 0)
-                computed += 1
-        if not computed:
-            replica.parameters.clear_gradients()
-        if team.world_size > 1:
-            replica.shared.pack(team.rank, team.world_size)
-            team.all_reduce(replica.parameters.reduced)
-            replica.shared.unpack()
+        self._parts.compute(scale, iter([(part,) for part in parts]), [len(p) for p in parts])
+        if self._team.world_size > 1:
+            self._team.all_reduce(self._replica.parameters.reduced)
+            self._replica.shared.unpack()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -73,7 +73,7 @@ class GraphRecorder:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # PyTorch has no type
+        self._side = _side_stream(device.index)
         self._pool = torch.cuda.graph_pool_handle()
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
         self._can_record = True
@@ -182,6 +182,15 @@ class Graphed:
                 self._inputs[key] = _tensors(static)
             else:
                 self._function(*arguments, **constants)
+
+
+@cache
+def _side_stream(device_index: int) -> torch.cuda.Stream:
+    """Return the stream that all recordings of a device share.
+
+    cuBLAS keeps some 32 MiB for every stream that it has ever computed on, until the process ends.
+    """
+    return torch.cuda.Stream(device_index)  # type: ignore[no-untyped-call]  # PyTorch has no type
 
 
 def _tensors(arguments: Sequence[Any]) -> tuple[torch.Tensor, ...]:

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 __all__ = ["StopVote"]
 
-# On a GPU a call's end is awaited when so many steps were launched after it, so that the host need
-# not wait for the step, and a wish to stop not for all that lies in the queue.
-_LAG = 16
+# On a GPU a call's end is awaited when so many steps, or so many calls, were launched after it: the
+# host need not wait for the step, and a wish to stop not for all that could be queued.
+_LAG_STEPS = 16
+_LAG_CALLS = 4
 
 
 class StopVote:
@@ -31,7 +32,9 @@ class StopVote:
         self._has_cast = False
         self._ring: _Ring | None = None
         if slot.is_cuda:
-            self._ring = _Ring(slot, 1 + -(-_LAG // at_once), reads=not self._is_alone)
+            self._ring = _Ring(
+                slot, 1 + max(_LAG_CALLS, _LAG_STEPS // at_once), reads=not self._is_alone
+            )
 
     def cast(self, *, wished: bool) -> None:
         """Vote, before a call."""

@@ -8,7 +8,6 @@ adds up the gradients and does the update.
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,12 +15,12 @@ import torch
 from tarmac.training.engine.model import replicate
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parameters import Parameters
-from tarmac.training.engine.recorder import Graphed
+from tarmac.training.engine.parts import Parts
 from tarmac.training.engine.replica import Replica
 from tarmac.training.engine.shared_state import SharedState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch import nn
 
@@ -75,14 +74,9 @@ class Towers:
             self._leaving_extra = _pinned(self.parameters.extra)
         self.optimizer = FlatOptimizer(recipe.optimizer, self.parameters.groups)
         self._draws = [torch.get_rng_state() for _ in replicas]
-        self._computes: list[Callable[..., None]] = [replica.compute for replica in replicas]
-        self._packs: list[Callable[..., None]] = [
-            partial(replica.shared.pack, replica.rank, len(replicas)) for replica in replicas
+        self._parts = [
+            Parts(replica, len(replicas), is_recorded=self._on_cuda) for replica in replicas
         ]
-        self._shows: list[Callable[..., None]] = [partial(_show, replica) for replica in replicas]
-        if self._on_cuda:
-            for calls in (self._computes, self._packs, self._shows):
-                calls[:] = [Graphed(c, r.device) for c, r in zip(calls, replicas, strict=True)]
 
     def step(
         self,
@@ -93,8 +87,7 @@ class Towers:
         """Do one step; see `Strategy`."""
         for replica, handed, spans in zip(self.replicas, batches, sizes, strict=True):
             with self._drawing(replica):
-                self._compute_gradients(replica, scale, handed, spans)
-            self._packs[replica.rank]()
+                self._parts[replica.rank].compute(scale, handed, spans)
             if self._on_cuda:
                 arriving = self._arriving[replica.rank]
                 arriving.copy_(replica.parameters.reduced, non_blocking=True)
@@ -129,23 +122,6 @@ class Towers:
             with self._drawing(replica):
                 replica.set_random_state(state)
 
-    def _compute_gradients(
-        self,
-        replica: Replica,
-        scale: float,
-        batches: Iterator[tuple[torch.Tensor, ...]],
-        sizes: Sequence[int],
-    ) -> None:
-        """Compute a replica's gradients for its micro-batches of one step."""
-        computed = 0
-        for size in sizes:
-            handed = next(batches)
-            if size:
-                self._computes[replica.rank](scale, *handed, add=computed > 0)
-                computed += 1
-        if not computed:
-            replica.parameters.clear_gradients()
-
     def _reduce(self) -> None:
         """Bring the sum of all replicas' gradients to the parameters that are updated."""
         total = self.parameters.reduced
@@ -173,10 +149,9 @@ class Towers:
             own = replica.parameters
             if self._on_cuda:
                 own.values.copy_(self._leaving, non_blocking=True)
+                own.publish()
+            if own is not self.parameters:
                 own.extra.copy_(extra, non_blocking=True)
-                self._shows[replica.rank]()
-            elif own is not self.parameters:
-                own.extra.copy_(extra)
                 replica.shared.unpack()
 
     @contextlib.contextmanager
@@ -187,12 +162,6 @@ class Towers:
         yield
         if replica.device.type == "cpu":
             self._draws[replica.rank] = torch.get_rng_state()
-
-
-def _show(replica: Replica) -> None:
-    """Let a replica's model see the parameters and buffers that were sent to it."""
-    replica.parameters.publish()
-    replica.shared.unpack()
 
 
 def _show_counts(model: nn.Module, *, of: nn.Module) -> None:
