@@ -78,6 +78,7 @@ class FlatOptimizer:
         self._rate: float | torch.Tensor = spec.learning_rate
         if self._on_cuda and groups[0].values.dtype == torch.float32:
             self._rate = torch.tensor(spec.learning_rate, device=groups[0].values.device)
+        self._filled_rate = spec.learning_rate
         first_step = _NO_BIAS_CORRECTION if _is_adam_in_disguise(spec) else 0.0
         self._state = [
             {name: torch.zeros_like(group.values) for name in _state_names(spec)}
@@ -95,18 +96,34 @@ class FlatOptimizer:
             for decay in dict.fromkeys(group.weight_decay for group in groups)
         }
 
+    @property
+    def takes_rate_tensors(self) -> bool:
+        """Whether `step` reads its rate from a tensor, which a CUDA graph does not keep."""
+        return isinstance(self._rate, torch.Tensor)
+
     def set_learning_rate(self, rate: float) -> None:
         """Use another rate from the next step on."""
+        if rate == self._filled_rate:
+            return
+        self._filled_rate = rate
         if isinstance(self._rate, torch.Tensor):
             self._rate.fill_(rate)
         else:
             self._rate = rate
 
     @torch.no_grad()
-    def step(self) -> None:
-        """Update every group's values."""
+    def step(self, rate: float | torch.Tensor | None = None) -> None:
+        """Update every group's values.
+
+        Args:
+            rate: For this step; by default the one that was set. A tensor, float32 ``[]`` on the
+                device, with `takes_rate_tensors` alone.
+        """
+        usual = self._rate
+        self._rate = usual if rate is None else rate
         for decay, members in self._by_decay.items():
             self._step_groups(decay, *members)
+        self._rate = usual
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return the state by name, the tensors themselves."""
