@@ -10,7 +10,7 @@ import click
 import cloup
 
 from tarmac.cli.ahead import begun_ahead
-from tarmac.cli.choices import COMPILE, FEEDS, PRECISIONS, SCALES, STRATEGIES, Choice
+from tarmac.cli.choices import COMPILE, FEEDS, FUSED, PRECISIONS, SCALES, STRATEGIES, Choice
 from tarmac.cli.completion import complete_trainings, complete_workloads
 from tarmac.cli.imports import uncollected_imports
 from tarmac.cli.lead_process import speaks_for_all
@@ -149,6 +149,13 @@ __all__ = ["command"]
         help="What matrices are multiplied in: auto takes the faster of fp32 and bf16.",
     ),
     option(
+        "--fused",
+        type=Choice(FUSED),
+        default="auto",
+        show_default=True,
+        help="Whether Tarmac's own kernels train a multilayer perceptron on a GPU: where they can.",
+    ),
+    option(
         "--compile",
         "compile_",
         type=Choice(COMPILE),
@@ -209,6 +216,7 @@ def command(
     verbose: bool,
     verify: bool,
     no_check: bool,
+    fused: str,
     compile_: str,
     **options: Any,
 ) -> None:
@@ -252,6 +260,7 @@ def command(
                 output=output,
                 reporter=reporter,
                 load=load,
+                fused=fused,
                 compile=compile_,
                 settings=_once_each(settings),
                 **options,

@@ -108,6 +108,7 @@ class _Plain(Silent):
         yield f"feed       {plan.feed}: {plan.reasons['feed']}"
         autotuned = "on" if plan.autotune else "off"
         yield f"autotune   {autotuned}: {plan.reasons['autotune']}"
+        yield f"fused      {'on' if plan.fused else 'off'}: {plan.reasons['fused']}"
         threads = plan.devices[0].num_threads
         if threads and plan.process_per_device:
             yield f"threads    {threads} for each process"

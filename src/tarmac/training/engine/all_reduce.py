@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tarmac.training.engine.fused import FusedSteps
 from tarmac.training.engine.many_steps import ManySteps
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parts import Parts
@@ -71,6 +72,8 @@ class AllReduce:
     def runner(self) -> StepRunner:
         """Return what computes the steps fastest here: see `StepRunner`."""
         plan, team, device = self._plan, self._team, self._replica.device
+        if plan.fused:
+            return FusedSteps(plan, self._replica, self.optimizer)
         # In fp64 the rate is a number, which a graph would keep.
         fits = plan.feed == "resident" and self.optimizer.takes_rate_tensors
         if self._is_recorded and fits and team.can_capture:
