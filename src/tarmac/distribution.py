@@ -77,10 +77,14 @@ def upgrade_hint() -> str:
 
 
 def installed_version() -> str:
-    """Return Tarmac's version."""
-    from importlib.metadata import version  # noqa: PLC0415 - costs --help a tenth of its time
+    """Return Tarmac's version; ``0+source`` where its code is on the path but is not installed."""
+    # Imported here, as it costs --help a tenth of its time.
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
 
-    return version(DISTRIBUTION)
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "0+source"
 
 
 def require(module: str, subject: str = "") -> None:
