@@ -24,6 +24,8 @@ from hypothesis import HealthCheck, settings
 
 from tarmac.machine import is_unified, own_groups
 
+_CHECKS = Path(__file__).parent / "checks"
+
 # Folders and files whose tests need a package that an extra brings.
 _NEED = {
     "torch": (
@@ -266,3 +268,33 @@ def _has_cuda() -> bool:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for module in _MISSING:
         terminalreporter.line(f"not collected without {module}: {', '.join(_NEED[module])}")
+
+
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory) -> Path:
+    """Return the directory of a libnvidia-ml.so.1 that answers from a file."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler is here; provide one: sudo apt install gcc")
+    directory = tmp_path_factory.mktemp("nvml")
+    library = directory / "libnvidia-ml.so.1"
+    source = _CHECKS / "nvml_stand_in.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    return directory
+
+
+@pytest.fixture
+def on_machine(stand_in):
+    """Return a function that gives the environment in which a machine's GPUs are seen."""
+
+    def give(name: str, **environment: str) -> dict[str, str]:
+        return (
+            os.environ
+            | {
+                "LD_LIBRARY_PATH": str(stand_in),
+                "NVML_STAND_IN": str(_CHECKS / "machines" / f"{name}.txt"),
+            }
+            | environment
+        )
+
+    return give

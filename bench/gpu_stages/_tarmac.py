@@ -84,15 +84,18 @@ def peer(report: Report, name: str, *words: object, limit_s: float | None = None
     return run_json(report, command, limit_s=limit_s)
 
 
-def train(report: Report, *words: object, **options: Any) -> dict[str, Any]:
+def train(
+    report: Report, *words: object, output: Path | None = None, **options: Any
+) -> dict[str, Any]:
     """Train by the command line; return its answer with the epochs' seconds and peak memory.
 
     Args:
         report: The stage's.
         *words: The command line's, after ``tarmac train``.
+        output: Where its run goes; by default among the stage's.
         **options: As for `run_json`.
     """
-    output = report.scratch / "runs"
+    output = output or report.scratch / "runs"
     command = [*TARMAC, "--debug", "train", *map(str, words), "--json", "--output", str(output)]
     answer = run_json(report, command, **options)
     run = Path(answer["path"])

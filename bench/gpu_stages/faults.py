@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpu_stages._report import Report
 
 # On data that come with Tarmac; enough epochs that a kill hits one of them.
-_EPOCHS = 60
+_EPOCHS = 150
 _TRAINING = ("digits-mlp", "--epochs", str(_EPOCHS), "--deterministic", "--no-check")
 
 
@@ -26,7 +26,7 @@ def run(report: Report) -> None:
     """Cause each, and look at what is left."""
     with report.part("kill -9 and resume"):
         whole = report.scratch / "whole"
-        _train_into(report, whole)
+        report.keep("whole", train(report, *_TRAINING, output=whole)["metrics"])
         killed = report.scratch / "killed"
         epochs = _interrupt(report, killed, signal.SIGKILL)
         _resume(report, killed)
@@ -43,10 +43,6 @@ def run(report: Report) -> None:
     for name in ("memory", "prefetch", "out-of-memory"):
         with report.part(name):
             report.keep(name, peer(report, "gpu_faults.py", name, limit_s=90))
-
-
-def _train_into(report: Report, output: Path) -> None:
-    report.keep("whole", train(report, *_TRAINING, "--output", output)["metrics"])
 
 
 def _only_run(output: Path) -> Path:
