@@ -58,7 +58,8 @@ def run(report: Report) -> None:
     text = (
         "Networks of 784-512-512-10, 391 steps of 128 an epoch and 10,000 samples scored; a trial "
         "is 20 epochs, with set-up. Alone is `tarmac.train` of the same network in a living "
-        f"process, {alone_us or 0:.0f} us a step. mixed: seven optimizers, four activations in turns."
+        f"process, {alone_us or 0:.0f} us a step. mixed: seven optimizers, four activations in "
+        "turns."
         f"\n\n{table(header, rows)}"
     )
     report.page("population", report.result, text)
