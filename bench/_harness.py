@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).parent / "results"
 # There is no script beside the interpreter where Tarmac runs from source.
 TARMAC = (sys.executable, "-m", "tarmac")
+# The variable by which `gpu.py` tells what PyTorch calls the GPU: containers may lack NVML.
+GPU_NAME = "TARMAC_GPU_NAME"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +104,7 @@ def machine_facts() -> dict[str, Any]:
 
 
 def gpu_facts() -> dict[str, Any]:
-    """Describe the first GPU and what uses it; nothing where NVML knows none.
+    """Describe the first GPU and what uses it; its name at most where NVML is missing.
 
     Clocks are in MHz, power in W, memory in GiB. ``gpu_others`` is the number of processes that
     compute on it, other than this one and those that it has started.
@@ -111,10 +113,9 @@ def gpu_facts() -> dict[str, Any]:
         import pynvml
 
         pynvml.nvmlInit()
-    except (
-        Exception
-    ):  # the package or the driver is missing, or of another version than the kernel's
-        return {}
+    except Exception:
+        # The package or the driver is missing, or the driver is not of the kernel's version.
+        return {"gpu": os.environ[GPU_NAME], **torch_facts()} if GPU_NAME in os.environ else {}
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(_first_gpu())
 

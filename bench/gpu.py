@@ -34,6 +34,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from _harness import GPU_NAME
 from gpu_driver import CannotRunError
 from gpu_driver.look import Machine, look
 from gpu_driver.outbox import NotAdoptableError, adopt, fill, results_below
@@ -217,7 +218,11 @@ def _run_stage(
             [*stage.argv, str(directory), f"{limit:.1f}"],
             limit_s=limit,
             directory=run.root,
-            environment={**environment, "TARMAC_RUNS": str(directory / "scratch" / "runs")},
+            environment={
+                **environment,
+                "TARMAC_RUNS": str(directory / "scratch" / "runs"),
+                GPU_NAME: machine.device,
+            },
             output=directory / "output.txt",
         )
     except _Stopped as error:
@@ -285,7 +290,7 @@ def _judge(
     if errors:
         name, text = next(iter(errors.items()))
         others = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-        return FAILED, f"{name}: {text.strip().splitlines()[-1][:300]}{others}"
+        return FAILED, f"{name}: {text.splitlines()[0][:300]}{others}"
     if code != 0:
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return FAILED, f"it crashed: {how}"

@@ -33,7 +33,7 @@ class Report:
 
     Attributes:
         result: What was measured.
-        errors: The traceback of each part that failed, by its name.
+        errors: Of each part that failed, by its name: a line, then the traceback.
         scratch: A directory for what the stage needs meanwhile.
     """
 
@@ -66,9 +66,11 @@ class Report:
             yield
         except Skip:
             raise
-        except Exception:
+        except Exception as error:
             text = traceback.format_exc()
-            self.errors[name] = text[-_MAX_ERROR:]
+            # Its message may have many lines, of which the last say little.
+            summary = f"{type(error).__name__}: {error}".splitlines()[0]
+            self.errors[name] = f"{summary}\n\n{text[-_MAX_ERROR:]}"
             print(text, file=sys.stderr, flush=True)
             self._save()
 

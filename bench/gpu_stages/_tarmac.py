@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -71,10 +72,11 @@ def run_json(
     words = f"{done.stdout[-2000:]}\n{done.stderr[-5000:]}"
     if done.returncode not in codes:
         raise RuntimeError(f"exit code {done.returncode}: {' '.join(command)}\n{words}")
-    start = done.stdout.find("{")
-    if start < 0:
+    # Libraries may have printed before it.
+    found = re.search(r"^\{", done.stdout, re.MULTILINE)
+    if found is None:
         raise RuntimeError(f"no JSON from {' '.join(command)}\n{words}")
-    answer = json.JSONDecoder().raw_decode(done.stdout[start:])[0]
+    answer = json.JSONDecoder().raw_decode(done.stdout[found.start() :])[0]
     return answer | {"process_s": round(seconds, 3), "exit_code": done.returncode}
 
 

@@ -82,16 +82,23 @@ if 2 not in times:
     # An epoch that is the last ends without the hook.
     ended(2)
 
-events = [e for e in measured.events() if e.device_type == DeviceType.CUDA]
+# Annotations span what is under them.
+events = [
+    e
+    for e in measured.events()
+    if e.device_type == DeviceType.CUDA and not getattr(e, "is_user_annotation", False)
+]
+if not events:
+    sys.exit("The profiler saw nothing on the GPU: CUPTI is missing, or may not be used here.")
 kernels: dict[str, list[float]] = {}
 for event in events:
     kernels.setdefault(event.name, []).append(event.time_range.elapsed_us())
 busy = sum(sum(each) for each in kernels.values())
 wall_us = 1e6 * (times[2] - times[1])
-launches = {
-    e.key: e.count
+calls = {
+    e.key: {"per_step": e.count / steps, "us_per_step": e.self_cpu_time_total / steps}
     for e in measured.key_averages()
-    if e.key.startswith(("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpy"))
+    if e.key.startswith(("cuda", "cu"))
 }
 rows = sorted(kernels.items(), key=lambda item: -sum(item[1]))
 print(
@@ -102,7 +109,7 @@ print(
             "wall_us_per_step": wall_us / steps,
             "gpu_us_per_step": busy / steps,
             "operations_per_step": len(events) / steps,
-            "calls_per_step": {name: count / steps for name, count in launches.items()},
+            "calls": calls,
             "kernels": [
                 {
                     "name": name[:160],
