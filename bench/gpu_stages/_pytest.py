@@ -27,7 +27,7 @@ def marked_files() -> list[str]:
     """
     files = sorted((ROOT / "tests").rglob("*.py"))
     named = {path: path.read_text(encoding="utf-8") for path in files}
-    return [path.relative_to(ROOT).as_posix() for path, text in named.items() if "mark.gpu" in text]
+    return [path.relative_to(ROOT).as_posix() for path, text in named.items() if "pytest.mark.gpu" in text]
 
 
 def run_tests(report: Report, files: Sequence[str], junit: Path) -> None:

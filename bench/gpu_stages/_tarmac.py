@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -86,6 +87,13 @@ def peer(report: Report, name: str, *words: object, limit_s: float | None = None
     return run_json(report, command, limit_s=limit_s)
 
 
+def can_fuse() -> bool:
+    """Whether this Tarmac's trainings have a choice of fused kernels."""
+    from tarmac.training.planning.options import Options
+
+    return "fused" in {field.name for field in dataclasses.fields(Options)}
+
+
 def train(
     report: Report, *words: object, output: Path | None = None, **options: Any
 ) -> dict[str, Any]:
@@ -108,5 +116,6 @@ def train(
         "epoch_s": [row["seconds"] for row in rows],
         "memory_mib": round(max(row["memory_bytes"] for row in rows) / 2**20),
         "precision": record["configuration"]["precision"],
+        "fused": record["configuration"].get("fused"),
         "device": record["device"]["type"],
     }

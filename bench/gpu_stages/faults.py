@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpu_stages._report import Report
 
 # On data that come with Tarmac; enough epochs that a kill hits one of them.
-_EPOCHS = 150
+_EPOCHS = 300
 _TRAINING = ("digits-mlp", "--epochs", str(_EPOCHS), "--deterministic", "--no-check")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from _harness import table
 from gpu_stages._figures import accuracy, spread
-from gpu_stages._tarmac import need_mnist, peer, train
+from gpu_stages._tarmac import can_fuse, need_mnist, peer, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,8 @@ def run(report: Report) -> None:
         "loop, graph, bf16": loop("graph", "bf16"),
         "loop, bf16": loop("plain", "bf16"),
     }
+    if can_fuse():
+        ways["Tarmac, unfused"] = tarmac("--fused", "off")
     in_fp32 = {
         "Tarmac, fp32": tarmac("--precision", "fp32"),
         "loop, graph, fp32": loop("graph", "fp32"),
@@ -92,6 +94,7 @@ def _of_tarmac(report: Report, seed: int, *words: object) -> dict[str, Any]:
     return {name: answer[name] for name in ("process_s", "epoch_s", "memory_mib")} | {
         **answer["metrics"],
         "precision": answer["precision"],
+        "fused": answer["fused"],
     }
 
 

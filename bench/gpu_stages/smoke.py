@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from gpu_stages._tarmac import peer, train
+from gpu_stages._tarmac import can_fuse, peer, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +35,8 @@ def run(report: Report) -> None:
         "ddp of one": trained("--strategy", "ddp", "--devices", 1),
         "stack of 4": lambda: peer(report, "gpu_population.py", 4, "mixed", 2, "digits"),
     }
+    if can_fuse():
+        cases |= {"fused": trained("--fused", "on"), "unfused": trained("--fused", "off")}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         started = {name: pool.submit(case) for name, case in cases.items()}
         for name, future in started.items():

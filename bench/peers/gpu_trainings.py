@@ -32,5 +32,5 @@ for seed in range(first, first + count):
     plain = {k: v for k, v in run.metrics.items() if isinstance(v, int | float)}
     rows.append({"seed": seed, "whole_s": whole_s, **plain})
     rows[-1]["allocated_mib"] = torch.cuda.memory_allocated() / 2**20
-    rows[-1]["precision"] = run.record.configuration.precision
+    rows[-1]["precision"] = run.record.configuration["precision"]
 print(json.dumps({"trainings": rows}))
