@@ -4,8 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Such as: make test PYTEST_OPTIONS="-rs --durations=20"
 PYTEST_OPTIONS ?=
+# The Pythons that `make wheels` downloads for.
+PYTHONS ?= 3.11,3.12,3.13,3.14
+# Of `make gpu`.
+BUDGET ?= 540
+WHEELS ?= wheels
+OUT ?=
+STAGES ?=
 
-.PHONY: demo test test-frameworks test-nightly gpu-rehearsal gpu-bounds check format docs clean
+.PHONY: demo test test-frameworks test-nightly gpu gpu-rehearsal gpu-bounds wheels check format docs clean
 
 # Trains on data that comes with Tarmac, so it needs no download of its own.
 demo: $(VENV)/.installed
@@ -45,6 +52,16 @@ check: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Where there is a network: what a machine without one needs beside its PyTorch, into wheels/.
+wheels: $(VENV)/.installed-dev
+	$(BIN)/python bench/wheels.py --python $(PYTHONS)
+
+# On a machine with a GPU and a PyTorch: tests, evidence and figures, in stages until BUDGET (seconds)
+# ends; again goes on. OUT gets what has to leave the machine. PYTHON must be the one with PyTorch.
+gpu:
+	$(PYTHON) bench/gpu.py --budget $(BUDGET) --wheels $(WHEELS) $(if $(OUT),--out $(OUT)) \
+	  $(if $(STAGES),--stages $(STAGES))
 
 # The site, into docs/_build/html; open its index.html. A dead link or anchor is an error.
 docs: $(VENV)/.installed-dev

@@ -9,11 +9,8 @@ import argparse
 import statistics
 import sys
 import tempfile
-from pathlib import Path
 
-from _harness import Spread, run_child, table, write_results
-
-TARMAC = str(Path(sys.executable).parent / "tarmac")
+from _harness import TARMAC, Spread, run_child, table, write_results
 
 
 def main() -> None:
@@ -27,7 +24,7 @@ def main() -> None:
     expectation = None
     with tempfile.TemporaryDirectory() as output:
         for seed in range(given.seeds):
-            command = [TARMAC, "train", given.workload, "--json", "--seed", str(seed)]
+            command = [*TARMAC, "train", given.workload, "--json", "--seed", str(seed)]
             child = run_child([*command, "--precision", given.precision, "--output", output])
             expectation = child.result["expectation"]
             accuracies.append(child.result["metrics"]["test_accuracy"])
@@ -57,7 +54,7 @@ def main() -> None:
         "process s",
     ]
     data = {"accuracy": accuracies, "train_s": train_s, "process_s": process_s}
-    write_results(f"accuracy-{given.workload}", data, table(header, [row]))
+    write_results(f"accuracy-{given.workload}", data, table(header, [row]), gpu=True)
 
 
 if __name__ == "__main__":

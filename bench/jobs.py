@@ -16,9 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from _harness import Spread, table, write_results
+from _harness import TARMAC, Spread, table, write_results
 
-TARMAC = str(Path(sys.executable).parent / "tarmac")
 PLAN = """
 import json, resource, sys, time
 from pathlib import Path
@@ -55,7 +54,7 @@ def main() -> None:
             text = "{name: x, command: [echo, '{{ repeat }}'], sweep: {repeat: %s}}"
             (root / "job.yaml").write_text(text % given.tasks)
             (root / "one.yaml").write_text(text % 1)
-            run = [TARMAC, "run", "--json", "--output", str(root / "runs")]
+            run = [*TARMAC, "run", "--json", "--output", str(root / "runs")]
             found["tarmac run"].append(timed([*run, str(root / "job.yaml")]))
             numbers = "\n".join(map(str, range(given.tasks))).encode()
             parallel = ["parallel", "-j", cores, "--results", str(root / "results"), "echo", "{}"]
@@ -65,7 +64,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         (root / "job.yaml").write_text(text % 10_000)
-        run = [TARMAC, "run", "--json", "--output", str(root / "runs")]
+        run = [*TARMAC, "run", "--json", "--output", str(root / "runs")]
         whole_s = timed([*run, str(root / "job.yaml")])
         resume_s = timed([*run, "--resume", "latest"])
     plans = []

@@ -6,7 +6,7 @@ Each competitor runs in a process of its own, one after another, round after rou
 its own seed; those that load through a DataLoader are slow and take part in the first rounds only.
 Every one trains the same network by the same recipe on all 60,000 samples, scores
 nothing on the way and the test set once at the end; Tarmac runs as a user starts it, with its
-checkpoint every epoch. TARMAC_DATA must hold MNIST.
+checkpoint every epoch. All compute on the CPU; `gpu.py` compares GPUs. TARMAC_DATA must hold MNIST.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _harness import Child, Spread, run_child, table, write_results
+from _harness import TARMAC, Child, Spread, run_child, table, write_results
 
 PEERS = Path(__file__).parent / "peers"
-TARMAC = str(Path(sys.executable).parent / "tarmac")
 
 # Multiply-adds of one epoch's matrix products: forward, and backward with respect to weights and,
 # for all layers but the first, to inputs.
@@ -34,8 +33,8 @@ _LAYERS = ((784, 512), (512, 512), (512, 10))
 def run_tarmac(epochs: int, seed: int) -> Child:
     """Train by the command line, and take the epochs' times from the run."""
     with tempfile.TemporaryDirectory() as output:
-        command = [TARMAC, "train", "mnist-mlp", "--json", "--epochs", str(epochs)]
-        child = run_child([*command, "--seed", str(seed), "--output", output])
+        command = [*TARMAC, "train", "mnist-mlp", "--json", "--epochs", str(epochs)]
+        child = run_child([*command, "--seed", str(seed), "--output", output, "--devices", "cpu"])
         run = Path(child.result["path"])
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         versions = json.loads((run / "run.json").read_text())["versions"]
@@ -82,7 +81,7 @@ def measure_help() -> Spread:
     times = []
     for _ in range(15):
         start = time.perf_counter()
-        subprocess.run([TARMAC, "--help"], capture_output=True, check=True)
+        subprocess.run([*TARMAC, "--help"], capture_output=True, check=True)
         times.append(time.perf_counter() - start)
     return Spread.of(times)
 

@@ -18,10 +18,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _harness import Child, Spread, run_child, table, write_results
+from _harness import TARMAC, Child, Spread, run_child, table, write_results
 
 PEER = str(Path(__file__).parent / "peers" / "keras_evolve.py")
-TARMAC = str(Path(sys.executable).parent / "tarmac")
 
 
 def run_keras(python: str, seed: int, given: argparse.Namespace) -> Child:
@@ -34,7 +33,7 @@ def run_keras(python: str, seed: int, given: argparse.Namespace) -> Child:
 
 def run_tarmac(seed: int, prune: str, given: argparse.Namespace) -> Child:
     """Search by the command line; then, untimed, train its winner on Keras's images alone."""
-    command = [TARMAC, "search", "mlp-evolve", "--set", "dataset=mnist", "--json"]
+    command = [*TARMAC, "search", "mlp-evolve", "--set", "dataset=mnist", "--json"]
     options = {
         "--generations": given.generations,
         "--population": given.population,
@@ -52,7 +51,7 @@ def run_tarmac(seed: int, prune: str, given: argparse.Namespace) -> Child:
         options["--batch-size"] = settings.pop("batch_size")
         words = [str(word) for pair in options.items() for word in pair]
         words += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-        trained = run_child([TARMAC, "train", "mlp", "--json", "--output", output, *words])
+        trained = run_child([*TARMAC, "train", "mlp", "--json", "--output", output, *words])
     return dataclasses.replace(
         child,
         result={

@@ -9,13 +9,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
-from pathlib import Path
 
-from _harness import run_child, table, write_results
-
-TARMAC = str(Path(sys.executable).parent / "tarmac")
+from _harness import TARMAC, run_child, table, write_results
 
 
 def main() -> None:
@@ -29,7 +25,7 @@ def main() -> None:
     for name, value in vars(given).items():
         words += [f"--{name}", str(value)]
     with tempfile.TemporaryDirectory() as output:
-        child = run_child([TARMAC, *words, "--output", output])
+        child = run_child([*TARMAC, *words, "--output", output])
     totals, best = child.result["totals"], child.result["best"]
     network = ", ".join(f"{name} {value}" for name, value in best["settings"].items())
     row = [
@@ -46,7 +42,7 @@ def main() -> None:
         f"test set once.\n\n{table(header, [row])}\n\nThe winner: {network}."
     )
     kept = {"options": vars(given), "seconds": child.seconds, "totals": totals, "best": best}
-    write_results("search-mnist", kept, text)
+    write_results("search-mnist", kept, text, gpu=True)
 
 
 if __name__ == "__main__":

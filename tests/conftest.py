@@ -31,7 +31,7 @@ _NEED = {
         *("checks/test_check.py", "checks/test_container.py", "checks/test_probes.py"),
         "checks/test_probe_conformance.py",
     ),
-    "optuna": ("studies", "cli/test_search.py"),
+    "optuna": ("bench", "studies", "cli/test_search.py"),
     "obstore": ("jobs/test_objects.py",),
     "triton": ("kernels",),
 }

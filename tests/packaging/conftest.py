@@ -33,13 +33,11 @@ def core_distributions() -> dict[str, importlib.metadata.Distribution]:
     return found
 
 
-@pytest.fixture(scope="session")
-def core_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a virtual environment of the core, linked to the packages that are installed here."""
-    root = tmp_path_factory.mktemp("core")
+def make_environment(root: Path, distributions: dict[str, importlib.metadata.Distribution]) -> Path:
+    """Make a virtual environment that has Tarmac's code and links to packages installed here."""
     venv.create(root, with_pip=False, symlinks=True)
     packages = next(root.glob("lib/python3*/site-packages"))
-    for distribution in core_distributions().values():
+    for distribution in distributions.values():
         parts = {path.parts[0] for path in distribution.files or ()}
         for part in parts - {"..", "__pycache__"}:
             target = Path(str(distribution.locate_file(part)))
@@ -50,17 +48,36 @@ def core_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="session")
+def core_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a virtual environment of the core, linked to the packages that are installed here."""
+    return make_environment(tmp_path_factory.mktemp("core"), core_distributions())
+
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
 def in_core(core_environment: Path, tmp_path: Path) -> Run:
     """Run Python in that environment, in an empty directory and with an empty cache."""
+    return runner_of(core_environment, tmp_path)
+
+
+@pytest.fixture
+def from_source(tmp_path: Path) -> Run:
+    """Run Python where Tarmac's code is on the path, and only what it needs is installed."""
+    needed = core_distributions()
+    del needed[DISTRIBUTION]
+    return runner_of(make_environment(tmp_path / "environment", needed), tmp_path)
+
+
+def runner_of(environment: Path, tmp_path: Path) -> Run:
+    """Return what runs Python in an environment, in an empty directory and with an empty cache."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [core_environment / "bin" / "python", *arguments],
+            [environment / "bin" / "python", *arguments],
             cwd=tmp_path,
             env=kept | {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")},
             capture_output=True,
@@ -68,5 +85,5 @@ def in_core(core_environment: Path, tmp_path: Path) -> Run:
             check=False,
         )
 
-    assert sys.prefix != str(core_environment)
+    assert sys.prefix != str(environment)
     return run
