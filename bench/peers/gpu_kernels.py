@@ -14,8 +14,8 @@ import time
 
 import numpy as np
 import torch
-from tarmac.kernels import FusedNetwork, FusedStack
 
+from tarmac.kernels import FusedNetwork, FusedStack
 from tarmac.workloads import SGD, Adadelta, Adagrad, Adam, Adamax, Nadam, RMSprop
 
 SAMPLES, BATCH, STEPS = 16384, 128, 96
