@@ -33,6 +33,7 @@ from tarmac.machine.obstacles import (
     runs_on,
     wheel_index,
     why_hidden,
+    why_withheld,
 )
 from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gpus
 
@@ -70,4 +71,5 @@ __all__ = [
     "wheel_index",
     "why_hidden",
     "why_on_cpu",
+    "why_withheld",
 ]
