@@ -158,6 +158,57 @@ def test_a_task_gets_one_instance_of_a_partitioned_gpu_and_never_two():
     assert shared.candidates(ONE) == [*parts, whole]
 
 
+def test_a_part_of_a_gpu_that_takes_one_process_is_all_of_it():
+    exclusive = GpuInfo("GPU-x", "H100", 2**36, is_exclusive=True)
+    shared = GpuInfo("GPU-a", "H100", 2**36)
+    half = Resources(gpus=0.5)
+    given = machine(None, exclusive, shared)
+    grants = [given.take(half) for _ in range(4)]
+    assert [grant and (grant.gpus, grant.share) for grant in grants] == [
+        (("GPU-a",), 0.5),
+        (("GPU-a",), 0.5),
+        (("GPU-x",), 1.0),
+        None,
+    ]
+    assert grants[2] is not None
+    given.give_back(grants[2])
+    assert given.take(ONE) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "visible", "text"),
+    [
+        ("healthy", "GPU-none", "this machine has 0: CUDA_VISIBLE_DEVICES is 'GPU-none', and the"),
+        ("healthy", "7", "this machine has 0: CUDA_VISIBLE_DEVICES is '7', and the first name"),
+        ("healthy", "some", "this machine has 0: CUDA_VISIBLE_DEVICES is 'some', and the first"),
+        ("healthy", "", "this machine has 0: CUDA_VISIBLE_DEVICES is empty, which hides all GPUs"),
+        ("prohibited", None, "this machine has 0: NVIDIA H200 is in compute mode PROHIBITED"),
+        ("healthy", None, ""),
+    ],
+)
+def test_why_a_machine_has_too_few_gpus_for_a_task_is_said(on_machine, name, visible, text):
+    program = (
+        "from pathlib import Path\n"
+        "from tarmac import RequestError\n"
+        "from tarmac.jobs import parse_job, plan_tasks, read_machine\n"
+        "job = parse_job('{name: x, command: a, resources: {gpus: 1}}')\n"
+        "try: read_machine().refuse_what_never_fits(plan_tasks(job, Path('.')))\n"
+        "except RequestError as error: print(error.message, error.hint, sep='\\n')\n"
+    )
+    variables = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=on_machine(name, **variables),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert text in done.stdout
+    assert bool(done.stdout) is bool(text)
+    if visible is not None:
+        assert "name some of: 0 (GPU-7d3c132a-675f-077e-3bf7-99d79213d062)" in done.stdout
+
+
 def test_unknown_gpus_stop_tasks_that_need_them_and_no_others(tmp_path):
     job = parse_job(
         "{name: x, tasks: [{name: a, command: a}, {name: b, command: b, resources: {gpus: 1}}]}"

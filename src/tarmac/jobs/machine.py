@@ -11,7 +11,14 @@ import psutil
 
 from tarmac.errors import RequestError
 from tarmac.jobs.leases import Leases, TaskLeases, default_leases, inherited_leases
-from tarmac.machine import GpuInfo, list_gpus, read_limits
+from tarmac.machine import (
+    GpuInfo,
+    NvmlProblem,
+    list_gpus,
+    open_nvml,
+    read_limits,
+    why_withheld,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.model import Resources
     from tarmac.jobs.plan import Task
+    from tarmac.machine import Obstacle
 
 __all__ = ["Grant", "Machine", "read_machine"]
 
@@ -41,11 +49,13 @@ def read_machine(*, fake_gpus: int = 0, leases: Path | None = None) -> Machine:
     limits, total = read_limits(), psutil.virtual_memory().total
     gpus: Sequence[GpuInfo] = ()
     problem: RequestError | None = None
+    withheld: Obstacle | None = None
     if fake_gpus:
         gpus = [GpuInfo(f"FAKE-{n}", "fake", 16 * _GIB) for n in range(fake_gpus)]
     else:
         try:
             gpus = list_gpus()
+            withheld = _why_withheld()
         except RequestError as error:
             problem = error
     return Machine(
@@ -56,7 +66,14 @@ def read_machine(*, fake_gpus: int = 0, leases: Path | None = None) -> Machine:
         leases=None if fake_gpus else leases or default_leases(),
         inherited=inherited_leases(os.environ),
         gpu_problem=problem,
+        withheld=withheld,
     )
+
+
+def _why_withheld() -> Obstacle | None:
+    with open_nvml() as nvml:
+        gpus = () if isinstance(nvml, NvmlProblem) else nvml.read_gpus()
+    return why_withheld(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +103,7 @@ class Machine:
         leases: The directory of their locks; None where nobody else could want them.
         inherited: What the run has leased whose task this process is of.
         gpu_problem: Why it is not known which GPUs there are; raised when a task needs any.
+        withheld: Why there are fewer GPUs to give away than the driver has.
 
     Attributes:
         cpus: Cores to give away, used ones included.
@@ -102,15 +120,18 @@ class Machine:
         leases: Path | None,
         inherited: TaskLeases | None = None,
         gpu_problem: RequestError | None = None,
+        withheld: Obstacle | None = None,
     ) -> None:
         self.cpus = cpus
         self.memory = memory
         self.gpus = tuple(gpus)
         self._leases = None if leases is None else Leases(leases, inherited)
         self._gpu_problem = gpu_problem
+        self._withheld = withheld
         self._free_cpus = cpus
         self._free_memory = memory
         self._free = {gpu.uuid: 1.0 for gpu in gpus}
+        self._exclusive = {gpu.uuid for gpu in gpus if gpu.is_exclusive}
 
     def refuse_what_never_fits(self, tasks: Iterable[Task]) -> None:
         """Raise a RequestError for a task that needs more than the whole machine has.
@@ -123,12 +144,7 @@ class Machine:
                 raise self._gpu_problem
             problem = self._problem(needs)
             if problem is not None:
-                raise RequestError(
-                    f"task {task.name!r} needs {problem}",
-                    hint="Ask for less, or try it with pretended GPUs: --fake-gpus N"
-                    if needs.gpus
-                    else "Ask for less.",
-                )
+                raise RequestError(f"task {task.name!r} needs {problem}", hint=self._hint(needs))
             if self._leases is not None:
                 for gpu in self.candidates(needs):
                     self._leases.open(gpu.uuid)
@@ -155,9 +171,10 @@ class Machine:
         gpus = self._take_gpus(needs)
         if gpus is None:
             return None
+        share = self._share(needs, gpus[0]) if gpus else 0.0
         self._free_cpus -= needs.cpus
         self._free_memory -= memory
-        return Grant(needs.cpus, memory, gpus, min(needs.gpus, 1.0))
+        return Grant(needs.cpus, memory, gpus, share)
 
     def give_back(self, grant: Grant) -> None:
         """Take back what a task had."""
@@ -177,19 +194,26 @@ class Machine:
         large = self.candidates(needs)
         if needs.gpus > len(large):
             of = f" of {needs.gpu_memory / _GIB:.1f} GiB" if needs.gpu_memory else ""
-            return f"{needs.gpus:g} GPUs{of}, this machine has {len(large)}"
+            why = f": {self._withheld.text}" if self._withheld is not None else ""
+            return f"{needs.gpus:g} GPUs{of}, this machine has {len(large)}{why}"
         return None
 
+    def _hint(self, needs: Resources) -> str:
+        if not needs.gpus:
+            return "Ask for less."
+        pretend = "Ask for less, or try it with pretended GPUs: --fake-gpus N"
+        return pretend if self._withheld is None else f"{self._withheld.hint}. {pretend}"
+
     def _take_gpus(self, needs: Resources) -> tuple[str, ...] | None:
-        share, count = min(needs.gpus, 1.0), math.ceil(needs.gpus)
+        count = math.ceil(needs.gpus)
         # Parts go to the fullest GPU that has room, so that whole ones stay whole.
         uuids = (gpu.uuid for gpu in self.candidates(needs))
-        fitting = sorted(uuids, key=lambda uuid: self._free[uuid])
+        fitting = sorted(uuids, key=lambda uuid: (self._share(needs, uuid), self._free[uuid]))
         taken: list[str] = []
         for uuid in fitting:
             if len(taken) == count:
                 break
-            if self._free[uuid] + _SLACK >= share and self._lease(uuid):
+            if self._free[uuid] + _SLACK >= self._share(needs, uuid) and self._lease(uuid):
                 taken.append(uuid)
         if len(taken) < count:
             for uuid in taken:
@@ -197,8 +221,13 @@ class Machine:
                     self._release(uuid)
             return None
         for uuid in taken:
-            self._free[uuid] -= share
+            self._free[uuid] -= self._share(needs, uuid)
         return tuple(taken)
+
+    def _share(self, needs: Resources, uuid: str) -> float:
+        """Return what of a GPU a task takes that may ask for a part of one."""
+        # Two processes cannot be on a GPU that lets one in, so a part of it is all of it.
+        return 1.0 if uuid in self._exclusive else min(needs.gpus, 1.0)
 
     def _lease(self, uuid: str) -> bool:
         return self._leases is None or self._leases.take(uuid)

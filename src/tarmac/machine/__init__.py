@@ -34,6 +34,7 @@ from tarmac.machine.obstacles import (
     runs_on,
     wheel_index,
     why_hidden,
+    why_withheld,
 )
 from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gpus
 
@@ -72,4 +73,5 @@ __all__ = [
     "wheel_index",
     "why_hidden",
     "why_on_cpu",
+    "why_withheld",
 ]

@@ -31,6 +31,7 @@ __all__ = [
     "wheel_index",
     "why_hidden",
     "why_none_is_seen",
+    "why_withheld",
 ]
 
 _LOOK = "See what is wrong: tarmac check"
@@ -155,10 +156,7 @@ def find_obstacle(
             f"{_INSTALL}{wheel_index(driver, gpu.capability)}",
         )
     if gpu.compute_mode == "prohibited":
-        return Obstacle(
-            f"{name} is in compute mode PROHIBITED",
-            f"Let programs compute on it: sudo nvidia-smi -i {gpu.index} -c DEFAULT",
-        )
+        return _prohibited(gpu)
     if gpu.compute_mode == "exclusive process" and gpu.processes and not shares:
         return Obstacle(
             f"{name} is in compute mode EXCLUSIVE_PROCESS, and {name_holders(gpu)}",
@@ -166,6 +164,26 @@ def find_obstacle(
             f"sudo nvidia-smi -i {gpu.index} -c DEFAULT",
         )
     return None
+
+
+def _prohibited(gpu: Gpu) -> Obstacle:
+    return Obstacle(
+        f"{gpu.name or gpu.label} is in compute mode PROHIBITED",
+        f"Let programs compute on it: sudo nvidia-smi -i {gpu.index} -c DEFAULT",
+    )
+
+
+def why_withheld(gpus: Sequence[Gpu], visible: str | None) -> Obstacle | None:
+    """Return why GPUs of the driver cannot be given to programs; None where all can be.
+
+    Args:
+        gpus: In the order of the bus.
+        visible: The value of ``CUDA_VISIBLE_DEVICES``; None where it is not set.
+    """
+    hidden = why_hidden(gpus, visible)
+    if hidden is not None:
+        return hidden
+    return next((_prohibited(gpu) for gpu in gpus if gpu.compute_mode == "prohibited"), None)
 
 
 def name_holders(gpu: Gpu) -> str:

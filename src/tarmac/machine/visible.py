@@ -30,16 +30,21 @@ class GpuInfo:
         name: What the vendor calls it.
         memory_bytes: Memory in all.
         is_instance: Whether it is an instance of a GPU that is partitioned (MIG).
+        is_exclusive: Whether one process at a time may compute on it (compute mode
+            EXCLUSIVE_PROCESS).
     """
 
     uuid: str
     name: str
     memory_bytes: int
     is_instance: bool = False
+    is_exclusive: bool = False
 
 
 def list_gpus(environment: Mapping[str, str] | None = None) -> tuple[GpuInfo, ...]:
     """Return the GPUs that this process may use; none where there is no driver.
+
+    Those on which nobody may compute (compute mode PROHIBITED) are not among them.
 
     Args:
         environment: Whose ``CUDA_VISIBLE_DEVICES`` counts; by default this process's.
@@ -55,11 +60,13 @@ def list_gpus(environment: Mapping[str, str] | None = None) -> tuple[GpuInfo, ..
                 return ()
             raise _unanswered(nvml.text)
         gpus = nvml.read_gpus()
-    return visible_gpus(
+    found = visible_gpus(
         gpus,
         variables.get("CUDA_VISIBLE_DEVICES"),
         is_by_bus=variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
     )
+    prohibited = {gpu.uuid for gpu in gpus if gpu.compute_mode == "prohibited"}
+    return tuple(info for info in found if info.uuid not in prohibited)
 
 
 def visible_gpus(
@@ -161,7 +168,13 @@ def _usable(gpu: Gpu) -> Sequence[GpuInfo]:
 def _info(gpu: Gpu, uuid: str | None, name: str | None, memory_bytes: int | None) -> GpuInfo:
     if uuid is None or name is None or memory_bytes is None:
         raise _unanswered(f"{gpu.label}: its UUID, name or memory")
-    return GpuInfo(uuid, name, memory_bytes, is_instance=bool(gpu.mig))
+    return GpuInfo(
+        uuid,
+        name,
+        memory_bytes,
+        is_instance=bool(gpu.mig),
+        is_exclusive=gpu.compute_mode == "exclusive process",
+    )
 
 
 def _unanswered(words: str) -> RequestError:
