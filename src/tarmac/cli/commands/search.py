@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNERS, Choice
 from tarmac.cli.completion import complete_objectives, complete_studies, complete_workloads
+from tarmac.cli.imports import uncollected_imports
 from tarmac.cli.options import (
     Group,
     count_option,
@@ -217,8 +218,9 @@ def begin(
 
     Candidates are judged on held-out data, and the best is scored on the test set once.
     """
-    from tarmac.cli.views.search import reporter_for
-    from tarmac.studies import open_study, work_on
+    with uncollected_imports():
+        from tarmac.cli.views.search import reporter_for
+        from tarmac.studies import open_study, work_on
 
     fields = {name: value for name, value in options.items() if value is not None}
     space = _space(space_file, settings)

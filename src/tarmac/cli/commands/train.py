@@ -323,6 +323,9 @@ def _conclude(run: Run, *, as_json: bool, verify: bool) -> None:
         }
         click.echo(json.dumps(result, indent=2))
     elif record.status == "completed":
+        if "setup_s" in record.metrics:
+            setup_s, train_s = record.metrics["setup_s"], record.metrics["train_seconds"]
+            click.echo(f"set up in {setup_s:.2f} s, trained in {train_s:.2f} s")
         if record.stopped_early is not None:
             last, asked = run.history[-1]["epoch"], record.configuration["epochs"]
             click.echo(f"stopped after epoch {last:g} of {asked}: {record.stopped_early}")
@@ -334,9 +337,6 @@ def _conclude(run: Run, *, as_json: bool, verify: bool) -> None:
         else:
             accuracy = record.metrics["test_accuracy"]
             click.echo(f"test accuracy {accuracy:.4f}; no expectation is known for this data")
-        if {"setup_s", "train_seconds"} <= record.metrics.keys():
-            setup_s, train_s = record.metrics["setup_s"], record.metrics["train_seconds"]
-            click.echo(f"set up in {setup_s:.2f} s, trained in {train_s:.2f} s")
         click.echo(f"run {run.path}")
     if failure is not None:
         raise failure

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EpochHook", "train_epochs"]
 
+# How CUDA itself says it, where a context finds too little.
+_GPU_FULL = "CUDA error: out of memory"
+
 EpochHook = Callable[[Mapping[str, float]], str | None]
 
 
@@ -68,7 +71,7 @@ def train_epochs(
     """
     started = time.perf_counter()
     devices = plan.devices_of(team.local_rank)
-    with training_environment(plan, devices), _out_of_memory(plan, devices):
+    with training_environment(plan, devices), _explained_errors(plan, devices):
         _forget_peak_memory(devices)
         engine = Engine(plan, team)
         first_epoch, first_step = _restore(engine, plan, run, team)
@@ -251,15 +254,25 @@ def _memory_bytes(plan: Plan) -> int:
 
 
 @contextlib.contextmanager
-def _out_of_memory(plan: Plan, devices: Sequence[Device]) -> Iterator[None]:
+def _explained_errors(plan: Plan, devices: Sequence[Device]) -> Iterator[None]:
+    """Say what to do where a device has too little memory, or CUDA fails."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        is_cpu = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
-        if not (is_cpu or isinstance(error, torch.OutOfMemoryError)):
-            raise
         names = ", ".join(dict.fromkeys(device.torch_name for device in devices))
+        # A context that does not fit is an error of CUDA's own, not of PyTorch's memory.
+        is_gpu = isinstance(error, torch.OutOfMemoryError) or str(error).startswith(_GPU_FULL)
+        if str(error).startswith("CUDA error") and not is_gpu:
+            # Its first line is what happened; the others are advice to PyTorch's developers.
+            raise TarmacError(
+                f"{names}: {str(error).splitlines()[0]}",
+                hint="Find its cause: tarmac check",
+            ) from error
+        is_cpu = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+        if not (is_cpu or is_gpu):
+            raise
+        others = "\nWhat other processes hold of it: nvidia-smi" if is_gpu else ""
         raise TarmacError(
             f"out of memory on {names} with {plan.shares.largest} samples at a time",
-            hint="Try a smaller --batch-size, or --accumulate 2.",
+            hint=f"Try a smaller --batch-size, or --accumulate 2.{others}",
         ) from error

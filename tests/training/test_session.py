@@ -1,4 +1,4 @@
-"""Checkpoints are written beside the training, and are whole, exact and awaited all the same."""
+"""What a session does beside its epochs: checkpoints in a thread, errors with what to do."""
 
 from __future__ import annotations
 
@@ -111,6 +111,30 @@ def test_a_training_whose_checkpoints_cannot_be_written_fails(tmp_path):
 def test_a_completed_run_has_its_last_checkpoint(tmp_path):
     run = tarmac.train("digits-mlp", epochs=3, device="cpu", output=tmp_path)
     assert newest_checkpoint(run.checkpoints).name.startswith("epoch-00003")
+
+
+def test_an_error_of_cuda_says_what_happened_and_what_to_do(tmp_path):
+    def fail(_row) -> None:
+        raise RuntimeError(
+            "CUDA error: no kernel image is available for execution on the device\n"
+            "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+        )
+
+    with pytest.raises(TarmacError) as caught:
+        tarmac.train("digits-mlp", epochs=1, device="cpu", output=tmp_path, stop=fail)
+    assert str(caught.value) == (
+        "cpu: CUDA error: no kernel image is available for execution on the device\n"
+        "Find its cause: tarmac check"
+    )
+
+
+def test_a_gpu_without_room_for_a_context_is_out_of_memory(tmp_path):
+    def fail(_row) -> None:
+        raise RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported ...")
+
+    with pytest.raises(TarmacError, match=r"^out of memory on cpu") as caught:
+        tarmac.train("digits-mlp", epochs=1, device="cpu", output=tmp_path, stop=fail)
+    assert "nvidia-smi" in str(caught.value)
 
 
 @pytest.mark.gpu
