@@ -106,6 +106,33 @@ def _count(flat: FlatOptimizer, steps: int) -> None:
             value.fill_(torch.tensor(mu, dtype=torch.float64).prod())
 
 
+def _resumed(optimizer: Optimizer) -> dict[str, torch.Tensor]:
+    """The state after the last step, in a replica that began with what the others left."""
+    plan = _plan(optimizer)
+    (full, index), last = _chunks(plan)
+    replica, flat = _replica(plan)
+    _count(flat, 3)
+    FusedSteps(plan, replica, flat).run(full, [iter([(index,)])])
+    left = _state(replica, flat)
+    replica, flat = _replica(plan)
+    steps = FusedSteps(plan, replica, flat)
+    replica.parameters.load_state_dict({n: v for n, v in left.items() if n in _names(replica)})
+    flat.load_state(left)
+    replica.totals.copy_(left["totals"])
+    steps.reload()
+    steps.run(last[0], [iter([(last[1],)])])
+    return _state(replica, flat)
+
+
+@pytest.mark.parametrize(
+    "optimizer", [OPTIMIZERS[4], OPTIMIZERS[6]], ids=lambda o: type(o).__name__
+)
+def test_a_training_goes_on_exactly_in_another_replica(interpreted, optimizer):
+    whole, _ = interpreted(_fused, optimizer)
+    for name, value in interpreted(_resumed, optimizer).items():
+        assert torch.equal(value, whole[name]), name
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS[:7], ids=lambda o: type(o).__name__)
 def test_fused_steps_leave_what_single_steps_leave(interpreted, optimizer):
     found, again = interpreted(_fused, optimizer)
