@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tarmac.training.engine.cuda_graph import GraphedStep
-from tarmac.training.engine.optimizers import FlatOptimizer
+from tarmac.training.engine.parameter_groups import build_optimizer
 from tarmac.training.engine.replica import Replica
 from tarmac.training.engine.sync_norm import synchronise_norms
 
@@ -42,7 +42,7 @@ class AllReduce:
         replica = Replica(plan, model, device, team.rank)
         self.replicas = (replica,)
         self.parameters = replica.parameters
-        self.optimizer = FlatOptimizer(plan.workload.recipe.optimizer, replica.parameters.groups)
+        self.optimizer = build_optimizer(plan.workload.recipe, replica.parameters.groups)
         self._replica = replica
         self._team = team
         # Synchronised normalisations send messages in the forward pass, which all must take part

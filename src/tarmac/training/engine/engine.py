@@ -16,6 +16,8 @@ import torch
 
 from tarmac import runs
 from tarmac.errors import TarmacError
+from tarmac.training.engine.augmented_feed import AugmentedFeed
+from tarmac.training.engine.data_initialisation import initialise_from_data
 from tarmac.training.engine.model import build_model
 from tarmac.training.engine.replica import Score
 from tarmac.training.engine.state import TrainingState
@@ -69,6 +71,7 @@ class Engine:
         self._plan = plan
         self._team = team
         model = build_model(plan.workload, plan.model_arguments, plan.seed)
+        initialise_from_data(model, plan)
         self._strategy = find_strategy(plan.strategy).build(plan, model, team)
         self._strategy.seed(plan.seed)
         self._vote = StopVote(self._strategy.replicas[0].shared.stop_votes, team)
@@ -97,6 +100,9 @@ class Engine:
         if first_step == 0:
             self._clear_totals()
         order = order_of(self._plan.seed, epoch, self._plan.train_size)
+        for replica in replicas:
+            if isinstance(replica.feed, AugmentedFeed):
+                replica.feed.start_epoch(epoch)
         batches = [
             replica.feed.batches(order, shares.micro_batches(first_step, replica.rank))
             for replica in replicas
@@ -125,8 +131,7 @@ class Engine:
     ) -> None:
         shares, recipe, strategy = self._plan.shares, self._plan.workload.recipe, self._strategy
         progress = (epoch + step / shares.num_steps) / recipe.epochs
-        rate = recipe.optimizer.learning_rate * recipe.schedule.factor(progress)
-        strategy.optimizer.set_learning_rate(rate)
+        strategy.optimizer.set_learning_rate(*recipe.learning_rates(progress))
         sizes = [shares.micro_batch_sizes(step, replica.rank) for replica in strategy.replicas]
         strategy.step(1 / shares.global_size(step), batches, sizes)
         self._team.heartbeat()
@@ -210,10 +215,11 @@ class Engine:
     def _broadcast_weights(self) -> None:
         """Make the first rank's weights everybody's, also where a model draws without the seed."""
         parameters, model = self._strategy.parameters, self._strategy.replicas[0].model
-        for value in (parameters.values, *model.buffers()):
+        for value in (parameters.values, *parameters.frozen, *model.buffers()):
             if not self._team.is_main:
                 value.zero_()
             self._team.all_reduce(value)
+        parameters.publish_frozen()
         parameters.publish()
 
     def _evaluate(self, split: Split, start: int) -> Score:

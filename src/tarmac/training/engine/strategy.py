@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from tarmac.training.engine.muon import MuonOptimizer
     from tarmac.training.engine.optimizers import FlatOptimizer
+    from tarmac.training.engine.parameter_groups import GroupedOptimizer
     from tarmac.training.engine.parameters import Parameters
     from tarmac.training.engine.replica import Replica
     from tarmac.training.engine.team import Team
@@ -29,7 +31,7 @@ class Strategy(Protocol):
     """
 
     parameters: Parameters
-    optimizer: FlatOptimizer
+    optimizer: FlatOptimizer | MuonOptimizer | GroupedOptimizer
 
     @property
     def replicas(self) -> Sequence[Replica]:
