@@ -121,7 +121,8 @@ class Plan:
             "schedule": type(recipe.schedule).__name__,
             "weight_decay": dict(recipe.weight_decay),
             "parameter_groups": {
-                pattern: _describe_group(group) for pattern, group in recipe.parameter_groups.items()
+                pattern: _describe_group(group)
+                for pattern, group in recipe.parameter_groups.items()
             },
             "drop_last": recipe.drop_last,
             "augment": _describe(recipe.augment),

@@ -11,10 +11,10 @@ network's shape and the numbers without another source below are:
 - Muon for the filters, momentum for biases and head; linear rates; label smoothing 0.2.
 - Random shifts by 2 pixels, an alternating flip, and six views of each test image.
 
-Its sources add the losses of a batch of 2,000 up, so their rates of biases are 2,000 times as large
-here, where the loss is a mean. Their head, of weights with deviation 1 behind a factor 1/256, is here
-one of deviation 1/256 with the rate ``0.67 * 2000 / 256**2`` and the same updates. Pixels become
-``(value - 121) / 64``, which bf16 holds exactly; CIFAR-10's mean is 120.7, its deviation 64.2.
+Its sources add the losses of a batch of 2,000 up, so their rates of biases are 2,000 times as
+large here, where the loss is a mean. Their head, of weights with deviation 1 behind a factor 1/256,
+is here one of deviation 1/256 with the rate ``0.67 * 2000 / 256**2`` and the same updates. Pixels
+become ``(value - 121) / 64``, which bf16 holds exactly; CIFAR-10 has mean 120.7, deviation 64.2.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tarmac.workloads.schedules import Linear
 _EPOCHS = 8
 _BATCH_SIZE = 2000
 
-# An epoch's 25 steps at the peak take off a tenth of a weight, whatever its rate.
+# The share of a weight that a step's penalty takes off at the full rate, whatever that is.
 _DECAY = 2e-6 * _BATCH_SIZE
 
 # Keeps the whitening of directions in which patches hardly vary finite.
@@ -43,7 +43,7 @@ _WHITENING_EPS = 5e-4
 def model(block1: int = 64, block2: int = 256, block3: int = 256) -> nn.Module:
     """Build the network for three channels of 32x32; the arguments are the blocks' channels."""
     whiten = nn.Conv2d(3, 2 * 3 * 2 * 2, kernel_size=2)
-    whiten.weight.requires_grad_(requires_grad=False)
+    whiten.weight.requires_grad_(False)
     head = nn.Linear(block3, 10, bias=False)
     with torch.no_grad():
         head.weight.div_(head.weight.std() * block3)
@@ -98,7 +98,7 @@ def _convolution(in_channels: int, channels: int) -> nn.Conv2d:
 
 def _norm(channels: int) -> nn.BatchNorm2d:
     layer = nn.BatchNorm2d(channels, eps=1e-12, momentum=0.4)
-    layer.weight.requires_grad_(requires_grad=False)
+    layer.weight.requires_grad_(False)
     return layer
 
 

@@ -115,13 +115,13 @@ class Nadam(Optimizer):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Muon(Optimizer):
-    """Momentum, orthogonalised by Newton-Schulz iterations (Jordan, kellerjordan.github.io/posts/muon).
+    """Momentum, orthogonalised (Jordan, kellerjordan.github.io/posts/muon).
 
     For parameters of two dimensions or more; a filter ``[out, in, height, width]`` is taken as the
-    matrix ``[out, in * height * width]``. With ``v = momentum v + g``, and ``U`` the matrix with the
-    singular vectors of ``v`` (or ``g + momentum v`` with ``nesterov``) and singular values near 1:
-    ``W -= lr sqrt(max(1, rows / columns)) U``. Weight decay is refused: a penalty's gradient would
-    be orthogonalised with the rest.
+    matrix ``[out, in * height * width]``. With ``v = momentum v + g``, and ``U`` the singular
+    vectors of ``v`` (or of ``g + momentum v`` with ``nesterov``) with singular values near 1, by
+    Newton-Schulz iterations: ``W -= lr sqrt(max(1, rows / columns)) U``. Weight decay is refused: a
+    penalty's gradient would be orthogonalised with the rest.
 
     Attributes:
         momentum: Of the gradients.
@@ -140,6 +140,4 @@ class Muon(Optimizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.iterations < 1:
-            raise RequestError(
-                f"optimizer.iterations is {self.iterations}, expected at least 1"
-            )
+            raise RequestError(f"optimizer.iterations is {self.iterations}, expected at least 1")

@@ -41,7 +41,7 @@ def orthogonalise(stack: torch.Tensor, iterations: int) -> torch.Tensor:
         Of the same shape and type.
     """
     first, third, fifth = _COEFFICIENTS
-    found = stack / (torch.linalg.vector_norm(stack, dim=(1, 2), keepdim=True) + _EPS)
+    found: torch.Tensor = stack / (torch.linalg.vector_norm(stack, dim=(1, 2), keepdim=True) + _EPS)
     for _ in range(iterations):
         gram = torch.bmm(found, found.mT)
         polynomial = torch.baddbmm(gram, gram, gram, beta=third, alpha=fifth)
@@ -112,7 +112,7 @@ class MuonOptimizer:
             torch._foreach_mul_(scales, self._roots)
             torch._foreach_mul_(self._matrices, scales)
         torch._foreach_mul_(self._updates, self._factors)
-        torch._foreach_mul_(self._gradients, self._rate)  # type: ignore[arg-type]  # takes both
+        torch._foreach_mul_(self._gradients, self._rate)
         torch._foreach_add_(self._values, self._gradients)
 
     def state(self) -> dict[str, torch.Tensor]:
@@ -130,14 +130,16 @@ class MuonOptimizer:
 def _matrices(flat: torch.Tensor, shapes: Mapping[str, torch.Size]) -> list[torch.Tensor]:
     """View the parameters of a flat tensor as ``[outputs, all else]``, in their memory's order."""
     sizes = [shape.numel() for shape in shapes.values()]
-    parts = flat.split(sizes)
+    parts = torch.split(flat, sizes)
     return [part.view(shape[0], -1) for part, shape in zip(parts, shapes.values(), strict=True)]
 
 
 def _parts(stack: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """View the part of each padded matrix that is filled, turned as its matrix is."""
     return [
-        padded[: len(m), : m.shape[1]] if len(m) <= m.shape[1] else padded.mT[: len(m), : m.shape[1]]
+        padded[: len(m), : m.shape[1]]
+        if len(m) <= m.shape[1]
+        else padded.mT[: len(m), : m.shape[1]]
         for padded, m in zip(stack, like, strict=True)
     ]
 

@@ -219,7 +219,6 @@ class Parameters:
             self._masters[id(parameter)] = master
             self._leaves.append(parameter)
 
-
     def _keep_frozen(self, parameter: nn.Parameter, *, is_cast: bool) -> None:
         """Cast a parameter that is not trained once for all steps, where it is to be cast."""
         self.frozen.append(parameter.detach())
