@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections import OrderedDict
 
 import torch
@@ -103,5 +105,26 @@ workload = Workload(
         preprocess=Failing(Scale(factor=1 / 255, mean=0.5)),
         augment=Rows(),
         test_views=RowViews(),
+    ),
+)
+
+
+def unseeded() -> nn.Module:
+    """Draw frozen weights that the seed does not set, so that each process has others."""
+    frozen = nn.Linear(64, 16, bias=False)
+    frozen.weight.requires_grad_(False)
+    generator = torch.Generator().manual_seed(os.getpid())
+    with torch.no_grad():
+        frozen.weight.copy_(torch.randn(16, 64, generator=generator))
+    return nn.Sequential(nn.Flatten(), frozen, nn.ReLU(), nn.Linear(16, 4))
+
+
+unseeded_workload = Workload(
+    name="unseeded",
+    summary="",
+    dataset=samples,
+    model=unseeded,
+    recipe=dataclasses.replace(
+        workload.recipe, parameter_groups={}, weight_decay={}, augment=None, test_views=None
     ),
 )

@@ -13,7 +13,7 @@ import tarmac
 from tarmac import RequestError
 from tarmac.testing.faults import failing_once
 from tarmac.testing.strategies import assert_close, weights_of
-from tarmac.training import build_model
+from tarmac.training import apply_settings, build_model
 from tarmac.training.engine.data_initialisation import initialise_from_data
 from tarmac.training.engine.parameter_groups import GroupedOptimizer, build_optimizer
 from tarmac.training.engine.parameters import Parameters
@@ -21,7 +21,16 @@ from tarmac.training.engine.prediction import predict
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
 from tarmac.training.shares import Shares
-from tarmac.workloads import SGD, Linear, ParameterGroup, Recipe, Workload, find_workload
+from tarmac.workloads import (
+    SGD,
+    CropAndFlip,
+    Linear,
+    MirrorAndShift,
+    ParameterGroup,
+    Recipe,
+    Workload,
+    find_workload,
+)
 
 REFERENCE = f"{Path(__file__).with_name('recipes.py')}:workload"
 EVERY_PART = find_workload(REFERENCE)
@@ -80,6 +89,24 @@ def test_frozen_parameters_stay_as_the_data_made_them(tmp_path):
         weights = weights_of(train(tmp_path / precision, precision=precision))
         assert torch.equal(weights["whiten.weight"], expected)
         assert torch.equal(weights["norm.weight"], torch.ones(8))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_frozen_weights_are_the_first_ranks_everywhere(tmp_path, precision):
+    reference = REFERENCE.replace(":workload", ":unseeded_workload")
+    options = {"devices": "cpu:2", "strategy": "ddp", "epochs": 1, "precision": precision}
+    run = train(tmp_path, reference, **options)
+    weights = weights_of(run)
+    # Each rank has scored a half of the test set; the file has the first one's weights.
+    model = find_workload(reference).model()
+    model.load_state_dict(weights)
+    test = EVERY_PART.dataset().test
+    inputs = RECIPE.preprocess(torch.tensor(test.inputs), training=False, dtype=torch.float32)
+    with torch.no_grad():
+        loss = torch.nn.functional.cross_entropy(model(inputs), torch.tensor(test.targets))
+    assert run.metrics["test_loss"] == pytest.approx(
+        loss.item(), rel=1e-5 if precision == "fp32" else 0.02
+    )
 
 
 def test_frozen_weights_of_cast_layers_are_cast_once():
@@ -150,6 +177,18 @@ def test_a_pattern_without_a_parameter_is_refused(tmp_path):
     groups = {"cnv*": RECIPE.parameter_groups["conv*.weight"]}
     with pytest.raises(RequestError, match="parameter_groups names 'cnv\\*', which matches no par"):
         train(tmp_path, changed(parameter_groups=groups))
+
+
+def test_a_group_that_is_none_is_refused():
+    with pytest.raises(RequestError, match=r"parameter_groups\['\*'\] is a SGD, expected a Param"):
+        dataclasses.replace(RECIPE, parameter_groups={"*": RECIPE.optimizer})
+
+
+def test_parts_of_a_recipe_have_settings():
+    settings = {"augment.shift": 3, "test_views.shift": 2}
+    fast, _ = apply_settings(find_workload("cifar10-fast"), settings)
+    assert fast.recipe.augment == CropAndFlip(shift=3)
+    assert fast.recipe.test_views == MirrorAndShift(shift=2)
 
 
 @pytest.mark.parametrize(

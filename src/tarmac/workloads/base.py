@@ -165,6 +165,12 @@ class Recipe:
             raise RequestError(
                 f"label_smoothing is {self.label_smoothing}, expected at least 0 and below 1"
             )
+        for pattern, group in self.parameter_groups.items():
+            if not isinstance(group, ParameterGroup):
+                raise RequestError(
+                    f"parameter_groups[{pattern!r}] is a {type(group).__name__}, expected a "
+                    "ParameterGroup"
+                )
 
     def learning_rates(self, progress: float) -> tuple[float, ...]:
         """Return the rates at ``progress`` from 0 to 1: the recipe's, then each group's."""
