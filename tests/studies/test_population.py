@@ -19,7 +19,16 @@ from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
 from tarmac.studies.evaluation.stacked.layout import Layout
 from tarmac.studies.evaluation.stacked.masks import Masks
 from tarmac.studies.evaluation.stacked.network import can_stack
-from tarmac.workloads import Adam, OneCycle, Recipe, Scale, Workload, find_workload
+from tarmac.workloads import (
+    Adam,
+    CropAndFlip,
+    Muon,
+    OneCycle,
+    Recipe,
+    Scale,
+    Workload,
+    find_workload,
+)
 
 OPTIMIZERS = ("rmsprop", "adam", "sgd", "adagrad", "adadelta", "adamax", "nadam")
 ACTIVATIONS = ("relu", "elu", "tanh", "sigmoid")
@@ -326,6 +335,32 @@ def test_preprocessing_of_ones_own_cannot_be_stacked():
     assert "its preprocessing is a function of its own" in can_stack(mine, data.load("digits"))
     (result,) = evaluator(workload=mine, settings={}).evaluate([candidate()], lambda p: False)
     assert "cannot be stacked" in result.error
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"drop_last": True, "augment": CropAndFlip(shift=1)}, "its recipe has drop_last, augment"),
+        (
+            {
+                "optimizer": Muon(
+                    learning_rate=0.1, momentum=0.9, nesterov=True, iterations=5, fixed_norm=False
+                )
+            },
+            "it is trained by Muon",
+        ),
+    ],
+)
+def test_what_stacks_do_not_do_is_named(parts, message):
+    mine = own(recipe=dataclasses.replace(own().recipe, weight_decay={}, **parts))
+    assert can_stack(mine, data.load("digits")) == message
+    (result,) = evaluator(workload=mine, settings={}).evaluate([candidate()], lambda p: False)
+    assert message in result.error
+
+
+def test_weights_that_the_data_set_cannot_be_stacked():
+    mine = dataclasses.replace(own(), initialise=lambda network, inputs: None)
+    assert can_stack(mine, data.load("digits")) == "its weights are set from the data"
 
 
 def test_a_network_without_hidden_layers_stacks_too():

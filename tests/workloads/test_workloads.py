@@ -14,7 +14,15 @@ from tarmac import RequestError, TarmacError
 from tarmac.data import sources as _sources
 from tarmac.testing import workloads as conformance
 from tarmac.training import apply_settings, settings_of
-from tarmac.workloads import Constant, Expectation, OneCycle, Scale, find_workload, workload_names
+from tarmac.workloads import (
+    Constant,
+    Expectation,
+    Linear,
+    OneCycle,
+    Scale,
+    find_workload,
+    workload_names,
+)
 from tarmac.workloads.cifar10_convnet import preprocess
 from tarmac.workloads.layers import LocalResponseNorm
 
@@ -25,6 +33,7 @@ NUM_PARAMETERS = {
     "mnist-chainer-mlp": 1_796_010,
     "mnist-convnet": 832 + 51_264 + 3_212_288 + 196_800 + 1_930,
     "mnist-fast": 13_162,
+    "cifar10-fast": 312 + 13_824 + 36_864 + 147_456 + 3 * 589_824 + 2_304 + 2_560,
     "cifar10-convnet": 4_864 + 102_464 + 885_120 + 73_920 + 1_930,
     "digits-mlp": 26_122,
 }
@@ -195,11 +204,52 @@ def test_an_augmented_image_is_a_crop_of_its_own_image():
     assert {bool(s > 0) for s in steps[:, 0, 0, 0]} == {True, False}
 
 
+def test_the_first_layer_of_cifar10_fast_whitens_patches():
+    workload = find_workload("cifar10-fast")
+    torch.manual_seed(0)
+    # Neighbouring pixels and channels are alike, as in photographs.
+    rough = torch.randn(40, 3, 32, 32).cumsum(2).cumsum(3) / 20
+    images = rough + rough.mean(1, keepdim=True)
+    model = workload.model()
+    with torch.no_grad():
+        workload.initialise(model, images)
+        model.whiten.bias.zero_()
+        found = model.whiten(images)
+    assert torch.equal(found[:, :12], -found[:, 12:])
+    values = found[:, :12].transpose(0, 1).flatten(1)
+    moments = values @ values.T / values.shape[1]
+    torch.testing.assert_close(moments, torch.diag(moments.diag()), rtol=0, atol=1e-3)
+    assert 0.5 < moments.diag().min() <= moments.diag().max() < 1.001
+
+
+def test_cifar10_fast_begins_with_the_identity_and_frozen_scales():
+    workload = find_workload("cifar10-fast")
+    model = workload.model()
+    weight = model.block2.conv1.weight
+    assert torch.equal(weight[:64, :, 1, 1], torch.eye(64))
+    assert weight[64:].std() > 0
+    frozen = {name for name, p in model.named_parameters() if not p.requires_grad}
+    norms = {f"block{block}.norm{norm}.weight" for block in (1, 2, 3) for norm in (1, 2)}
+    assert frozen == norms | {"whiten.weight"}
+    assert model.head.weight.std().item() == pytest.approx(1 / 256)
+
+
+def test_pixels_of_cifar10_fast_are_the_same_numbers_in_bf16():
+    raw = torch.arange(256, dtype=torch.uint8)
+    preprocess = find_workload("cifar10-fast").recipe.preprocess
+    exact = preprocess(raw, training=True, dtype=torch.float64)
+    assert torch.equal(preprocess(raw, training=True, dtype=torch.bfloat16).double(), exact)
+
+
 def test_schedules_start_rise_and_end_where_they_say():
     cycle = OneCycle(warmup=0.25, start=0.1, end=0.0)
     assert [cycle.factor(p) for p in (0.0, 0.25, 1.0)] == pytest.approx([0.1, 1.0, 0.0])
     assert OneCycle(warmup=0.0, start=0.1, end=0.5).factor(0.0) == 1.0
     assert Constant().factor(0.7) == 1.0
+    line = Linear(start=1.0, end=0.2, until=0.5)
+    assert [line.factor(p) for p in (0.0, 0.25, 0.5, 0.9)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
+    with pytest.raises(RequestError, match="until is 0, expected above 0"):
+        Linear(until=0)
 
 
 def test_scaling_is_the_same_in_training_and_evaluation():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.data import Dataset
-    from tarmac.workloads import Workload
+    from tarmac.workloads import ParameterGroup, Workload
 
 __all__ = ["FeedName", "Plan", "Precision", "Setting"]
 
@@ -89,6 +89,7 @@ class Plan:
             batch_size=self.workload.recipe.batch_size,
             num_replicas=self.world_size,
             accumulate=self.accumulate,
+            drop_last=self.workload.recipe.drop_last,
         )
 
     def devices_of(self, local_rank: int) -> Sequence[Device]:
@@ -125,5 +126,27 @@ class Plan:
             "optimizer": type(recipe.optimizer).__name__,
             "schedule": type(recipe.schedule).__name__,
             "weight_decay": dict(recipe.weight_decay),
+            "parameter_groups": {
+                pattern: _describe_group(group)
+                for pattern, group in recipe.parameter_groups.items()
+            },
+            "drop_last": recipe.drop_last,
+            "augment": _describe(recipe.augment),
+            "test_views": _describe(recipe.test_views),
+            "initialise": _describe(self.workload.initialise),
             "settings": dict(self.settings),
         }
+
+
+def _describe_group(group: ParameterGroup) -> dict[str, Any]:
+    """Return how some parameters are trained as JSON values."""
+    return {"optimizer": _describe(group.optimizer), "schedule": _describe(group.schedule)}
+
+
+def _describe(part: object) -> dict[str, Any] | None:
+    """Return a recipe's part as its kind and, of a dataclass, its values; None for none."""
+    if part is None:
+        return None
+    kind = getattr(part, "__name__", type(part).__name__)
+    values = dataclasses.asdict(part) if dataclasses.is_dataclass(part) else {}  # type: ignore[arg-type]
+    return {"kind": kind} | values

@@ -56,16 +56,20 @@ class Shares:
         batch_size: Samples per step, of all replicas together.
         num_replicas: All that train together.
         accumulate: Micro-batches per step and replica.
+        drop_last: Whether samples that do not fill a last batch are left out, unless they are all.
     """
 
     num_samples: int
     batch_size: int
     num_replicas: int
     accumulate: int
+    drop_last: bool = False
 
     @property
     def num_steps(self) -> int:
         """Steps per epoch."""
+        if self.drop_last and self.batch_size <= self.num_samples:
+            return self.num_samples // self.batch_size
         return -(-self.num_samples // self.batch_size)
 
     def global_size(self, step: int) -> int:

@@ -10,7 +10,17 @@ import dataclasses
 
 from tarmac.errors import RequestError
 
-__all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "Adamax", "Nadam", "Optimizer", "RMSprop"]
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "Adamax",
+    "Muon",
+    "Nadam",
+    "Optimizer",
+    "RMSprop",
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,3 +111,33 @@ class Nadam(Optimizer):
     beta2: float
     eps: float
     momentum_decay: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Muon(Optimizer):
+    """Momentum, orthogonalised (Jordan, kellerjordan.github.io/posts/muon).
+
+    For parameters of two dimensions or more; a filter ``[out, in, height, width]`` is taken as the
+    matrix ``[out, in * height * width]``. With ``v = momentum v + g``, and ``U`` the singular
+    vectors of ``v`` (or of ``g + momentum v`` with ``nesterov``) with singular values near 1, by
+    Newton-Schulz iterations: ``W -= lr sqrt(max(1, rows / columns)) U``. Weight decay is refused: a
+    penalty's gradient would be orthogonalised with the rest.
+
+    Attributes:
+        momentum: Of the gradients.
+        nesterov: Whether the newest gradient counts once more.
+        iterations: Newton-Schulz iterations; 5 are usual, 3 serve short trainings of filters.
+        fixed_norm: Whether each matrix is scaled to Frobenius norm ``sqrt(rows)`` before every
+            update, so that the rate is relative to the weights. For weights that a normalisation
+            follows, whose scale does not matter.
+    """
+
+    momentum: float
+    nesterov: bool
+    iterations: int
+    fixed_norm: bool
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.iterations < 1:
+            raise RequestError(f"optimizer.iterations is {self.iterations}, expected at least 1")

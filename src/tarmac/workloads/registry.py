@@ -27,6 +27,7 @@ _REFERENCE = {
     "mnist-convnet": "tarmac.workloads.mnist_convnet",
     "mnist-chainer-mlp": "tarmac.workloads.mnist_chainer_mlp",
     "mnist-fast": "tarmac.workloads.mnist_fast",
+    "cifar10-fast": "tarmac.workloads.cifar10_fast",
     "cifar10-convnet": "tarmac.workloads.cifar10_convnet",
     "mlp": "tarmac.workloads.mlp",
 }

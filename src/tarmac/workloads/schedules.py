@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Protocol
 
-__all__ = ["Constant", "OneCycle", "Schedule"]
+from tarmac.errors import RequestError
+
+__all__ = ["Constant", "Linear", "OneCycle", "Schedule"]
 
 
 class Schedule(Protocol):
@@ -44,3 +46,26 @@ class OneCycle:
         if progress < self.warmup:
             return self.start + (1 - self.start) * progress / self.warmup
         return 1 + (self.end - 1) * (progress - self.warmup) / (1 - self.warmup)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Linear:
+    """Change linearly, and stay at the end's value from then on.
+
+    Attributes:
+        start: The first factor.
+        end: The last factor; 0 stops the parameters.
+        until: The share of the training after which the factor is ``end``, above 0 and at most 1.
+    """
+
+    start: float = 1.0
+    end: float = 0.0
+    until: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.until <= 1:
+            raise RequestError(f"schedule.until is {self.until}, expected above 0 and at most 1")
+
+    def factor(self, progress: float) -> float:
+        """Return the factor at ``progress``."""
+        return self.start + (self.end - self.start) * min(progress / self.until, 1.0)

@@ -10,6 +10,7 @@ import torch
 from tarmac.training.engine.fused import FusedSteps
 from tarmac.training.engine.many_steps import ManySteps
 from tarmac.training.engine.optimizers import FlatOptimizer
+from tarmac.training.engine.parameter_groups import build_optimizer
 from tarmac.training.engine.parts import Parts
 from tarmac.training.engine.recorder import Graphed, GraphRecorder
 from tarmac.training.engine.replica import Replica
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from tarmac.training.engine.parameter_groups import AnyOptimizer
     from tarmac.training.engine.step_runner import StepRunner
     from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
@@ -48,7 +50,7 @@ class AllReduce:
         replica = Replica(plan, model, device, team.rank)
         self.replicas = (replica,)
         self.parameters = replica.parameters
-        self.optimizer = FlatOptimizer(plan.workload.recipe.optimizer, replica.parameters.groups)
+        self.optimizer = build_optimizer(plan.workload.recipe, replica.parameters.groups)
         self._plan = plan
         self._replica = replica
         self._team = team
@@ -72,12 +74,16 @@ class AllReduce:
     def runner(self) -> StepRunner:
         """Return what computes the steps fastest here: see `StepRunner`."""
         plan, team, device = self._plan, self._team, self._replica.device
+        optimizer = self.optimizer
+        # Several optimizers, and draws that are handed over with the samples, go step by step.
+        if not isinstance(optimizer, FlatOptimizer) or plan.workload.recipe.augment is not None:
+            return StepByStep(self)
         if plan.fused:
-            return FusedSteps(plan, self._replica, self.optimizer)
+            return FusedSteps(plan, self._replica, optimizer)
         # In fp64 the rate is a number, which a graph would keep.
-        fits = plan.feed == "resident" and self.optimizer.takes_rate_tensors
+        fits = plan.feed == "resident" and optimizer.takes_rate_tensors
         if self._is_recorded and fits and team.can_capture:
-            return ManySteps(plan, self._replica, self.optimizer, team, GraphRecorder(device))
+            return ManySteps(plan, self._replica, optimizer, team, GraphRecorder(device))
         return StepByStep(self)
 
     def step(
@@ -122,7 +128,7 @@ class AllReduce:
             self._compute_and_update = Graphed(self._compute_and_update, device)
 
 
-def _update(replica: Replica, optimizer: FlatOptimizer, team: Team) -> None:
+def _update(replica: Replica, optimizer: AnyOptimizer, team: Team) -> None:
     if team.world_size > 1:
         replica.shared.unpack()
     optimizer.step()
@@ -130,7 +136,7 @@ def _update(replica: Replica, optimizer: FlatOptimizer, team: Team) -> None:
 
 
 def _compute_and_update(
-    replica: Replica, optimizer: FlatOptimizer, team: Team, scale: float, *handed: torch.Tensor
+    replica: Replica, optimizer: AnyOptimizer, team: Team, scale: float, *handed: torch.Tensor
 ) -> None:
     replica.compute(scale, *handed)
     _update(replica, optimizer, team)

@@ -16,12 +16,14 @@ import torch
 
 from tarmac import runs
 from tarmac.errors import TarmacError
+from tarmac.training.engine.augmented_feed import AugmentedFeed
 from tarmac.training.engine.chunks import (
     cut_into_chunks,
     kinds_of_chunks,
     most_at_once,
     order_of_replica,
 )
+from tarmac.training.engine.data_initialisation import initialise_from_data
 from tarmac.training.engine.model import build_model
 from tarmac.training.engine.replica import Score
 from tarmac.training.engine.snapshot import put_back
@@ -81,6 +83,7 @@ class Engine:
         self._plan = plan
         self._team = team
         model = build_model(plan.workload, plan.model_arguments, plan.seed)
+        initialise_from_data(model, plan)
         spec = find_strategy(plan.strategy)
         self._strategy = spec.build(plan, model, team)
         self._strategy.seed(plan.seed)
@@ -171,6 +174,9 @@ class Engine:
         """Begin what each replica's feed hands over for the chunks, which end the epoch."""
         shares, replicas = self._plan.shares, self._strategy.replicas
         order = order_of(self._plan.seed, epoch, self._plan.train_size)
+        for replica in replicas:
+            if isinstance(replica.feed, AugmentedFeed):
+                replica.feed.start_epoch(epoch)
         if self._runner.joins_samples:
             return [
                 replica.feed.batches(*order_of_replica(order, shares, chunks, replica.rank))
@@ -196,13 +202,15 @@ class Engine:
     def _steps(self, epoch: int, chunk: Chunk) -> Steps:
         shares, recipe = self._plan.shares, self._plan.workload.recipe
         numbers = range(chunk.first, chunk.stop)
-        progress = [(epoch + step / shares.num_steps) / recipe.epochs for step in numbers]
+        rates = [
+            recipe.learning_rates((epoch + step / shares.num_steps) / recipe.epochs)
+            for step in numbers
+        ]
         return Steps(
             first=epoch * shares.num_steps + chunk.first,
             scale=1 / shares.global_size(chunk.first),
-            rates=tuple(
-                recipe.optimizer.learning_rate * recipe.schedule.factor(done) for done in progress
-            ),
+            rates=tuple(own for own, *_ in rates),
+            group_rates=tuple(tuple(of_groups) for _, *of_groups in rates),
             sizes=tuple(
                 tuple(shares.micro_batch_sizes(chunk.first, replica.rank))
                 for replica in self._strategy.replicas
@@ -285,10 +293,11 @@ class Engine:
     def _broadcast_weights(self) -> None:
         """Make the first rank's weights everybody's, also where a model draws without the seed."""
         parameters, model = self._strategy.parameters, self._strategy.replicas[0].model
-        for value in (parameters.values, *model.buffers()):
+        for value in (parameters.values, *parameters.frozen, *model.buffers()):
             if not self._team.is_main:
                 value.zero_()
             self._team.all_reduce(value)
+        parameters.publish_frozen()
         parameters.publish()
         self._runner.reload()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
+from tarmac.training.engine.prediction import predict
 from tarmac.training.engine.recorder import NUM_CALLS_UNTIL_RECORDED, Graphed
 
 if TYPE_CHECKING:
@@ -146,6 +147,6 @@ def _add_score(
     device = inputs.device.type
     taken = recipe.preprocess(inputs, training=False, dtype=torch.bfloat16 if bf16 else dtype)
     with torch.autocast(device, torch.bfloat16, bf16, cache_enabled=False):
-        logits = model(taken)
+        logits = predict(model, taken, recipe.test_views)
     loss = F.cross_entropy(logits.to(dtype), targets, reduction="sum")
     totals += torch.stack([loss, (logits.argmax(1) == targets).sum()])

@@ -18,7 +18,7 @@ from torch import nn
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["Group", "Parameters"]
 
@@ -33,17 +33,24 @@ _ALIGNMENT = 16
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Parameters that share a weight decay, in one flat tensor.
+    """Parameters that share an optimizer and a weight decay, in one flat tensor.
 
     Attributes:
         weight_decay: The factor of the L2 penalty.
         values: ``[num_parameters]``, what the optimizer updates.
         gradients: ``[num_parameters]``.
+        owner: Which of the recipe's optimizers updates it: 0 its own, then those of its parameter
+            groups in their order.
+        shapes: Of the parameters by name, as they follow one another in ``values``.
+        bf16: Whether the model computes in bf16.
     """
 
     weight_decay: float
     values: torch.Tensor
     gradients: torch.Tensor
+    owner: int = 0
+    shapes: Mapping[str, torch.Size] = dataclasses.field(default_factory=dict)
+    bf16: bool = False
 
 
 class Parameters:
@@ -52,7 +59,8 @@ class Parameters:
     Args:
         model: Its parameters become views of the flat tensors, or bf16 copies of them.
         weight_decay: From patterns of parameter names to factors; see `Recipe`.
-        bf16: Whether linear and convolution layers hold bf16 copies.
+        owners: Patterns of parameter names, one for each of the recipe's parameter groups.
+        bf16: Whether linear and convolution layers hold bf16 copies, of frozen weights too.
         dtype: Of the flat tensors.
         num_extra: Elements of ``reduced`` behind the gradients, for whoever shares them.
         source: The parameters of a copy of the model on the same device, whose values this one
@@ -63,6 +71,7 @@ class Parameters:
         reduced: All groups' gradients in one tensor, then ``extra``: what replicas add up.
         extra: ``[num_extra]``.
         groups: Views of ``values`` and ``reduced``.
+        frozen: The parameters that are not trained, uncast.
 
     Raises:
         RequestError: A pattern matches no parameter, or nothing is there to train.
@@ -73,6 +82,7 @@ class Parameters:
         model: nn.Module,
         *,
         weight_decay: Mapping[str, float],
+        owners: Sequence[str] = (),
         bf16: bool,
         dtype: torch.dtype = torch.float32,
         num_extra: int = 0,
@@ -81,7 +91,8 @@ class Parameters:
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         if not named:
             raise RequestError("the model has no parameters to train")
-        _check_patterns(weight_decay, tuple(named))
+        _check_patterns("weight_decay", weight_decay, tuple(named))
+        _check_patterns("parameter_groups", owners, tuple(named))
         cast = _names_to_cast(model) if bf16 else frozenset[str]()
         self._model = model
         self._leaves: list[nn.Parameter] = []
@@ -90,11 +101,11 @@ class Parameters:
         self._copies: list[torch.Tensor] = []
         self._published: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.groups: list[Group] = []
-        decays = {name: _decay_of(name, weight_decay) for name in named}
+        keys = {name: (_owner_of(name, owners), _decay_of(name, weight_decay)) for name in named}
         members = {
             # Those to cast come first, so that one copy publishes them all.
-            decay: sorted((n for n in named if decays[n] == decay), key=lambda n: n not in cast)
-            for decay in sorted(set(decays.values()))
+            key: sorted((n for n in named if keys[n] == key), key=lambda n: n not in cast)
+            for key in sorted(set(keys.values()))
         }
         sizes = [_aligned(sum(named[n].numel() for n in names)) for names in members.values()]
         device = next(iter(named.values())).device
@@ -105,16 +116,28 @@ class Parameters:
         self.reduced = torch.zeros(num_values + num_extra, dtype=dtype, device=device)
         self.extra = self.reduced[num_values:]
         starts = itertools.accumulate(sizes, initial=0)
-        for start, (decay, names) in zip(starts, members.items(), strict=False):
+        for start, ((owner, decay), names) in zip(starts, members.items(), strict=False):
             parameters = [named[name] for name in names]
             span = slice(start, start + sum(p.numel() for p in parameters))
-            group = Group(decay, self.values[span], self.reduced[span])
+            group = Group(
+                decay,
+                self.values[span],
+                self.reduced[span],
+                owner=owner,
+                shapes={name: named[name].shape for name in names},
+                bf16=bf16,
+            )
             if source is None:
                 flat = [_in_memory_order(p.detach()).reshape(-1) for p in parameters]
                 group.values.copy_(torch.cat(flat))
             self.groups.append(group)
             num_cast = sum(named[name].numel() for name in names if name in cast)
             self._attach([(named[name], name in cast) for name in names], num_cast, source)
+        self.frozen: list[torch.Tensor] = []
+        self._frozen_copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for name, parameter in model.named_parameters():
+            if not parameter.requires_grad:
+                self._keep_frozen(parameter, is_cast=name in cast)
 
     @property
     def leaves(self) -> Sequence[nn.Parameter]:
@@ -157,6 +180,11 @@ class Parameters:
         for copy, values in self._published:
             copy.copy_(values)
 
+    def publish_frozen(self) -> None:
+        """Show changed values of ``frozen`` to the model where it holds copies."""
+        for copy, master in self._frozen_copies:
+            copy.copy_(master)
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return the model's parameters and buffers by name, uncast where it holds copies."""
         return {
@@ -168,6 +196,7 @@ class Parameters:
         """Set every value of `state_dict` from ``state``, which has the same names and shapes."""
         for name, value in self.state_dict().items():
             value.copy_(state[name])
+        self.publish_frozen()
         self.publish()
 
     def _attach(
@@ -193,6 +222,15 @@ class Parameters:
             parameter.data = _view_as(copy[span], parameter) if is_cast else master
             self._masters[id(parameter)] = master
             self._leaves.append(parameter)
+
+    def _keep_frozen(self, parameter: nn.Parameter, *, is_cast: bool) -> None:
+        """Cast a parameter that is not trained once for all steps, where it is to be cast."""
+        self.frozen.append(parameter.detach())
+        if is_cast:
+            master = parameter.detach().clone()
+            parameter.data = master.bfloat16()
+            self.frozen[-1] = self._masters[id(parameter)] = master
+            self._frozen_copies.append((parameter.data, master))
 
 
 def _aligned(num_elements: int) -> int:
@@ -228,10 +266,16 @@ def _decay_of(name: str, patterns: Mapping[str, float]) -> float:
     return next((decay for pattern, decay in patterns.items() if fnmatchcase(name, pattern)), 0.0)
 
 
-def _check_patterns(patterns: Mapping[str, float], names: Sequence[str]) -> None:
+def _owner_of(name: str, patterns: Sequence[str]) -> int:
+    """Return which optimizer a parameter takes: the first pattern's, counted from 1, or 0."""
+    matching = (index for index, p in enumerate(patterns, start=1) if fnmatchcase(name, p))
+    return next(matching, 0)
+
+
+def _check_patterns(field: str, patterns: Iterable[str], names: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise RequestError(
-                f"weight_decay names {pattern!r}, which matches no parameter",
+                f"{field} names {pattern!r}, which matches no parameter",
                 hint=f"Parameters: {', '.join(names)}",
             )

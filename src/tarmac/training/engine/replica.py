@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
+from tarmac.training.engine.augmented_feed import AugmentedFeed
 from tarmac.training.engine.dropout import replace_dropout
 from tarmac.training.engine.evaluation import Evaluation
 from tarmac.training.engine.feeds import open_feed
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tarmac.data import Split
+    from tarmac.training.engine.feeds import Feed
     from tarmac.training.plan import Plan
 
 __all__ = ["Replica", "Score", "seed_of_replica"]
@@ -73,10 +75,18 @@ class Replica:
     ) -> None:
         self.rank = rank
         self.device = device
-        self.feed = open_feed(
+        self._recipe = plan.workload.recipe
+        self.feed: Feed = open_feed(
             plan.feed, plan.dataset.train, plan.train_size, plan.shares.largest, device
         )
-        self._recipe = plan.workload.recipe
+        if self._recipe.augment is not None:
+            self.feed = AugmentedFeed(
+                self.feed,
+                self._recipe.augment,
+                num_samples=plan.train_size,
+                seed=plan.seed,
+                device=device,
+            )
         dtype = torch.float64 if plan.precision == "fp64" else torch.float32
         # Convolutions are faster with channels last: by a fifth on a CPU, and on tensor cores
         # they need it.
@@ -88,6 +98,7 @@ class Replica:
         self.parameters = Parameters(
             model,
             weight_decay=self._recipe.weight_decay,
+            owners=tuple(self._recipe.parameter_groups),
             bf16=self._bf16,
             dtype=dtype,
             num_extra=SharedState.size_of(model),

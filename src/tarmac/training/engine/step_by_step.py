@@ -33,7 +33,8 @@ class StepByStep:
     def run(self, steps: Steps, batches: Sequence[Iterator[tuple[torch.Tensor, ...]]]) -> None:
         """Compute a step."""
         (rate,) = steps.rates
-        self._strategy.optimizer.set_learning_rate(rate)
+        group_rates = (own for of_step in steps.group_rates for own in of_step)
+        self._strategy.optimizer.set_learning_rate(rate, *group_rates)
         self._strategy.step(steps.scale, batches, steps.sizes)
 
     def warm_up(self, kinds: Sequence[Steps]) -> None:

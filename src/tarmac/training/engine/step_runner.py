@@ -23,12 +23,14 @@ class Steps:
         rates: The learning rate of each step.
         sizes: How many samples each micro-batch of a step has, by replica of this process; 0 for a
             replica without a part in a last batch that is smaller than the others.
+        group_rates: The learning rates of the recipe's parameter groups, of each step.
     """
 
     first: int
     scale: float
     rates: tuple[float, ...]
     sizes: tuple[tuple[int, ...], ...]
+    group_rates: tuple[tuple[float, ...], ...] = ()
 
     @property
     def count(self) -> int:

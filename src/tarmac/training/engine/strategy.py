@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from tarmac.training.engine.optimizers import FlatOptimizer
+    from tarmac.training.engine.parameter_groups import AnyOptimizer
     from tarmac.training.engine.parameters import Parameters
     from tarmac.training.engine.replica import Replica
     from tarmac.training.engine.step_runner import StepRunner
@@ -30,7 +30,7 @@ class Strategy(Protocol):
     """
 
     parameters: Parameters
-    optimizer: FlatOptimizer
+    optimizer: AnyOptimizer
 
     @property
     def replicas(self) -> Sequence[Replica]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tarmac.training.engine.model import replicate
-from tarmac.training.engine.optimizers import FlatOptimizer
+from tarmac.training.engine.parameter_groups import build_optimizer
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.engine.parts import Parts
 from tarmac.training.engine.replica import Replica
@@ -63,6 +63,7 @@ class Towers:
             self.parameters = Parameters(
                 model,
                 weight_decay=recipe.weight_decay,
+                owners=tuple(recipe.parameter_groups),
                 bf16=plan.precision == "bf16",
                 dtype=dtype,
                 num_extra=SharedState.size_of(model),
@@ -72,7 +73,7 @@ class Towers:
             self._arriving = [_pinned(self.parameters.reduced) for _ in replicas]
             self._leaving = _pinned(self.parameters.values)
             self._leaving_extra = _pinned(self.parameters.extra)
-        self.optimizer = FlatOptimizer(recipe.optimizer, self.parameters.groups)
+        self.optimizer = build_optimizer(recipe, self.parameters.groups)
         self._draws = [torch.get_rng_state() for _ in replicas]
         self._parts = [
             Parts(replica, len(replicas), is_recorded=self._on_cuda) for replica in replicas

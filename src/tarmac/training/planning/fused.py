@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.kernels import MAX_CLASSES, UnfitNetworkError, read_architecture, why_not
-from tarmac.workloads import Scale
+from tarmac.workloads import Muon, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,6 +116,10 @@ def _against_network(model: nn.Module, recipe: Recipe) -> str | None:
     """Return what speaks against the kernels in what is trained, or None."""
     if type(recipe.preprocess) is not Scale:
         return "the preprocessing is a function of its own"
+    if recipe.beyond_plain_steps:
+        return f"the recipe has {', '.join(recipe.beyond_plain_steps)}"
+    if isinstance(recipe.optimizer, Muon):
+        return "Muon trains it"
     try:
         sizes = read_architecture(model).sizes
     except UnfitNetworkError as error:

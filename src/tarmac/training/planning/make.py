@@ -93,12 +93,13 @@ def make_plan(
         accumulate=options.accumulate,
         scale_lr=options.scale_lr,
     )
-    trained = with_batch_size(bound, batch)
+    trained = with_batch_size(bound, batch, published.recipe)
     shares = Shares(
         num_samples=train_size,
         batch_size=batch.batch_size,
         num_replicas=world_size,
         accumulate=options.accumulate,
+        drop_last=trained.recipe.drop_last,
     )
     tightest = min(devices, key=lambda device: device.available_bytes)
     feed, why_feed = choose_feed(options.feed, dataset.train, train_size, tightest)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tarmac.training.engine.strategy import StrategySpec
     from tarmac.training.plan import Setting
     from tarmac.training.planning.batch_size import BatchSize
-    from tarmac.workloads import Workload
+    from tarmac.workloads import Recipe, Workload
 
 __all__ = ["Options", "check_options", "check_sync", "with_batch_size", "with_options"]
 
@@ -124,8 +124,7 @@ def with_options(workload: Workload, options: Options) -> Workload:
     """Return a workload with the recipe that was asked for."""
     recipe = workload.recipe
     if options.learning_rate is not None:
-        optimizer = dataclasses.replace(recipe.optimizer, learning_rate=options.learning_rate)
-        recipe = dataclasses.replace(recipe, optimizer=optimizer)
+        recipe = recipe.with_learning_rate(options.learning_rate)
     if options.epochs is not None:
         recipe = dataclasses.replace(recipe, epochs=options.epochs)
     if options.batch_size is not None:
@@ -133,8 +132,14 @@ def with_options(workload: Workload, options: Options) -> Workload:
     return dataclasses.replace(workload, recipe=recipe)
 
 
-def with_batch_size(workload: Workload, batch: BatchSize) -> Workload:
-    """Return a workload with a batch size, and the learning rate that goes with it."""
-    optimizer = dataclasses.replace(workload.recipe.optimizer, learning_rate=batch.learning_rate)
-    recipe = dataclasses.replace(workload.recipe, batch_size=batch.batch_size, optimizer=optimizer)
+def with_batch_size(workload: Workload, batch: BatchSize, published: Recipe) -> Workload:
+    """Return a workload with a batch size, and the learning rates that go with it.
+
+    Args:
+        workload: What to change.
+        batch: The batch size, and the rate of the recipe's optimizer.
+        published: The recipe before any option, in whose ratio other rates follow.
+    """
+    recipe = workload.recipe.with_learning_rate(batch.learning_rate, published=published)
+    recipe = dataclasses.replace(recipe, batch_size=batch.batch_size)
     return dataclasses.replace(workload, recipe=recipe)

@@ -18,6 +18,9 @@ __all__ = ["apply_settings", "settings_of"]
 
 _TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
+# What of a recipe has settings of its own.
+_PARTS = ("optimizer", "schedule", "preprocess", "augment", "test_views")
+
 # These have options of their own.
 _OPTIONS = {"optimizer.learning_rate"}
 
@@ -39,7 +42,7 @@ def settings_of(workload: Workload) -> dict[str, Setting]:
         found["optimizer"] = name
     recipe = workload.recipe
     found["label_smoothing"] = recipe.label_smoothing
-    for part in ("optimizer", "schedule", "preprocess"):
+    for part in _PARTS:
         value = getattr(recipe, part)
         if dataclasses.is_dataclass(value):
             for field in dataclasses.fields(value):
@@ -75,7 +78,7 @@ def apply_settings(
     recipe = workload.recipe
     if "label_smoothing" in values:
         recipe = dataclasses.replace(recipe, label_smoothing=float(values["label_smoothing"]))
-    for part in ("optimizer", "schedule", "preprocess"):
+    for part in _PARTS:
         inner = {
             name.partition(".")[2]: value
             for name, value in values.items()

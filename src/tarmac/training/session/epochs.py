@@ -233,7 +233,7 @@ def _row(plan: Plan, epoch: int, done: Epoch, validation: Score | None) -> dict[
     last_step = (epoch + (plan.num_steps - 1) / plan.num_steps) / recipe.epochs
     return row | {
         "learning_rate": recipe.optimizer.learning_rate * recipe.schedule.factor(last_step),
-        "samples_per_s": plan.train_size / done.seconds,
+        "samples_per_s": min(plan.num_steps * recipe.batch_size, plan.train_size) / done.seconds,
         "seconds": done.seconds,
         "memory_bytes": _memory_bytes(plan),
     }

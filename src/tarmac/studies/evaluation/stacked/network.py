@@ -15,7 +15,7 @@ from tarmac.studies.evaluation.stacked.architecture import (
 )
 from tarmac.studies.evaluation.stacked.updates import Rule
 from tarmac.training import apply_settings, bind_dataset, build_model
-from tarmac.workloads import Scale
+from tarmac.workloads import Muon, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,6 +101,8 @@ def can_stack(
     changed, arguments = _configure(workload, dataset, settings or {})
     if type(changed.recipe.preprocess) is not Scale:
         return "its preprocessing is a function of its own, which may draw at random"
+    if (why := _why_not_plain(changed)) is not None:
+        return why
     try:
         _outline(changed, arguments, 0, None)
     except CannotStackError as error:
@@ -134,6 +136,8 @@ def resolve(
     recipe = changed.recipe
     if type(recipe.preprocess) is not Scale:
         raise CannotStackError("its preprocessing is a function of its own")
+    if (why := _why_not_plain(changed)) is not None:
+        raise CannotStackError(why)
     outline = _outline(changed, arguments, candidate.seed, known)
     expected = (_flat_size(dataset), dataset.num_classes)
     if (outline.sizes[0], outline.sizes[-1]) != expected:
@@ -169,6 +173,16 @@ def _configure(
     if isinstance(changed.dataset, str) and changed.dataset != dataset.name:
         raise RequestError(f"dataset is {changed.dataset!r}, but the search is on {dataset.name!r}")
     return bind_dataset(_with_options(changed, settings), dataset), arguments
+
+
+def _why_not_plain(workload: Workload) -> str | None:
+    """Return what stacks do not do, in words, or None where nothing of it is asked for."""
+    if workload.initialise is not None:
+        return "its weights are set from the data"
+    if isinstance(workload.recipe.optimizer, Muon):
+        return "it is trained by Muon"
+    names = workload.recipe.beyond_plain_steps
+    return f"its recipe has {', '.join(names)}" if names else None
 
 
 def _with_options(workload: Workload, settings: Mapping[str, Setting]) -> Workload:

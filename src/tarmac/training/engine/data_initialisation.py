@@ -1,0 +1,31 @@
+"""Weights that a workload sets from its data before the first step: see `Workload.initialise`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from tarmac.training.plan import Plan
+
+__all__ = ["initialise_from_data"]
+
+
+@torch.no_grad()
+def initialise_from_data(model: nn.Module, plan: Plan) -> None:
+    """Let the workload set weights from the first samples that are trained on, if it wishes to.
+
+    Args:
+        model: On the CPU, with weights drawn from the seed.
+        plan: Whose workload and data.
+    """
+    workload = plan.workload
+    if workload.initialise is None:
+        return
+    count = min(workload.initialise_samples, plan.train_size)
+    raw = torch.tensor(plan.dataset.train.inputs[:count])
+    inputs = workload.recipe.preprocess(raw, training=False, dtype=torch.float32)
+    workload.initialise(model, inputs)

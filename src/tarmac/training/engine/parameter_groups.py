@@ -1,0 +1,86 @@
+"""Several optimizers of one model, each for its own parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.training.engine.muon import MuonOptimizer
+from tarmac.training.engine.optimizers import FlatOptimizer
+from tarmac.workloads import Muon
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+
+    from tarmac.training.engine.parameters import Group
+    from tarmac.workloads import Optimizer, Recipe
+
+__all__ = ["AnyOptimizer", "GroupedOptimizer", "build_optimizer"]
+
+
+def build_optimizer(recipe: Recipe, groups: Sequence[Group]) -> AnyOptimizer:
+    """Make the optimizer of a recipe.
+
+    Args:
+        recipe: With its parameter groups, if any.
+        groups: Of `Parameters`, made with the same patterns.
+
+    Raises:
+        RequestError: An optimizer cannot train what it is to train.
+    """
+    if not recipe.parameter_groups:
+        return _build(recipe.optimizer, groups)
+    own = (group.optimizer for group in recipe.parameter_groups.values())
+    return GroupedOptimizer((recipe.optimizer, *own), groups)
+
+
+class GroupedOptimizer:
+    """Updates each parameter by the optimizer of its group.
+
+    Args:
+        specs: The recipe's optimizer, then each parameter group's.
+        groups: Each says by its ``owner`` which of ``specs`` updates it.
+    """
+
+    def __init__(self, specs: Sequence[Optimizer], groups: Sequence[Group]) -> None:
+        owners = sorted({group.owner for group in groups})
+        self._parts = {
+            owner: _build(specs[owner], [group for group in groups if group.owner == owner])
+            for owner in owners
+        }
+
+    @property
+    def takes_rate_tensors(self) -> bool:
+        """Whether a CUDA graph of `step` reads the rates that were set last."""
+        return all(part.takes_rate_tensors for part in self._parts.values())
+
+    def set_learning_rate(self, *rates: float) -> None:
+        """Use other rates from the next step on: those of `Recipe.learning_rates`."""
+        for owner, part in self._parts.items():
+            part.set_learning_rate(rates[owner])
+
+    def step(self) -> None:
+        """Update every group's values."""
+        for part in self._parts.values():
+            part.step()
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return the state by name, the tensors themselves."""
+        return {
+            f"{owner}.{name}": value
+            for owner, part in self._parts.items()
+            for name, value in part.state().items()
+        }
+
+    def load_state(self, saved: Mapping[str, torch.Tensor]) -> None:
+        """Set every tensor of `state`."""
+        for name, value in self.state().items():
+            value.copy_(saved[name])
+
+
+def _build(spec: Optimizer, groups: Sequence[Group]) -> FlatOptimizer | MuonOptimizer:
+    return MuonOptimizer(spec, groups) if isinstance(spec, Muon) else FlatOptimizer(spec, groups)
+
+
+AnyOptimizer = FlatOptimizer | MuonOptimizer | GroupedOptimizer

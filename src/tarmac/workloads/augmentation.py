@@ -1,0 +1,93 @@
+"""Augmentations of images that recipes share: in training, and in evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CropAndFlip", "MirrorAndShift"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CropAndFlip:
+    """Shifts every image a little, and shows its mirror image in every second epoch.
+
+    A random half of the images begins mirrored. Over two epochs a network sees both sides of each
+    image once, where independent draws would show half of them the same side twice (Jordan,
+    arXiv 2404.00498, section 3.6).
+
+    Attributes:
+        shift: The most pixels by which an image moves, up or down and left or right; at its border
+            it is reflected.
+    """
+
+    shift: int
+
+    def __post_init__(self) -> None:
+        if self.shift < 0:
+            raise RequestError(f"augment.shift is {self.shift}, expected at least 0")
+
+    def draw(self, num_samples: int, *, seed: int, epoch: int) -> torch.Tensor:
+        """Return int64 ``[num_samples, 3]``: rows and columns to move by, whether to mirror."""
+        size = 2 * self.shift + 1
+        moves = torch.randint(size, (num_samples, 2), generator=_generator("move", seed, epoch))
+        first = torch.randint(2, (num_samples, 1), generator=_generator("mirror", seed))
+        return torch.cat([moves - self.shift, (first + epoch) % 2], dim=1)
+
+    def apply(self, inputs: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Return ``[batch, channels, height, width]``, each image moved and perhaps mirrored."""
+        num_images, num_channels, height, width = inputs.shape
+        down, right, mirrored = draws[:, :, None].unbind(1)
+        rows = _reflected(torch.arange(height, device=inputs.device) + down, height)
+        columns = torch.arange(width, device=inputs.device)
+        columns = torch.where(mirrored.bool(), columns.flip(0), columns)
+        columns = _reflected(columns + right, width)
+        image = torch.arange(num_images, device=inputs.device)[:, None, None, None]
+        channel = torch.arange(num_channels, device=inputs.device)[None, :, None, None]
+        return inputs[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MirrorAndShift:
+    """Six views of an image: as it is, and moved along the diagonal both ways, each mirrored too.
+
+    The unmoved ones count half of all (the test-time augmentation of cifar10-airbench).
+
+    Attributes:
+        shift: By how many pixels; at its border an image is reflected.
+    """
+
+    shift: int = 1
+
+    def __post_init__(self) -> None:
+        if self.shift < 1:
+            raise RequestError(f"test_views.shift is {self.shift}, expected at least 1")
+
+    def __call__(self, inputs: torch.Tensor) -> Sequence[tuple[float, torch.Tensor]]:
+        """Return the views of ``[batch, channels, height, width]``."""
+        height, width = inputs.shape[-2:]
+        padded = F.pad(inputs, (self.shift,) * 4, mode="reflect")
+        far = 2 * self.shift
+        moved = (padded[..., :height, :width], padded[..., far:, far:])
+        views = ((0.25, inputs), *((0.125, view) for view in moved))
+        return [(weight, side) for weight, view in views for side in (view, view.flip(-1))]
+
+
+def _reflected(index: torch.Tensor, size: int) -> torch.Tensor:
+    """Bring indices that are outside by less than ``size`` back, as in a mirror at the border."""
+    return size - 1 - (size - 1 - index.abs()).abs()
+
+
+def _generator(*parts: object) -> torch.Generator:
+    """Return a generator of draws of their own for each list of parts."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest))
