@@ -92,6 +92,8 @@ class Engine:
         # A CPU's first step is as fast as others.
         on_cuda = self._strategy.replicas[0].device.type == "cuda"
         self._is_warm = not on_cuda and isinstance(self._runner, StepByStep)
+        self._draws_ahead = on_cuda
+        self._drawn: tuple[int, torch.Tensor] | None = None
         self._seen = 0
         self._seconds = 0.0
         self._throughput = Throughput(len(self._strategy.replicas))
@@ -156,6 +158,9 @@ class Engine:
                 wished = after_step(done) or wished
             if self._vote.is_carried(wished=wished):
                 break
+        if self._draws_ahead and epoch + 1 < self._plan.workload.recipe.epochs:
+            # While the device works on the last steps.
+            self._drawn = (epoch + 1, self._draw(epoch + 1))
         self._synchronize()
         took_s = time.perf_counter() - started
         self._throughput.add_time(took_s, self._team.seconds_waiting - waited)
@@ -170,7 +175,8 @@ class Engine:
     ) -> list[Iterator[tuple[torch.Tensor, ...]]]:
         """Begin what each replica's feed hands over for the chunks, which end the epoch."""
         shares, replicas = self._plan.shares, self._strategy.replicas
-        order = order_of(self._plan.seed, epoch, self._plan.train_size)
+        drawn, self._drawn = self._drawn, None
+        order = drawn[1] if drawn is not None and drawn[0] == epoch else self._draw(epoch)
         if self._runner.joins_samples:
             return [
                 replica.feed.batches(*order_of_replica(order, shares, chunks, replica.rank))
@@ -181,6 +187,10 @@ class Engine:
             replica.feed.batches(order, shares.micro_batches(first_step, replica.rank))
             for replica in replicas
         ]
+
+    def _draw(self, epoch: int) -> torch.Tensor:
+        """Return an epoch's order of the samples."""
+        return order_of(self._plan.seed, epoch, self._plan.train_size)
 
     def _compute(
         self, epoch: int, chunk: Chunk, batches: Sequence[Iterator[tuple[torch.Tensor, ...]]]
