@@ -75,6 +75,7 @@ def train_epochs(
         _forget_peak_memory(devices)
         engine = Engine(plan, team)
         first_epoch, first_step = _restore(engine, plan, run, team)
+        engine.warm_up()
         if team.is_main:
             run.truncate_metrics(lambda row: int(row["epoch"]) <= first_epoch)
             reporter.started(plan, run, engine.num_parameters)
