@@ -25,7 +25,7 @@ def begun_ahead(workload: str | None, *, devices: str, strategy: str) -> Iterato
     guessed: the reference workloads' names begin with them, as ``mnist-mlp`` does.
 
     Args:
-        workload: What will be trained; None where that is not known yet.
+        workload: What will be trained; None where a run is gone on with, which says what and where.
         devices: What was asked.
         strategy: What was asked.
 
@@ -33,7 +33,7 @@ def begun_ahead(workload: str | None, *, devices: str, strategy: str) -> Iterato
         What loads a dataset: from what was read, where that is the one.
     """
     with ThreadPoolExecutor(2, "tarmac-ahead") as threads:
-        if _may_use_cuda(devices):
+        if workload is not None and _may_use_cuda(devices):
             threads.submit(_wake, with_context=_computes_here(devices, strategy))
         likely = None if workload is None else workload.partition("-")[0]
         reading = threads.submit(_read, likely) if likely else None

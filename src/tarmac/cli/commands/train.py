@@ -236,7 +236,8 @@ def command(
     if resumed is not None:
         _refuse_changes(ctx)
     devices, strategy = options["devices"], options["strategy"]
-    with begun_ahead(workload, devices=devices, strategy=strategy) as load, uncollected_imports():
+    begun = begun_ahead(workload if resumed is None else None, devices=devices, strategy=strategy)
+    with begun as load, uncollected_imports():
         from tarmac.cli.views.training import reporter_for
         from tarmac.training import resume, train
         from tarmac.workloads import find_workload
