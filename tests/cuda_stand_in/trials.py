@@ -308,6 +308,9 @@ def main() -> None:
             found[name] = {"error": traceback.format_exc()}
     if is_main:
         output.write_text(json.dumps(found, indent=1))
+    # Python would end a thread of autograd that still lets go of something, and C++ then aborts.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
