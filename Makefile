@@ -26,9 +26,13 @@ test: $(VENV)/.installed-dev
 test-frameworks: $(VENV)/.installed-dev
 	$(BIN)/pytest -m frameworks -n 1 $(PYTEST_OPTIONS)
 
-# What CI leaves out for time: the examples on the whole of MNIST.
+# What CI leaves out for time: the examples on the whole of MNIST, and trainings with the oldest PyTorch
+# that is allowed, on the CPU.
 test-nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest -m nightly -n 1 $(PYTEST_OPTIONS)
+	$(BIN)/python tests/cuda_stand_in/bed.py run --torch 2.11 --gpus 0 $(BIN)/pytest \
+	  -m "not frameworks and not nightly and not cuda_stand_in" $(PYTEST_OPTIONS) \
+	  tests/training tests/workloads tests/studies
 
 # Trainings on pretended GPUs: PyTorch for CUDA, which it puts into the user's cache, over a stand-in for
 # CUDA's libraries. Shows what is raised, launched and left behind, and no numbers. Minutes at first.

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, settings
 
 from tarmac.machine import is_unified, own_groups
 
-# Folders and files whose tests need a package that an extra brings.
+# Folders and files whose tests need a package that may not be there.
 _NEED = {
     "torch": (
         *("cli", "docs", "examples", "kernels", "machine", "studies", "training", "workloads"),
@@ -34,9 +34,13 @@ _NEED = {
     "optuna": ("bench", "studies", "cli/test_search.py"),
     "obstore": ("jobs/test_objects.py",),
     "triton": ("kernels",),
+    # Of a test server, which machines with a GPU often lack.
+    "boto3": ("jobs/test_objects.py",),
+    "moto": ("jobs/test_objects.py",),
 }
 _MISSING = [module for module in _NEED if importlib.util.find_spec(module) is None]
 _HAS_TORCH = "torch" not in _MISSING
+_GPU_WORKERS = 4
 collect_ignore = [path for module in _MISSING for path in _NEED[module]]
 
 # Programs that tests start have more threads together than there are cores: threads that spin while
@@ -282,6 +286,11 @@ def limited_group() -> Iterator[Callable[[str, Mapping[str, str]], Path]]:
     yield make
     for path in made:
         path.rmdir()
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    # Each makes a context on the GPU, of half a gigabyte: not one for every core there.
+    return _GPU_WORKERS if config.option.markexpr == "gpu" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,18 +7,28 @@ numbers are is for the tests marked `gpu`, on one.
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
-from bed import DEFAULT, VERSIONS, NoBedError, find_bed
+from bed import DEFAULT, VERSIONS, Bed, NoBedError, find_bed
 from bounds import GROUPS, measure, read_bounds
 
 pytestmark = [pytest.mark.cuda_stand_in, pytest.mark.timeout(700)]
 
+TESTS = Path(__file__).parents[1]
 BOUNDS = read_bounds()
 CASES = [(group, name) for group, cases in BOUNDS.items() for name in cases]
 # The others of `VERSIONS` show the floor of `pyproject.toml`, with the same bounds.
 FLOOR = VERSIONS[0]
+
+BROKEN_CAPTURES = pytest.mark.xfail(
+    strict=True,
+    reason="PyTorch 2.11 takes a broken capture for one that is under way, and frees nothing more",
+)
 
 # What waits for the device within a step, and why it may.
 WAITING = {
@@ -45,6 +55,14 @@ def figures_of(torch: str, group: str) -> dict[str, dict[str, Any]]:
     return measure(bed, group)
 
 
+@pytest.fixture
+def bed() -> Bed:
+    try:
+        return find_bed()
+    except NoBedError as error:
+        pytest.skip(str(error))
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_case_has_bounds(group):
     made, bound = figures_of(DEFAULT, group), BOUNDS[group]
@@ -65,14 +83,41 @@ def test_no_step_waits_for_the_device(group, name):
     assert bool(made["synchronisations"]) == (name in WAITING), WAITING.get(name)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("group", "name"), CASES)
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        pytest.param(group, name, marks=BROKEN_CAPTURES if "unrecordable" in name else ())
+        for group, name in CASES
+        # Those are the ones that differ by version: the launcher, and one process.
+        if group in ("one", "launched")
+    ],
+)
 def test_the_oldest_pytorch_that_is_allowed_keeps_the_same_bounds(group, name):
     check_bounds(FLOOR, group, name)
 
 
-def test_workers_of_ddp_start_with_the_oldest_pytorch_that_is_allowed():
-    check_bounds(FLOOR, "launched", "workers of ddp")
+def test_tests_for_gpus_fail_only_where_numbers_are_compared(bed, tmp_path):
+    report = tmp_path / "report.xml"
+    # Those of ddp end at once, where the sum of its self-test is wrong.
+    options = ["-n", "0", "-m", "gpu", "-k", "not ddp", "-p", "no:cacheprovider"]
+    files = [path for path in TESTS.rglob("test_*.py") if "mark.gpu" in path.read_text()]
+    subprocess.run(
+        [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *map(str, files)],
+        env=bed.environment(num_gpus=2),
+        cwd=TESTS.parent,
+        capture_output=True,
+        check=False,
+    )
+    cases = ElementTree.parse(report).getroot().findall(".//testcase")
+    others = {
+        case.get("name"): end.get("message")
+        for case in cases
+        for end in case
+        if end.tag in ("failure", "error")
+        if not (end.get("message") or "").startswith(("AssertionError", "assert "))
+    }
+    assert cases
+    assert not others
 
 
 def check_bounds(torch: str, group: str, name: str) -> None:

@@ -179,6 +179,22 @@ def _train_stack(candidates: list[Candidate], precision: str) -> Figures:
     }
 
 
+def _search(devices: str) -> Figures:
+    """Search with the processes or stacks that a search itself chooses."""
+    with tempfile.TemporaryDirectory() as directory:
+        study = tarmac.search(
+            "mlp",
+            output=directory,
+            method="brute",
+            space={"dataset": "digits", "neurons": [8, 16], "optimizer": ["adam", "sgd"]},
+            epochs=1,
+            devices=devices,
+        )
+        assert study.status == "completed", study.record
+        assert {trial["state"] for trial in study.trials} == {"complete"}, study.trials
+    return {}
+
+
 def _candidates(choices: list[dict[str, Any]]) -> list[Candidate]:
     # One leaves after two epochs, and the others go on.
     return [
@@ -249,7 +265,7 @@ def _cases_of_ranks() -> dict[str, Callable[[], Figures]]:
 
 
 def _launched() -> Figures:
-    """Train in workers of Tarmac's own, whose counts are not seen here."""
+    """Train in workers of Tarmac's own."""
     file = Path(__file__).with_name("own_workloads.py")
     with tempfile.TemporaryDirectory() as directory:
         options = {"epochs": 1, "devices": "2", "strategy": "ddp", "output": directory}
@@ -263,7 +279,12 @@ GROUPS: Mapping[str, Callable[[], dict[str, Callable[[], Figures]]]] = {
     "one": _cases_on_one,
     "two": _cases_on_two,
     "ranks": _cases_of_ranks,
-    "launched": lambda: {"workers of ddp": _launched},
+    # What is done in other processes too, whose counts are not seen.
+    "launched": lambda: {
+        "workers of ddp": _launched,
+        "search on one": lambda: _search("cuda:0"),
+        "search on two": lambda: _search("2"),
+    },
 }
 
 
@@ -287,6 +308,9 @@ def main() -> None:
             found[name] = {"error": traceback.format_exc()}
     if is_main:
         output.write_text(json.dumps(found, indent=1))
+    # Python would end a thread of autograd that still lets go of something, and C++ then aborts.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
