@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Each process has a context of its own on the GPU.
 _NUM_PROCESSES = 4
+# A test that hangs is not to cost the others.
+_TEST_LIMIT_S = 60
 _MAX_SHOWN = 20
 
 
@@ -40,7 +42,8 @@ def run_tests(report: Report, files: Sequence[str], junit: Path) -> None:
     Raises:
         RuntimeError: Some failed, or none ran.
     """
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "-v"]
+    command += ["--timeout", str(_TEST_LIMIT_S)]
     command += ["-n", str(_NUM_PROCESSES), "--junitxml", str(junit), "-rs", "--tb=short", *files]
     done = subprocess.run(command, cwd=ROOT, check=False, timeout=max(report.seconds_left - 5, 1))
     if not junit.exists():
