@@ -12,6 +12,7 @@ from tarmac.training.engine.model import bind_dataset, build_model
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parameters import Group, Parameters
 from tarmac.training.engine.replica import Replica, Score
+from tarmac.training.engine.step_runner import StepRunner, Steps
 from tarmac.training.engine.strategies import find_strategy, strategy_names
 from tarmac.training.engine.strategy import Strategy, StrategySpec
 from tarmac.training.engine.team import Team
@@ -41,6 +42,8 @@ __all__ = [
     "Score",
     "Setting",
     "Silent",
+    "StepRunner",
+    "Steps",
     "StopRequest",
     "Strategy",
     "StrategySpec",

@@ -16,22 +16,16 @@ import torch
 
 from tarmac import runs
 from tarmac.errors import TarmacError
-from tarmac.training.engine.chunks import (
-    cut_into_chunks,
-    kinds_of_chunks,
-    most_at_once,
-    order_of_replica,
-)
+from tarmac.training.engine.epoch_calls import EpochCalls
 from tarmac.training.engine.model import build_model
 from tarmac.training.engine.replica import Score
 from tarmac.training.engine.snapshot import put_back
 from tarmac.training.engine.state import TrainingState
 from tarmac.training.engine.step_by_step import StepByStep
-from tarmac.training.engine.step_runner import Steps
 from tarmac.training.engine.stop_vote import StopVote
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.engine.throughput import Throughput
-from tarmac.training.shares import cut, order_of
+from tarmac.training.shares import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -85,14 +79,15 @@ class Engine:
         self._strategy = spec.build(plan, model, team)
         self._strategy.seed(plan.seed)
         self._runner = (spec.runner or StepByStep)(self._strategy)
-        self._at_once = most_at_once(plan.shares, self._runner.at_once)
-        self._vote = StopVote(
-            self._strategy.replicas[0].shared.stop_votes, team, at_once=self._at_once
-        )
-        self._is_warm = self._strategy.replicas[0].device.type != "cuda"
+        replicas = self._strategy.replicas
+        self._calls = EpochCalls(plan, replicas, self._runner)
+        self._vote = StopVote(replicas[0].shared.stop_votes, team, at_once=self._calls.at_once)
+        # A CPU's first step is as fast as others.
+        self._on_cuda = replicas[0].device.type == "cuda"
+        self._is_warm = not self._on_cuda and isinstance(self._runner, StepByStep)
         self._seen = 0
         self._seconds = 0.0
-        self._throughput = Throughput(len(self._strategy.replicas))
+        self._throughput = Throughput(len(replicas))
         if team.world_size > 1:
             self._broadcast_weights()
 
@@ -114,13 +109,10 @@ class Engine:
             return 0.0
         self._is_warm = True
         started = time.perf_counter()
-        kinds = [
-            self._steps(0, chunk) for chunk in kinds_of_chunks(self._plan.shares, self._at_once)
-        ]
         with put_back(self._strategy):
             for replica in self._strategy.replicas:
                 replica.model.train()
-            self._runner.warm_up(kinds)
+            self._runner.warm_up(self._calls.kinds())
             if self._plan.validation_size:
                 split, start = self._validation()
                 self._strategy.replicas[0].evaluation.warm_up(split, *self._share(split, start))
@@ -142,8 +134,8 @@ class Engine:
         shares, replicas = self._plan.shares, self._strategy.replicas
         if first_step == 0:
             self._clear_totals()
-        chunks = cut_into_chunks(shares, first_step, self._at_once)
-        batches = self._batches(epoch, chunks)
+        chunks = self._calls.chunks(first_step)
+        batches = self._calls.batches(epoch, chunks)
         for replica in replicas:
             replica.model.train()
         done, wished = first_step, False
@@ -154,6 +146,9 @@ class Engine:
                 wished = after_step(done) or wished
             if self._vote.is_carried(wished=wished):
                 break
+        if self._on_cuda:
+            # While the device works on the last steps.
+            self._calls.prepare(epoch + 1)
         self._synchronize()
         took_s = time.perf_counter() - started
         self._throughput.add_time(took_s, self._team.seconds_waiting - waited)
@@ -163,49 +158,16 @@ class Engine:
         seen = min(done * shares.batch_size, shares.num_samples)
         return Epoch(done, seconds, Score(loss / seen, right / seen), stop=votes > 0)
 
-    def _batches(
-        self, epoch: int, chunks: Sequence[Chunk]
-    ) -> list[Iterator[tuple[torch.Tensor, ...]]]:
-        """Begin what each replica's feed hands over for the chunks, which end the epoch."""
-        shares, replicas = self._plan.shares, self._strategy.replicas
-        order = order_of(self._plan.seed, epoch, self._plan.train_size)
-        if self._runner.joins_samples:
-            return [
-                replica.feed.batches(*order_of_replica(order, shares, chunks, replica.rank))
-                for replica in replicas
-            ]
-        first_step = chunks[0].first if chunks else shares.num_steps
-        return [
-            replica.feed.batches(order, shares.micro_batches(first_step, replica.rank))
-            for replica in replicas
-        ]
-
     def _compute(
         self, epoch: int, chunk: Chunk, batches: Sequence[Iterator[tuple[torch.Tensor, ...]]]
     ) -> None:
-        steps = self._steps(epoch, chunk)
+        steps = self._calls.steps(epoch, chunk)
         self._runner.run(steps, batches)
         self._team.heartbeat()
         for index, sizes in enumerate(steps.sizes):
             num_samples = chunk.count * sum(sizes)
             self._seen += num_samples
             self._throughput.add_samples(index, num_samples)
-
-    def _steps(self, epoch: int, chunk: Chunk) -> Steps:
-        shares, recipe = self._plan.shares, self._plan.workload.recipe
-        numbers = range(chunk.first, chunk.stop)
-        progress = [(epoch + step / shares.num_steps) / recipe.epochs for step in numbers]
-        return Steps(
-            first=epoch * shares.num_steps + chunk.first,
-            scale=1 / shares.global_size(chunk.first),
-            rates=tuple(
-                recipe.optimizer.learning_rate * recipe.schedule.factor(done) for done in progress
-            ),
-            sizes=tuple(
-                tuple(shares.micro_batch_sizes(chunk.first, replica.rank))
-                for replica in self._strategy.replicas
-            ),
-        )
 
     def score_so_far(self) -> Score:
         """Return this process's training score in this epoch. Reading it waits for the device."""

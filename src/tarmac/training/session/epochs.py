@@ -69,6 +69,7 @@ def train_epochs(
     with training_environment(plan, devices), _out_of_memory(plan, devices):
         engine = Engine(plan, team)
         first_epoch, first_step = _restore(engine, plan, run, team)
+        engine.warm_up()
         if team.is_main:
             run.truncate_metrics(lambda row: int(row["epoch"]) <= first_epoch)
             reporter.started(plan, run, engine.num_parameters)

@@ -1,0 +1,97 @@
+"""An epoch as calls of a `StepRunner`: which steps, at which rates, on which samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.training.engine.chunks import (
+    Chunk,
+    cut_into_chunks,
+    kinds_of_chunks,
+    most_at_once,
+    order_of_replica,
+)
+from tarmac.training.engine.step_runner import Steps
+from tarmac.training.shares import order_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import torch
+
+    from tarmac.training.engine.replica import Replica
+    from tarmac.training.engine.step_runner import StepRunner
+    from tarmac.training.plan import Plan
+
+__all__ = ["EpochCalls"]
+
+
+class EpochCalls:
+    """Cuts epochs into calls, and lets the replicas' feeds hand over the samples of each.
+
+    Args:
+        plan: What to do.
+        replicas: Those of this process.
+        runner: What is called.
+
+    Attributes:
+        at_once: The most steps of a call.
+    """
+
+    def __init__(self, plan: Plan, replicas: Sequence[Replica], runner: StepRunner) -> None:
+        self._plan = plan
+        self._replicas = replicas
+        self._joins_samples = runner.joins_samples
+        self.at_once = most_at_once(plan.shares, runner.at_once)
+        self._drawn: tuple[int, torch.Tensor] | None = None
+
+    def chunks(self, first_step: int) -> list[Chunk]:
+        """Return the calls from a step to the end of an epoch."""
+        return cut_into_chunks(self._plan.shares, first_step, self.at_once)
+
+    def kinds(self) -> list[Steps]:
+        """Return steps of every kind that any epoch has."""
+        return [self.steps(0, chunk) for chunk in kinds_of_chunks(self._plan.shares, self.at_once)]
+
+    def steps(self, epoch: int, chunk: Chunk) -> Steps:
+        """Return what a call is to compute."""
+        shares, recipe = self._plan.shares, self._plan.workload.recipe
+        numbers = range(chunk.first, chunk.stop)
+        progress = [(epoch + step / shares.num_steps) / recipe.epochs for step in numbers]
+        return Steps(
+            first=epoch * shares.num_steps + chunk.first,
+            scale=1 / shares.global_size(chunk.first),
+            rates=tuple(
+                recipe.optimizer.learning_rate * recipe.schedule.factor(done) for done in progress
+            ),
+            sizes=tuple(
+                tuple(shares.micro_batch_sizes(chunk.first, replica.rank))
+                for replica in self._replicas
+            ),
+        )
+
+    def batches(
+        self, epoch: int, chunks: Sequence[Chunk]
+    ) -> list[Iterator[tuple[torch.Tensor, ...]]]:
+        """Begin what each replica's feed hands over for chunks that end an epoch."""
+        shares = self._plan.shares
+        drawn, self._drawn = self._drawn, None
+        order = drawn[1] if drawn is not None and drawn[0] == epoch else self._draw(epoch)
+        if self._joins_samples:
+            return [
+                replica.feed.batches(*order_of_replica(order, shares, chunks, replica.rank))
+                for replica in self._replicas
+            ]
+        first_step = chunks[0].first if chunks else shares.num_steps
+        return [
+            replica.feed.batches(order, shares.micro_batches(first_step, replica.rank))
+            for replica in self._replicas
+        ]
+
+    def prepare(self, epoch: int) -> None:
+        """Draw an epoch's order ahead, if there is such an epoch."""
+        if epoch < self._plan.workload.recipe.epochs:
+            self._drawn = (epoch, self._draw(epoch))
+
+    def _draw(self, epoch: int) -> torch.Tensor:
+        return order_of(self._plan.seed, epoch, self._plan.train_size)
