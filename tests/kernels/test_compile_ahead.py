@@ -9,6 +9,9 @@ from compile_ahead import SHARED_BYTES, compiled, variants
 
 _NIGHTLY = pytest.mark.nightly
 
+# Some 20 s of a core that is free.
+pytestmark = pytest.mark.timeout(1200)
+
 
 @pytest.mark.parametrize(
     ("capability", "dtype", "precision"),
