@@ -27,12 +27,13 @@ from tarmac.machine import is_unified, own_groups
 # Folders and files whose tests need a package that an extra brings.
 _NEED = {
     "torch": (
-        *("cli", "docs", "examples", "machine", "studies", "training", "workloads"),
+        *("cli", "docs", "examples", "kernels", "machine", "studies", "training", "workloads"),
         *("checks/test_check.py", "checks/test_container.py", "checks/test_probes.py"),
         "checks/test_probe_conformance.py",
     ),
     "optuna": ("studies", "cli/test_search.py"),
     "obstore": ("jobs/test_objects.py",),
+    "triton": ("kernels",),
 }
 _MISSING = [module for module in _NEED if importlib.util.find_spec(module) is None]
 _HAS_TORCH = "torch" not in _MISSING

@@ -361,6 +361,8 @@ def test_any_train_size_up_to_the_datas_will_do(tmp_path):
         ({"devices": "tpu"}, "devices is 'tpu', expected auto, all"),
         ({"precision": "fp8"}, "precision is 'fp8'"),
         ({"compile": "maybe"}, "compile is 'maybe'"),
+        ({"fused": "maybe"}, "fused is 'maybe', expected auto, on or off"),
+        ({"fused": "on", "devices": "cpu"}, "the fused kernels cannot train this: they are for G"),
         ({"settings": {"hiden": 3}}, "did you mean 'hidden'"),
         ({"settings": {"hidden": "many"}}, "hidden is 'many', expected a whole number"),
         ({"settings": {"hidden": -3}}, "hidden=-3"),

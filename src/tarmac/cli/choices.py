@@ -20,6 +20,7 @@ __all__ = [
     "COMPILE",
     "FEEDS",
     "FRAMEWORKS",
+    "FUSED",
     "METHODS",
     "OBJECTIVES",
     "PRECISIONS",
@@ -34,6 +35,7 @@ FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "mxnet", "chainer", "horovo
 PRECISIONS = ("auto", "fp32", "bf16", "fp64")
 STRATEGIES = ("auto", "single", "ddp", "towers")
 FEEDS = ("auto", "resident", "prefetch", "direct")
+FUSED = ("auto", "on", "off")
 COMPILE = ("auto", "on", "off")
 SCALES = ("none", "linear", "sqrt")
 

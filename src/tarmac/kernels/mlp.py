@@ -88,7 +88,17 @@ def _product(
     return total
 
 
-@triton.jit(do_not_specialize=["n", "batch_size", "order_stride", "layer", "offset", "training"])
+@triton.jit(
+    do_not_specialize=[
+        "n",
+        "batch_size",
+        "order_stride",
+        "layer",
+        "num_hidden",
+        "offset",
+        "training",
+    ]
+)
 def forward(
     X, ORDER, CURSOR, C, B, H, ACTIVATION, THRESHOLD, SCALE, SEED, factor, shift,
     N, K, n, rows_stored, batch_size, order_stride, layer, num_hidden, offset, training,
@@ -164,7 +174,7 @@ def head(
     tl.store(E + at_e, e.to(E.dtype.element_ty), mask=(cols < N)[None, :])
 
 
-@triton.jit(do_not_specialize=["layer", "offset"])
+@triton.jit(do_not_specialize=["layer", "num_hidden", "offset"])
 def backward(
     E, CURSOR, C, H, G, ACTIVATION, THRESHOLD, SCALE, SEED,
     N, K, rows_stored, layer, num_hidden, offset,
@@ -231,7 +241,18 @@ def _updated(
     return w, u, v
 
 
-@triton.jit(do_not_specialize=["n", "k_true", "batch_size", "order_stride", "layer", "offset"])
+@triton.jit(
+    do_not_specialize=[
+        "n",
+        "k_true",
+        "batch_size",
+        "order_stride",
+        "layer",
+        "num_layers",
+        "num_factors",
+        "offset",
+    ]
+)
 def update(
     G, X, ORDER, CURSOR, W, C, U, V, B, UB, VB,
     FORM, SLOT, RULE, FACTORS, DECAY, factor, shift,

@@ -9,22 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from tarmac.kernels.network import ACTIVATIONS, MAX_CLASSES, FusedNetwork, UnfitNetworkError
+from tarmac.kernels.launches import Launches, Products
+from tarmac.kernels.network import MAX_CLASSES, FusedNetwork, UnfitNetworkError
 from tarmac.kernels.rules import rule_of, step_factors
 from tarmac.kernels.storage import Batches, Layer, Linear, rounded_up, slots_of
-from tarmac.kernels.tiles import (
-    HEAD_ROWS,
-    head_columns,
-    head_depth,
-    load_depth,
-    product_tile,
-    row_block,
-    update_tile,
-)
+from tarmac.kernels.tiles import HEAD_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import ModuleType
 
     from numpy.typing import NDArray
 
@@ -34,10 +26,6 @@ __all__ = ["FusedStack"]
 
 # Steps of each recording. More would save little: the host submits a launch of these in some 10 us.
 _RECORDED_STEPS = (16, 1)
-# What dropout's draws are cut to.
-_LEVELS = 1 << 16
-# Multiprocessors, where there is no GPU to ask: of an H100.
-_NUM_PROCESSORS = 132
 
 
 class FusedStack:
@@ -96,21 +84,11 @@ class FusedStack:
         label_smoothing: float = 0.0,
         tf32: bool = False,
     ) -> None:
-        # Triton is imported with it, which only those need who make a stack.
-        from tarmac.kernels import mlp  # noqa: PLC0415
-
         _check(networks, sizes, inputs)
         self.networks = tuple(networks)
         self.sizes = tuple(sizes)
-        self._kernels: ModuleType = mlp
         self._device = inputs.device
-        self._dtype = dtype
-        self._precision = "tf32" if tf32 else "ieee"
-        self._scale = (factor, shift)
-        self._smoothing = label_smoothing
-        self._num_processors = _num_processors(self._device)
-        self._block = row_block(batch_size, dtype.itemsize)
-        self._rows = rounded_up(batch_size, self._block)
+        self._products = Products(batch_size, dtype, factor, shift, label_smoothing, tf32)
         self._layers = [
             Layer(self.networks, *pair, dtype, self._device)
             for pair in itertools.pairwise(self.sizes)
@@ -163,20 +141,28 @@ class FusedStack:
             self._factors = torch.zeros(len(self.networks), num_steps, 3, device=self._device)
             self._recordings.clear()
         factors = _factors(self.networks, rates, first_step)
-        self._factors[:, :num_steps].copy_(torch.from_numpy(factors))
+        # From memory that is not pinned, a copy has been taken when the call returns.
+        self._factors[:, :num_steps].copy_(torch.from_numpy(factors), non_blocking=True)
 
     def run(self, num_steps: int) -> None:
         """Do the next steps of those that `begin` handed over, without waiting for the device."""
+        if self._device.type != "cuda":
+            for _ in range(num_steps):
+                self._steps(1)
+            return
         left = num_steps
-        # The first step compiles the kernels and loads them, neither of which can be recorded.
-        while left and not (self._is_warm and self._device.type == "cuda"):
-            self._steps(1)
-            self._is_warm = True
-            left -= 1
-        for length in _RECORDED_STEPS:
-            while left >= length:
-                self._recording(length).replay()
-                left -= length
+        with torch.cuda.device(self._device):
+            if left and not self._is_warm:
+                # What is launched first is compiled and loaded, which cannot be recorded.
+                with self._launches.compiling():
+                    self._steps(1)
+                self._steps(1)
+                self._is_warm = True
+                left -= 1
+            for length in _RECORDED_STEPS:
+                while left >= length:
+                    self._recording(length).replay()
+                    left -= length
 
     def warm_up(self) -> None:
         """Do a step of those that `begin` handed over, and record what `run` will launch.
@@ -205,17 +191,19 @@ class FusedStack:
         """
         scored = self._scored
         if scored is None or not scored.is_of(inputs, targets):
-            scored = self._batches_of(inputs, targets, self._rows)
+            scored = self._batches_of(inputs, targets, self._products.rows)
             scored.fill(torch.arange(len(targets), device=self._device), 0)
             self._scored, self._evaluation = scored, None
-            if self._device.type == "cuda":
-                self._score(scored)
-                self._evaluation = _recorded(lambda: self._score(scored))
-        scored.totals.zero_()
-        if self._evaluation is None:
-            self._score(scored)
+        if self._device.type == "cuda":
+            with torch.cuda.device(self._device):
+                if self._evaluation is None:
+                    self._score(scored)
+                    self._evaluation = self._recorded(functools.partial(self._score, scored))
+                scored.totals.zero_()
+                self._evaluation.replay()
         else:
-            self._evaluation.replay()
+            scored.totals.zero_()
+            self._score(scored)
         return scored.totals.sum(1)
 
     def keep(self, kept: Sequence[int]) -> None:
@@ -237,153 +225,40 @@ class FusedStack:
         self._set_up()
 
     def _set_up(self) -> None:
-        """Make all that follows from which networks there are."""
-        networks, device = self.networks, self._device
-        rules = [rule_of(network.optimizer) for network in networks]
-        self._slots = slots_of(networks)
-
-        def on_device(values: object, dtype: torch.dtype) -> torch.Tensor:
-            return torch.tensor(values, dtype=dtype, device=device)
-
-        codes = [[ACTIVATIONS.index(name) for name in n.activations] for n in networks]
-        thresholds = [[round(p * _LEVELS) for p in n.dropouts] for n in networks]
-        scales = [[_LEVELS / (_LEVELS - t) if t < _LEVELS else 0.0 for t in r] for r in thresholds]
-        self._per_layer = (
-            on_device(codes, torch.int32),
-            on_device(thresholds, torch.int32),
-            on_device(scales, torch.float32),
-            on_device([network.seed % 2**63 for network in networks], torch.int64),
-        )
-        self._rules = (
-            on_device([rule.form for rule in rules], torch.int32),
-            on_device(self._slots, torch.int32),
-            on_device([[*rule.average, *rule.moment, rule.eps] for rule in rules], torch.float32),
-        )
-        none = ((0.0, 0.0),) * len(self._layers)
-        self._decays = on_device([n.weight_decay or none for n in networks], torch.float32)
-
-        def values(width: int) -> torch.Tensor:
-            return torch.zeros(len(networks), self._rows, width, dtype=self._dtype, device=device)
-
-        self._hidden = [values(layer.stored[0]) for layer in self._layers[:-1]]
-        self._errors = [values(layer.stored[0]) for layer in self._layers]
-        self._forget()
-
-    def _forget(self) -> None:
-        """Drop what was recorded, with what it holds on to."""
+        """Make all that follows from which networks there are, and drop what was recorded."""
+        self._slots = slots_of(self.networks)
+        self._launches = Launches(self.networks, self._layers, self._products, self._device)
         self._recordings.clear()
         self._evaluation, self._is_warm = None, False
 
     def _recording(self, num_steps: int) -> torch.cuda.CUDAGraph:
         if num_steps not in self._recordings:
             steps = functools.partial(self._steps, num_steps)
-            self._recordings[num_steps] = _recorded(steps)
+            self._recordings[num_steps] = self._recorded(steps)
         return self._recordings[num_steps]
 
+    def _recorded(self, launches: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]  # PyTorch has no type
+        # Of this thread alone: others may copy to the device meanwhile.
+        recording = torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local")
+        with torch.cuda.device(self._device), recording:
+            launches()
+        return graph
+
     def _batches_of(self, inputs: torch.Tensor, targets: torch.Tensor, size: int) -> Batches:
-        return Batches(inputs, targets, size, len(self.networks), self._rows // HEAD_ROWS)
+        num_programs = self._products.rows // HEAD_ROWS
+        return Batches(inputs, targets, size, len(self.networks), num_programs)
 
     def _steps(self, num_steps: int) -> None:
         for offset in range(num_steps):
-            self._forward(self._batches, offset, smoothing=self._smoothing, training=True)
-            for index in range(len(self._layers) - 1, -1, -1):
-                if index:
-                    self._backward(index, offset)
-                self._update(index, offset)
-        self._kernels.advance[(1,)](self._batches.cursor, num_steps, num_warps=1)
+            self._launches.step(self._batches, self._factors, offset)
+        self._launches.advance(self._batches, num_steps)
 
     def _score(self, batches: Batches) -> None:
-        for offset in range(rounded_up(len(batches.targets), self._rows) // self._rows):
-            self._forward(batches, offset, smoothing=0.0, training=False)
-
-    def _forward(self, batches: Batches, offset: int, *, smoothing: float, training: bool) -> None:
-        count = len(self.networks)
-        factor, shift = self._scale
-        for index, layer in enumerate(self._layers[:-1]):
-            width, depth = layer.stored
-            tile = product_tile(count, self._rows, width, self._num_processors)
-            grid = (_ceil(self._rows, tile.rows) * _ceil(width, tile.columns), count)
-            self._kernels.forward[grid](
-                batches.inputs if index == 0 else self._hidden[index - 1],
-                *(
-                    batches.order,
-                    batches.cursor,
-                    layer.copy,
-                    layer.values.biases,
-                    self._hidden[index],
-                ),
-                *self._per_layer,
-                *(factor, shift, width, depth, layer.true[0], self._rows),
-                *(batches.batch_size, batches.order_stride, index, len(self._hidden)),
-                *(offset, int(training)),
-                FIRST=index == 0,
-                ROWS=tile.rows,
-                COLUMNS=tile.columns,
-                DEPTH=load_depth(depth),
-                PRECISION=self._precision,
-                num_warps=tile.warps,
-                num_stages=tile.stages,
-            )
-        last = self._layers[-1]
-        width, depth = last.stored
-        columns = head_columns(width)
-        self._kernels.head[(_ceil(self._rows, HEAD_ROWS), count)](
-            self._hidden[-1] if self._hidden else batches.inputs,
-            *(batches.order, batches.cursor, batches.targets, last.copy, last.values.biases),
-            *(self._errors[-1], batches.totals, factor, shift, smoothing),
-            *(width, depth, last.true[0], self._rows),
-            *(batches.batch_size, batches.order_stride, offset),
-            FIRST=not self._hidden,
-            ROWS=HEAD_ROWS,
-            COLUMNS=columns,
-            DEPTH=head_depth(depth, columns),
-            PRECISION=self._precision,
-            num_warps=4,
-            num_stages=2,
-        )
-
-    def _backward(self, index: int, offset: int) -> None:
-        layer, count = self._layers[index], len(self.networks)
-        width, below = layer.stored
-        tile = product_tile(count, self._rows, below, self._num_processors)
-        grid = (_ceil(self._rows, tile.rows) * _ceil(below, tile.columns), count)
-        self._kernels.backward[grid](
-            *(self._errors[index], self._batches.cursor, layer.copy),
-            *(self._hidden[index - 1], self._errors[index - 1]),
-            *self._per_layer,
-            *(width, below, self._rows, index - 1, len(self._hidden), offset),
-            ROWS=tile.rows,
-            COLUMNS=tile.columns,
-            DEPTH=load_depth(width),
-            PRECISION=self._precision,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
-        )
-
-    def _update(self, index: int, offset: int) -> None:
-        batches, layer, count = self._batches, self._layers[index], len(self.networks)
-        width, depth = layer.stored
-        tile = update_tile(count, width, depth, self._num_processors)
-        grid = (_ceil(width, tile.outputs) * _ceil(depth, tile.inputs), count)
-        self._kernels.update[grid](
-            self._errors[index],
-            self._hidden[index - 1] if index else batches.inputs,
-            *(batches.order, batches.cursor, layer.values.weights, layer.copy),
-            *(layer.averages.weights, layer.moments.weights),
-            *(layer.values.biases, layer.averages.biases, layer.moments.biases),
-            *self._rules,
-            *(self._factors, self._decays, *self._scale),
-            *(width, depth, *layer.true, self._rows, batches.batch_size, batches.order_stride),
-            *(index, len(self._layers), self._factors.shape[1], offset),
-            FIRST=index == 0,
-            COPY=layer.has_copy,
-            OUTPUTS=tile.outputs,
-            INPUTS=tile.inputs,
-            ROWS=self._block,
-            PRECISION=self._precision,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
-        )
+        rows = self._products.rows
+        for offset in range(rounded_up(len(batches.targets), rows) // rows):
+            self._launches.score(batches, offset)
 
 
 def _check(networks: Sequence[FusedNetwork], sizes: Sequence[int], inputs: torch.Tensor) -> None:
@@ -417,21 +292,3 @@ def _factors(
         factors[members, :, :2] = of_rate * every_rate[members, :, None]
         factors[members, :, 2] = root
     return factors
-
-
-def _recorded(launches: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    graph = torch.cuda.CUDAGraph()
-    # Of this thread alone: others may copy to the device meanwhile.
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        launches()
-    return graph
-
-
-def _num_processors(device: torch.device) -> int:
-    if device.type != "cuda":
-        return _NUM_PROCESSORS
-    return torch.cuda.get_device_properties(device).multi_processor_count
-
-
-def _ceil(value: int, unit: int) -> int:
-    return -(-value // unit)

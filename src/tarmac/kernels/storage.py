@@ -176,8 +176,10 @@ class Batches:
         is_new = self.order.shape[0] != rows.shape[0] or self.order.shape[1] < num_samples
         if is_new:
             self.order = torch.zeros(rows.shape, dtype=torch.int32, device=self.order.device)
-        self.order[:, :num_samples].copy_(rows)
-        self.cursor.copy_(torch.tensor([0, num_samples, first_step], dtype=torch.int32))
+        # From memory that is not pinned, a copy has been taken when the call returns.
+        self.order[:, :num_samples].copy_(rows, non_blocking=True)
+        cursor = torch.tensor([0, num_samples, first_step], dtype=torch.int32)
+        self.cursor.copy_(cursor, non_blocking=True)
         return is_new
 
     def keep(self, kept: torch.Tensor) -> None:

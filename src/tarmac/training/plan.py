@@ -38,10 +38,11 @@ class Plan:
         strategy: How they are used together: the name of a strategy.
         process_per_device: Whether each device has a process of its own.
         feed: How samples get to them.
+        fused: Whether the kernels of `tarmac.kernels` compute the steps.
         precision: What the matrix products are computed in.
         compile: Whether ``torch.compile`` is used.
-        reasons: Why ``devices``, ``strategy``, ``feed``, ``batch_size``, ``precision`` and
-            ``compile`` are what they are.
+        reasons: Why ``devices``, ``strategy``, ``feed``, ``fused``, ``batch_size``, ``precision``
+            and ``compile`` are what they are.
         num_parameters: Of the model.
     """
 
@@ -55,6 +56,7 @@ class Plan:
     strategy: str
     process_per_device: bool
     feed: FeedName
+    fused: bool
     precision: Precision
     compile: bool
     reasons: Mapping[str, str]
@@ -108,6 +110,7 @@ class Plan:
             "devices": name_devices(self.devices),
             "strategy": self.strategy,
             "feed": self.feed,
+            "fused": "on" if self.fused else "off",
             "accumulate": self.accumulate,
             "sync_batchnorm": self.sync_batchnorm,
             "precision": self.precision,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from tarmac.cli.choices import COMPILE, FEEDS, PRECISIONS, SCALES, STRATEGIES, Choice
+from tarmac.cli.choices import COMPILE, FEEDS, FUSED, PRECISIONS, SCALES, STRATEGIES, Choice
 from tarmac.cli.completion import complete_trainings, complete_workloads
 from tarmac.cli.lead_process import speaks_for_all
 from tarmac.cli.options import (
@@ -145,6 +145,13 @@ __all__ = ["command"]
         help="What matrices are multiplied in: auto takes the faster of fp32 and bf16.",
     ),
     option(
+        "--fused",
+        type=Choice(FUSED),
+        default="auto",
+        show_default=True,
+        help="Whether Tarmac's own kernels train a multilayer perceptron on a GPU: where they can.",
+    ),
+    option(
         "--compile",
         "compile_",
         type=Choice(COMPILE),
@@ -205,6 +212,7 @@ def command(
     verbose: bool,
     verify: bool,
     no_check: bool,
+    fused: str,
     compile_: str,
     **options: Any,
 ) -> None:
@@ -244,6 +252,7 @@ def command(
                 workload,
                 output=output,
                 reporter=reporter,
+                fused=fused,
                 compile=compile_,
                 settings=_once_each(settings),
                 **options,

@@ -104,6 +104,7 @@ class _Plain(Silent):
         yield f"chosen     {plan.reasons['devices']}"
         yield f"batch      {plan.reasons['batch_size']}"
         yield f"feed       {plan.feed}: {plan.reasons['feed']}"
+        yield f"fused      {'on' if plan.fused else 'off'}: {plan.reasons['fused']}"
         threads = plan.devices[0].num_threads
         if threads and plan.process_per_device:
             yield f"threads    {threads} for each process"

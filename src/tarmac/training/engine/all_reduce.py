@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
-from tarmac.training.engine.cuda_graph import GraphedStep
+from tarmac.training.engine.fused import FusedSteps
+from tarmac.training.engine.many_steps import ManySteps
 from tarmac.training.engine.optimizers import FlatOptimizer
+from tarmac.training.engine.parts import Parts
+from tarmac.training.engine.recorder import Graphed, GraphRecorder
 from tarmac.training.engine.replica import Replica
+from tarmac.training.engine.step_by_step import StepByStep
 from tarmac.training.engine.sync_norm import synchronise_norms
 
 if TYPE_CHECKING:
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from tarmac.training.engine.step_runner import StepRunner
     from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
@@ -43,23 +49,36 @@ class AllReduce:
         self.replicas = (replica,)
         self.parameters = replica.parameters
         self.optimizer = FlatOptimizer(plan.workload.recipe.optimizer, replica.parameters.groups)
+        self._plan = plan
         self._replica = replica
         self._team = team
         # Synchronised normalisations send messages in the forward pass, which all must take part
-        # in, also those without a sample.
-        self._skip_empty = not is_synchronised
-        self._is_whole = team.world_size == plan.accumulate == 1
-        self._compute: Callable[..., None] = replica.compute
-        self._update: Callable[..., None] = self._update_now
-        self._do_all: Callable[..., None] = self._do_all_now
-        # A compiled model brings CUDA graphs' savings by itself, with fewer kernels; a graph holds
-        # no messages; and in fp64 the rate is no tensor.
-        can_record = self._skip_empty and not plan.compile and plan.precision != "fp64"
-        if replica.device.type == "cuda" and can_record:
-            self._do_all = GraphedStep(self._do_all_now, replica.device)
-            self._update = GraphedStep(self._update_now, replica.device)
-            if plan.accumulate == 1:
-                self._compute = GraphedStep(replica.compute, replica.device)
+        # in, also those without a sample; and on GPUs they read values back.
+        self._is_recorded = device.type == "cuda" and not is_synchronised
+        self._parts = Parts(
+            replica,
+            team.world_size if team.world_size > 1 else 0,
+            skip_empty=not is_synchronised,
+            is_recorded=self._is_recorded,
+        )
+        # Functions of what they need and not of this object, which would keep itself alive.
+        self._update: Callable[..., None] = partial(_update, replica, self.optimizer, team)
+        self._compute_and_update: Callable[..., None] | None = None
+        if team.world_size == plan.accumulate == 1:
+            self._compute_and_update = partial(_compute_and_update, replica, self.optimizer, team)
+        if self._is_recorded:
+            self._record_updates()
+
+    def runner(self) -> StepRunner:
+        """Return what computes the steps fastest here: see `StepRunner`."""
+        plan, team, device = self._plan, self._team, self._replica.device
+        if plan.fused:
+            return FusedSteps(plan, self._replica, self.optimizer)
+        # In fp64 the rate is a number, which a graph would keep.
+        fits = plan.feed == "resident" and self.optimizer.takes_rate_tensors
+        if self._is_recorded and fits and team.can_capture:
+            return ManySteps(plan, self._replica, self.optimizer, team, GraphRecorder(device))
+        return StepByStep(self)
 
     def step(
         self,
@@ -68,15 +87,13 @@ class AllReduce:
         sizes: Sequence[Sequence[int]],
     ) -> None:
         """Do one step; see `Strategy`."""
-        if self._is_whole:
-            self._do_all(scale, *next(batches[0]))
+        if self._compute_and_update is not None:
+            self._compute_and_update(scale, *next(batches[0]))
             return
-        self._compute_gradients(scale, batches[0], sizes[0])
+        self._parts.compute(scale, batches[0], sizes[0])
         if self._team.world_size > 1:
-            self._replica.shared.pack(self._team.rank, self._team.world_size)
             self._team.all_reduce(self.parameters.reduced)
-            self._replica.shared.unpack()
-        self._update(0.0)
+        self._update()
 
     def load(self, state: Mapping[str, torch.Tensor]) -> None:
         """Set parameters and buffers."""
@@ -94,26 +111,26 @@ class AllReduce:
         """Go back to what `random_states` returned."""
         self._replica.set_random_state(states[self._team.rank])
 
-    def _compute_gradients(
-        self, scale: float, batches: Iterator[tuple[torch.Tensor, ...]], sizes: Sequence[int]
-    ) -> None:
-        computed = 0
-        for size in sizes:
-            handed = next(batches)
-            if size == 0 and self._skip_empty:
-                continue
-            if computed:
-                self._replica.compute(scale, *handed, add=True)
-            else:
-                self._compute(scale, *handed)
-            computed += 1
-        if not computed:
-            self.parameters.clear_gradients()
+    def _record_updates(self) -> None:
+        """Let what follows a step's gradients be a graph; a message stays between two of them."""
+        device = self._replica.device
+        if not self.optimizer.takes_rate_tensors:
+            self._compute_and_update = None
+            return
+        self._update = Graphed(self._update, device)
+        if self._compute_and_update is not None:
+            self._compute_and_update = Graphed(self._compute_and_update, device)
 
-    def _do_all_now(self, scale: float, *handed: torch.Tensor) -> None:
-        self._replica.compute(scale, *handed)
-        self._update_now(scale)
 
-    def _update_now(self, _constant: float) -> None:
-        self.optimizer.step()
-        self.parameters.publish()
+def _update(replica: Replica, optimizer: FlatOptimizer, team: Team) -> None:
+    if team.world_size > 1:
+        replica.shared.unpack()
+    optimizer.step()
+    replica.parameters.publish()
+
+
+def _compute_and_update(
+    replica: Replica, optimizer: FlatOptimizer, team: Team, scale: float, *handed: torch.Tensor
+) -> None:
+    replica.compute(scale, *handed)
+    _update(replica, optimizer, team)

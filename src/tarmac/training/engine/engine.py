@@ -16,9 +16,18 @@ import torch
 
 from tarmac import runs
 from tarmac.errors import TarmacError
+from tarmac.training.engine.chunks import (
+    cut_into_chunks,
+    kinds_of_chunks,
+    most_at_once,
+    order_of_replica,
+)
 from tarmac.training.engine.model import build_model
 from tarmac.training.engine.replica import Score
+from tarmac.training.engine.snapshot import put_back
 from tarmac.training.engine.state import TrainingState
+from tarmac.training.engine.step_by_step import StepByStep
+from tarmac.training.engine.step_runner import Steps
 from tarmac.training.engine.stop_vote import StopVote
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.engine.throughput import Throughput
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tarmac.data import Split
+    from tarmac.training.engine.chunks import Chunk
     from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
@@ -60,6 +70,8 @@ class Engine:
     2. ``Strategy.step``: those of all micro-batches, added up over all replicas by all-reduce.
     3. ``FlatOptimizer.step``: the update, which every replica then computes with.
 
+    A `StepRunner` does that for one step after another, or on a GPU for many in one call.
+
     Args:
         plan: What to do.
         team: All processes that train together.
@@ -69,9 +81,15 @@ class Engine:
         self._plan = plan
         self._team = team
         model = build_model(plan.workload, plan.model_arguments, plan.seed)
-        self._strategy = find_strategy(plan.strategy).build(plan, model, team)
+        spec = find_strategy(plan.strategy)
+        self._strategy = spec.build(plan, model, team)
         self._strategy.seed(plan.seed)
-        self._vote = StopVote(self._strategy.replicas[0].shared.stop_votes, team)
+        self._runner = (spec.runner or StepByStep)(self._strategy)
+        self._at_once = most_at_once(plan.shares, self._runner.at_once)
+        self._vote = StopVote(
+            self._strategy.replicas[0].shared.stop_votes, team, at_once=self._at_once
+        )
+        self._is_warm = self._strategy.replicas[0].device.type != "cuda"
         self._seen = 0
         self._seconds = 0.0
         self._throughput = Throughput(len(self._strategy.replicas))
@@ -83,6 +101,33 @@ class Engine:
         """The number of trained parameters."""
         return self._strategy.parameters.num_parameters
 
+    def warm_up(self) -> float:
+        """Load, compile and record on a GPU what steps need, and put all state back.
+
+        All ranks must call it, before the first epoch or after a restored state; without it, the
+        first epoch begins with it. A CPU needs none.
+
+        Returns:
+            The seconds that it took, 0 where it was done before.
+        """
+        if self._is_warm:
+            return 0.0
+        self._is_warm = True
+        started = time.perf_counter()
+        kinds = [
+            self._steps(0, chunk) for chunk in kinds_of_chunks(self._plan.shares, self._at_once)
+        ]
+        with put_back(self._strategy):
+            for replica in self._strategy.replicas:
+                replica.model.train()
+            self._runner.warm_up(kinds)
+            if self._plan.validation_size:
+                split, start = self._validation()
+                self._strategy.replicas[0].evaluation.warm_up(split, *self._share(split, start))
+        self._runner.reload()
+        self._synchronize()
+        return time.perf_counter() - started
+
     def train_epoch(self, epoch: int, first_step: int, after_step: Callable[[int], bool]) -> Epoch:
         """Train for one epoch, or until some rank is told to stop.
 
@@ -90,25 +135,23 @@ class Engine:
             epoch: From 0.
             first_step: Steps of it that are done already.
             after_step: Called with the number of steps done; returns whether to stop there. All
-                ranks stop after the same step, a few later on GPUs.
+                ranks stop after the same step, some later on GPUs, which are given many at once.
         """
+        self.warm_up()
         started, waited = time.perf_counter(), self._team.seconds_waiting
         shares, replicas = self._plan.shares, self._strategy.replicas
         if first_step == 0:
             self._clear_totals()
-        order = order_of(self._plan.seed, epoch, self._plan.train_size)
-        batches = [
-            replica.feed.batches(order, shares.micro_batches(first_step, replica.rank))
-            for replica in replicas
-        ]
+        chunks = cut_into_chunks(shares, first_step, self._at_once)
+        batches = self._batches(epoch, chunks)
         for replica in replicas:
             replica.model.train()
         done, wished = first_step, False
-        for step in range(first_step, shares.num_steps):
+        for chunk in chunks:
             self._vote.cast(wished=wished)
-            self._step(epoch, step, batches)
-            done = step + 1
-            wished = after_step(done) or wished
+            self._compute(epoch, chunk, batches)
+            for done in range(chunk.first + 1, chunk.stop + 1):
+                wished = after_step(done) or wished
             if self._vote.is_carried(wished=wished):
                 break
         self._synchronize()
@@ -120,19 +163,49 @@ class Engine:
         seen = min(done * shares.batch_size, shares.num_samples)
         return Epoch(done, seconds, Score(loss / seen, right / seen), stop=votes > 0)
 
-    def _step(
-        self, epoch: int, step: int, batches: Sequence[Iterator[tuple[torch.Tensor, ...]]]
+    def _batches(
+        self, epoch: int, chunks: Sequence[Chunk]
+    ) -> list[Iterator[tuple[torch.Tensor, ...]]]:
+        """Begin what each replica's feed hands over for the chunks, which end the epoch."""
+        shares, replicas = self._plan.shares, self._strategy.replicas
+        order = order_of(self._plan.seed, epoch, self._plan.train_size)
+        if self._runner.joins_samples:
+            return [
+                replica.feed.batches(*order_of_replica(order, shares, chunks, replica.rank))
+                for replica in replicas
+            ]
+        first_step = chunks[0].first if chunks else shares.num_steps
+        return [
+            replica.feed.batches(order, shares.micro_batches(first_step, replica.rank))
+            for replica in replicas
+        ]
+
+    def _compute(
+        self, epoch: int, chunk: Chunk, batches: Sequence[Iterator[tuple[torch.Tensor, ...]]]
     ) -> None:
-        shares, recipe, strategy = self._plan.shares, self._plan.workload.recipe, self._strategy
-        progress = (epoch + step / shares.num_steps) / recipe.epochs
-        rate = recipe.optimizer.learning_rate * recipe.schedule.factor(progress)
-        strategy.optimizer.set_learning_rate(rate)
-        sizes = [shares.micro_batch_sizes(step, replica.rank) for replica in strategy.replicas]
-        strategy.step(1 / shares.global_size(step), batches, sizes)
+        steps = self._steps(epoch, chunk)
+        self._runner.run(steps, batches)
         self._team.heartbeat()
-        for index, of_replica in enumerate(sizes):
-            self._seen += sum(of_replica)
-            self._throughput.add_samples(index, sum(of_replica))
+        for index, sizes in enumerate(steps.sizes):
+            num_samples = chunk.count * sum(sizes)
+            self._seen += num_samples
+            self._throughput.add_samples(index, num_samples)
+
+    def _steps(self, epoch: int, chunk: Chunk) -> Steps:
+        shares, recipe = self._plan.shares, self._plan.workload.recipe
+        numbers = range(chunk.first, chunk.stop)
+        progress = [(epoch + step / shares.num_steps) / recipe.epochs for step in numbers]
+        return Steps(
+            first=epoch * shares.num_steps + chunk.first,
+            scale=1 / shares.global_size(chunk.first),
+            rates=tuple(
+                recipe.optimizer.learning_rate * recipe.schedule.factor(done) for done in progress
+            ),
+            sizes=tuple(
+                tuple(shares.micro_batch_sizes(chunk.first, replica.rank))
+                for replica in self._strategy.replicas
+            ),
+        )
 
     def score_so_far(self) -> Score:
         """Return this process's training score in this epoch. Reading it waits for the device."""
@@ -141,8 +214,7 @@ class Engine:
 
     def evaluate_validation(self) -> Score:
         """Score the held-out part of the training set; all ranks must call it."""
-        train = self._plan.dataset.train
-        return self._evaluate(train, len(train) - self._plan.validation_size)
+        return self._evaluate(*self._validation())
 
     def evaluate_test(self) -> Score:
         """Score the test set; all ranks must call it."""
@@ -175,6 +247,7 @@ class Engine:
         """Go back to a state that `save` returned for the same plan."""
         self._strategy.load(saved.model)
         self._strategy.optimizer.load_state(saved.optimizer)
+        self._runner.reload()
         num_replicas = self._plan.shares.num_replicas
         states: list[dict[str, torch.Tensor]] = [{} for _ in range(num_replicas)]
         for name, state in saved.random.items():
@@ -215,12 +288,21 @@ class Engine:
                 value.zero_()
             self._team.all_reduce(value)
         parameters.publish()
+        self._runner.reload()
+
+    def _validation(self) -> tuple[Split, int]:
+        """Return the training set, and where the part begins that is held out."""
+        train = self._plan.dataset.train
+        return train, len(train) - self._plan.validation_size
+
+    def _share(self, split: Split, start: int) -> tuple[int, int]:
+        """Return which of the samples from ``start`` on this rank scores."""
+        return cut(start, len(split), self._team.world_size)[self._team.rank]
 
     def _evaluate(self, split: Split, start: int) -> Score:
         """Score the samples from ``start`` on, each rank its share of them."""
         replica = self._strategy.replicas[0]
-        share = cut(start, len(split), self._team.world_size)[self._team.rank]
-        totals = replica.evaluate(split, *share, self._team.heartbeat)
+        totals = replica.evaluate(split, *self._share(split, start), self._team.heartbeat)
         self._team.all_reduce(totals)
         loss, right = totals.tolist()
         num_samples = len(split) - start

@@ -49,6 +49,10 @@ class Feed(Protocol):
         """Turn what was handed over into uint8 inputs and int64 targets on the device."""
         ...
 
+    def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
+        """Return what `samples` takes for so many samples of any kind, to try a step on."""
+        ...
+
 
 class Resident:
     """All samples lie on the device; a batch is gathered there, by index.
@@ -59,11 +63,15 @@ class Resident:
         split: The samples.
         num_samples: How many of them, from the first.
         device: Where they are put.
+
+    Attributes:
+        inputs: uint8 ``[num_samples, *sample_shape]`` on the device.
+        targets: int64 ``[num_samples]`` on the device.
     """
 
     def __init__(self, split: Split, num_samples: int, device: torch.device) -> None:
-        self._inputs = _tensor(split.inputs[:num_samples]).to(device)
-        self._targets = _tensor(split.targets[:num_samples]).to(device)
+        self.inputs = _tensor(split.inputs[:num_samples]).to(device)
+        self.targets = _tensor(split.targets[:num_samples]).to(device)
         self._device = device
 
     def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
@@ -75,7 +83,11 @@ class Resident:
     def samples(self, *handed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gather the samples."""
         (index,) = handed
-        return self._inputs.index_select(0, index), self._targets.index_select(0, index)
+        return self.inputs.index_select(0, index), self.targets.index_select(0, index)
+
+    def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
+        """Return the index of the first sample, again and again."""
+        return (torch.zeros(num_samples, dtype=torch.int64, device=self._device),)
 
 
 class Direct:
@@ -103,6 +115,10 @@ class Direct:
         """Return what was handed over."""
         inputs, targets = handed
         return inputs, targets
+
+    def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
+        """Return black samples of class 0."""
+        return _zeros(self._split, num_samples, self._device)
 
 
 class Prefetch:
@@ -149,6 +165,10 @@ class Prefetch:
         inputs, targets = handed
         return inputs, targets
 
+    def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
+        """Return black samples of class 0."""
+        return _zeros(self._split, num_samples, self._device)
+
 
 class _Slot:
     """Host memory for one batch."""
@@ -177,7 +197,8 @@ class _Slot:
         current = torch.cuda.current_stream(device)
         with torch.cuda.stream(copies):
             sent = (inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True))
-            self._sent = torch.cuda.Event()  # type: ignore[no-untyped-call]  # PyTorch has no type
+            # The thread that waits for it sleeps, where another event would keep a core busy.
+            self._sent = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # PyTorch has no type
             self._sent.record(copies)
         current.wait_stream(copies)
         for tensor in sent:
@@ -196,6 +217,12 @@ def open_feed(
             return Prefetch(split, batch_size, device)
         case "direct":
             return Direct(split, device)
+
+
+def _zeros(split: Split, num_samples: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+    shape = (num_samples, *split.inputs.shape[1:])
+    inputs = torch.zeros(shape, dtype=torch.uint8, device=device)
+    return inputs, torch.zeros(num_samples, dtype=torch.int64, device=device)
 
 
 def _tensor(array: NDArray[Any]) -> torch.Tensor:

@@ -11,6 +11,7 @@ import torch
 from tarmac.errors import TarmacError
 from tarmac.kernels import FusedNetwork, FusedStack, momentum_product, read_architecture
 from tarmac.training.engine.replica import seed_of_replica
+from tarmac.workloads import SGD, Adadelta
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,10 @@ _MOST_AT_ONCE = 256
 
 # FlatOptimizer computes RMSprop by Adam's kernel, and names its state so.
 _OTHER_NAMES = {"square_avg": "exp_avg_sq"}
+
+
+# Whose steps FlatOptimizer does not count.
+_UNCOUNTED = (SGD, Adadelta)
 
 
 class _ResidentFeed(Protocol):
@@ -157,7 +162,7 @@ class FusedSteps:
     def _count(self, steps: Steps) -> None:
         """Let what the optimizer counts be what single steps would have left."""
         for name, value in self._state.items():
-            if name.endswith(".step"):
+            if name.endswith(".step") and not isinstance(self._spec, _UNCOUNTED):
                 value.add_(steps.count)
             elif name.endswith(".mu_product"):
                 value.fill_(momentum_product(cast("Nadam", self._spec), steps.first + steps.count))

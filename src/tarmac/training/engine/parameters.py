@@ -142,7 +142,11 @@ class Parameters:
             return
         if len(used) < len(gradients):
             torch._foreach_zero_(self._gradients)
-        torch._foreach_copy_(targets, taken)
+        # Of tensors of two types, such as bf16 of layers and fp32 of norms, one call for all would
+        # copy each by itself.
+        for dtype in dict.fromkeys(g.dtype for g in taken):
+            chosen = [(to, g) for to, g in zip(targets, taken, strict=True) if g.dtype == dtype]
+            torch._foreach_copy_([to for to, _ in chosen], [g for _, g in chosen])
 
     def clear_gradients(self) -> None:
         """Set all gradients to zero."""

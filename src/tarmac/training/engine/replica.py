@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from tarmac.training.engine.dropout import replace_dropout
+from tarmac.training.engine.evaluation import Evaluation
 from tarmac.training.engine.feeds import open_feed
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.engine.shared_state import SharedState
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from tarmac.training.plan import Plan
 
 __all__ = ["Replica", "Score", "seed_of_replica"]
-
-_EVALUATION_BATCH = 1000
 
 # Mixes a replica's number into its seed; any large odd number serves.
 _REPLICA_STRIDE = 0x9E3779B97F4A7C15
@@ -60,6 +59,7 @@ class Replica:
         model: As it is trained.
         parameters: The model's.
         shared: What replicas have in common beside the parameters.
+        evaluation: Its model's scores on other samples.
         totals: float64 ``[2]``: losses and right answers, added up over this replica's samples.
     """
 
@@ -100,6 +100,14 @@ class Replica:
         self._forward = torch.compile(model) if plan.compile else model
         self.totals = torch.zeros(2, dtype=torch.float64, device=device)
         self._loss_sum, self._num_right = self.totals.unbind()
+        self.evaluation = Evaluation(
+            model,
+            self._recipe,
+            device,
+            dtype=dtype,
+            bf16=self._bf16,
+            keeps=plan.feed == "resident",
+        )
 
     def compute(self, scale: float, *handed: torch.Tensor, add: bool = False) -> None:
         """Compute the gradients of a micro-batch and add its score to the totals.
@@ -125,7 +133,6 @@ class Replica:
         self._loss_sum.add_(loss.detach())
         self._num_right.add_((logits.detach().argmax(1) == targets).sum())
 
-    @torch.no_grad()
     def evaluate(
         self, split: Split, start: int, stop: int, after_batch: Callable[[], None]
     ) -> torch.Tensor:
@@ -134,19 +141,7 @@ class Replica:
         Returns:
             float64 ``[2]`` on the device: the sum of losses and of right answers.
         """
-        self.model.eval()
-        totals = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for first in range(start, stop, _EVALUATION_BATCH):
-            span = slice(first, min(first + _EVALUATION_BATCH, stop))
-            raw = torch.tensor(split.inputs[span], device=self.device)
-            targets = torch.tensor(split.targets[span], device=self.device)
-            inputs = self._recipe.preprocess(raw, training=False, dtype=self._input_dtype)
-            with self._autocast():
-                logits = self.model(inputs)
-            loss = F.cross_entropy(logits.to(self._loss_dtype), targets, reduction="sum")
-            totals += torch.stack([loss, (logits.argmax(1) == targets).sum()])
-            after_batch()
-        return totals
+        return self.evaluation.run(split, start, stop, after_batch)
 
     def seed(self, seed: int) -> None:
         """Start this replica's draws; those of replica 0 go on from the weights'."""

@@ -1,8 +1,7 @@
-"""How ranks agree to stop after the same step, without a message of its own."""
+"""How ranks agree to stop after the same step, and how far the host may run ahead of a GPU."""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,8 +11,10 @@ if TYPE_CHECKING:
 
 __all__ = ["StopVote"]
 
-# A GPU's answer is read this many steps later, so that the host need not wait for the step.
-_LAG = 16
+# On a GPU a call's end is awaited when so many steps, or so many calls, were launched after it: the
+# host need not wait for the step, and a wish to stop not for all that could be queued.
+_LAG_STEPS = 16
+_LAG_CALLS = 4
 
 
 class StopVote:
@@ -22,17 +23,21 @@ class StopVote:
     Args:
         slot: The element ``[]`` of the reduced tensor that counts those who wish to stop.
         team: All processes.
+        at_once: How many steps are launched by one call.
     """
 
-    def __init__(self, slot: torch.Tensor, team: Team) -> None:
+    def __init__(self, slot: torch.Tensor, team: Team, at_once: int) -> None:
         self._slot = slot
         self._is_alone = team.world_size == 1
-        self._on_cuda = slot.is_cuda
-        self._answers: deque[tuple[torch.Tensor, torch.cuda.Event]] = deque()
         self._has_cast = False
+        self._ring: _Ring | None = None
+        if slot.is_cuda:
+            self._ring = _Ring(
+                slot, 1 + max(_LAG_CALLS, _LAG_STEPS // at_once), reads=not self._is_alone
+            )
 
     def cast(self, *, wished: bool) -> None:
-        """Vote, before a step."""
+        """Vote, before a call."""
         if self._is_alone or self._has_cast:
             return
         if wished:
@@ -41,18 +46,34 @@ class StopVote:
             self._has_cast = True
 
     def is_carried(self, *, wished: bool) -> bool:
-        """Return after a step whether to stop; on all ranks after the same step."""
+        """Return after a call whether to stop; on all ranks after the same step."""
+        votes = self._slot if self._ring is None else self._ring.turn()
         if self._is_alone:
             return wished
-        if not self._on_cuda:
-            return self._slot.item() > 0
-        answer = torch.empty((), dtype=self._slot.dtype, pin_memory=True)
-        answer.copy_(self._slot, non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # PyTorch has no type
-        event.record(torch.cuda.current_stream(self._slot.device))
-        self._answers.append((answer, event))
-        if len(self._answers) <= _LAG:
-            return False
-        old, recorded = self._answers.popleft()
-        recorded.synchronize()
-        return old.item() > 0
+        return votes is not None and votes.item() > 0
+
+
+class _Ring:
+    """The last few calls on a GPU, and what the slot held after each."""
+
+    def __init__(self, slot: torch.Tensor, length: int, *, reads: bool) -> None:
+        self._slot = slot
+        self._reads = reads
+        # Events at which the host sleeps.
+        self._events = [torch.cuda.Event(blocking=True) for _ in range(length)]  # type: ignore[no-untyped-call]
+        self._answers = torch.empty(length, dtype=slot.dtype, pin_memory=reads)
+        self._num_calls = 0
+
+    def turn(self) -> torch.Tensor | None:
+        """Note the call that was launched; wait for the oldest and return what it left, if any."""
+        length = len(self._events)
+        newest = self._num_calls % length
+        if self._reads:
+            self._answers[newest].copy_(self._slot, non_blocking=True)
+        self._events[newest].record(torch.cuda.current_stream(self._slot.device))
+        self._num_calls += 1
+        if self._num_calls < length:
+            return None
+        oldest = self._num_calls % length
+        self._events[oldest].synchronize()
+        return self._answers[oldest]

@@ -21,8 +21,8 @@ _GROUP = "tarmac.strategies"
 _OWN = {
     spec.name: spec
     for spec in (
-        StrategySpec(name="single", build=AllReduce, max_devices=1),
-        StrategySpec(name="ddp", build=AllReduce, process_per_device=True),
+        StrategySpec(name="single", build=AllReduce, max_devices=1, runner=AllReduce.runner),
+        StrategySpec(name="ddp", build=AllReduce, process_per_device=True, runner=AllReduce.runner),
         StrategySpec(name="towers", build=Towers, copies_model=True, syncs_batchnorm=False),
     )
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tarmac.training.engine.optimizers import FlatOptimizer
     from tarmac.training.engine.parameters import Parameters
     from tarmac.training.engine.replica import Replica
+    from tarmac.training.engine.step_runner import StepRunner
     from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
@@ -83,6 +84,8 @@ class StrategySpec:
         copies_model: Whether it makes copies of the model, so that one that cannot be copied is
             refused before anything starts.
         syncs_batchnorm: Whether ``sync_batchnorm`` can be asked of it.
+        runner: Given what ``build`` made, returns what computes its steps; by default its `step`
+            is called for one after another.
     """
 
     name: str
@@ -91,3 +94,4 @@ class StrategySpec:
     max_devices: int | None = None
     copies_model: bool = False
     syncs_batchnorm: bool = True
+    runner: Callable[[Any], StepRunner] | None = None

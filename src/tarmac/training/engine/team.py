@@ -30,6 +30,11 @@ class Team(Protocol):
         """Whether this process prints and writes for all."""
         ...
 
+    @property
+    def can_capture(self) -> bool:
+        """Whether a CUDA graph can hold `all_reduce`, on all ranks or on none."""
+        ...
+
     def all_reduce(self, tensor: torch.Tensor) -> None:
         """Replace a tensor by its sum over all ranks; all must call it."""
         ...
@@ -51,6 +56,7 @@ class Alone:
     local_rank = 0
     seconds_waiting = 0.0
     is_main = True
+    can_capture = True
 
     def all_reduce(self, tensor: torch.Tensor) -> None:
         """Leave the tensor as it is."""

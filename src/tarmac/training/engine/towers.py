@@ -15,6 +15,7 @@ import torch
 from tarmac.training.engine.model import replicate
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parameters import Parameters
+from tarmac.training.engine.parts import Parts
 from tarmac.training.engine.replica import Replica
 from tarmac.training.engine.shared_state import SharedState
 
@@ -73,6 +74,9 @@ class Towers:
             self._leaving_extra = _pinned(self.parameters.extra)
         self.optimizer = FlatOptimizer(recipe.optimizer, self.parameters.groups)
         self._draws = [torch.get_rng_state() for _ in replicas]
+        self._parts = [
+            Parts(replica, len(replicas), is_recorded=self._on_cuda) for replica in replicas
+        ]
 
     def step(
         self,
@@ -83,8 +87,7 @@ class Towers:
         """Do one step; see `Strategy`."""
         for replica, handed, spans in zip(self.replicas, batches, sizes, strict=True):
             with self._drawing(replica):
-                _compute_gradients(replica, scale, handed, spans)
-            replica.shared.pack(replica.rank, len(self.replicas))
+                self._parts[replica.rank].compute(scale, handed, spans)
             if self._on_cuda:
                 arriving = self._arriving[replica.rank]
                 arriving.copy_(replica.parameters.reduced, non_blocking=True)
@@ -159,23 +162,6 @@ class Towers:
         yield
         if replica.device.type == "cpu":
             self._draws[replica.rank] = torch.get_rng_state()
-
-
-def _compute_gradients(
-    replica: Replica,
-    scale: float,
-    batches: Iterator[tuple[torch.Tensor, ...]],
-    sizes: Sequence[int],
-) -> None:
-    """Compute a replica's gradients for its micro-batches of one step."""
-    computed = 0
-    for size in sizes:
-        handed = next(batches)
-        if size:
-            replica.compute(scale, *handed, add=computed > 0)
-            computed += 1
-    if not computed:
-        replica.parameters.clear_gradients()
 
 
 def _show_counts(model: nn.Module, *, of: nn.Module) -> None:

@@ -15,6 +15,7 @@ from tarmac.training.plan import Plan
 from tarmac.training.planning.batch_size import choose_batch_size
 from tarmac.training.planning.devices import choose_devices, find_training_devices
 from tarmac.training.planning.feed import choose_feed
+from tarmac.training.planning.fused import Others, choose_fused
 from tarmac.training.planning.memory import check_memory
 from tarmac.training.planning.options import (
     Options,
@@ -112,6 +113,15 @@ def make_plan(
     compiled, why_compiled = choose_compile(
         options.compile, weakest, float(trial.sample_flops) * train_size * trained.recipe.epochs
     )
+    others = Others(
+        strategy=strategy.name,
+        feed=feed,
+        precision=precision,
+        is_compiled=compiled,
+        accumulate=options.accumulate,
+        step_flops=trial.sample_flops * shares.largest,
+    )
+    fused, why_fused = choose_fused(options.fused, trial.model, trained.recipe, weakest, others)
     return Plan(
         reference=reference,
         workload=trained,
@@ -123,12 +133,14 @@ def make_plan(
         strategy=strategy.name,
         process_per_device=strategy.process_per_device,
         feed=feed,
+        fused=fused,
         precision=precision,
         compile=compiled,
         reasons={
             "devices": why_devices,
             "strategy": why_strategy,
             "feed": why_feed,
+            "fused": why_fused,
             "batch_size": why_batch,
             "precision": why_precision,
             "compile": why_compiled,

@@ -39,6 +39,8 @@ class Options:
         devices: See `tarmac.machine.find_devices`.
         strategy: ``auto``, ``single``, ``ddp`` or ``towers``.
         feed: ``auto``, ``resident``, ``prefetch`` or ``direct``.
+        fused: Whether Tarmac's own kernels train a multilayer perceptron on a GPU: ``auto``, ``on``
+            or ``off``.
         accumulate: Into how many parts a device cuts its samples of a step, to save memory.
         sync_batchnorm: Take batch normalisation's statistics over all devices.
         precision: ``auto``, ``fp32`` or ``bf16``; ``fp64``, which is slow, is for proofs.
@@ -64,6 +66,7 @@ class Options:
     devices: str | int = "auto"
     strategy: str = "auto"
     feed: str = "auto"
+    fused: str = "auto"
     accumulate: int = 1
     sync_batchnorm: bool = False
     precision: str = "auto"

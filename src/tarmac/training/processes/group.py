@@ -48,6 +48,11 @@ class ProcessTeam:
         """Whether this process prints and writes for all."""
         return self.rank == 0
 
+    @property
+    def can_capture(self) -> bool:
+        """Whether a CUDA graph can hold `all_reduce`: NCCL's, which copies nothing to the host."""
+        return "cuda:nccl" in dist.get_backend_config().split(",")
+
     def all_reduce(self, tensor: torch.Tensor) -> None:
         """Replace a tensor by its sum over all ranks.
 

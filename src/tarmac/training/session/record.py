@@ -103,6 +103,9 @@ def plan_of(
     asked = dict(run.record.configuration)
     # Records of schema 1 know one device.
     asked["devices"] = devices_again(asked.get("devices") or asked["device"], rendezvous)
+    # Where the kernels can no longer run, the training goes on without them; one that was begun
+    # without goes on so, for its dropout is drawn differently.
+    asked["fused"] = "auto" if asked.get("fused") == "on" else "off"
     known = {field.name for field in dataclasses.fields(Options)}
     # The rate that is recorded is scaled already.
     known.remove("scale_lr")

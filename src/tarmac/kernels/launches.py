@@ -1,0 +1,283 @@
+"""Launches the kernels of `mlp` for the layers of a stack, each with its tile."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tarmac.kernels.network import ACTIVATIONS
+from tarmac.kernels.rules import rule_of
+from tarmac.kernels.storage import rounded_up, slots_of
+from tarmac.kernels.tiles import (
+    HEAD_ROWS,
+    head_columns,
+    head_depth,
+    load_depth,
+    product_tile,
+    row_block,
+    update_tile,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import ModuleType
+
+    from tarmac.kernels.network import FusedNetwork
+    from tarmac.kernels.storage import Batches, Layer
+
+__all__ = ["Launches", "Products"]
+
+# What dropout's draws are cut to.
+_LEVELS = 1 << 16
+# Multiprocessors, where there is no GPU to ask: of an H100.
+_NUM_PROCESSORS = 132
+# Threads that compile, which wait for programs most of the time; a step has some nine kernels.
+_NUM_COMPILERS = 9
+
+
+@dataclasses.dataclass(frozen=True)
+class Products:
+    """How samples are taken and multiplied.
+
+    Attributes:
+        batch_size: Samples of a step.
+        dtype: What products read.
+        factor: Inputs are ``byte * factor + shift``.
+        shift: As above.
+        smoothing: Share of the target spread over all classes.
+        tf32: Whether fp32 is multiplied in TF32.
+    """
+
+    batch_size: int
+    dtype: torch.dtype
+    factor: float
+    shift: float
+    smoothing: float
+    tf32: bool
+
+    @property
+    def block(self) -> int:
+        """Samples that a weight's gradient adds up at a time."""
+        return row_block(self.batch_size, self.dtype.itemsize)
+
+    @property
+    def rows(self) -> int:
+        """Rows of values between layers: a whole number of blocks."""
+        return rounded_up(self.batch_size, self.block)
+
+
+class Launches:
+    """The launches of some networks' steps, and what lies between them on the device.
+
+    Args:
+        networks: The networks.
+        layers: Theirs.
+        products: How they are computed.
+        device: Where.
+    """
+
+    def __init__(
+        self,
+        networks: Sequence[FusedNetwork],
+        layers: Sequence[Layer],
+        products: Products,
+        device: torch.device,
+    ) -> None:
+        # Triton is imported with it, which only those need who make a stack.
+        from tarmac.kernels import mlp  # noqa: PLC0415
+
+        self._kernels: ModuleType = mlp
+        self._layers = layers
+        self._count = len(networks)
+        self._products = products
+        self._rows = products.rows
+        self._precision = "tf32" if products.tf32 else "ieee"
+        self._scale = (products.factor, products.shift)
+        self._num_processors = _num_processors(device)
+        self._only_compiles = False
+
+        def on_device(values: object, dtype: torch.dtype) -> torch.Tensor:
+            return torch.tensor(values, dtype=dtype, device=device)
+
+        codes = [[ACTIVATIONS.index(name) for name in n.activations] for n in networks]
+        thresholds = [[round(p * _LEVELS) for p in n.dropouts] for n in networks]
+        scales = [[_LEVELS / (_LEVELS - t) if t < _LEVELS else 0.0 for t in r] for r in thresholds]
+        self._per_layer = (
+            on_device(codes, torch.int32),
+            on_device(thresholds, torch.int32),
+            on_device(scales, torch.float32),
+            on_device([network.seed % 2**63 for network in networks], torch.int64),
+        )
+        rules = [rule_of(network.optimizer) for network in networks]
+        self._rules = (
+            on_device([rule.form for rule in rules], torch.int32),
+            on_device(slots_of(networks), torch.int32),
+            on_device([[*rule.average, *rule.moment, rule.eps] for rule in rules], torch.float32),
+        )
+        none = ((0.0, 0.0),) * len(layers)
+        self._decays = on_device([n.weight_decay or none for n in networks], torch.float32)
+
+        def values(width: int) -> torch.Tensor:
+            return torch.zeros(self._count, self._rows, width, dtype=products.dtype, device=device)
+
+        self._hidden = [values(layer.stored[0]) for layer in layers[:-1]]
+        self._errors = [values(layer.stored[0]) for layer in layers]
+
+    def step(self, batches: Batches, factors: torch.Tensor, offset: int) -> None:
+        """Do the step ``offset`` places on from the cursor.
+
+        Args:
+            batches: What is trained on.
+            factors: fp32 ``[networks, steps, 3]``: see `step_factors`.
+            offset: From 0.
+        """
+        self._forward(batches, offset, smoothing=self._products.smoothing, training=True)
+        for index in range(len(self._layers) - 1, -1, -1):
+            if index:
+                self._backward(batches.cursor, index, offset)
+            self._update(batches, factors, index, offset)
+
+    def score(self, batches: Batches, offset: int) -> None:
+        """Add the losses and right answers of a batch to its totals."""
+        self._forward(batches, offset, smoothing=0.0, training=False)
+
+    def advance(self, batches: Batches, num_steps: int) -> None:
+        """Move the cursor on."""
+        self._launch(self._kernels.advance, (1,), batches.cursor, num_steps, num_warps=1)
+
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Compile what is launched within, all at once, and launch nothing.
+
+        One after another they take seconds.
+        """
+        import triton  # noqa: PLC0415 - as in the constructor
+
+        self._only_compiles = True
+        try:
+            with (
+                ThreadPoolExecutor(_NUM_COMPILERS) as executor,
+                triton.AsyncCompileMode(executor),
+            ):
+                yield
+        finally:
+            self._only_compiles = False
+
+    def _launch(
+        self, kernel: Any, grid: tuple[int, ...], *arguments: object, **constants: object
+    ) -> None:
+        if self._only_compiles:
+            kernel.warmup(*arguments, grid=grid, **constants)
+        else:
+            kernel[grid](*arguments, **constants)
+
+    def _forward(self, batches: Batches, offset: int, *, smoothing: float, training: bool) -> None:
+        count = self._count
+        factor, shift = self._scale
+        for index, layer in enumerate(self._layers[:-1]):
+            width, depth = layer.stored
+            tile = product_tile(count, self._rows, width, self._num_processors)
+            grid = (_ceil(self._rows, tile.rows) * _ceil(width, tile.columns), count)
+            self._launch(
+                self._kernels.forward,
+                grid,
+                batches.inputs if index == 0 else self._hidden[index - 1],
+                *(
+                    batches.order,
+                    batches.cursor,
+                    layer.copy,
+                    layer.values.biases,
+                    self._hidden[index],
+                ),
+                *self._per_layer,
+                *(factor, shift, width, depth, layer.true[0], self._rows),
+                *(batches.batch_size, batches.order_stride, index, len(self._hidden)),
+                *(offset, int(training)),
+                FIRST=index == 0,
+                ROWS=tile.rows,
+                COLUMNS=tile.columns,
+                DEPTH=load_depth(depth),
+                PRECISION=self._precision,
+                num_warps=tile.warps,
+                num_stages=tile.stages,
+            )
+        last = self._layers[-1]
+        width, depth = last.stored
+        columns = head_columns(width)
+        self._launch(
+            self._kernels.head,
+            (_ceil(self._rows, HEAD_ROWS), count),
+            self._hidden[-1] if self._hidden else batches.inputs,
+            *(batches.order, batches.cursor, batches.targets, last.copy, last.values.biases),
+            *(self._errors[-1], batches.totals, factor, shift, smoothing),
+            *(width, depth, last.true[0], self._rows),
+            *(batches.batch_size, batches.order_stride, offset),
+            FIRST=not self._hidden,
+            ROWS=HEAD_ROWS,
+            COLUMNS=columns,
+            DEPTH=head_depth(depth, columns),
+            PRECISION=self._precision,
+            num_warps=4,
+            num_stages=2,
+        )
+
+    def _backward(self, cursor: torch.Tensor, index: int, offset: int) -> None:
+        layer, count = self._layers[index], self._count
+        width, below = layer.stored
+        tile = product_tile(count, self._rows, below, self._num_processors)
+        grid = (_ceil(self._rows, tile.rows) * _ceil(below, tile.columns), count)
+        self._launch(
+            self._kernels.backward,
+            grid,
+            *(self._errors[index], cursor, layer.copy),
+            *(self._hidden[index - 1], self._errors[index - 1]),
+            *self._per_layer,
+            *(width, below, self._rows, index - 1, len(self._hidden), offset),
+            ROWS=tile.rows,
+            COLUMNS=tile.columns,
+            DEPTH=load_depth(width),
+            PRECISION=self._precision,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+        )
+
+    def _update(self, batches: Batches, factors: torch.Tensor, index: int, offset: int) -> None:
+        layer, count = self._layers[index], self._count
+        width, depth = layer.stored
+        tile = update_tile(count, width, depth, self._num_processors)
+        grid = (_ceil(width, tile.outputs) * _ceil(depth, tile.inputs), count)
+        self._launch(
+            self._kernels.update,
+            grid,
+            self._errors[index],
+            self._hidden[index - 1] if index else batches.inputs,
+            *(batches.order, batches.cursor, layer.values.weights, layer.copy),
+            *(layer.averages.weights, layer.moments.weights),
+            *(layer.values.biases, layer.averages.biases, layer.moments.biases),
+            *self._rules,
+            *(factors, self._decays, *self._scale),
+            *(width, depth, *layer.true, self._rows, batches.batch_size, batches.order_stride),
+            *(index, len(self._layers), factors.shape[1], offset),
+            FIRST=index == 0,
+            COPY=layer.has_copy,
+            OUTPUTS=tile.outputs,
+            INPUTS=tile.inputs,
+            ROWS=self._products.block,
+            PRECISION=self._precision,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+        )
+
+
+def _num_processors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return _NUM_PROCESSORS
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _ceil(value: int, unit: int) -> int:
+    return -(-value // unit)

@@ -1,0 +1,89 @@
+"""How an epoch's steps are cut into calls of a `StepRunner`: pure functions of the shares."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.training.shares import Shares
+
+__all__ = ["Chunk", "cut_into_chunks", "kinds_of_chunks", "most_at_once", "order_of_replica"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Consecutive steps of an epoch, the global batches of which are of one size.
+
+    Attributes:
+        first: The first one's number in its epoch, from 0.
+        count: How many.
+    """
+
+    first: int
+    count: int
+
+    @property
+    def stop(self) -> int:
+        """The number of the step that follows."""
+        return self.first + self.count
+
+
+def most_at_once(shares: Shares, at_once: int) -> int:
+    """Return how many steps a call computes: ``at_once``, or all of an epoch with fewer."""
+    return max(1, min(at_once, shares.num_samples // shares.batch_size))
+
+
+def cut_into_chunks(shares: Shares, first_step: int, at_once: int) -> list[Chunk]:
+    """Cut an epoch's steps from one on into chunks of ``at_once`` steps, and single ones after.
+
+    So that few kinds of chunks occur, whatever the epoch's length and wherever it goes on.
+    """
+    num_full = shares.num_samples // shares.batch_size
+    num_chunks = max(num_full - first_step, 0) // at_once
+    chunks = [Chunk(first_step + number * at_once, at_once) for number in range(num_chunks)]
+    rest = range(first_step + num_chunks * at_once, shares.num_steps)
+    return chunks + [Chunk(step, 1) for step in rest]
+
+
+def kinds_of_chunks(shares: Shares, at_once: int) -> list[Chunk]:
+    """Return a chunk of every kind that an epoch has, from whichever step it goes on.
+
+    They are many steps, a single one, and the last one where its batch is smaller.
+    """
+    num_full = shares.num_samples // shares.batch_size
+    chunks = [Chunk(0, count) for count in {1, at_once} if count <= num_full]
+    if num_full < shares.num_steps:
+        chunks.append(Chunk(num_full, 1))
+    return chunks
+
+
+def order_of_replica(
+    order: torch.Tensor, shares: Shares, chunks: Sequence[Chunk], replica: int
+) -> tuple[torch.Tensor, list[tuple[int, int]]]:
+    """Return a replica's samples of some chunks one after another, and where each chunk's lie.
+
+    Args:
+        order: int64 ``[num_samples]``: the epoch's.
+        shares: Who computes which of it.
+        chunks: Consecutive ones.
+        replica: From 0.
+    """
+    if not chunks:
+        return order[:0], []
+    slices = [
+        [shares.slice_of(step, replica) for step in range(chunk.first, chunk.stop)]
+        for chunk in chunks
+    ]
+    spans, end = [], 0
+    for of_chunk in slices:
+        start, end = end, end + sum(stop - first for first, stop in of_chunk)
+        spans.append((start, end))
+    if shares.num_replicas == 1:
+        start = slices[0][0][0]
+        return order[start : start + end], spans
+    return torch.cat([order[first:stop] for of_chunk in slices for first, stop in of_chunk]), spans

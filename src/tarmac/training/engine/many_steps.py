@@ -1,0 +1,121 @@
+"""Many steps in one CUDA graph: their batches and learning rates are read from tables in it.
+
+One launch then serves for all of them, and beside it one copy of the samples' indices and, where
+the schedule changes it, one of the rates. Draws such as dropout's are those of single steps, since
+PyTorch's generators count on within a graph.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+from tarmac.training.engine.parts import Parts
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from tarmac.training.engine.optimizers import FlatOptimizer
+    from tarmac.training.engine.recorder import Recorder
+    from tarmac.training.engine.replica import Replica
+    from tarmac.training.engine.step_runner import Steps
+    from tarmac.training.engine.team import Team
+    from tarmac.training.plan import Plan
+
+__all__ = ["ManySteps"]
+
+# A launch then costs the host a sixteenth, so that the device is the limit; recording costs some
+# 2 ms a step, and stopping waits for the whole graph.
+_AT_ONCE = 16
+
+
+class ManySteps:
+    """Computes steps of one replica from indices into resident samples; see `StepRunner`.
+
+    Args:
+        plan: What to do.
+        replica: The one of this process.
+        optimizer: Its parameters', which reads its rate from a tensor where steps are recorded.
+        team: All processes, whose messages can be recorded.
+        recorder: Records the steps.
+    """
+
+    at_once = _AT_ONCE
+    joins_samples = True
+
+    def __init__(
+        self,
+        plan: Plan,
+        replica: Replica,
+        optimizer: FlatOptimizer,
+        team: Team,
+        recorder: Recorder,
+    ) -> None:
+        self._replica = replica
+        self._optimizer = optimizer
+        self._team = team
+        self._recorder = recorder
+        self._parts = Parts(replica, team.world_size if team.world_size > 1 else 0)
+        largest = plan.shares.largest * plan.accumulate
+        self._index = torch.zeros(_AT_ONCE * largest, dtype=torch.int64, device=replica.device)
+        # Elsewhere a rate is a number, which a graph would keep.
+        self._rates: torch.Tensor | None = None
+        if optimizer.takes_rate_tensors:
+            self._rates = torch.zeros(_AT_ONCE, device=replica.device)
+        self._loaded_rates: tuple[float, ...] = ()
+
+    def run(self, steps: Steps, batches: Sequence[Iterator[tuple[torch.Tensor, ...]]]) -> None:
+        """Compute steps, by a graph where one was recorded for as many of these sizes."""
+        (index,) = next(batches[0])
+        self._index[: len(index)].copy_(index)
+        self._load_rates(steps.rates)
+        if not self._recorder.replay(self._key(steps)):
+            self._compute(steps)
+
+    def warm_up(self, kinds: Sequence[Steps]) -> None:
+        """Compute single steps of the first sample, then record all kinds, or none on any rank.
+
+        A message that some ranks have recorded and others have not would never end.
+        """
+        self._index.zero_()
+        for kind in kinds:
+            if kind.count == 1:
+                self._load_rates(kind.rates)
+                self._recorder.warm_up(partial(self._compute, kind))
+        if all(self._team.all_gather(self._recorder.can_record)):
+            for kind in kinds:
+                self._recorder.record(self._key(kind), partial(self._compute, kind))
+        if not all(self._team.all_gather(self._recorder.can_record)):
+            self._recorder.forget()
+
+    def reload(self) -> None:
+        """Do nothing: all is read where it lies."""
+
+    def _key(self, steps: Steps) -> Hashable:
+        return steps.count, steps.scale, steps.sizes
+
+    def _load_rates(self, rates: tuple[float, ...]) -> None:
+        """Bring the rates to where graphs read them, unless they are there."""
+        if self._rates is None or rates == self._loaded_rates[: len(rates)]:
+            return
+        # From memory that is not pinned, a copy as small as this is taken before the call returns.
+        self._rates[: len(rates)].copy_(torch.tensor(rates), non_blocking=True)
+        self._loaded_rates = rates + self._loaded_rates[len(rates) :]
+
+    def _compute(self, steps: Steps) -> None:
+        (sizes,) = steps.sizes
+        size = sum(sizes)
+        for number, rate in enumerate(steps.rates):
+            rows = self._index[number * size : (number + 1) * size]
+            self._compute_step(steps.scale, torch.split(rows, list(sizes)))
+            self._optimizer.step(rate if self._rates is None else self._rates[number])
+            self._replica.parameters.publish()
+
+    def _compute_step(self, scale: float, parts: Sequence[torch.Tensor]) -> None:
+        """Leave the sum of all ranks' gradients of one step."""
+        self._parts.compute(scale, iter([(part,) for part in parts]), [len(p) for p in parts])
+        if self._team.world_size > 1:
+            self._team.all_reduce(self._replica.parameters.reduced)
+            self._replica.shared.unpack()

@@ -1,0 +1,77 @@
+"""A step's gradients on one replica, from its micro-batches."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tarmac.training.engine.recorder import Graphed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import torch
+
+    from tarmac.training.engine.replica import Replica
+
+__all__ = ["Parts"]
+
+
+class Parts:
+    """Computes a replica's gradients of a step, and what else it adds to all replicas' sum.
+
+    Args:
+        replica: Which computes.
+        num_summed: How many replicas' sum is made, 0 where this one's gradients are all.
+        skip_empty: Whether a micro-batch without a sample computes nothing.
+        is_recorded: Whether micro-batches of each size are CUDA graphs, on their own.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        num_summed: int,
+        *,
+        skip_empty: bool = True,
+        is_recorded: bool = False,
+    ) -> None:
+        self._replica = replica
+        self._num_summed = num_summed
+        self._skip_empty = skip_empty
+        self._compute_part: Callable[..., None] = partial(_compute_part, replica, num_summed)
+        if is_recorded:
+            self._compute_part = Graphed(self._compute_part, replica.device)
+
+    def compute(
+        self, scale: float, batches: Iterator[tuple[torch.Tensor, ...]], sizes: Sequence[int]
+    ) -> None:
+        """Leave the gradients of one step.
+
+        Args:
+            scale: Factor of each sample's loss.
+            batches: What the feed hands over next, as many as there are ``sizes``.
+            sizes: How many samples each micro-batch has.
+        """
+        computed = [number for number, size in enumerate(sizes) if size or not self._skip_empty]
+        for number in range(len(sizes)):
+            handed = next(batches)
+            if number in computed:
+                add, is_last = number > computed[0], number == computed[-1]
+                self._compute_part(scale, *handed, add=add, is_last=is_last)
+        if not computed:
+            self._replica.parameters.clear_gradients()
+            if self._num_summed:
+                self._replica.shared.pack(self._replica.rank, self._num_summed)
+
+
+def _compute_part(
+    replica: Replica,
+    num_summed: int,
+    scale: float,
+    *handed: torch.Tensor,
+    add: bool,
+    is_last: bool,
+) -> None:
+    replica.compute(scale, *handed, add=add)
+    if is_last and num_summed:
+        replica.shared.pack(replica.rank, num_summed)

@@ -1,0 +1,210 @@
+"""Calls recorded as CUDA graphs, then replayed by one launch instead of dozens.
+
+A recording that fails part-way leaves memory behind in PyTorch (pytorch/pytorch#180395 for 2.11 and
+2.12), so none is begun that would: a call is watched before, and one that waits for the device is
+never recorded.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from tarmac.errors import PeerFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+__all__ = ["NUM_CALLS_UNTIL_RECORDED", "GraphRecorder", "Graphed", "Recorder"]
+
+# PyTorch's notes on CUDA graphs ask for a few calls on a side stream first, for lazy allocations.
+_NUM_WARM_UP_CALLS = 3
+
+# So many calls of one kind make a `Graphed` replay it from then on.
+NUM_CALLS_UNTIL_RECORDED = _NUM_WARM_UP_CALLS + 1
+
+# A step has a micro-batch or two of each size, in full and in the last batch, to set and to add.
+_MAX_GRAPHS = 8
+
+# What PyTorch warns of in its mode of that name.
+_SYNCHRONISED = "called a synchronizing CUDA operation"
+
+
+class Recorder(Protocol):
+    """Records calls, each by its key, and replays them."""
+
+    @property
+    def can_record(self) -> bool:
+        """Whether nothing seen so far speaks against recording."""
+        ...
+
+    def warm_up(self, body: Callable[[], None]) -> None:
+        """Call what is to be recorded until all that it needs is loaded, and watch it."""
+        ...
+
+    def record(self, key: Hashable, body: Callable[[], None]) -> None:
+        """Record a call, without its effects, where that can be done.
+
+        Args:
+            key: What it will be replayed by.
+            body: Reads and writes nothing but tensors that stay where they are.
+        """
+        ...
+
+    def replay(self, key: Hashable) -> bool:
+        """Replay a call, and return whether it had been recorded."""
+        ...
+
+    def forget(self) -> None:
+        """Drop all recordings, and make no more."""
+        ...
+
+
+class GraphRecorder:
+    """Records CUDA graphs, which share their memory: no two of them may run at once.
+
+    Args:
+        device: The CUDA device of all calls.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._side = _side_stream(device.index)
+        self._pool = torch.cuda.graph_pool_handle()
+        self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
+        self._can_record = True
+
+    @property
+    def can_record(self) -> bool:
+        """Whether no call has waited for the device, and no recording has failed."""
+        return self._can_record
+
+    def warm_up(self, body: Callable[[], None]) -> None:
+        """Call ``body`` a few times beside the current stream, the last time watched."""
+        for _ in range(1, _NUM_WARM_UP_CALLS):
+            self.call(body)
+        self.call(body, watched=True)
+
+    def call(self, body: Callable[[], None], *, watched: bool = False) -> None:
+        """Call ``body`` on the stream that will record it; ``watched``, see if it waits."""
+        with torch.cuda.device(self._device):
+            current = torch.cuda.current_stream(self._device)
+            self._side.wait_stream(current)
+            with torch.cuda.stream(self._side):
+                if not watched:
+                    body()
+                elif _synchronises(body):
+                    self._can_record = False
+            current.wait_stream(self._side)
+
+    def record(self, key: Hashable, body: Callable[[], None]) -> None:
+        """Record ``body`` as a graph; a failure ends all recording, and is no error."""
+        if not self._can_record or key in self._graphs:
+            return
+        with torch.cuda.device(self._device):
+            graph = torch.cuda.CUDAGraph()
+            current = torch.cuda.current_stream(self._device)
+            generator = torch.cuda.default_generators[self._device.index]
+            draws = generator.clone_state()
+            # Of this thread alone: others wait for copies of batches or messages meanwhile.
+            recording = torch.cuda.graph(
+                graph, self._pool, self._side, capture_error_mode="thread_local"
+            )
+            try:
+                with recording:
+                    body()
+            except (RuntimeError, PeerFailed):
+                # A message that cannot be recorded looks like one that was lost. PyTorch leaves
+                # stream and generator as they were for recording.
+                torch.cuda.set_stream(current)
+                generator.graphsafe_set_state(draws)
+                self._can_record = False
+            else:
+                self._graphs[key] = graph
+
+    def replay(self, key: Hashable) -> bool:
+        """Launch the graph of ``key``, if there is one."""
+        graph = self._graphs.get(key)
+        if graph is None:
+            return False
+        with torch.cuda.device(self._device):
+            graph.replay()
+        return True
+
+    def forget(self) -> None:
+        """Drop all graphs, and record no more."""
+        self._graphs.clear()
+        self._can_record = False
+
+
+class Graphed:
+    """Calls a function eagerly for its first times, then by replaying a graph of it.
+
+    Each kind of call has a graph of its own: other shapes, or another constant. One that cannot be
+    recorded stays eager.
+
+    Args:
+        function: Takes tensors on the device and constants, and otherwise reads and writes nothing
+            but tensors that stay where they are.
+        device: The CUDA device.
+    """
+
+    def __init__(self, function: Callable[..., None], device: torch.device) -> None:
+        self._function = function
+        self._recorder = GraphRecorder(device)
+        self._num_calls: Counter[Hashable] = Counter()
+        self._inputs: dict[Hashable, tuple[torch.Tensor, ...]] = {}
+
+    def __call__(self, *arguments: Any, **constants: Hashable) -> None:
+        """Do what the function does."""
+        kinds = (value.shape if isinstance(value, torch.Tensor) else value for value in arguments)
+        key = (*kinds, *sorted(constants.items()))
+        if key in self._inputs:
+            for kept, given in zip(self._inputs[key], _tensors(arguments), strict=True):
+                kept.copy_(given)
+            self._recorder.replay(key)
+            return
+        number = self._num_calls[key]
+        if not self._recorder.can_record or len(self._inputs) == _MAX_GRAPHS:
+            self._function(*arguments, **constants)
+        elif number < _NUM_WARM_UP_CALLS:
+            self._num_calls[key] += 1
+            is_last = number == _NUM_WARM_UP_CALLS - 1
+            self._recorder.call(partial(self._function, *arguments, **constants), watched=is_last)
+        else:
+            static = [v.clone() if isinstance(v, torch.Tensor) else v for v in arguments]
+            self._recorder.record(key, partial(self._function, *static, **constants))
+            if self._recorder.replay(key):
+                self._inputs[key] = _tensors(static)
+            else:
+                self._function(*arguments, **constants)
+
+
+@cache
+def _side_stream(device_index: int) -> torch.cuda.Stream:
+    """Return the stream that all recordings of a device share.
+
+    cuBLAS keeps some 32 MiB for every stream that it has ever computed on, until the process ends.
+    """
+    return torch.cuda.Stream(device_index)  # type: ignore[no-untyped-call]  # PyTorch has no type
+
+
+def _tensors(arguments: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+    return tuple(value for value in arguments if isinstance(value, torch.Tensor))
+
+
+def _synchronises(body: Callable[[], None]) -> bool:
+    """Call ``body`` and return whether it waited for the device, as to read a value back."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            body()
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+    return any(_SYNCHRONISED in str(warning.message) for warning in caught)

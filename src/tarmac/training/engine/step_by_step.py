@@ -1,0 +1,50 @@
+"""Steps computed one after another, as a strategy's `step` does them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.training.engine.recorder import NUM_CALLS_UNTIL_RECORDED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import torch
+
+    from tarmac.training.engine.step_runner import Steps
+    from tarmac.training.engine.strategy import Strategy
+
+__all__ = ["StepByStep"]
+
+
+class StepByStep:
+    """Computes one step a call by `Strategy.step`; see `StepRunner`.
+
+    Args:
+        strategy: Whose steps.
+    """
+
+    at_once = 1
+    joins_samples = False
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+
+    def run(self, steps: Steps, batches: Sequence[Iterator[tuple[torch.Tensor, ...]]]) -> None:
+        """Compute a step."""
+        (rate,) = steps.rates
+        self._strategy.optimizer.set_learning_rate(rate)
+        self._strategy.step(steps.scale, batches, steps.sizes)
+
+    def warm_up(self, kinds: Sequence[Steps]) -> None:
+        """Compute steps of every kind on zeros, until what can be recorded is."""
+        for kind in kinds:
+            for _ in range(NUM_CALLS_UNTIL_RECORDED):
+                batches = [
+                    iter([replica.feed.zeros(size) for size in sizes])
+                    for replica, sizes in zip(self._strategy.replicas, kind.sizes, strict=True)
+                ]
+                self.run(kind, batches)
+
+    def reload(self) -> None:
+        """Do nothing: a strategy reads all where it lies."""

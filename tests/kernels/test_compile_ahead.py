@@ -1,0 +1,33 @@
+"""The kernels compile for every GPU since Ampere, and keep their values in registers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from compile_ahead import SHARED_BYTES, compiled, variants
+
+_NIGHTLY = pytest.mark.nightly
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "precision"),
+    [
+        (90, "*bf16", "ieee"),
+        pytest.param(80, "*bf16", "ieee", marks=_NIGHTLY),
+        pytest.param(86, "*bf16", "ieee", marks=_NIGHTLY),
+        pytest.param(89, "*bf16", "ieee", marks=_NIGHTLY),
+        pytest.param(100, "*bf16", "ieee", marks=_NIGHTLY),
+        pytest.param(120, "*bf16", "ieee", marks=_NIGHTLY),
+        pytest.param(86, "*fp32", "ieee", marks=_NIGHTLY),
+        pytest.param(90, "*fp32", "ieee", marks=_NIGHTLY),
+        pytest.param(90, "*fp32", "tf32", marks=_NIGHTLY),
+        pytest.param(120, "*fp32", "tf32", marks=_NIGHTLY),
+    ],
+)
+def test_every_variant_compiles_without_spilling_registers(compilers, capability, dtype, precision):
+    compile_it = partial(compiled, dtype=dtype, capability=capability)
+    used = [*compilers.map(compile_it, variants(dtype, precision))]
+    assert len(used) == 18
+    assert {use.variant: use.spilled for use in used if use.spilled} == {}
+    assert {use.variant: use.shared for use in used if use.shared > SHARED_BYTES} == {}
