@@ -11,6 +11,7 @@ from tarmac.training.engine.all_reduce import AllReduce
 from tarmac.training.engine.model import bind_dataset, build_model
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parameters import Group, Parameters
+from tarmac.training.engine.recorder import GraphRecorder
 from tarmac.training.engine.replica import Replica, Score
 from tarmac.training.engine.step_runner import StepRunner, Steps
 from tarmac.training.engine.strategies import find_strategy, strategy_names
@@ -31,6 +32,7 @@ from tarmac.training.verb import resume, train
 __all__ = [
     "AllReduce",
     "FlatOptimizer",
+    "GraphRecorder",
     "Group",
     "Options",
     "Parameters",

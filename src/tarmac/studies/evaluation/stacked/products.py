@@ -11,8 +11,8 @@ import torch
 from tarmac.studies.evaluation.stacked.arithmetic import Arithmetic, Workspace
 from tarmac.studies.evaluation.stacked.layout import Layout, decays
 from tarmac.studies.evaluation.stacked.masks import Masks
-from tarmac.studies.evaluation.stacked.recordings import Recordings
 from tarmac.studies.evaluation.stacked.updates import make_updates, published_of
+from tarmac.training import GraphRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +92,7 @@ class Products:
         self._totals = torch.zeros(2, len(self._networks), dtype=torch.float64, device=self._device)
         # What recordings read, by their name.
         self._inputs: dict[tuple[int, int], _Steps] = {}
-        self._recordings = Recordings(self._device) if self._device.type == "cuda" else None
+        self._recorder = GraphRecorder(self._device) if self._device.type == "cuda" else None
 
     def keep(self, kept: Sequence[int]) -> None:
         """See `Computation`."""
@@ -123,21 +123,32 @@ class Products:
         rates = self._updates.rates(epoch + step / num_steps for step in range(num_steps))
         whole = _Steps(_by_step(draws.orders, size), draws.coefficients, rates)
         width = len(draws.orders)
-        at_once = num_steps if self._recordings is None else _STEPS_AT_ONCE
+        at_once = num_steps if self._recorder is None else _STEPS_AT_ONCE
         for first in range(0, num_steps, at_once):
             stop = min(first + at_once, num_steps)
             # The last batch may be a smaller one.
             samples = min(stop * size, num_samples) - first * size
             steps = whole.part(first * size * width, samples * width, first, stop)
-            if self._recordings is None:
+            if self._recorder is None:
                 self._do(steps, width)
-                continue
-            key = (width, samples)
-            if key not in self._inputs:
-                self._inputs[key] = steps.copy()
-            self._inputs[key].load(steps)
-            self._recordings.play(key, functools.partial(self._do, self._inputs[key], width))
+            else:
+                self._play(self._recorder, (width, samples), steps)
         return self._totals.clone()
+
+    def _play(self, recorder: GraphRecorder, key: tuple[int, int], steps: _Steps) -> None:
+        """Do steps: the first ones of a kind as they are, the second recorded, then replayed."""
+        is_first = key not in self._inputs
+        if is_first:
+            self._inputs[key] = steps.copy()
+        inputs = self._inputs[key]
+        inputs.load(steps)
+        do = functools.partial(self._do, inputs, key[0])
+        if is_first:
+            recorder.call(do)
+            return
+        recorder.record(key, do)
+        if not recorder.replay(key):
+            do()
 
     def _do(self, steps: _Steps, width: int) -> None:
         """Do steps whose batches ``[width, batch]`` lie one after another."""
