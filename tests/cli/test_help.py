@@ -113,7 +113,7 @@ def test_choices_are_shown_as_choices(tarmac):
 
 def test_choices_are_what_the_rooms_take():
     from tarmac.checks import FRAMEWORKS
-    from tarmac.studies import Request, method_names
+    from tarmac.studies import method_names, pruning_rule_names
     from tarmac.studies.objectives import OBJECTIVES
     from tarmac.training import strategy_names
     from tarmac.training.plan import FeedName, Precision
@@ -121,7 +121,7 @@ def test_choices_are_what_the_rooms_take():
     assert tuple(FRAMEWORKS) == choices.FRAMEWORKS
     assert tuple(OBJECTIVES) == choices.OBJECTIVES
     assert method_names() == choices.METHODS
-    assert typing.get_args(Request.model_fields["prune"].annotation) == choices.PRUNERS
+    assert pruning_rule_names() == choices.PRUNING_RULES
     assert ("auto", *strategy_names()) == choices.STRATEGIES
     assert ("auto", *typing.get_args(Precision)) == choices.PRECISIONS
     assert ("auto", *typing.get_args(FeedName)) == choices.FEEDS

@@ -140,7 +140,7 @@ def test_what_is_read_as_a_study_fits_the_schema(text, more):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"prune": "luck"}, {"space": {"hidden": []}}, {"objectives": "params"}, {"budget": [1]}],
+    [{"prune": ["halving"]}, {"space": {"hidden": []}}, {"objectives": "params"}, {"budget": [1]}],
     ids=str,
 )
 def test_what_does_not_fit_the_schema_is_not_read_as_a_study(wrong):

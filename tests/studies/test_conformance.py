@@ -12,7 +12,7 @@ import pytest
 
 from tarmac import data
 from tarmac.errors import RequestError, TarmacError
-from tarmac.studies import Candidate, method_names
+from tarmac.studies import Candidate, method_names, pruning_rule_names, search
 from tarmac.studies.evaluation.in_processes import ProcessEvaluator, Training
 from tarmac.studies.evaluation.slots import Slot
 from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
@@ -31,7 +31,7 @@ PACKAGE = """
     import random
 
     from optuna.samplers import RandomSampler
-    from tarmac.studies import Method, resumable
+    from tarmac.studies import Method, PruningRule, resumable
 
     drift = Method(
         name="drift",
@@ -44,12 +44,21 @@ PACKAGE = """
         return RandomSampler()
 
     unsteady = Method(name="unsteady", summary="draws anew each time", make_sampler=unseeded)
+
+    class First:
+        def is_loser(self, ledger, number, curve):
+            return number > 0
+
+    first = PruningRule(name="first", summary="one goes on", make_pruner=lambda _: First())
     """
 ENTRY_POINTS = """
     [tarmac.search_methods]
     drift = drift_method:drift
     nothing = drift_method:nothing
     unsteady = drift_method:unsteady
+    [tarmac.pruning_rules]
+    first = drift_method:first
+    nothing = drift_method:nothing
     """
 
 
@@ -89,6 +98,36 @@ def test_a_method_that_draws_otherwise_once_resumed_is_found_out(package, tmp_pa
 def test_what_a_package_names_a_method_and_is_none_is_refused(package):
     with pytest.raises(TarmacError, match="'nothing' of drift_method:nothing is of type int"):
         make_request({"workload": "mlp", "method": "nothing"})
+
+
+def test_a_pruning_rule_of_a_package_stops_networks(package, tmp_path):
+    assert pruning_rule_names() == ("none", "halving", "median", "first", "nothing")
+    study = search(
+        "mlp",
+        output=tmp_path,
+        method="random",
+        trials=2,
+        epochs=2,
+        prune="first",
+        space={"dataset": "digits", "neurons": [16, 32]},
+        train_size=64,
+        validation_size=64,
+        devices="cpu",
+        workers=1,
+    )
+    assert [trial.state.name for trial in study.ledger.trials] == ["COMPLETE", "PRUNED"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nothing", "'nothing' of drift_method:nothing is of type int"),
+        ("halvign", "'halvign', did you mean 'halving'"),
+    ],
+)
+def test_what_is_no_pruning_rule_is_refused(package, name, message):
+    with pytest.raises(TarmacError, match=message):
+        make_request({"workload": "mlp", "prune": name})
 
 
 def test_a_method_that_nobody_provides_is_refused_with_those_there_are(package):

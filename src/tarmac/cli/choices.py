@@ -24,7 +24,7 @@ __all__ = [
     "METHODS",
     "OBJECTIVES",
     "PRECISIONS",
-    "PRUNERS",
+    "PRUNING_RULES",
     "SCALES",
     "STRATEGIES",
     "Choice",
@@ -40,7 +40,7 @@ COMPILE = ("auto", "on", "off")
 SCALES = ("none", "linear", "sqrt")
 
 METHODS = ("evolve", "brute", "random", "tpe", "cmaes", "nsga2")
-PRUNERS = ("none", "halving", "median")
+PRUNING_RULES = ("none", "halving", "median")
 OBJECTIVES = ("val_accuracy", "val_loss", "params", "seconds", "epochs")
 
 

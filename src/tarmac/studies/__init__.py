@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tarmac.studies.ledger import Ledger
     from tarmac.studies.methods.evolution import EvolutionSampler
     from tarmac.studies.methods.interface import Child, GenerationSampler, Method, MethodOptions
+    from tarmac.studies.methods.pruning import Pruner, PruningRule, pruning_rule_names
     from tarmac.studies.methods.registry import find_method, method_names
     from tarmac.studies.methods.samplers import resumable
     from tarmac.studies.notation import Range, parse_set
@@ -59,6 +60,8 @@ __all__ = [
     "MethodOptions",
     "Numbers",
     "Progress",
+    "Pruner",
+    "PruningRule",
     "Range",
     "Reporter",
     "Request",
@@ -78,6 +81,7 @@ __all__ = [
     "method_names",
     "open_study",
     "parse_set",
+    "pruning_rule_names",
     "read_space",
     "render_page",
     "resumable",
@@ -101,6 +105,8 @@ _MODULES = {
     "Method": "methods.interface",
     "MethodOptions": "methods.interface",
     "Numbers": "space",
+    "Pruner": "methods.pruning",
+    "PruningRule": "methods.pruning",
     "Range": "notation",
     "Reporter": "reporter",
     "Request": "request",
@@ -120,6 +126,7 @@ _MODULES = {
     "method_names": "methods.registry",
     "open_study": "opening",
     "parse_set": "notation",
+    "pruning_rule_names": "methods.pruning",
     "read_space": "request",
     "render_page": "views.plots",
     "resumable": "methods.samplers",

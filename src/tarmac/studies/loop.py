@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 
 from tarmac.errors import TarmacError
 from tarmac.studies.ledger import GENERATION
-from tarmac.studies.methods.pruning import make_pruner
+from tarmac.studies.methods.pruning import find_rule
 from tarmac.studies.objectives import OBJECTIVES, values_of
 from tarmac.studies.trial_queue import TrialQueue
 
@@ -54,7 +54,9 @@ class SearchLoop:
         first = OBJECTIVES[study.request.objective[0]]
         # Objectives that only the end of a training shows have no curve; accuracy has.
         self._metric = first.metric if first.metric.startswith("val_") else "val_accuracy"
-        self._pruner = make_pruner(study.request.prune, -1.0 if self._metric == "val_loss" else 1.0)
+        rule = find_rule(study.request.prune)
+        sign = -1.0 if self._metric == "val_loss" else 1.0
+        self._pruner = None if rule is None else rule.make_pruner(sign)
         self._losers: set[int] = set()
         self._curves: dict[int, dict[int, float]] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel, ValidationError
 
@@ -94,7 +94,8 @@ class Request(BaseModel):
         space: What is searched over, and what is fixed.
         datasets: For a dataset, what differs in ``space`` on it.
         objective: What counts; the first decides which network wins.
-        prune: Whether losers stop early: ``none``, ``halving`` or ``median``.
+        prune: Whether losers stop early: ``none``, ``halving``, ``median``, or a rule that an
+            installed package provides.
         confirm: How many of the best are trained from two more seeds before one is the winner.
         epochs: Each network trains at most so long; by default as long as its workload's recipe.
         patience: It stops once its validation loss has not fallen for so many epochs.
@@ -125,7 +126,7 @@ class Request(BaseModel):
     objective: Annotated[
         tuple[str, ...], BeforeValidator(_names, json_schema_input_type=str | tuple[str, ...])
     ] = ("val_accuracy",)
-    prune: Literal["none", "halving", "median"] = "none"
+    prune: str = "none"
     confirm: int = 0
     epochs: int | None = None
     patience: int | None = None
@@ -297,8 +298,10 @@ def _check(request: Request) -> None:
     if request.budget is not None and request.budget <= 0:
         raise FieldError(("budget",), f"budget is {request.budget:g} s, expected above 0")
     # Its samplers load Optuna, which takes a second.
+    from tarmac.studies.methods.pruning import find_rule  # noqa: PLC0415 - see above
     from tarmac.studies.methods.registry import find_method  # noqa: PLC0415 - see above
 
+    find_rule(request.prune)
     find_method(request.method).check_options(request.method_options)
     _check_objective(request.objective)
     if request.prune != "none" and len(request.objective) > 1:

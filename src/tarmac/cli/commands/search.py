@@ -11,7 +11,7 @@ import click
 import cloup
 from click.shell_completion import CompletionItem
 
-from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNERS, Choice
+from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNING_RULES, Choice
 from tarmac.cli.completion import complete_objectives, complete_studies, complete_workloads
 from tarmac.cli.imports import uncollected_imports
 from tarmac.cli.options import (
@@ -163,7 +163,12 @@ def command() -> None:
     "When it ends",
     count_option("--trials", help="End after N trainings."),
     option("--budget", metavar="TIME", help="End after so much time, such as 30m or 2h."),
-    option("--prune", type=Choice(PRUNERS), show_default="none", help="Stop losers early."),
+    option(
+        "--prune",
+        type=Choice(PRUNING_RULES, "tarmac.pruning_rules"),
+        show_default="none",
+        help="Stop losers early.",
+    ),
     count_option(
         "--confirm",
         show_default="0",

@@ -1,19 +1,41 @@
-"""Stops losers early: successive halving within a generation, or below the median."""
+"""Stops losers early: successive halving within a generation, or below the median.
+
+A package provides another rule by an entry point of the group ``tarmac.pruning_rules`` whose value
+is a `PruningRule`.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import statistics
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Protocol
 
+from tarmac.errors import TarmacError, unknown_name
+from tarmac.studies.errors import FieldError
 from tarmac.studies.ledger import GENERATION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tarmac.studies.ledger import Ledger
 
-__all__ = ["Halving", "Median", "Pruner", "make_pruner"]
+__all__ = [
+    "PRUNING_RULES",
+    "Halving",
+    "Median",
+    "Pruner",
+    "PruningRule",
+    "find_rule",
+    "pruning_rule_names",
+]
+
+_GROUP = "tarmac.pruning_rules"
+
+# What `prune` is where nothing is stopped.
+_NONE = "none"
 
 
 class Pruner(Protocol):
@@ -91,8 +113,75 @@ class Median:
         return len(others) >= self._least and best < statistics.median(others)
 
 
-def make_pruner(name: str, sign: float) -> Pruner | None:
-    """Return the pruner of a name; None for ``none``."""
-    if name == "none":
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PruningRule:
+    """A rule by which losers stop early.
+
+    Attributes:
+        name: What ``prune`` of a request names it by.
+        summary: What it does, in a few words.
+        make_pruner: Makes a study's pruner; its argument is 1 where more is better, -1 where less.
+    """
+
+    name: str
+    summary: str
+    make_pruner: Callable[[float], Pruner]
+
+
+PRUNING_RULES = (
+    PruningRule(
+        name="halving",
+        summary="the best third goes on at epochs 1, 3, 9, ...",
+        make_pruner=Halving,
+    ),
+    PruningRule(
+        name="median",
+        summary="stop what is below the median of others",
+        make_pruner=Median,
+    ),
+)
+_BUILT_IN = {rule.name: rule for rule in PRUNING_RULES}
+
+
+def pruning_rule_names() -> tuple[str, ...]:
+    """Return ``none``, the names of Tarmac's rules, then of those that packages provide."""
+    own = (_NONE, *_BUILT_IN)
+    provided = {point.name for point in entry_points(group=_GROUP)}
+    return (*own, *sorted(provided - {*own}))
+
+
+def find_rule(name: str) -> PruningRule | None:
+    """Find a rule by name; None for ``none``.
+
+    Raises:
+        FieldError: There is none of that name.
+        TarmacError: The package that should provide it failed to import, or provides another thing.
+    """
+    if name == _NONE:
         return None
-    return Halving(sign) if name == "halving" else Median(sign)
+    rule = _BUILT_IN.get(name) or _provided(name)
+    if rule is None:
+        summaries = dict.fromkeys(pruning_rule_names(), "")
+        summaries |= {key: built_in.summary for key, built_in in _BUILT_IN.items()}
+        unknown = unknown_name("prune", name, summaries)
+        raise FieldError(("prune",), unknown.message, hint=unknown.hint)
+    return rule
+
+
+@functools.cache
+def _provided(name: str) -> PruningRule | None:
+    for point in entry_points(group=_GROUP, name=name):
+        try:
+            value = point.load()
+        except Exception as error:
+            raise TarmacError(
+                f"pruning rule {name!r} of {point.value} failed to load: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(value, PruningRule):
+            raise TarmacError(
+                f"pruning rule {name!r} of {point.value} is of type {type(value).__name__}, "
+                "expected a tarmac.studies.PruningRule"
+            )
+        return value
+    return None

@@ -80,7 +80,7 @@ def make_plan(
         found,
         trial.sample_flops * samples_each,
         rendezvous,
-        why_cpu=why_on_cpu() if found[0].type == "cpu" else "",
+        why_cpu=why_on_cpu() if options.devices == "auto" and found[0].type == "cpu" else "",
     )
     world_size = len(devices) if rendezvous is None else rendezvous.world_size
     strategy, why_strategy = choose_strategy(options.strategy, devices, rendezvous)
