@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from tarmac.training.engine.muon import MuonOptimizer
 from tarmac.training.engine.optimizers import FlatOptimizer
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from tarmac.training.engine.parameters import Group
     from tarmac.workloads import Optimizer, Recipe
 
-__all__ = ["GroupedOptimizer", "build_optimizer"]
+__all__ = ["AnyOptimizer", "GroupedOptimizer", "build_optimizer"]
+
+AnyOptimizer: TypeAlias = Union[FlatOptimizer, MuonOptimizer, "GroupedOptimizer"]
 
 
-def build_optimizer(
-    recipe: Recipe, groups: Sequence[Group]
-) -> FlatOptimizer | MuonOptimizer | GroupedOptimizer:
+def build_optimizer(recipe: Recipe, groups: Sequence[Group]) -> AnyOptimizer:
     """Make the optimizer of a recipe.
 
     Args:

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from tarmac.training.engine.muon import MuonOptimizer
-    from tarmac.training.engine.optimizers import FlatOptimizer
-    from tarmac.training.engine.parameter_groups import GroupedOptimizer
+    from tarmac.training.engine.parameter_groups import AnyOptimizer
     from tarmac.training.engine.parameters import Parameters
     from tarmac.training.engine.replica import Replica
     from tarmac.training.engine.team import Team
@@ -31,7 +29,7 @@ class Strategy(Protocol):
     """
 
     parameters: Parameters
-    optimizer: FlatOptimizer | MuonOptimizer | GroupedOptimizer
+    optimizer: AnyOptimizer
 
     @property
     def replicas(self) -> Sequence[Replica]:
