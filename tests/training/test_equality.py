@@ -137,7 +137,10 @@ def test_replicas_on_gpus_draw_from_seeds_of_their_own(tmp_path):
 
     class Spy(torch.nn.Linear):
         def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-            seeds[inputs.device] = torch.cuda.default_generators[inputs.device.index].initial_seed()
+            # The plan tries the model on the CPU first.
+            if inputs.is_cuda:
+                generator = torch.cuda.default_generators[inputs.device.index]
+                seeds[inputs.device] = generator.initial_seed()
             return super().forward(inputs)
 
     spied = dataclasses.replace(
