@@ -29,3 +29,22 @@ def test_a_mixed_stack_is_the_same_by_kernels_as_by_products():
             losses, right = mine
             assert losses == pytest.approx(others[0], rel=1e-4)
             assert right == others[1]
+
+
+@pytest.mark.parametrize(
+    ("interpreted", "expected"), [("1", "None"), ("0", "RuntimeError: ")], ids=["there", "no GPU"]
+)
+def test_whether_the_kernels_can_be_used_is_tried(interpreted, expected):
+    pytest.importorskip("triton", reason="needs Triton: pip install triton")
+    program = (
+        "import torch; from tarmac.studies.evaluation.stacked.fused import why_unusable;"
+        "print(why_unusable(torch.device('cpu')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TRITON_INTERPRET": interpreted},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(expected)

@@ -448,12 +448,13 @@ def test_masks_drop_at_their_rate_and_keep_the_expectation(dtype):
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:networks train without the fused kernels")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("computed_by", ["kernels", "products"])
 def test_a_stack_on_a_gpu_is_as_on_the_cpu(monkeypatch, computed_by, precision):
     settings = SETTINGS
     if computed_by == "products":
-        monkeypatch.setattr("tarmac.kernels.why_not", lambda: "not here")
+        monkeypatch.setattr(_stack, "why_unusable", lambda device: "not here")
     else:
         # The kernels draw dropout by a generator of their own.
         settings = {**SETTINGS, "dropout": 0.0}
@@ -468,11 +469,12 @@ def test_a_stack_on_a_gpu_is_as_on_the_cpu(monkeypatch, computed_by, precision):
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:networks train without the fused kernels")
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("computed_by", ["kernels", "products"])
 def test_recorded_steps_on_a_gpu_are_the_same_in_any_stack(monkeypatch, computed_by, dropout):
     if computed_by == "products":
-        monkeypatch.setattr("tarmac.kernels.why_not", lambda: "not here")
+        monkeypatch.setattr(_stack, "why_unusable", lambda device: "not here")
     # Enough steps of an epoch for recordings of several, and a rest.
     given = [
         candidate(

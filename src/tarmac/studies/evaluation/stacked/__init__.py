@@ -5,7 +5,7 @@ one tensor with a leading dimension, so that a layer is one batched matrix produ
 `StackedEvaluator` trains a study's candidates so. `can_stack` tells beforehand whether a workload's
 networks can be stacked; others need a process each.
 
-On a CPU of several cores `PooledEvaluator` has a process for each, eight at most.
+On several GPUs `PooledEvaluator` has a process for each, on a CPU one for each core, eight at most.
 
 The rule is to stack whatever has one shape, cut into as many stacks as there are processes (on a
 CPU) and as the memory asks for. It was measured on a 2-core Xeon with AMX, PyTorch 2.13, bf16,

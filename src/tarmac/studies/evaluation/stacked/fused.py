@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
+
+from tarmac import kernels
 from tarmac.kernels import FusedNetwork, FusedStack
 from tarmac.studies.evaluation.stacked.layout import decays
 from tarmac.studies.evaluation.stacked.updates import rates_of
+from tarmac.workloads import SGD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import torch
 
     from tarmac.studies.evaluation.stacked.draws import EpochDraws
     from tarmac.studies.evaluation.stacked.network import Network
     from tarmac.studies.evaluation.stacked.samples import Samples
 
-__all__ = ["FusedKernels"]
+__all__ = ["FusedKernels", "why_unusable"]
+
+_SGD = SGD(learning_rate=1.0, momentum=0.0, nesterov=False)
+
+
+@functools.cache
+def why_unusable(device: torch.device) -> str | None:
+    """Train a tiny network by the kernels and return why that cannot be done, or None.
+
+    Whether Triton can compile for a GPU, and what it made can be launched, shows when it is tried;
+    the kernels of real networks would fail only once their training is under way.
+    """
+    missing = kernels.why_not()
+    if missing is not None:
+        return missing
+    network = FusedNetwork(activations=("relu",), dropouts=(0.0,), optimizer=_SGD, seed=0)
+    inputs = torch.zeros(1, 16, dtype=torch.uint8, device=device)
+    targets = torch.zeros(1, dtype=torch.int64, device=device)
+    try:
+        stack = FusedStack([network], (16, 16, 16), inputs, targets, batch_size=1)
+        stack.begin(torch.zeros(1, dtype=torch.int32), np.ones(1), first_step=0)
+        stack.run(1)
+        stack.totals().tolist()
+    except Exception as error:
+        # Triton's compiler, its linker and its driver raise what they like.
+        return f"{type(error).__name__}: {str(error).strip().rpartition(chr(10))[2]}"
+    return None
 
 
 class FusedKernels:

@@ -6,14 +6,15 @@ import contextlib
 import dataclasses
 import math
 import time
+import warnings
 from typing import TYPE_CHECKING
 
 import torch
 
-from tarmac import kernels
+from tarmac.kernels import UnfitNetworkError
 from tarmac.studies.evaluation.interface import Progress, Result
 from tarmac.studies.evaluation.stacked.draws import Draws
-from tarmac.studies.evaluation.stacked.fused import FusedKernels
+from tarmac.studies.evaluation.stacked.fused import FusedKernels, why_unusable
 from tarmac.studies.evaluation.stacked.products import Products
 from tarmac.training import Patience
 
@@ -98,11 +99,14 @@ def make_computation(
         dtype: Of the products.
     """
     if device.type == "cuda" and torch.cuda.get_device_capability(device) >= _KERNELS_SINCE:
-        try:
-            if kernels.why_not() is None:
+        unusable = why_unusable(device)
+        if unusable is None:
+            with contextlib.suppress(UnfitNetworkError):
                 return FusedKernels(networks, samples, dtype)
-        except kernels.UnfitNetworkError:
-            pass
+        else:
+            warnings.warn(
+                f"networks train without the fused kernels, more slowly: {unusable}", stacklevel=2
+            )
     return Products(networks, samples, device, dtype)
 
 
