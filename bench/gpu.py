@@ -286,7 +286,7 @@ def _judge(
             return UNFINISHED, "the budget ended"
         return OUT_OF_TIME, f"its limit is {limit_s:g} s"
     if code == 0 and answer.get("skipped"):
-        return SKIPPED, answer["skipped"]
+        return SKIPPED, answer["skipped"].splitlines()[0]
     if errors:
         name, text = next(iter(errors.items()))
         others = f", and {len(errors) - 1} more" if len(errors) > 1 else ""

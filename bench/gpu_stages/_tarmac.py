@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpu_stages._report import Report
 
 ROOT = Path(__file__).parents[2]
+DATA_VARIABLE = "TARMAC_DATA"
 PEERS = ROOT / "bench" / "peers"
 
 
@@ -30,9 +31,9 @@ def need_mnist() -> None:
     Raises:
         Skip: It is not.
     """
-    root = os.environ.get("TARMAC_DATA")
+    root = os.environ.get(DATA_VARIABLE)
     if root is None or not list(Path(root).glob("mnist/train-images*")):
-        raise Skip("MNIST is not under TARMAC_DATA")
+        raise Skip(f"MNIST is not under {DATA_VARIABLE}")
 
 
 def run_json(
