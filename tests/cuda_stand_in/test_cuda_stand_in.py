@@ -25,11 +25,6 @@ CASES = [(group, name) for group, cases in BOUNDS.items() for name in cases]
 # The others of `VERSIONS` show the floor of `pyproject.toml`, with the same bounds.
 FLOOR = VERSIONS[0]
 
-BROKEN_CAPTURES = pytest.mark.xfail(
-    strict=True,
-    reason="PyTorch 2.11 takes a broken capture for one that is under way, and frees nothing more",
-)
-
 # What waits for the device within a step, and why it may.
 WAITING = {
     "feed direct": "it sends from pageable memory when the step asks for it",
@@ -80,17 +75,14 @@ def test_no_step_waits_for_the_device(group, name):
     if group == "launched":
         pytest.skip("the counts of workers are not seen")
     assert "error" not in made, made["error"]
-    assert bool(made["synchronisations"]) == (name in WAITING), WAITING.get(name)
+    # Once an epoch, such as to send its order, is not in a step.
+    assert (made["synchronisations"] > 0.1) == (name in WAITING), WAITING.get(name)
 
 
 @pytest.mark.parametrize(
     ("group", "name"),
-    [
-        pytest.param(group, name, marks=BROKEN_CAPTURES if "unrecordable" in name else ())
-        for group, name in CASES
-        # Those are the ones that differ by version: the launcher, and one process.
-        if group in ("one", "launched")
-    ],
+    # Those are the ones that differ by version: the launcher, and one process.
+    [(group, name) for group, name in CASES if group in ("one", "launched")],
 )
 def test_the_oldest_pytorch_that_is_allowed_keeps_the_same_bounds(group, name):
     check_bounds(FLOOR, group, name)
