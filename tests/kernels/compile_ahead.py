@@ -64,19 +64,21 @@ def variants(dtype: str, precision: str) -> Iterator[Variant]:
         values = {"PRECISION": precision, **constants}
         return Variant(kernel, tuple(values.items()), warps, stages)
 
+    item_bytes = _ITEM_BYTES[dtype]
     for tile in PRODUCT_TILES:
         size = {"ROWS": tile.rows, "COLUMNS": tile.columns}
         for first in (True, False):
-            depth = load_depth(784)
+            depth = load_depth(784, item_bytes)
             yield variant("forward", tile.warps, tile.stages, FIRST=first, DEPTH=depth, **size)
         for width in (16, 512):
-            depth = load_depth(width)
+            depth = load_depth(width, item_bytes)
             yield variant("backward", tile.warps, tile.stages, DEPTH=depth, **size)
     for first, classes in itertools.product((True, False), (10, 256)):
         columns = head_columns(classes)
-        size = {"ROWS": HEAD_ROWS, "COLUMNS": columns, "DEPTH": head_depth(784, columns)}
+        depth = head_depth(784, columns, item_bytes)
+        size = {"ROWS": HEAD_ROWS, "COLUMNS": columns, "DEPTH": depth}
         yield variant("head", 4, 2, FIRST=first, **size)
-    rows = row_block(1024, _ITEM_BYTES[dtype])
+    rows = row_block(1024, item_bytes)
     for tile, first in itertools.product(UPDATE_TILES, (True, False)):
         size = {"OUTPUTS": tile.outputs, "INPUTS": tile.inputs, "ROWS": rows}
         copy = dtype != "*fp32"

@@ -32,7 +32,5 @@ def test_every_variant_compiles_without_spilling_registers(compilers, capability
     compile_it = partial(compiled, dtype=dtype, capability=capability)
     used = [*compilers.map(compile_it, variants(dtype, precision))]
     assert len(used) == 18
-    # Two variants that take bytes keep 8 of them on the stack with tf32, at 64 and 72 registers.
-    allowed = 8 if precision == "tf32" else 0
-    assert {use.variant: use.spilled for use in used if use.spilled > allowed} == {}
+    assert {use.variant: use.spilled for use in used if use.spilled} == {}
     assert {use.variant: use.shared for use in used if use.shared > SHARED_BYTES} == {}

@@ -23,7 +23,7 @@ def test_help_and_version_need_only_the_core(in_core):
 
 
 def test_code_that_is_on_the_path_works_without_being_installed(from_source):
-    assert from_source("-m", "tarmac", "--version").stdout.startswith("tarmac 0.")
+    assert from_source("-m", "tarmac", "--version").stdout.startswith("tarmac 0")
     done = from_source("-c", "from tarmac.checks import quick_check; print(quick_check().ok)")
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 

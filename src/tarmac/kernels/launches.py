@@ -95,6 +95,7 @@ class Launches:
         self._count = len(networks)
         self._products = products
         self._rows = products.rows
+        self._item_bytes = products.dtype.itemsize
         self._precision = "tf32" if products.tf32 else "ieee"
         self._scale = (products.factor, products.shift)
         self._num_processors = _num_processors(device)
@@ -201,7 +202,7 @@ class Launches:
                 FIRST=index == 0,
                 ROWS=tile.rows,
                 COLUMNS=tile.columns,
-                DEPTH=load_depth(depth),
+                DEPTH=load_depth(depth, self._item_bytes),
                 PRECISION=self._precision,
                 num_warps=tile.warps,
                 num_stages=tile.stages,
@@ -220,7 +221,7 @@ class Launches:
             FIRST=not self._hidden,
             ROWS=HEAD_ROWS,
             COLUMNS=columns,
-            DEPTH=head_depth(depth, columns),
+            DEPTH=head_depth(depth, columns, self._item_bytes),
             PRECISION=self._precision,
             num_warps=4,
             num_stages=2,
@@ -240,7 +241,7 @@ class Launches:
             *(width, below, self._rows, index - 1, len(self._hidden), offset),
             ROWS=tile.rows,
             COLUMNS=tile.columns,
-            DEPTH=load_depth(width),
+            DEPTH=load_depth(width, self._item_bytes),
             PRECISION=self._precision,
             num_warps=tile.warps,
             num_stages=tile.stages,

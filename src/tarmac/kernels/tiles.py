@@ -26,7 +26,7 @@ __all__ = [
 HEAD_ROWS = 16
 
 _PROGRAMS_EACH = 2
-_ROW_BLOCK_BYTES = 128
+_BLOCK_BYTES = 128
 _DEPTHS = (16, 32, 64)
 
 
@@ -57,7 +57,7 @@ PRODUCT_TILES = (
 )
 UPDATE_TILES = (
     UpdateTile(outputs=64, inputs=64, warps=8, stages=3),
-    UpdateTile(outputs=32, inputs=64, warps=4, stages=3),
+    UpdateTile(outputs=32, inputs=64, warps=8, stages=2),
     UpdateTile(outputs=16, inputs=64, warps=4, stages=3),
 )
 
@@ -70,19 +70,25 @@ def row_block(batch_size: int, item_bytes: int) -> int:
         item_bytes: Of a value that products read; more of larger ones would spill registers.
     """
     block = 16
-    while block < min(batch_size, _ROW_BLOCK_BYTES // item_bytes):
+    while block < min(batch_size, _BLOCK_BYTES // item_bytes):
         block *= 2
     return block
 
 
-def load_depth(features: int) -> int:
-    """Return how many features a product's program loads at a time."""
-    return next((depth for depth in _DEPTHS if features <= depth), _DEPTHS[-1])
+def load_depth(features: int, item_bytes: int) -> int:
+    """Return how many features a product's program loads at a time.
+
+    Args:
+        features: Of a sample.
+        item_bytes: Of a value that products read; more of larger ones would spill registers.
+    """
+    most = _BLOCK_BYTES // item_bytes
+    return min(next((depth for depth in _DEPTHS if features <= depth), most), most)
 
 
-def head_depth(features: int, columns: int) -> int:
+def head_depth(features: int, columns: int, item_bytes: int) -> int:
     """Return the same for the last layer, where many classes leave less shared memory."""
-    return min(load_depth(features), 64 if columns <= 64 else 16)
+    return min(load_depth(features, item_bytes), 64 if columns <= 64 else 16)
 
 
 def head_columns(num_classes: int) -> int:

@@ -6,13 +6,12 @@ import dataclasses
 import hashlib
 from typing import TYPE_CHECKING
 
-import torch
-import torch.nn.functional as F
-
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import torch
 
 __all__ = ["CropAndFlip", "MirrorAndShift"]
 
@@ -38,6 +37,8 @@ class CropAndFlip:
 
     def draw(self, num_samples: int, *, seed: int, epoch: int) -> torch.Tensor:
         """Return int64 ``[num_samples, 3]``: rows and columns to move by, whether to mirror."""
+        import torch  # noqa: PLC0415 - recipes are read by commands that need no framework
+
         size = 2 * self.shift + 1
         moves = torch.randint(size, (num_samples, 2), generator=_generator("move", seed, epoch))
         first = torch.randint(2, (num_samples, 1), generator=_generator("mirror", seed))
@@ -45,6 +46,8 @@ class CropAndFlip:
 
     def apply(self, inputs: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         """Return ``[batch, channels, height, width]``, each image moved and perhaps mirrored."""
+        import torch  # noqa: PLC0415 - as above
+
         num_images, num_channels, height, width = inputs.shape
         down, right, mirrored = draws[:, :, None].unbind(1)
         rows = _reflected(torch.arange(height, device=inputs.device) + down, height)
@@ -74,6 +77,8 @@ class MirrorAndShift:
 
     def __call__(self, inputs: torch.Tensor) -> Sequence[tuple[float, torch.Tensor]]:
         """Return the views of ``[batch, channels, height, width]``."""
+        import torch.nn.functional as F  # noqa: PLC0415 - as above
+
         height, width = inputs.shape[-2:]
         padded = F.pad(inputs, (self.shift,) * 4, mode="reflect")
         far = 2 * self.shift
@@ -89,5 +94,7 @@ def _reflected(index: torch.Tensor, size: int) -> torch.Tensor:
 
 def _generator(*parts: object) -> torch.Generator:
     """Return a generator of draws of their own for each list of parts."""
+    import torch  # noqa: PLC0415 - as above
+
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest))
