@@ -67,7 +67,7 @@ class _Watch(Silent):
     def figures(self) -> Figures:
         """Return what a whole step asks of the GPU in the last epoch, and what an epoch asks."""
         (first, at_first), (last, at_last) = self.steps
-        if at_first == at_last:
+        if at_first.submissions == at_last.submissions:
             # All were told of after one call: what the epoch's beginning asked counts as theirs.
             first, at_first = 0, self.ends[-2]
         step = at_last.since(at_first)
