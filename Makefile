@@ -12,7 +12,7 @@ WHEELS ?= wheels
 OUT ?=
 STAGES ?=
 
-.PHONY: demo test test-frameworks test-nightly gpu gpu-rehearsal gpu-bounds wheels check format docs clean
+.PHONY: demo test test-frameworks test-nightly gpu gpu-rehearsal gpu-bed gpu-bounds wheels check format docs clean
 
 # Trains on data that comes with Tarmac, so it needs no download of its own.
 demo: $(VENV)/.installed
@@ -36,9 +36,12 @@ test-nightly: $(VENV)/.installed-dev
 
 # Trainings on pretended GPUs: PyTorch for CUDA, which it puts into the user's cache, over a stand-in for
 # CUDA's libraries. Shows what is raised, launched and left behind, and no numbers. Minutes at first.
-gpu-rehearsal: $(VENV)/.installed-dev
-	for torch in 2.11 2.13; do $(BIN)/python tests/cuda_stand_in/bed.py build --torch $$torch || exit; done
+gpu-rehearsal: gpu-bed
 	$(BIN)/pytest -m "cuda_stand_in and not nightly" -n 1 $(PYTEST_OPTIONS)
+
+# What those need, 1.8 GB for each PyTorch.
+gpu-bed: $(VENV)/.installed-dev
+	for torch in 2.11 2.13; do $(BIN)/python tests/cuda_stand_in/bed.py build --torch $$torch || exit; done
 
 # Measures again what `make gpu-rehearsal` holds a change to; the diff shows what became of it.
 gpu-bounds: $(VENV)/.installed-dev
