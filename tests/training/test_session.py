@@ -138,6 +138,7 @@ def test_a_gpu_without_room_for_a_context_is_out_of_memory(tmp_path):
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("mnist")
 def test_the_most_memory_that_is_recorded_is_this_trainings_own(tmp_path):
     large = tarmac.train("mnist-mlp", epochs=1, output=tmp_path, train_size=1000)
     small = tarmac.train("digits-mlp", epochs=1, output=tmp_path)
