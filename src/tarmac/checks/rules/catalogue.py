@@ -1,4 +1,8 @@
-"""The catalogue of failures, as data: see ``catalogue.toml`` beside this file."""
+"""The catalogue of failures, as data: the files in ``failures/`` beside this one.
+
+An entry says what keeps a GPU from being used, or from being used well: evidence, cause, what to
+type, and who says so. `Failure` has its fields.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,19 @@ if TYPE_CHECKING:
 __all__ = ["Failure", "Level", "find_failure", "read_catalogue"]
 
 Level = Literal["failure", "warning", "note"]
+
+# From the machine to what runs on it, as findings are shown. A failure's rule is in the module of
+# the same name.
+_FILES = (
+    "driver",
+    "kernel",
+    "hardware",
+    "frameworks",
+    "speed",
+    "results",
+    "containers",
+    "cluster",
+)
 
 
 class Failure(BaseModel):
@@ -77,8 +94,13 @@ class Failure(BaseModel):
 @functools.cache
 def read_catalogue() -> Mapping[str, Failure]:
     """Return all failures by code, in the catalogue's order."""
-    text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
-    return {code: Failure(code=code, **fields) for code, fields in tomllib.loads(text).items()}
+    folder = Path(__file__).with_name("failures")
+    texts = ((folder / f"{name}.toml").read_text(encoding="utf-8") for name in _FILES)
+    return {
+        code: Failure(code=code, **fields)
+        for text in texts
+        for code, fields in tomllib.loads(text).items()
+    }
 
 
 def find_failure(code: str) -> Failure:

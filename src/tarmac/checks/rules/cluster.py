@@ -1,4 +1,4 @@
-"""Rules on containers, limits and collectives."""
+"""Rules on what several processes need, and what they computed together."""
 
 from __future__ import annotations
 
@@ -13,26 +13,6 @@ if TYPE_CHECKING:
 _SMALL_SHM = 512 * 2**20
 
 
-def _no_gpus_flag(evidence: Evidence) -> Hits:
-    inventory = evidence.inventory
-    has_nodes = any(name.startswith("nvidia") for name in inventory.container.device_nodes)
-    is_loaded = "nvidia" in inventory.driver.modules
-    if inventory.is_confined and is_loaded and not has_nodes and not inventory.gpus:
-        yield "machine", f"in {inventory.container.kind}: the module nvidia, and no /dev/nvidia*"
-
-
-def _driver_caps(evidence: Evidence) -> Hits:
-    inventory = evidence.inventory
-    if not inventory.is_confined or "nvidiactl" not in inventory.container.device_nodes:
-        return
-    if (
-        inventory.driver.library is None
-        or "NOT FOUND" in (inventory.driver.nvml_error or "").upper()
-    ):
-        value = inventory.environment.get("NVIDIA_DRIVER_CAPABILITIES", "not set")
-        yield "machine", f"/dev/nvidiactl is here, libraries are not; the variable is {value}"
-
-
 def _shm_small(evidence: Evidence) -> Hits:
     size = evidence.inventory.limits.shm_bytes
     if size is not None and size < _SMALL_SHM:
@@ -43,19 +23,6 @@ def _memlock(evidence: Evidence) -> Hits:
     limits = evidence.inventory.limits
     if limits.infiniband and limits.memlock_bytes is not None:
         yield "machine", f"{limits.memlock_bytes / 2**20:.1f} MiB"
-
-
-def _wsl_libcuda(evidence: Evidence) -> Hits:
-    inventory = evidence.inventory
-    is_wsl = inventory.container.kind == "wsl" and "dxg" in inventory.container.device_nodes
-    if is_wsl and inventory.driver.library is None:
-        yield "machine", "/dev/dxg is here, libcuda.so.1 is not found"
-
-
-def _cgroup_cpu(evidence: Evidence) -> Hits:
-    cpus, gpus = evidence.inventory.limits.cpus, evidence.inventory.gpus
-    if gpus and cpus is not None and cpus < 2 * len(gpus):
-        yield "machine", f"{cpus:g} CPUs for {len(gpus)} GPUs"
 
 
 def _problems(evidence: Evidence, kind: str) -> Hits:
@@ -74,12 +41,8 @@ def _all_reduce_hung(evidence: Evidence) -> Hits:
 
 
 RULES: Mapping[str, Rule] = {
-    "no-gpus-flag": _no_gpus_flag,
-    "driver-caps": _driver_caps,
     "shm-small": _shm_small,
     "memlock": _memlock,
-    "wsl-libcuda": _wsl_libcuda,
-    "cgroup-cpu": _cgroup_cpu,
     "all-reduce-wrong": _all_reduce_wrong,
     "all-reduce-hung": _all_reduce_hung,
 }

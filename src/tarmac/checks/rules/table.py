@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tarmac.checks.rules import cluster, driver, framework
+from tarmac.checks.rules import (
+    cluster,
+    containers,
+    driver,
+    frameworks,
+    hardware,
+    kernel,
+    results,
+    speed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,4 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES"]
 
-RULES: Mapping[str, Rule] = {**driver.RULES, **cluster.RULES, **framework.RULES}
+RULES: Mapping[str, Rule] = {
+    **driver.RULES,
+    **kernel.RULES,
+    **hardware.RULES,
+    **frameworks.RULES,
+    **speed.RULES,
+    **results.RULES,
+    **containers.RULES,
+    **cluster.RULES,
+}

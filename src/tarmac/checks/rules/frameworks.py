@@ -1,0 +1,158 @@
+"""Rules on frameworks: how they are built, and what they see."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tarmac.checks.rules.rule import measured_devices, place_of, probes_of, should_use_gpu, value_of
+from tarmac.machine import is_driver_too_old, names_nothing, runs_on
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.checks.evidence import Evidence
+    from tarmac.checks.rules.rule import Hits, Rule
+
+# cuda:0, gpu(0), /device:GPU:0, cupy
+_ON_GPU = re.compile("cuda|gpu|cupy|rocm", re.IGNORECASE)
+
+# Probes of several processes, which are no device's.
+_RANKS = frozenset({"all-reduce", "horovod"})
+
+
+def _torch_cpu_build(evidence: Evidence) -> Hits:
+    for probe in probes_of(evidence, "torch"):
+        build = probe.result.get("build")
+        if (
+            build
+            and not build.get("cuda")
+            and not build.get("hip")
+            and should_use_gpu(probe, evidence)
+        ):
+            yield probe.label, f"version {probe.result.get('version')}"
+
+
+def _driver_old(evidence: Evidence) -> Hits:
+    most = evidence.inventory.driver.cuda
+    for probe in evidence.probes:
+        built = value_of(probe, "build", "cuda")
+        # Probes of other frameworks say it in their own forms: "12.4", 12040, True.
+        if is_driver_too_old(str(built), most):
+            yield probe.label, f"built for CUDA {built}, the driver has {most}"
+
+
+def _arch_missing(evidence: Evidence) -> Hits:
+    for probe in probes_of(evidence, "torch"):
+        architectures = value_of(probe, "build", "architectures") or ()
+        for gpu in evidence.inventory.gpus:
+            if gpu.capability is not None and not runs_on(architectures, gpu.capability):
+                major, minor = gpu.capability
+                has = " ".join(architectures)
+                yield probe.label, f"{gpu.name} is sm_{major}{minor}, the build has {has}"
+
+
+def _no_visible(evidence: Evidence) -> Hits:
+    value = evidence.inventory.environment.get("CUDA_VISIBLE_DEVICES")
+    gpus = evidence.inventory.gpus
+    if value is None or not gpus:
+        return
+    if names_nothing(gpus, value):
+        yield "machine", f"CUDA_VISIBLE_DEVICES={value!r}, the driver has {len(gpus)}"
+
+
+def _tf_cpu_build(evidence: Evidence) -> Hits:
+    for probe in probes_of(evidence, "tensorflow"):
+        if value_of(probe, "build", "with_cuda") is False and should_use_gpu(probe, evidence):
+            yield probe.label, f"version {probe.result.get('version')}, built without CUDA"
+
+
+def _tf_memory_all(evidence: Evidence) -> Hits:
+    variables = evidence.inventory.environment
+    if variables.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower() != "true":
+        for probe in probes_of(evidence, "tensorflow"):
+            if any(device["kind"] == "gpu" for device in probe.result.get("devices", ())):
+                yield probe.label, "TF_FORCE_GPU_ALLOW_GROWTH is not set"
+
+
+def _jax_cpu(evidence: Evidence) -> Hits:
+    for probe in probes_of(evidence, "jax"):
+        if value_of(probe, "build", "plugins") == {} and should_use_gpu(probe, evidence):
+            yield probe.label, f"version {probe.result.get('version')} without a CUDA plugin"
+
+
+def _jax_preallocate(evidence: Evidence) -> Hits:
+    variables = evidence.inventory.environment
+    if not {"XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION"} & variables.keys():
+        for probe in probes_of(evidence, "jax"):
+            if any(device["kind"] == "gpu" for device in probe.result.get("devices", ())):
+                yield probe.label, "XLA_PYTHON_CLIENT_PREALLOCATE is not set"
+
+
+def _ld_path_shadow(evidence: Evidence) -> Hits:
+    search = evidence.inventory.environment.get("LD_LIBRARY_PATH", "")
+    directories = [part.rstrip("/") for part in search.split(":") if part]
+    for probe in evidence.probes:
+        for path in probe.result.get("libraries", ()):
+            shadows = any(path.startswith(f"{directory}/") for directory in directories)
+            is_drivers = "libcuda.so" in path or "libnvidia-ml" in path
+            if shadows and not is_drivers and "site-packages" not in path:
+                yield probe.label, path
+
+
+def _mxnet_cpu_build(evidence: Evidence) -> Hits:
+    for probe in probes_of(evidence, "mxnet"):
+        if value_of(probe, "build", "with_cuda") is False and should_use_gpu(probe, evidence):
+            yield probe.label, f"version {probe.result.get('version')}, feature CUDA is off"
+
+
+def _chainer_cupy(evidence: Evidence) -> Hits:
+    for probe in probes_of(evidence, "chainer"):
+        if (
+            value_of(probe, "build", "cupy") is None
+            and "build" in probe.result
+            and should_use_gpu(probe, evidence)
+        ):
+            yield probe.label, "cupy is not installed"
+
+
+def _silent_cpu(evidence: Evidence) -> Hits:
+    for probe, device in measured_devices(evidence):
+        placement = str(device.get("placement") or "")
+        if device["kind"] == "gpu" and placement and not _ON_GPU.search(placement):
+            yield place_of(probe, device), f"what it computed for this device lies on {placement}"
+    if not evidence.inventory.gpus:
+        return
+    for probe in evidence.probes:
+        devices = probe.result.get("devices", ())
+        is_on_cpu = bool(devices) and all(device["kind"] == "cpu" for device in devices)
+        has_reason = "cpu_because" in probe.result or not should_use_gpu(probe, evidence)
+        if probe.outcome == "done" and is_on_cpu and not has_reason:
+            yield probe.label, f"the driver has {len(evidence.inventory.gpus)}, it sees none"
+
+
+def _device_absent(evidence: Evidence) -> Hits:
+    for probe in evidence.probes:
+        wanted = set(probe.result.get("wanted", ()))
+        names = [device["name"] for device in probe.result.get("devices", ())]
+        absent = wanted - {*names, *(name.split(":")[0] for name in names)}
+        # Ranks have names of their own.
+        if probe.outcome == "done" and probe.framework not in _RANKS and absent:
+            yield probe.label, f"it sees no {', '.join(sorted(absent))}"
+
+
+RULES: Mapping[str, Rule] = {
+    "torch-cpu-build": _torch_cpu_build,
+    "driver-old": _driver_old,
+    "arch-missing": _arch_missing,
+    "no-visible": _no_visible,
+    "tf-cpu-build": _tf_cpu_build,
+    "tf-memory-all": _tf_memory_all,
+    "jax-cpu": _jax_cpu,
+    "jax-preallocate": _jax_preallocate,
+    "ld-path-shadow": _ld_path_shadow,
+    "mxnet-cpu-build": _mxnet_cpu_build,
+    "chainer-cupy": _chainer_cupy,
+    "silent-cpu": _silent_cpu,
+    "device-absent": _device_absent,
+}

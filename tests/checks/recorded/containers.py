@@ -1,0 +1,54 @@
+"""Recorded failures of ``failures/containers.toml``, by code."""
+
+from __future__ import annotations
+
+from recorded.evidence import CARD, machine, text, with_gpu
+from tarmac.checks.evidence import Container, Driver, Evidence, Limits
+
+RECORDED: dict[str, list[Evidence]] = {
+    "no-gpus-flag": [
+        Evidence(
+            inventory=machine(
+                container=Container(kind="docker"),
+                driver=Driver(
+                    nvml_error="NVML: NVML Shared Library Not Found", modules=("nvidia",)
+                ),
+                cards=(CARD,),
+            )
+        )
+    ],
+    "toolkit-missing": [
+        text(
+            "docker: Error response from daemon: could not select device driver "
+            '"" with capabilities: [[gpu]].'
+        ),
+        text('could not select device driver "nvidia" with capabilities: [[gpu]]'),
+    ],
+    "nvml-unknown": [
+        text("Failed to initialize NVML: Unknown Error"),
+        Evidence(inventory=machine(driver=Driver(nvml_error="NVML: Unknown Error"))),
+    ],
+    "driver-caps": [
+        Evidence(
+            inventory=machine(
+                container=Container(kind="docker", device_nodes=("nvidia0", "nvidiactl")),
+                driver=Driver(
+                    nvml_error="NVML: NVML Shared Library Not Found", modules=("nvidia",)
+                ),
+                environment={"NVIDIA_DRIVER_CAPABILITIES": "graphics"},
+            )
+        )
+    ],
+    "k8s-no-plugin": [
+        text("0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes")
+    ],
+    "wsl-libcuda": [
+        Evidence(
+            inventory=machine(
+                container=Container(kind="wsl", device_nodes=("dxg",)),
+                driver=Driver(nvml_error="NVML: NVML Shared Library Not Found"),
+            )
+        )
+    ],
+    "cgroup-cpu": [Evidence(inventory=with_gpu(limits=Limits(cpus=1.0)))],
+}
