@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -62,6 +65,39 @@ def test_a_checkpoint_waits_for_the_one_before(tmp_path):
         writer.write(state(2, 1.5))
         assert (tmp_path / "epoch-00001-step-0000000.safetensors").exists()
     assert newest_checkpoint(tmp_path) == tmp_path / "epoch-00002-step-0000000.safetensors"
+
+
+OPENMP_THREADS = """
+import os, sys
+from pathlib import Path
+import torch
+from tarmac.training.engine.state import TrainingState
+from tarmac.training.session.checkpoint_writer import writing_checkpoints
+
+weight = torch.ones(1024, 1024)
+state = TrainingState(
+    workload="w", epoch=1, step=0, seconds=1.0, model={"weight": weight}, optimizer={},
+    random={"cpu": torch.get_rng_state()}, totals=torch.zeros(2, dtype=torch.float64),
+)
+weight.clone()  # by all of OpenMP's threads
+before = len(os.listdir("/proc/self/task"))
+with writing_checkpoints(Path(sys.argv[1])) as writer:
+    writer.write(state)
+    writer.wait()
+    print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+def test_what_writes_a_checkpoint_makes_openmp_start_no_more_threads(tmp_path):
+    # More than cores, and every operation of the training would wait in its sleep.
+    done = subprocess.run(
+        [sys.executable, "-c", OPENMP_THREADS, tmp_path],
+        env={**os.environ, "OMP_NUM_THREADS": "4"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "1"
 
 
 def write(directory: Path, *states: TrainingState) -> None:

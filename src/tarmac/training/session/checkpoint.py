@@ -38,15 +38,21 @@ _NUM_KEPT = 2
 def write_checkpoint(directory: Path, checkpoint: TrainingState) -> Path:
     """Write a checkpoint and remove all but the newest ones before it.
 
+    It computes nothing by PyTorch, as a thread beside a training must not: `CheckpointWriter`.
+
+    Args:
+        directory: Where checkpoints are.
+        checkpoint: Whose tensors are as `portable` returns them, none in memory of another.
+
     Raises:
         StorageError: It could not be written; those before it are still there.
     """
     tensors = {
-        f"{part}/{name}": portable(value)
+        f"{part}/{name}": value
         for part in ("model", "optimizer", "random")
         for name, value in getattr(checkpoint, part).items()
     }
-    tensors["totals"] = checkpoint.totals.cpu()
+    tensors["totals"] = checkpoint.totals
     header = {
         "version": _VERSION,
         "workload": checkpoint.workload,
