@@ -72,7 +72,10 @@ def run_child(command: Sequence[str], environment: Mapping[str, str] | None = No
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as complaints:
         started = time.perf_counter()
         process = subprocess.Popen(
-            command, stdout=output, stderr=complaints, env={**os.environ, **(environment or {})}
+            command,
+            stdout=output,
+            stderr=complaints,
+            env={**_surroundings(), **(environment or {})},
         )
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - started
@@ -85,6 +88,11 @@ def run_child(command: Sequence[str], environment: Mapping[str, str] | None = No
             f"{' '.join(command)} exited with {process.returncode}:\n{errors[-2000:]}"
         )
     return Child(seconds, usage.ru_maxrss * 1024, json.loads(out[out.index("{") :]))
+
+
+def _surroundings() -> dict[str, str]:
+    """Return this process's variables, without the one that makes every start compile anew."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def machine_facts() -> dict[str, Any]:
