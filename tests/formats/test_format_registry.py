@@ -64,7 +64,7 @@ def test_a_format_of_another_package_is_offered_read_and_written(tarmac):
     ("provided", "said"),
     [
         ("lines = lines:GONE", "format 'lines' of lines:GONE failed to load: AttributeError: "),
-        ("lines = lines:read", "format 'lines' of lines:read is a function, expected a Format"),
+        ("lines = lines:read", "format 'lines' of lines:read is of type function, expected Format"),
         ("line = lines:LINES", "calls itself 'lines', expected its entry point's name"),
     ],
 )

@@ -206,7 +206,7 @@ def test_packages_provide_executors_that_on_offers(plugin):
     assert find_executor("noted").title == "here, with a note"
     with pytest.raises(RequestError, match="unknown executor 'notde'"):
         find_executor("notde")
-    with pytest.raises(TarmacError, match="noting:NONE is int, expected ExecutorKind"):
+    with pytest.raises(TarmacError, match="noting:NONE is of type int, expected ExecutorKind"):
         find_executor("none")
     with pytest.raises(TarmacError, match="'gone' of noting:GONE failed to load"):
         find_executor("gone")

@@ -83,7 +83,12 @@ def test_the_conformance_suite_sees_a_strategy_that_leaves_a_part_out(tmp_path, 
 @pytest.mark.parametrize(
     ("module", "source", "error", "message"),
     [
-        ("no_spec", "spec = 7", RequestError, "no_spec:spec is 7, expected a StrategySpec"),
+        (
+            "no_spec",
+            "spec = 7",
+            TarmacError,
+            "'mine' of no_spec:spec is of type int, expected StrategySpec",
+        ),
         ("broken", "1 / 0", TarmacError, "'mine' of broken:spec failed to load: ZeroDivisionError"),
     ],
 )

@@ -320,7 +320,7 @@ def test_a_package_can_provide_workloads(monkeypatch):
     def entry_points(*, group, name=None):
         return [p for p in (point, broken) if name in (None, p.name)]
 
-    monkeypatch.setattr("tarmac.workloads.registry.entry_points", entry_points)
+    monkeypatch.setattr("tarmac.extensions.entry_points", entry_points)
     assert {"mine", "broken"} < set(workload_names())
     assert find_workload("mine").name == "digits-mlp"
     with pytest.raises(TarmacError, match="'broken' of no_such_package:x failed to load"):

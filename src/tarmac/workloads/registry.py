@@ -6,11 +6,11 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError, unknown_name
+from tarmac.extensions import load_provided, names_with_provided
 from tarmac.workloads.base import Workload
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ _REFERENCE = {
 
 def workload_names() -> tuple[str, ...]:
     """Return the names of the reference workloads, then of those that packages provide."""
-    provided = {point.name for point in entry_points(group=_GROUP)}
-    return (*_REFERENCE, *sorted(provided - _REFERENCE.keys()))
+    return names_with_provided(_GROUP, _REFERENCE)
 
 
 def find_workload(reference: str) -> Workload:
@@ -59,15 +58,9 @@ def find_workload(reference: str) -> Workload:
         )
     if reference in _REFERENCE:
         return _checked(importlib.import_module(_REFERENCE[reference]), "workload", reference)
-    for point in entry_points(group=_GROUP, name=reference):
-        try:
-            found = point.load()
-        except Exception as error:
-            raise TarmacError(
-                f"workload {reference!r} of {point.value} failed to load: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-        return _instance(found, reference)
+    found = load_provided(_GROUP, "workload", reference, Workload, is_named=False)
+    if found is not None:
+        return found
     raise unknown_name("workload", reference, dict.fromkeys(workload_names(), ""))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from tarmac.environments import find_engine
-from tarmac.errors import TarmacError, unknown_name
+from tarmac.errors import unknown_name
+from tarmac.extensions import load_provided, names_with_provided
 from tarmac.jobs.executors.interface import ExecutorKind
 from tarmac.jobs.executors.local import LocalExecutor
 from tarmac.jobs.machine import read_machine
@@ -49,8 +49,7 @@ _BUILT_IN = {
 
 def executor_names() -> tuple[str, ...]:
     """Return the names of Tarmac's own executors, then of those that packages provide."""
-    provided = {point.name for point in entry_points(group=_GROUP)}
-    return (*_BUILT_IN, *sorted(provided - _BUILT_IN.keys()))
+    return names_with_provided(_GROUP, _BUILT_IN)
 
 
 def find_executor(name: str) -> ExecutorKind:
@@ -61,22 +60,9 @@ def find_executor(name: str) -> ExecutorKind:
 
     Raises:
         RequestError: There is none of that name.
-        TarmacError: The package that should provide it failed to import, or provides something
-            else.
+        TarmacError: See `load_provided`.
     """
-    if name in _BUILT_IN:
-        return _BUILT_IN[name]
-    for point in entry_points(group=_GROUP, name=name):
-        try:
-            kind = point.load()
-        except Exception as error:
-            raise TarmacError(
-                f"executor {name!r} of {point.value} failed to load: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-        if not isinstance(kind, ExecutorKind):
-            raise TarmacError(
-                f"executor {name!r}: {point.value} is {type(kind).__name__}, expected ExecutorKind"
-            )
+    kind = _BUILT_IN.get(name) or load_provided(_GROUP, "executor", name, ExecutorKind)
+    if kind is not None:
         return kind
     raise unknown_name("executor", name, dict.fromkeys(executor_names(), ""))

@@ -7,13 +7,12 @@ is a `PruningRule`.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import statistics
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Protocol
 
-from tarmac.errors import TarmacError, unknown_name
+from tarmac.errors import unknown_name
+from tarmac.extensions import load_provided, names_with_provided
 from tarmac.studies.errors import FieldError
 from tarmac.studies.ledger import GENERATION
 
@@ -145,9 +144,7 @@ _BUILT_IN = {rule.name: rule for rule in PRUNING_RULES}
 
 def pruning_rule_names() -> tuple[str, ...]:
     """Return ``none``, the names of Tarmac's rules, then of those that packages provide."""
-    own = (_NONE, *_BUILT_IN)
-    provided = {point.name for point in entry_points(group=_GROUP)}
-    return (*own, *sorted(provided - {*own}))
+    return names_with_provided(_GROUP, (_NONE, *_BUILT_IN))
 
 
 def find_rule(name: str) -> PruningRule | None:
@@ -155,33 +152,14 @@ def find_rule(name: str) -> PruningRule | None:
 
     Raises:
         FieldError: There is none of that name.
-        TarmacError: The package that should provide it failed to import, or provides another thing.
+        TarmacError: See `load_provided`.
     """
     if name == _NONE:
         return None
-    rule = _BUILT_IN.get(name) or _provided(name)
+    rule = _BUILT_IN.get(name) or load_provided(_GROUP, "pruning rule", name, PruningRule)
     if rule is None:
         summaries = dict.fromkeys(pruning_rule_names(), "")
         summaries |= {key: built_in.summary for key, built_in in _BUILT_IN.items()}
         unknown = unknown_name("prune", name, summaries)
         raise FieldError(("prune",), unknown.message, hint=unknown.hint)
     return rule
-
-
-@functools.cache
-def _provided(name: str) -> PruningRule | None:
-    for point in entry_points(group=_GROUP, name=name):
-        try:
-            value = point.load()
-        except Exception as error:
-            raise TarmacError(
-                f"pruning rule {name!r} of {point.value} failed to load: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-        if not isinstance(value, PruningRule):
-            raise TarmacError(
-                f"pruning rule {name!r} of {point.value} is of type {type(value).__name__}, "
-                "expected a tarmac.studies.PruningRule"
-            )
-        return value
-    return None

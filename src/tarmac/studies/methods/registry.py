@@ -6,12 +6,11 @@ a `Method`.
 
 from __future__ import annotations
 
-import functools
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from tarmac.distribution import require
-from tarmac.errors import TarmacError, unknown_name
+from tarmac.errors import unknown_name
+from tarmac.extensions import load_provided, names_with_provided
 from tarmac.studies.errors import FieldError
 from tarmac.studies.methods import samplers
 from tarmac.studies.methods.breeding import num_survivors_by_fitness
@@ -129,8 +128,7 @@ _BUILT_IN = {method.name: method for method in METHODS}
 
 def method_names() -> tuple[str, ...]:
     """Return the names of Tarmac's methods, then of those that packages provide."""
-    provided = {point.name for point in entry_points(group=_GROUP)}
-    return (*_BUILT_IN, *sorted(provided - _BUILT_IN.keys()))
+    return names_with_provided(_GROUP, _BUILT_IN)
 
 
 def find_method(name: str) -> Method:
@@ -138,30 +136,12 @@ def find_method(name: str) -> Method:
 
     Raises:
         FieldError: There is none of that name.
-        TarmacError: The package that should provide it failed to import, or provides another thing.
+        TarmacError: See `load_provided`.
     """
-    method = _BUILT_IN.get(name) or _provided(name)
+    method = _BUILT_IN.get(name) or load_provided(_GROUP, "method", name, Method)
     if method is None:
         summaries = dict.fromkeys(method_names(), "")
         summaries |= {key: built_in.summary for key, built_in in _BUILT_IN.items()}
         unknown = unknown_name("method", name, summaries)
         raise FieldError(("method",), unknown.message, hint=unknown.hint)
     return method
-
-
-@functools.cache
-def _provided(name: str) -> Method | None:
-    for point in entry_points(group=_GROUP, name=name):
-        try:
-            value = point.load()
-        except Exception as error:
-            raise TarmacError(
-                f"method {name!r} of {point.value} failed to load: {type(error).__name__}: {error}"
-            ) from error
-        if not isinstance(value, Method):
-            raise TarmacError(
-                f"method {name!r} of {point.value} is of type {type(value).__name__}, expected a "
-                "tarmac.studies.Method"
-            )
-        return value
-    return None

@@ -7,9 +7,8 @@ or an object that an entry point of the group ``tarmac.strategies`` names. The c
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError
+from tarmac.extensions import load_provided, names_with_provided
 from tarmac.training.engine.all_reduce import AllReduce
 from tarmac.training.engine.strategy import StrategySpec
 from tarmac.training.engine.towers import Towers
@@ -30,8 +29,7 @@ _OWN = {
 
 def strategy_names() -> tuple[str, ...]:
     """Return the names of Tarmac's own strategies, then of those that packages provide."""
-    provided = {point.name for point in entry_points(group=_GROUP)}
-    return (*_OWN, *sorted(provided - _OWN.keys()))
+    return names_with_provided(_GROUP, _OWN)
 
 
 def find_strategy(name: str) -> StrategySpec:
@@ -41,24 +39,11 @@ def find_strategy(name: str) -> StrategySpec:
         name: One of `strategy_names`.
 
     Raises:
-        RequestError: There is none of that name, or what a package provides is no `StrategySpec`
-            of that name.
-        TarmacError: The package that should provide it failed to import.
+        RequestError: There is none of that name.
+        TarmacError: See `load_provided`.
     """
-    if name in _OWN:
-        return _OWN[name]
-    for point in entry_points(group=_GROUP, name=name):
-        try:
-            spec = point.load()
-        except Exception as error:
-            raise TarmacError(
-                f"strategy {name!r} of {point.value} failed to load: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-        if not isinstance(spec, StrategySpec) or spec.name != name:
-            raise RequestError(
-                f"strategy {name!r}: {point.value} is {spec!r}, expected a StrategySpec named so"
-            )
+    spec = _OWN.get(name) or load_provided(_GROUP, "strategy", name, StrategySpec)
+    if spec is not None:
         return spec
     *others, last = ("auto", *strategy_names())
     raise RequestError(f"strategy is {name!r}, expected {', '.join(others)} or {last}")

@@ -1,0 +1,70 @@
+"""What installed packages add to Tarmac, by entry points.
+
+Each group of entry points, such as ``tarmac.strategies``, holds values of one type.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, TypeVar
+
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from importlib.metadata import EntryPoint
+
+__all__ = ["load_provided", "names_with_provided"]
+
+_Value = TypeVar("_Value")
+
+
+def names_with_provided(group: str, own: Iterable[str]) -> tuple[str, ...]:
+    """Return Tarmac's own names in their order, then those that packages provide.
+
+    Args:
+        group: Of entry points.
+        own: Tarmac's names, which a package cannot take.
+    """
+    mine = tuple(own)
+    provided = {point.name for point in entry_points(group=group)}
+    return (*mine, *sorted(provided.difference(mine)))
+
+
+def load_provided(
+    group: str, kind: str, name: str, expected: type[_Value], *, is_named: bool = True
+) -> _Value | None:
+    """Return what a package provides by a name; None where none does.
+
+    Args:
+        group: Of entry points.
+        kind: What a value of the group is, in an error: ``strategy``.
+        name: The entry point's.
+        expected: The type of the group's values.
+        is_named: Whether the value has a name of its own, which must be the entry point's.
+
+    Raises:
+        TarmacError: The package failed to import, or provides something else.
+    """
+    for point in entry_points(group=group, name=name):
+        return _load(point, kind, expected, is_named=is_named)
+    return None
+
+
+def _load(point: EntryPoint, kind: str, expected: type[_Value], *, is_named: bool) -> _Value:
+    what = f"{kind} {point.name!r} of {point.value}"
+    hint = "Fix or uninstall the package that provides it"
+    try:
+        value = point.load()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise TarmacError(f"{what} failed to load: {reason}", hint=hint) from error
+    if not isinstance(value, expected):
+        found = type(value).__name__
+        raise TarmacError(f"{what} is of type {found}, expected {expected.__name__}", hint=hint)
+    own = getattr(value, "name", None)
+    if is_named and own != point.name:
+        raise TarmacError(
+            f"{what} calls itself {own!r}, expected its entry point's name", hint=hint
+        )
+    return value
