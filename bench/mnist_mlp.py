@@ -6,7 +6,8 @@ Each competitor runs in a process of its own, one after another, round after rou
 its own seed; those that load through a DataLoader are slow and take part in the first rounds only.
 Every one trains the same network by the same recipe on all 60,000 samples, scores
 nothing on the way and the test set once at the end; Tarmac runs as a user starts it, with its
-checkpoint every epoch. All compute on the CPU; `gpu.py` compares GPUs. TARMAC_DATA must hold MNIST.
+checkpoint every epoch, in the precision that it chooses and in fp32. All compute on the CPU;
+`gpu.py` compares GPUs. TARMAC_DATA must hold MNIST.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ PEERS = Path(__file__).parent / "peers"
 _LAYERS = ((784, 512), (512, 512), (512, 10))
 
 
-def run_tarmac(epochs: int, seed: int) -> Child:
+def run_tarmac(epochs: int, seed: int, *options: str) -> Child:
     """Train by the command line, and take the epochs' times from the run."""
     with tempfile.TemporaryDirectory() as output:
-        command = [*TARMAC, "train", "mnist-mlp", "--json", "--epochs", str(epochs)]
+        command = [*TARMAC, "train", "mnist-mlp", "--json", "--epochs", str(epochs), *options]
         child = run_child([*command, "--seed", str(seed), "--output", output, "--devices", "cpu"])
         run = Path(child.result["path"])
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -103,9 +104,11 @@ def main() -> None:
     if given.lightning:
         slow["Lightning, fp32"] = [given.lightning, str(PEERS / "lightning_fit.py")]
         extra["Lightning, fp32"] = ["32-true"]
-    found: dict[str, list[Child]] = {"Tarmac": []} | {name: [] for name in (*commands, *slow)}
+    tarmac = {"Tarmac": (), "Tarmac, fp32": ("--precision", "fp32")}
+    found: dict[str, list[Child]] = {name: [] for name in (*tarmac, *commands, *slow)}
     for seed in range(given.rounds):
-        found["Tarmac"].append(run_tarmac(given.epochs, seed))
+        for name, options in tarmac.items():
+            found[name].append(run_tarmac(given.epochs, seed, *options))
         for name, command in (commands | (slow if seed < given.slow_rounds else {})).items():
             numbers = [str(given.epochs), str(seed)]
             found[name].append(run_child([*command, *numbers, *extra.get(name, [])]))
