@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recorded.evidence import (
     ABSENT,
+    BLACKWELL,
     CARD,
     DOCKER,
     DRIVER,
@@ -40,6 +41,19 @@ RECORDED: dict[str, list[Evidence]] = {
             "Failed to initialize NVML: Driver/library version mismatch\n"
             "NVML library version: 550.144"
         ),
+        text(
+            "2025-01-27 13:52:31.859580: E external/local_xla/xla/stream_executor/cuda/"
+            "cuda_diagnostics.cc:262] kernel version 550.120.0 does not match DSO version 560.35.5 "
+            "-- cannot find working devices in this configuration"
+        ),
+        text(
+            "[   12.014918] NVRM: API mismatch: the client has the version 570.153.02, but\n"
+            "               NVRM: this kernel module has the version 570.144.  Please"
+        ),
+        text(
+            "[    9.424670] NVRM: API mismatch: the client 'kwin_wayland' (pid 1005)\n"
+            "               NVRM: has the version 595.84, but this kernel module has"
+        ),
         Evidence(
             inventory=machine(
                 cards=(CARD,),
@@ -49,6 +63,19 @@ RECORDED: dict[str, list[Evidence]] = {
                     module_version="550.120",
                 ),
             )
+        ),
+    ],
+    "driver-combination": [
+        text("failed call to cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported"),
+        said(
+            "torch",
+            "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda "
+            "functions before calling NumCudaDevices() that might have already set an error? Error "
+            "803: system has unsupported display driver / cuda driver combination",
+        ),
+        text(
+            "CUDA: Check failed: e == cudaSuccess (803 vs. 0) : system has unsupported display "
+            "driver / cuda driver combination"
         ),
     ],
     "module-missing": [
@@ -63,7 +90,21 @@ RECORDED: dict[str, list[Evidence]] = {
             )
         ),
     ],
+    "secure-boot": [
+        text(
+            "mar 06 15:10:43 CS3003NS gdm3[7055]: modprobe: ERROR: could not insert 'nvidia': Key "
+            "was rejected by service"
+        ),
+        text("modprobe: ERROR: could not insert 'nvidia': Required key not available"),
+    ],
     "uvm-missing": [
+        text("Last error: Cuda failure 999 'unknown error'"),
+        text("CUDA error 999: unknown error"),
+        text("failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error"),
+        text(
+            "THCudaCheck FAIL file=/pytorch/aten/src/THC/THCGeneral.cpp line=50 error=999 : "
+            "unknown error"
+        ),
         said(
             "torch",
             "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up "
@@ -81,6 +122,23 @@ RECORDED: dict[str, list[Evidence]] = {
             build={"cuda": "13.0", "architectures": ["sm_90"]},
         ),
     ],
+    "hmm": [
+        said(
+            "torch",
+            "RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu",
+        ),
+        text("cu->cuInit(0) failed -> CUDA_ERROR_NOT_INITIALIZED: initialization error"),
+        text(
+            'level=INFO source=gpu.go:612 msg="Unable to load cudart library '
+            "/usr/lib/x86_64-linux-gnu/libcuda.so.575.57.08: cuda driver library init failure: "
+            '3"'
+        ),
+        said(
+            "torch",
+            "RuntimeError: CUDA error: initialization error",
+            machine((BLACKWELL, BLACKWELL.model_copy(update={"index": 1})), driver=DRIVER),
+        ),
+    ],
     "fabric-manager": [
         said(
             "torch",
@@ -94,6 +152,7 @@ RECORDED: dict[str, list[Evidence]] = {
             "RuntimeError: cuda runtime error (802) : system not yet initialized at "
             ".../THCGeneral.cpp:50",
         ),
+        text("failed call to cuInit: CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized"),
     ],
 }
 
@@ -116,6 +175,10 @@ CLOSE: dict[str, list[Evidence]] = {
             )
         ),
         text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.144.03"),
+        text(
+            "I external/local_xla/xla/stream_executor/cuda/cuda_diagnostics.cc:259] kernel version "
+            "seems to match DSO: 550.120.0"
+        ),
     ],
     "module-missing": [
         # In WSL the driver is Windows's, and has no module.
@@ -133,6 +196,25 @@ CLOSE: dict[str, list[Evidence]] = {
         Evidence(inventory=with_gpu(container=Container(device_nodes=("nvidia0", "nvidiactl")))),
         Evidence(inventory=with_gpu(container=Container(device_nodes=("nvidia0", "nvidia-uvm")))),
         text("torch.cuda.DeferredCudaCallError: CUDA call failed lazily at initialization"),
+        text("RuntimeError: CUDA error: out of memory"),
+    ],
+    "driver-combination": [
+        text("nvidia-smi: unsupported option 'combination'"),
+        text("torch.version.cuda 12.8, driver 580.126.20, display attached: no"),
+    ],
+    "secure-boot": [
+        # Other modules are no matter of ours.
+        text("modprobe: ERROR: could not insert 'vmmon': Key was rejected by service"),
+        text("SecureBoot enabled"),
+    ],
+    "hmm": [
+        # One GPU, or older ones: a process that was forked after CUDA's start.
+        said("torch", "RuntimeError: CUDA error: initialization error"),
+        said(
+            "torch",
+            "RuntimeError: CUDA error: initialization error",
+            machine((BLACKWELL,), driver=DRIVER),
+        ),
     ],
     "fabric-manager": [text("nvidia-fabricmanager[2112]: Successfully configured all NVSwitches")],
 }

@@ -24,6 +24,13 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
     ],
     "ecc": [
+        said("torch", "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+        text(
+            "F tensorflow/stream_executor/lib/statusor.cc:34] Attempting to fetch value instead of "
+            "handling error Internal: failed initializing StreamExecutor for CUDA device ordinal "
+            "0: Internal: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_ECC_UNCORRECTABLE: "
+            "uncorrectable ECC error encountered"
+        ),
         gpu(uncorrected_errors=2),
         gpu(remap_failed=True),
         gpu(retired_pages_pending=True),
@@ -34,15 +41,6 @@ RECORDED: dict[str, list[Evidence]] = {
     "pcie-narrow": [gpu(pcie={"width": 4, "max_width": 16})],
     "nvlink-down": [gpu(nvlinks=(True, False, True))],
     "exclusive-mode": [
-        said(
-            "torch",
-            "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
-        ),
-        said(
-            "torch",
-            "RuntimeError: cuda runtime error (46) : all CUDA-capable devices are busy or "
-            "unavailable at /opt/conda/conda-bld/pytorch/torch/lib/THC/generic/THCStorage.cu:66",
-        ),
         gpu(
             compute_mode="exclusive process",
             processes=(GpuProcess(pid=7, name="train", memory_bytes=2**28),),
@@ -68,6 +66,7 @@ CLOSE: dict[str, list[Evidence]] = {
         gpu(),
     ],
     "ecc": [
+        text("    ECC Errors: Volatile: SRAM Uncorrectable : 0, DRAM Uncorrectable : 0"),
         gpu(corrected_errors=12, uncorrected_errors=0, retired_pages=3),
         gpu(ecc=False, remap_failed=False, retired_pages_pending=False),
     ],

@@ -51,6 +51,9 @@ class Failure(BaseModel):
         rule: Whether facts that are no text are looked at too.
         hides: Codes of consequences.
         own: Whether it is of one framework's installation, and hides only what that one suffers.
+        needs_gpu: Whether its texts say nothing where no GPU is: a framework that computes on the
+            CPU there prints them too.
+        formerly: Codes that it had.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,6 +68,8 @@ class Failure(BaseModel):
     rule: bool = False
     hides: tuple[str, ...] = ()
     own: bool = False
+    needs_gpu: bool = False
+    formerly: tuple[str, ...] = ()
 
     @property
     def general_cause(self) -> str:
@@ -104,12 +109,14 @@ def read_catalogue() -> Mapping[str, Failure]:
 
 
 def find_failure(code: str) -> Failure:
-    """Return a failure by its code.
+    """Return a failure by its code, or by one that it had.
 
     Raises:
         RequestError: There is none; the nearest name is said.
     """
     catalogue = read_catalogue()
-    if code not in catalogue:
-        raise unknown_name("code", code, {key: failure.title for key, failure in catalogue.items()})
-    return catalogue[code]
+    renamed = {old: failure for failure in catalogue.values() for old in failure.formerly}
+    failure = catalogue.get(code, renamed.get(code))
+    if failure is None:
+        raise unknown_name("code", code, {key: found.title for key, found in catalogue.items()})
+    return failure

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.rules.catalogue import Failure, Level, read_catalogue
+from tarmac.checks.rules.rule import should_use_gpu
 from tarmac.checks.rules.table import RULES
 from tarmac.machine import wheel_index
 
@@ -112,7 +113,11 @@ def _in_texts(failure: Failure, evidence: Evidence) -> Hits:
     texts = [("machine", text) for text in (evidence.inventory.driver.nvml_error, *evidence.texts)]
     texts += [("machine", "\n".join(evidence.inventory.kernel_log))]
     texts += [(gpu.label, gpu.error) for gpu in evidence.inventory.gpus]
-    texts += [(probe.label, probe.text) for probe in evidence.probes]
+    texts += [
+        (probe.label, probe.text)
+        for probe in evidence.probes
+        if not failure.needs_gpu or probe.outcome != "done" or should_use_gpu(probe, evidence)
+    ]
     for where, text in texts:
         line = failure.find_in(text) if text else None
         if line is not None:
