@@ -90,13 +90,6 @@ RECORDED: dict[str, list[Evidence]] = {
             )
         ),
     ],
-    "secure-boot": [
-        text(
-            "mar 06 15:10:43 CS3003NS gdm3[7055]: modprobe: ERROR: could not insert 'nvidia': Key "
-            "was rejected by service"
-        ),
-        text("modprobe: ERROR: could not insert 'nvidia': Required key not available"),
-    ],
     "uvm-missing": [
         text("Last error: Cuda failure 999 'unknown error'"),
         text("CUDA error 999: unknown error"),
@@ -201,11 +194,6 @@ CLOSE: dict[str, list[Evidence]] = {
     "driver-combination": [
         text("nvidia-smi: unsupported option 'combination'"),
         text("torch.version.cuda 12.8, driver 580.126.20, display attached: no"),
-    ],
-    "secure-boot": [
-        # Other modules are no matter of ours.
-        text("modprobe: ERROR: could not insert 'vmmon': Key was rejected by service"),
-        text("SecureBoot enabled"),
     ],
     "hmm": [
         # One GPU, or older ones: a process that was forked after CUDA's start.

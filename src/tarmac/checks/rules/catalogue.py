@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.checks.rules.wording import readable
 from tarmac.errors import unknown_name
 
 if TYPE_CHECKING:
@@ -75,6 +76,11 @@ class Failure(BaseModel):
     def general_cause(self) -> str:
         """The cause, without the place for what was seen."""
         return self.cause.replace(": {evidence}", "").replace("{evidence}", "...")
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """What is printed, as somebody meets it."""
+        return tuple(dict.fromkeys(map(readable, self.text)))
 
     @property
     def general_fix(self) -> tuple[str, ...]:

@@ -66,9 +66,16 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     Causes stand without their consequences, and in the catalogue's order, which goes from the
     machine to what runs on it.
     """
+    on_cpu = {
+        probe.label
+        for probe in evidence.probes
+        if probe.outcome == "done" and not should_use_gpu(probe, evidence)
+    }
     hits = []
     for code, failure in read_catalogue().items():
         seen = dict(_in_texts(failure, evidence))
+        if failure.needs_gpu:
+            seen = {where: words for where, words in seen.items() if where not in on_cpu}
         if failure.rule:
             seen |= dict(RULES[code](evidence))
         hits += [(failure, where, words) for where, words in seen.items()]
@@ -113,11 +120,7 @@ def _in_texts(failure: Failure, evidence: Evidence) -> Hits:
     texts = [("machine", text) for text in (evidence.inventory.driver.nvml_error, *evidence.texts)]
     texts += [("machine", "\n".join(evidence.inventory.kernel_log))]
     texts += [(gpu.label, gpu.error) for gpu in evidence.inventory.gpus]
-    texts += [
-        (probe.label, probe.text)
-        for probe in evidence.probes
-        if not failure.needs_gpu or probe.outcome != "done" or should_use_gpu(probe, evidence)
-    ]
+    texts += [(probe.label, probe.text) for probe in evidence.probes]
     for where, text in texts:
         line = failure.find_in(text) if text else None
         if line is not None:
