@@ -17,9 +17,14 @@ def render_page() -> str:
         "# Failures\n",
         "What `tarmac check` knows, in the order in which it looks; made from its catalogue by "
         "`docs/render_failures.py`.\n`tarmac check --explain CODE` prints an entry. "
-        "By what you see: [troubleshooting](troubleshooting.md).\n",
+        "By what you see: [troubleshooting](troubleshooting.md).\n\n"
+        "A heading is the code, and stays: a code that is renamed keeps its old name for links, "
+        "`--explain` and\n`--skip`. A cause hides what follows from it, so that a check shows "
+        "causes alone.\n",
     ]
-    for failure in read_catalogue().values():
+    catalogue = read_catalogue()
+    for failure in catalogue.values():
+        parts += [f'<a id="{old}"></a>\n' for old in failure.formerly]
         parts.append(f"## {failure.code}\n")
         parts.append(
             f"**{failure.title[0].upper()}{failure.title[1:]}** ({_LEVELS[failure.level]})"
@@ -28,8 +33,16 @@ def render_page() -> str:
             f". {failure.general_cause}\n\n```text\n" + "\n".join(failure.general_fix) + "\n```\n"
         )
         if failure.text:
-            seen = ", ".join(f"`{pattern}`" for pattern in failure.text)
-            parts.append(f"Seen as: {seen}\n")
+            seen = ", ".join(f"`{message}`" for message in failure.messages)
+            parts.append(f"Printed as: {seen}\n")
+        if failure.rule:
+            parts.append("Found by what is measured and read on the machine.\n")
+        hiding = [other.code for other in catalogue.values() if failure.code in other.hides]
+        for words, codes in (("Hides", failure.hides), ("Hidden by", hiding)):
+            if codes:
+                parts.append(f"{words}: " + ", ".join(f"[{c}](#{c})" for c in codes) + "\n")
+        if failure.formerly:
+            parts.append(f"Formerly: {', '.join(failure.formerly)}\n")
         parts.append(f"Source: <{failure.source}>\n")
     return "\n".join(parts).replace("\n. ", ". ")
 

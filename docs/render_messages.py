@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from tarmac.checks import read_catalogue
@@ -11,20 +10,12 @@ PAGE = Path(__file__).parent / "troubleshooting.md"
 _BEGIN, _END = "<!-- made by render_messages.py -->\n", "<!-- end -->\n"
 
 
-def readable(pattern: str) -> str:
-    """Return a pattern of the catalogue as somebody meets it: ``CUDA error 999``."""
-    text = re.sub(r"\[(\w)\w\]", r"\1", pattern)  # [Ee]: the first of two letters
-    text = re.sub(r"\((\w+)\|[^)]*\)", r"\1", text)  # (listen|bind): the first of several
-    text = re.sub(r"(\\d|\\w|\\S|\[[^]]*\]|\.)[+*]", "…", text)
-    return re.sub(r"\\(.)", r"\1", text)
-
-
 def render_list() -> str:
     """Return two tables: what drivers and frameworks print, and what a check sees by itself."""
     printed, seen = [], []
     for failure in read_catalogue().values():
         link = f"[{failure.title}](failures.md#{failure.code})"
-        printed += [(readable(pattern).strip("… "), link) for pattern in failure.text]
+        printed += [(message, link) for message in failure.messages]
         if not failure.text:
             seen.append((failure.title, failure.code))
     lines = ["| what is printed | what it is |", "| --- | --- |"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from recorded import RECORDED
+from recorded import CLOSE, RECORDED
 from recorded.evidence import CARD, DRIVER, H200, done, machine, on_gpu, said, with_gpu
 
 from tarmac.checks.evidence import Container, Driver, Evidence, Limits, Probe
 from tarmac.checks.report.make import make_report
-from tarmac.checks.rules.catalogue import read_catalogue
+from tarmac.checks.rules.catalogue import find_failure, read_catalogue
 from tarmac.checks.rules.findings import find
 from tarmac.checks.rules.table import RULES
 from tarmac.machine import MigDevice
@@ -47,6 +49,29 @@ def test_a_recorded_failure_is_found(code, evidence):
     assert not any("{" in line for line in finding.fix if "awk" not in line)
 
 
+def test_a_code_that_was_renamed_is_known_by_its_old_name():
+    renamed = {old: new for new, failure in read_catalogue().items() for old in failure.formerly}
+    assert renamed["torch-driver-missing"] == "libcuda-missing"
+    assert not renamed.keys() & read_catalogue().keys()
+    for old, new in renamed.items():
+        assert find_failure(old).code == new
+
+
+def test_every_rule_has_something_that_comes_close():
+    assert RULES.keys() <= CLOSE.keys() <= read_catalogue().keys()
+
+
+@pytest.mark.parametrize(
+    ("code", "evidence"),
+    [(code, evidence) for code, cases in CLOSE.items() for evidence in cases],
+    ids=[f"{code}-{n}" for code, cases in CLOSE.items() for n in range(len(cases))],
+)
+def test_what_comes_close_is_not_found(code, evidence):
+    assert code not in {finding.code for finding in find(evidence)}
+    # Nor is it hidden by another finding.
+    assert not list(RULES[code](evidence) if code in RULES else ())
+
+
 def test_a_healthy_machine_has_no_findings():
     healthy = on_gpu(
         "torch",
@@ -61,6 +86,61 @@ def test_a_healthy_machine_has_no_findings():
 def test_a_chip_that_is_not_known_is_measured_without_a_verdict():
     device = {"name": "cuda:0", "kind": "gpu", "chip": "Fast 9000", "flops": {"bf16": 1e9}}
     assert find(done("torch", devices=[device])) == ()
+
+
+def test_a_framework_without_a_gpu_may_say_so_and_fails_only_where_it_was_to_use_one():
+    words = "Could not find cuda drivers on your machine, GPU will not be used."
+    assert find(done("tensorflow", machine(), notes=[words])) == ()
+    (finding,) = find(done("tensorflow", machine(cards=(CARD,)), notes=[words]))
+    assert finding.code == "libcuda-missing"
+    assert [f.code for f in find(said("tensorflow", words, machine()))] == ["libcuda-missing"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "consequence", "text"),
+    [
+        (
+            "rank-unreachable",
+            "nccl-generic",
+            "NCCL WARN socketProgress: Connection closed by remote peer node1<57557>\n"
+            "NCCL error: remote process exited or there was a network error, NCCL version 2.14.3",
+        ),
+        (
+            "shm-small",
+            "nccl-generic",
+            "NCCL WARN Error: failed to extend /dev/shm/nccl-fjwOOB to 5967876 bytes\n"
+            "NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        ),
+        (
+            "nccl-interface",
+            "rank-unreachable",
+            "include/socket.h:409 NCCL WARN Connect to 172.17.0.1<41235> failed : timed out",
+        ),
+        (
+            "cudnn-version",
+            "cudnn-init",
+            "Loaded runtime CuDNN library: 8.7.0 but source was compiled with: 8.9.4.\n"
+            "FAILED_PRECONDITION: DNN library initialization failed.",
+        ),
+        (
+            "tf-dlopen",
+            "library-missing",
+            "Could not load dynamic library 'libcudnn.so.8'; dlerror: libcudnn.so.8: cannot open "
+            "shared object file: No such file or directory",
+        ),
+        (
+            "arch-missing",
+            "arch-unlisted",
+            "Found GPU0 NVIDIA GeForce RTX 5060 Ti which is of compute capability (CC) 12.0.\n"
+            "with CUDA capability sm_120 is not compatible with the current PyTorch installation.",
+        ),
+    ],
+)
+def test_what_a_message_follows_from_is_shown_instead_of_it(cause, consequence, text):
+    patterns = read_catalogue()[consequence].text
+    assert any(re.search(pattern, text) for pattern in patterns)
+    evidence = Evidence(inventory=machine(), texts=(text,))
+    assert [finding.code for finding in find(evidence)] == [cause]
 
 
 def test_causes_come_before_their_consequences_and_hide_them():

@@ -122,6 +122,8 @@ class Inventory(_Facts):
         kernel_log: Lines of NVIDIA's driver in the kernel's log, where it may be read.
         libraries: CUDA's, cuDNN's and NCCL's libraries that a program of this Python would load,
             name to path.
+        missing_instructions: Of those that builds of frameworks use (``avx``, ``avx2``, ``fma``),
+            what this x86 CPU lacks.
     """
 
     host: Host
@@ -133,6 +135,7 @@ class Inventory(_Facts):
     environment: Mapping[str, str] = {}
     kernel_log: tuple[str, ...] = ()
     libraries: Mapping[str, str] = {}
+    missing_instructions: tuple[str, ...] = ()
 
     @property
     def nvidia_cards(self) -> list[str]:

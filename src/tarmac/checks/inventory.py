@@ -34,6 +34,7 @@ _CARD_CLASSES = ("0x03", "0x1200")
 _VARIABLES = re.compile(
     "(CUDA|NVIDIA|NCCL|GLOO|XLA|TF|JAX|PYTORCH|TORCH|HIP|ROCR|KERAS|HOROVOD|MXNET|OMP)_.*"
     "|HSA_.*|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK|LD_LIBRARY_PATH|LD_PRELOAD"
+    "|COMPUTE_PROFILE|OPENCL_PROFILE|NSIGHT_CUDA_DEBUGGER"
 )
 # Values of variables with such names are not ours to show.
 HIDDEN = re.compile("TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
@@ -78,6 +79,7 @@ def read_inventory(
         },
         kernel_log=_kernel_log(),
         libraries=libraries,
+        missing_instructions=_missing_instructions(root),
     )
 
 
@@ -105,6 +107,15 @@ def _read_host(root: Path) -> Host:
         system=name[1] if name else platform.system(),
         boot_id=_text(root / "proc/sys/kernel/random/boot_id"),
     )
+
+
+def _missing_instructions(root: Path) -> tuple[str, ...]:
+    # Other CPUs than x86's say Features or isa, and have other builds.
+    flags = re.search(r"^flags\s*:(.*)$", _text(root / "proc/cpuinfo") or "", re.MULTILINE)
+    if flags is None:
+        return ()
+    has = set(flags[1].split())
+    return tuple(name for name in ("avx", "avx2", "fma") if name not in has)
 
 
 def _module_version(root: Path) -> str | None:

@@ -87,6 +87,6 @@ def print_failure(failure: Failure, *, as_json: bool) -> None:
     click.echo("\n".join(textwrap.wrap(failure.general_cause, 92)))
     for line in failure.general_fix:
         click.echo(f"  {line}")
-    for pattern in failure.text:
-        click.echo(f"seen as: {pattern}")
+    for message in failure.messages:
+        click.echo(f"printed as: {message}")
     click.echo(f"source: {failure.source}")

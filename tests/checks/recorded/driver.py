@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from recorded.evidence import CARD, done, machine, said, text, with_gpu
+from recorded.evidence import (
+    ABSENT,
+    BLACKWELL,
+    CARD,
+    DOCKER,
+    DRIVER,
+    H200,
+    OTHER_CARD,
+    done,
+    machine,
+    said,
+    text,
+    with_gpu,
+)
 from tarmac.checks.evidence import Container, Driver, Evidence
 
 RECORDED: dict[str, list[Evidence]] = {
@@ -28,6 +41,19 @@ RECORDED: dict[str, list[Evidence]] = {
             "Failed to initialize NVML: Driver/library version mismatch\n"
             "NVML library version: 550.144"
         ),
+        text(
+            "2025-01-27 13:52:31.859580: E external/local_xla/xla/stream_executor/cuda/"
+            "cuda_diagnostics.cc:262] kernel version 550.120.0 does not match DSO version 560.35.5 "
+            "-- cannot find working devices in this configuration"
+        ),
+        text(
+            "[   12.014918] NVRM: API mismatch: the client has the version 570.153.02, but\n"
+            "               NVRM: this kernel module has the version 570.144.  Please"
+        ),
+        text(
+            "[    9.424670] NVRM: API mismatch: the client 'kwin_wayland' (pid 1005)\n"
+            "               NVRM: has the version 595.84, but this kernel module has"
+        ),
         Evidence(
             inventory=machine(
                 cards=(CARD,),
@@ -37,6 +63,19 @@ RECORDED: dict[str, list[Evidence]] = {
                     module_version="550.120",
                 ),
             )
+        ),
+    ],
+    "driver-combination": [
+        text("failed call to cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported"),
+        said(
+            "torch",
+            "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda "
+            "functions before calling NumCudaDevices() that might have already set an error? Error "
+            "803: system has unsupported display driver / cuda driver combination",
+        ),
+        text(
+            "CUDA: Check failed: e == cudaSuccess (803 vs. 0) : system has unsupported display "
+            "driver / cuda driver combination"
         ),
     ],
     "module-missing": [
@@ -52,6 +91,13 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
     ],
     "uvm-missing": [
+        text("Last error: Cuda failure 999 'unknown error'"),
+        text("CUDA error 999: unknown error"),
+        text("failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error"),
+        text(
+            "THCudaCheck FAIL file=/pytorch/aten/src/THC/THCGeneral.cpp line=50 error=999 : "
+            "unknown error"
+        ),
         said(
             "torch",
             "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up "
@@ -69,6 +115,23 @@ RECORDED: dict[str, list[Evidence]] = {
             build={"cuda": "13.0", "architectures": ["sm_90"]},
         ),
     ],
+    "hmm": [
+        said(
+            "torch",
+            "RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu",
+        ),
+        text("cu->cuInit(0) failed -> CUDA_ERROR_NOT_INITIALIZED: initialization error"),
+        text(
+            'level=INFO source=gpu.go:612 msg="Unable to load cudart library '
+            "/usr/lib/x86_64-linux-gnu/libcuda.so.575.57.08: cuda driver library init failure: "
+            '3"'
+        ),
+        said(
+            "torch",
+            "RuntimeError: CUDA error: initialization error",
+            machine((BLACKWELL, BLACKWELL.model_copy(update={"index": 1})), driver=DRIVER),
+        ),
+    ],
     "fabric-manager": [
         said(
             "torch",
@@ -82,5 +145,64 @@ RECORDED: dict[str, list[Evidence]] = {
             "RuntimeError: cuda runtime error (802) : system not yet initialized at "
             ".../THCGeneral.cpp:50",
         ),
+        text("failed call to cuInit: CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized"),
     ],
+}
+
+# What comes close, and is no such failure, by code.
+CLOSE: dict[str, list[Evidence]] = {
+    "no-driver": [
+        Evidence(inventory=machine(cards=(OTHER_CARD,), driver=ABSENT)),
+        Evidence(inventory=machine(cards=(CARD,), driver=ABSENT, container=DOCKER)),
+        Evidence(inventory=with_gpu()),
+    ],
+    "nouveau-loaded": [
+        # The card was given to a virtual machine, or taken out.
+        Evidence(inventory=machine(driver=ABSENT.model_copy(update={"modules": ("nouveau",)}))),
+        Evidence(inventory=with_gpu()),
+    ],
+    "driver-mismatch": [
+        Evidence(
+            inventory=machine(
+                cards=(CARD,), driver=DRIVER.model_copy(update={"module_version": DRIVER.version})
+            )
+        ),
+        text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.144.03"),
+        text(
+            "I external/local_xla/xla/stream_executor/cuda/cuda_diagnostics.cc:259] kernel version "
+            "seems to match DSO: 550.120.0"
+        ),
+    ],
+    "module-missing": [
+        # In WSL the driver is Windows's, and has no module.
+        Evidence(inventory=machine((H200,), driver=Driver(version="580.1", library="x"))),
+        Evidence(
+            inventory=machine(
+                cards=(CARD,),
+                driver=Driver(nvml_error="NVML: Unknown Error", library="x"),
+                container=DOCKER,
+            )
+        ),
+    ],
+    "uvm-missing": [
+        # CUDA makes the node at its first use since the start.
+        Evidence(inventory=with_gpu(container=Container(device_nodes=("nvidia0", "nvidiactl")))),
+        Evidence(inventory=with_gpu(container=Container(device_nodes=("nvidia0", "nvidia-uvm")))),
+        text("torch.cuda.DeferredCudaCallError: CUDA call failed lazily at initialization"),
+        text("RuntimeError: CUDA error: out of memory"),
+    ],
+    "driver-combination": [
+        text("nvidia-smi: unsupported option 'combination'"),
+        text("torch.version.cuda 12.8, driver 580.126.20, display attached: no"),
+    ],
+    "hmm": [
+        # One GPU, or older ones: a process that was forked after CUDA's start.
+        said("torch", "RuntimeError: CUDA error: initialization error"),
+        said(
+            "torch",
+            "RuntimeError: CUDA error: initialization error",
+            machine((BLACKWELL,), driver=DRIVER),
+        ),
+    ],
+    "fabric-manager": [text("nvidia-fabricmanager[2112]: Successfully configured all NVSwitches")],
 }

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tarmac.checks.evidence import Driver, Evidence, Host, Inventory, PciCard, Probe
+from tarmac.checks.evidence import (
+    Container,
+    Driver,
+    Evidence,
+    Host,
+    Inventory,
+    PciCard,
+    Probe,
+)
 from tarmac.machine import Gpu
 
 HOST = Host(
@@ -18,8 +26,27 @@ H200 = Gpu(
     capability=(9, 0),
     persistence=True,
 )
+B200 = Gpu(
+    index=0,
+    name="NVIDIA B200",
+    uuid="GPU-b2001234",
+    memory_bytes=191_000_000_000,
+    capability=(10, 0),
+    persistence=True,
+)
+BLACKWELL = Gpu(
+    index=0,
+    name="NVIDIA GeForce RTX 5090",
+    uuid="GPU-5c1b2f00",
+    memory_bytes=34190917632,
+    capability=(12, 0),
+    persistence=True,
+)
 DRIVER = Driver(version="580.126.20", cuda="13.0", modules=("nvidia", "nvidia_uvm"), library="x")
+ABSENT = Driver(nvml_error="NVML: NVML Shared Library Not Found")
 CARD = PciCard(address="0000:19:00.0", vendor="nvidia", device="0x2335")
+OTHER_CARD = PciCard(address="0000:19:00.0", vendor="amd", device="0x74a1", driver="amdgpu")
+DOCKER = Container(kind="docker")
 
 
 def machine(gpus: tuple[Gpu, ...] = (), **facts: Any) -> Inventory:

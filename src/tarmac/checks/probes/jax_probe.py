@@ -138,10 +138,12 @@ def plugins():
     # jax-cuda13-plugin is for CUDA 13, whichever minor version.
     majors = [name[len("jax-cuda") :].split("-")[0] for name in found]
     cudnn = [version for name, version in installed.items() if name.startswith("nvidia-cudnn")]
+    cublas = [version for name, version in installed.items() if name.startswith("nvidia-cublas")]
     return {
         "plugins": found,
         "cuda": majors[0] if majors else None,
         "cudnn": cudnn[0] if majors and cudnn else None,
+        "cublas": cublas[0] if majors and cublas else None,
     }
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.checks.rules.wording import readable
 from tarmac.errors import unknown_name
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class Failure(BaseModel):
         rule: Whether facts that are no text are looked at too.
         hides: Codes of consequences.
         own: Whether it is of one framework's installation, and hides only what that one suffers.
+        needs_gpu: Whether its texts say nothing where no GPU is: a framework that computes on the
+            CPU there prints them too.
+        formerly: Codes that it had.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,11 +69,18 @@ class Failure(BaseModel):
     rule: bool = False
     hides: tuple[str, ...] = ()
     own: bool = False
+    needs_gpu: bool = False
+    formerly: tuple[str, ...] = ()
 
     @property
     def general_cause(self) -> str:
         """The cause, without the place for what was seen."""
         return self.cause.replace(": {evidence}", "").replace("{evidence}", "...")
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """What is printed, as somebody meets it."""
+        return tuple(dict.fromkeys(map(readable, self.text)))
 
     @property
     def general_fix(self) -> tuple[str, ...]:
@@ -104,12 +115,14 @@ def read_catalogue() -> Mapping[str, Failure]:
 
 
 def find_failure(code: str) -> Failure:
-    """Return a failure by its code.
+    """Return a failure by its code, or by one that it had.
 
     Raises:
         RequestError: There is none; the nearest name is said.
     """
     catalogue = read_catalogue()
-    if code not in catalogue:
-        raise unknown_name("code", code, {key: failure.title for key, failure in catalogue.items()})
-    return catalogue[code]
+    renamed = {old: failure for failure in catalogue.values() for old in failure.formerly}
+    failure = catalogue.get(code, renamed.get(code))
+    if failure is None:
+        raise unknown_name("code", code, {key: found.title for key, found in catalogue.items()})
+    return failure

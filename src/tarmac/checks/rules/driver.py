@@ -50,10 +50,23 @@ def _uvm_missing(evidence: Evidence) -> Hits:
         yield "machine", "NVML works, and there is no /dev/nvidia-uvm"
 
 
+# Blackwell's compute capability; several of these are where it was seen most (ollama, issue 11593).
+_BLACKWELL = (10, 0)
+
+
+def _hmm(evidence: Evidence) -> Hits:
+    newest = [gpu for gpu in evidence.inventory.gpus if (gpu.capability or (0, 0)) >= _BLACKWELL]
+    for probe in evidence.probes:
+        # A process that was forked after CUDA's start gets the same words, on any GPU.
+        if len(newest) > 1 and "initialization error" in probe.text:
+            yield probe.label, f"initialization error, with {len(newest)} GPUs {newest[0].name}"
+
+
 RULES: Mapping[str, Rule] = {
     "no-driver": _no_driver,
     "nouveau-loaded": _nouveau,
     "driver-mismatch": _driver_mismatch,
     "module-missing": _module_missing,
     "uvm-missing": _uvm_missing,
+    "hmm": _hmm,
 }

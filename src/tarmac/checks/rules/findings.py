@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.rules.catalogue import Failure, Level, read_catalogue
+from tarmac.checks.rules.rule import should_use_gpu
 from tarmac.checks.rules.table import RULES
 from tarmac.machine import wheel_index
 
@@ -65,9 +66,16 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     Causes stand without their consequences, and in the catalogue's order, which goes from the
     machine to what runs on it.
     """
+    on_cpu = {
+        probe.label
+        for probe in evidence.probes
+        if probe.outcome == "done" and not should_use_gpu(probe, evidence)
+    }
     hits = []
     for code, failure in read_catalogue().items():
         seen = dict(_in_texts(failure, evidence))
+        if failure.needs_gpu:
+            seen = {where: words for where, words in seen.items() if where not in on_cpu}
         if failure.rule:
             seen |= dict(RULES[code](evidence))
         hits += [(failure, where, words) for where, words in seen.items()]

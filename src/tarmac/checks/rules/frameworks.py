@@ -17,6 +17,31 @@ if TYPE_CHECKING:
 # cuda:0, gpu(0), /device:GPU:0, cupy
 _ON_GPU = re.compile("cuda|gpu|cupy|rocm", re.IGNORECASE)
 
+# What Slurm sets for a job that asked for no GPU.
+_NONE_BY_SLURM = "NoDevFiles"
+
+# Variables that slow GPUs down where they are set at all: those that DCGM's diagnostic of the
+# software warns of (checkForBadEnvVaribles).
+_SLOW_VARIABLES = (
+    "NSIGHT_CUDA_DEBUGGER",
+    "CUDA_INJECTION32_PATH",
+    "CUDA_INJECTION64_PATH",
+    "CUDA_AUTO_BOOST",
+    "CUDA_ENABLE_COREDUMP_ON_EXCEPTION",
+    "CUDA_COREDUMP_FILE",
+    "CUDA_DEVICE_WAITS_ON_EXCEPTION",
+    "CUDA_PROFILE",
+    "COMPUTE_PROFILE",
+    "OPENCL_PROFILE",
+)
+
+# And those that do so by a value.
+_SLOW_VALUES = {
+    "CUDA_LAUNCH_BLOCKING": "1",
+    "NCCL_DEBUG": "TRACE",
+    "TORCH_DISTRIBUTED_DEBUG": "DETAIL",
+}
+
 # Probes of several processes, which are no device's.
 _RANKS = frozenset({"all-reduce", "horovod"})
 
@@ -55,10 +80,15 @@ def _arch_missing(evidence: Evidence) -> Hits:
 def _no_visible(evidence: Evidence) -> Hits:
     value = evidence.inventory.environment.get("CUDA_VISIBLE_DEVICES")
     gpus = evidence.inventory.gpus
-    if value is None or not gpus:
+    if value is None or not gpus or value == _NONE_BY_SLURM:
         return
     if names_nothing(gpus, value):
         yield "machine", f"CUDA_VISIBLE_DEVICES={value!r}, the driver has {len(gpus)}"
+
+
+def _slurm_no_gpu(evidence: Evidence) -> Hits:
+    if evidence.inventory.environment.get("CUDA_VISIBLE_DEVICES") == _NONE_BY_SLURM:
+        yield "machine", f"CUDA_VISIBLE_DEVICES={_NONE_BY_SLURM}"
 
 
 def _tf_cpu_build(evidence: Evidence) -> Hits:
@@ -87,6 +117,28 @@ def _jax_preallocate(evidence: Evidence) -> Hits:
         for probe in probes_of(evidence, "jax"):
             if any(device["kind"] == "gpu" for device in probe.result.get("devices", ())):
                 yield probe.label, "XLA_PYTHON_CLIENT_PREALLOCATE is not set"
+
+
+def _jax_bad_libraries(evidence: Evidence) -> Hits:
+    chips = [gpu.capability for gpu in evidence.inventory.gpus if gpu.capability]
+    for probe in probes_of(evidence, "jax"):
+        # Wheels have their library's version: 12.8.4.1 is cuBLAS 12.8.4.
+        cublas = _version(value_of(probe, "build", "cublas"))
+        cudnn = _version(value_of(probe, "build", "cudnn"))
+        # By JAX's own checks: jax_plugins/cuda/__init__.py, _check_cuda_versions.
+        if (12, 8) <= cublas < (13, 2) and any((10, 0) <= chip < (12, 0) for chip in chips):
+            yield probe.label, f"cuBLAS {_dotted(cublas)} frees memory twice on this chip"
+        elif () < cudnn < (9, 10, 1) and cublas >= (12, 9) and len(chips) > 1:
+            yield probe.label, f"cuDNN {_dotted(cudnn)} with cuBLAS {_dotted(cublas)}, several GPUs"
+
+
+def _version(text: str | None) -> tuple[int, ...]:
+    """Return a version's first three numbers; none where it is not known."""
+    return tuple(int(part) for part in re.findall(r"\d+", text or "")[:3])
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def _ld_path_shadow(evidence: Evidence) -> Hits:
@@ -131,6 +183,21 @@ def _silent_cpu(evidence: Evidence) -> Hits:
             yield probe.label, f"the driver has {len(evidence.inventory.gpus)}, it sees none"
 
 
+def _no_avx(evidence: Evidence) -> Hits:
+    lacking = evidence.inventory.missing_instructions
+    for probe in evidence.probes:
+        if probe.outcome == "crashed" and probe.detail.startswith("SIGILL") and "avx" in lacking:
+            yield probe.label, f"{probe.detail}; the CPU lacks {', '.join(lacking)}"
+
+
+def _slow_variables(evidence: Evidence) -> Hits:
+    variables = evidence.inventory.environment
+    names = [name for name in _SLOW_VARIABLES if variables.get(name)]
+    names += [name for name, slow in _SLOW_VALUES.items() if variables.get(name) == slow]
+    if names and (evidence.inventory.gpus or evidence.inventory.cards):
+        yield "machine", ", ".join(f"{name}={variables[name]}" for name in names)
+
+
 def _device_absent(evidence: Evidence) -> Hits:
     for probe in evidence.probes:
         wanted = set(probe.result.get("wanted", ()))
@@ -146,13 +213,17 @@ RULES: Mapping[str, Rule] = {
     "driver-old": _driver_old,
     "arch-missing": _arch_missing,
     "no-visible": _no_visible,
+    "slurm-no-gpu": _slurm_no_gpu,
     "tf-cpu-build": _tf_cpu_build,
     "tf-memory-all": _tf_memory_all,
     "jax-cpu": _jax_cpu,
     "jax-preallocate": _jax_preallocate,
+    "jax-bad-libraries": _jax_bad_libraries,
     "ld-path-shadow": _ld_path_shadow,
     "mxnet-cpu-build": _mxnet_cpu_build,
     "chainer-cupy": _chainer_cupy,
     "silent-cpu": _silent_cpu,
     "device-absent": _device_absent,
+    "no-avx": _no_avx,
+    "slow-variables": _slow_variables,
 }
