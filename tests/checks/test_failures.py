@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from recorded import RECORDED
+from recorded import CLOSE, RECORDED
 from recorded.evidence import CARD, DRIVER, H200, done, machine, on_gpu, said, with_gpu
 
 from tarmac.checks.evidence import Container, Driver, Evidence, Limits, Probe
@@ -45,6 +45,21 @@ def test_a_recorded_failure_is_found(code, evidence):
     assert finding.evidence
     assert "{" not in finding.cause
     assert not any("{" in line for line in finding.fix if "awk" not in line)
+
+
+def test_every_rule_has_something_that_comes_close():
+    assert RULES.keys() <= CLOSE.keys() <= read_catalogue().keys()
+
+
+@pytest.mark.parametrize(
+    ("code", "evidence"),
+    [(code, evidence) for code, cases in CLOSE.items() for evidence in cases],
+    ids=[f"{code}-{n}" for code, cases in CLOSE.items() for n in range(len(cases))],
+)
+def test_what_comes_close_is_not_found(code, evidence):
+    assert code not in {finding.code for finding in find(evidence)}
+    # Nor is it hidden by another finding.
+    assert not list(RULES[code](evidence) if code in RULES else ())
 
 
 def test_a_healthy_machine_has_no_findings():

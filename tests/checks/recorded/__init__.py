@@ -1,4 +1,8 @@
-"""Every failure of the catalogue, in evidence as it was recorded.
+"""Every failure of the catalogue, in evidence as it was recorded, and what comes close to it.
+
+A file of a subject has two tables by code: `RECORDED`, in which the failure is to be found, and
+`CLOSE`, in which it is not: healthy machines and results, lines of healthy logs, other failures.
+A rule needs both.
 
 Texts are quoted from the thread that the catalogue gives as the failure's source, from the
 programs' own sources, or from this project's probes.
@@ -26,4 +30,15 @@ RECORDED = {
     **results.RECORDED,
     **containers.RECORDED,
     **cluster.RECORDED,
+}
+
+CLOSE = {
+    **driver.CLOSE,
+    **kernel.CLOSE,
+    **hardware.CLOSE,
+    **frameworks.CLOSE,
+    **speed.CLOSE,
+    **results.CLOSE,
+    **containers.CLOSE,
+    **cluster.CLOSE,
 }

@@ -57,3 +57,19 @@ RECORDED: dict[str, list[Evidence]] = {
         )
     ],
 }
+
+# What comes close, and is no such failure, by code.
+CLOSE: dict[str, list[Evidence]] = {
+    "shm-small": [Evidence(inventory=machine(limits=Limits(shm_bytes=512 * 2**20)))],
+    "memlock": [
+        # Nothing here needs locked memory.
+        Evidence(inventory=machine(limits=Limits(memlock_bytes=65536))),
+        Evidence(inventory=machine(limits=Limits(infiniband=True))),
+    ],
+    "all-reduce-wrong": [
+        done("all-reduce", all_reduce={"problem": None, "detail": "", "gbytes_per_s": 12.0})
+    ],
+    "all-reduce-hung": [
+        done("all-reduce", all_reduce={"problem": "wrong", "detail": "on rank 1"}),
+    ],
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recorded.evidence import CARD, machine, text, with_gpu
+from recorded.evidence import ABSENT, CARD, DOCKER, machine, text, with_gpu
 from tarmac.checks.evidence import Container, Driver, Evidence, Limits
 
 RECORDED: dict[str, list[Evidence]] = {
@@ -51,4 +51,34 @@ RECORDED: dict[str, list[Evidence]] = {
         )
     ],
     "cgroup-cpu": [Evidence(inventory=with_gpu(limits=Limits(cpus=1.0)))],
+}
+
+# What comes close, and is no such failure, by code.
+CLOSE: dict[str, list[Evidence]] = {
+    "no-gpus-flag": [
+        # The host has no NVIDIA driver either.
+        Evidence(inventory=machine(container=DOCKER, driver=ABSENT)),
+        Evidence(inventory=with_gpu(container=Container(kind="docker", device_nodes=("nvidia0",)))),
+    ],
+    "toolkit-missing": [text("docker: 'gpu' is not a docker command.")],
+    "nvml-unknown": [Evidence(inventory=machine(driver=ABSENT))],
+    "driver-caps": [
+        Evidence(
+            inventory=with_gpu(
+                container=Container(kind="docker", device_nodes=("nvidia0", "nvidiactl")),
+                environment={"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
+            )
+        )
+    ],
+    "k8s-no-plugin": [text("0/3 nodes are available: 3 Insufficient cpu.")],
+    "wsl-libcuda": [
+        Evidence(
+            inventory=with_gpu(container=Container(kind="wsl", device_nodes=("dxg",))),
+        ),
+        Evidence(inventory=machine(container=Container(kind="wsl"), driver=ABSENT)),
+    ],
+    "cgroup-cpu": [
+        Evidence(inventory=with_gpu(limits=Limits(cpus=2.0))),
+        Evidence(inventory=machine(limits=Limits(cpus=1.0))),
+    ],
 }

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from recorded.evidence import CARD, done, machine, said, text, with_gpu
+from recorded.evidence import (
+    ABSENT,
+    CARD,
+    DOCKER,
+    DRIVER,
+    H200,
+    OTHER_CARD,
+    done,
+    machine,
+    said,
+    text,
+    with_gpu,
+)
 from tarmac.checks.evidence import Container, Driver, Evidence
 
 RECORDED: dict[str, list[Evidence]] = {
@@ -83,4 +95,44 @@ RECORDED: dict[str, list[Evidence]] = {
             ".../THCGeneral.cpp:50",
         ),
     ],
+}
+
+# What comes close, and is no such failure, by code.
+CLOSE: dict[str, list[Evidence]] = {
+    "no-driver": [
+        Evidence(inventory=machine(cards=(OTHER_CARD,), driver=ABSENT)),
+        Evidence(inventory=machine(cards=(CARD,), driver=ABSENT, container=DOCKER)),
+        Evidence(inventory=with_gpu()),
+    ],
+    "nouveau-loaded": [
+        # The card was given to a virtual machine, or taken out.
+        Evidence(inventory=machine(driver=ABSENT.model_copy(update={"modules": ("nouveau",)}))),
+        Evidence(inventory=with_gpu()),
+    ],
+    "driver-mismatch": [
+        Evidence(
+            inventory=machine(
+                cards=(CARD,), driver=DRIVER.model_copy(update={"module_version": DRIVER.version})
+            )
+        ),
+        text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.144.03"),
+    ],
+    "module-missing": [
+        # In WSL the driver is Windows's, and has no module.
+        Evidence(inventory=machine((H200,), driver=Driver(version="580.1", library="x"))),
+        Evidence(
+            inventory=machine(
+                cards=(CARD,),
+                driver=Driver(nvml_error="NVML: Unknown Error", library="x"),
+                container=DOCKER,
+            )
+        ),
+    ],
+    "uvm-missing": [
+        # CUDA makes the node at its first use since the start.
+        Evidence(inventory=with_gpu(container=Container(device_nodes=("nvidia0", "nvidiactl")))),
+        Evidence(inventory=with_gpu(container=Container(device_nodes=("nvidia0", "nvidia-uvm")))),
+        text("torch.cuda.DeferredCudaCallError: CUDA call failed lazily at initialization"),
+    ],
+    "fabric-manager": [text("nvidia-fabricmanager[2112]: Successfully configured all NVSwitches")],
 }

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tarmac.checks.evidence import Driver, Evidence, Host, Inventory, PciCard, Probe
+from tarmac.checks.evidence import (
+    Container,
+    Driver,
+    Evidence,
+    Host,
+    Inventory,
+    PciCard,
+    Probe,
+)
 from tarmac.machine import Gpu
 
 HOST = Host(
@@ -19,7 +27,10 @@ H200 = Gpu(
     persistence=True,
 )
 DRIVER = Driver(version="580.126.20", cuda="13.0", modules=("nvidia", "nvidia_uvm"), library="x")
+ABSENT = Driver(nvml_error="NVML: NVML Shared Library Not Found")
 CARD = PciCard(address="0000:19:00.0", vendor="nvidia", device="0x2335")
+OTHER_CARD = PciCard(address="0000:19:00.0", vendor="amd", device="0x74a1", driver="amdgpu")
+DOCKER = Container(kind="docker")
 
 
 def machine(gpus: tuple[Gpu, ...] = (), **facts: Any) -> Inventory:

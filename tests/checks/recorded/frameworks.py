@@ -157,3 +157,85 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
     ],
 }
+
+_WORKS = {"build": {"cuda": "13.0", "hip": None, "architectures": ["sm_80", "sm_90"]}}
+
+# What comes close, and is no such failure, by code.
+CLOSE: dict[str, list[Evidence]] = {
+    "torch-cpu-build": [
+        done("torch", machine(), build={"cuda": None, "hip": None}),
+        done("torch", build={"cuda": None, "hip": None}, wanted=["cpu"]),
+        done("torch", build={"cuda": None, "hip": "6.4"}),
+    ],
+    "driver-old": [
+        # Builds of a newer minor version run on the drivers of the same major one.
+        done(
+            "torch",
+            machine((H200,), driver=Driver(version="525.60", cuda="12.0")),
+            build={"cuda": "12.8"},
+        ),
+        done("torch", machine(driver=Driver()), build={"cuda": "13.0"}),
+    ],
+    "arch-missing": [
+        # An Orin runs what an A100 does.
+        done(
+            "torch",
+            machine((H200.model_copy(update={"capability": (8, 7)}),), driver=DRIVER),
+            **_WORKS,
+        ),
+    ],
+    "no-visible": [
+        done("torch", with_gpu(environment={"CUDA_VISIBLE_DEVICES": value}), **_WORKS)
+        for value in ("0", "GPU-7d3c132a")
+    ],
+    "tf-cpu-build": [
+        done("tensorflow", machine(), build={"with_cuda": False}),
+        done("tensorflow", build={"with_cuda": False}, wanted=["cpu"]),
+    ],
+    "tf-memory-all": [
+        Evidence(
+            inventory=with_gpu(environment={"TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
+            probes=on_gpu("tensorflow").probes,
+        ),
+        done("tensorflow", machine()),
+    ],
+    "jax-cpu": [
+        done("jax", machine(), build={"plugins": {}}),
+        done("jax", build={"plugins": {"jax-cuda13-plugin": "0.10.2"}}),
+    ],
+    "jax-preallocate": [
+        Evidence(
+            inventory=with_gpu(environment={"XLA_PYTHON_CLIENT_MEM_FRACTION": ".5"}),
+            probes=on_gpu("jax").probes,
+        ),
+        done("jax", machine()),
+    ],
+    "ld-path-shadow": [
+        done(
+            "torch",
+            with_gpu(environment={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64:/opt/venv/lib"}),
+            libraries=[
+                "/usr/local/nvidia/lib64/libcuda.so.1",
+                "/opt/venv/lib/python3.12/site-packages/nvidia/cudnn/lib/libcudnn.so.9",
+            ],
+        )
+    ],
+    "mxnet-cpu-build": [
+        done("mxnet", machine(), build={"with_cuda": False}),
+        done("mxnet", build={"with_cuda": True}),
+    ],
+    "chainer-cupy": [
+        done("chainer", machine(), build={"cupy": None}),
+        done("chainer", build={"cupy": "11.6.0"}),
+    ],
+    "silent-cpu": [
+        on_gpu("jax", placement="cuda:0"),
+        done("torch", machine()),
+        done("all-reduce", cpu_because="2 ranks need a GPU each, and 1 can be seen"),
+    ],
+    "device-absent": [
+        done("torch", machine(), wanted=["cpu"]),
+        # Ranks have names of their own.
+        done("all-reduce", wanted=["cuda:0"]),
+    ],
+}

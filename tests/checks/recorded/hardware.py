@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recorded.evidence import DRIVER, done, gpu, machine, said, text, with_gpu
 from tarmac.checks.evidence import Evidence
-from tarmac.machine import Gpu, GpuProcess
+from tarmac.machine import Gpu, GpuProcess, MigDevice
 
 RECORDED: dict[str, list[Evidence]] = {
     "fell-off-bus": [
@@ -59,4 +59,34 @@ RECORDED: dict[str, list[Evidence]] = {
         done("all-reduce", notes=["peer copy from cuda:0 to cuda:1 is wrong"]),
         text("the all-reduce self-test gave a wrong sum between a (rank 0) and b (rank 1)"),
     ],
+}
+
+# What comes close, and is no such failure, by code.
+CLOSE: dict[str, list[Evidence]] = {
+    "fell-off-bus": [
+        Evidence(inventory=machine((Gpu(index=0, error="Insufficient Permissions"),))),
+        gpu(),
+    ],
+    "ecc": [
+        gpu(corrected_errors=12, uncorrected_errors=0, retired_pages=3),
+        gpu(ecc=False, remap_failed=False, retired_pages_pending=False),
+    ],
+    "throttle-thermal": [gpu(slowdowns=("sw_power_cap",), temperature_c=84)],
+    "throttle-power": [gpu(power_watts={"now": 690, "limit": 700})],
+    "throttle-hardware": [gpu(slowdowns=("hw_slowdown", "hw_thermal"))],
+    "pcie-narrow": [gpu(pcie={"generation": 1, "max_generation": 5, "width": 8, "max_width": 8})],
+    "nvlink-down": [gpu(nvlinks=(False,) * 4), gpu(nvlinks=(True,) * 18)],
+    "exclusive-mode": [
+        gpu(compute_mode="exclusive process"),
+        gpu(processes=(GpuProcess(pid=7, name="train", memory_bytes=2**28),)),
+    ],
+    "compute-prohibited": [gpu(compute_mode="exclusive process"), gpu(compute_mode="default")],
+    "mig-empty": [gpu(mig=True, mig_devices=(MigDevice(uuid="MIG-1000"),)), gpu(mig=False)],
+    "mem-held": [gpu(processes=(GpuProcess(pid=7, name="Xorg", memory_bytes=2**28),))],
+    "persistence-off": [
+        # A process keeps the driver loaded.
+        gpu(persistence=False, processes=(GpuProcess(pid=7, name="train", memory_bytes=2**20),)),
+        gpu(persistence=None),
+    ],
+    "p2p-broken": [done("all-reduce", notes=["peer copies agree"])],
 }
