@@ -35,7 +35,7 @@ def short(line: str) -> tuple[object, ...] | None:
         (
             "NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off "
             "the bus.",
-            ("xid-reboot", "0000:05:00", 79, None, None),
+            ("fell-off-bus", "0000:05:00", 79, None, None),
         ),
         (
             "NVRM: Xid (PCI:0000:05:00): 31, pid='1234', name=python3, Ch 00000008",
@@ -45,11 +45,11 @@ def short(line: str) -> tuple[object, ...] | None:
             "NVRM: Xid (0000:03:00): 13, Channel 00000001",
             ("xid-restart-program", "0000:03:00", 13, None, None),
         ),
-        ("NVRM: GPU 0000:29:00.0: GPU has fallen off the bus.", ("xid-reboot", "0000:29:00", 79)),
-        ("NVRM: GPU 18:00.0: GPU has fallen off the bus.", ("xid-reboot", "0000:18:00", 79)),
+        ("NVRM: GPU 0000:29:00.0: GPU has fallen off the bus.", ("fell-off-bus", "0000:29:00", 79)),
+        ("NVRM: GPU 18:00.0: GPU has fallen off the bus.", ("fell-off-bus", "0000:18:00", 79)),
         (
             "NVRM: fallen off the bus and is not responding to commands.",
-            ("xid-reboot", None, 79),
+            ("fell-off-bus", None, 79),
         ),
         (
             "NVRM: Xid (PCI:0009:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6)",
@@ -194,7 +194,11 @@ def test_the_words_say_what_happened():
 @pytest.mark.parametrize(
     ("line", "address"),
     [
-        ("NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.126.20", ALL_GPUS),
+        (
+            "[    3.2] nvidia-nvlink: Nvlink Core is being initialized, major device number 236",
+            ALL_GPUS,
+        ),
+        ("NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.126.20", None),
         (
             "NVRM: Xid (PCI:0019:01:00): 154, GPU recovery action changed from 0x1 (GPU Reset "
             "Required) to 0x0 (None)",
@@ -205,7 +209,6 @@ def test_the_words_say_what_happened():
             "(GPU Reset Required)",
             None,
         ),
-        ("loading NVIDIA's catalogue", None),
     ],
 )
 def test_a_gpu_that_was_reset_is_seen(line, address):
@@ -221,7 +224,8 @@ def test_all_numbers_of_the_makers_table_that_ask_for_something_are_known():
         "xid-cables": [54],
         "xid-nvlink": [74, *range(144, 151), 155],
         "xid-update": [78],
-        "xid-reboot": [79, 167, 151],
+        "fell-off-bus": [79],
+        "xid-reboot": [167, 151],
         "xid-contained": [94],
         "xid-reset-soon": [156],
         "xid-support": [157],

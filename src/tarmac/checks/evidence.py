@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.checks.kernel_reading import KernelLog
 from tarmac.machine import Gpu  # noqa: TC001 - pydantic reads it
 
 __all__ = [
@@ -119,7 +120,8 @@ class Inventory(_Facts):
 
     Attributes:
         environment: The variables that steer GPUs, of those that are set.
-        kernel_log: Lines of NVIDIA's driver in the kernel's log, where it may be read.
+        kernel_log: Lines of the kernel's log that matter, since the start of the machine.
+        kernel: How that log was read.
         libraries: CUDA's, cuDNN's and NCCL's libraries that a program of this Python would load,
             name to path.
     """
@@ -132,6 +134,7 @@ class Inventory(_Facts):
     limits: Limits = Limits()
     environment: Mapping[str, str] = {}
     kernel_log: tuple[str, ...] = ()
+    kernel: KernelLog = KernelLog()
     libraries: Mapping[str, str] = {}
 
     @property

@@ -43,8 +43,9 @@ class KernelEvent:
         number: Of the Xid or SXid.
         pid: The process that it happened to, as the machine numbers it.
         process: Its name.
-        passes: Whether it is over once it was logged, and tells less with every hour; the others
-            hold until the driver is loaded again.
+        action: What to do at once, where that differs from number to number.
+        passes: Whether it was over when it was logged, so that it tells less with every hour.
+        is_reset: Whether it is over once the GPU is reset, as by loading the driver.
     """
 
     code: str
@@ -53,7 +54,9 @@ class KernelEvent:
     number: int | None = None
     pid: int | None = None
     process: str | None = None
+    action: str = ""
     passes: bool = True
+    is_reset: bool = False
 
 
 class Xid(BaseModel):
@@ -62,17 +65,19 @@ class Xid(BaseModel):
     Attributes:
         meaning: In a few words.
         code: The failure of the catalogue that it belongs to.
-        action: What to do at once; ``none`` where nothing is to be done.
+        action: What to do at once; empty where nothing is to be done.
         says: Patterns, and the code where one is found in the line; what a group matches is shown.
             ``none`` is no failure.
+        survives: Whether it stands after a reset of the GPU.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     meaning: str
     code: str
-    action: str
+    action: str = ""
     says: tuple[tuple[str, str], ...] = ()
+    survives: bool = False
 
 
 _UNKNOWN = Xid(meaning="unknown to us", code="xid-unknown", action="look the number up")
@@ -112,7 +117,8 @@ _TOO_NEW = re.compile(
     r"|is not supported by (?:the NVIDIA [\d.]+ driver release|open nvidia\.ko because)"
 )
 _RECOVERED = re.compile(rf"NVRM: Xid \({_ADDRESS}\): 154,.* to 0x\w+ \(None\)")
-_LOADED = re.compile(r"NVRM: loading NVIDIA ")
+# What the driver says first when it is loaded, before it looks at any card.
+_LOADED = "nvidia-nvlink: Nvlink Core is being initialized"
 
 
 def read_event(line: str) -> KernelEvent | None:
@@ -136,12 +142,10 @@ def read_recovery(line: str) -> str | None:
     The driver names "None" as what is left to do after a reset (Xid 154), and says when it is
     loaded, which initialises every GPU. None where the line says neither.
     """
-    if "NVRM: " not in line:
-        return None
-    recovered = _RECOVERED.search(line)
-    if recovered:
-        return _address(recovered[1])
-    return ALL_GPUS if _LOADED.search(line) else None
+    if _LOADED in line:
+        return ALL_GPUS
+    recovered = _RECOVERED.search(line[:_LONGEST]) if "NVRM: Xid" in line else None
+    return _address(recovered[1]) if recovered else None
 
 
 def _address(text: str | None) -> str | None:
@@ -189,7 +193,9 @@ def _xid_event(
         return None
     where = f" in MIG instance {int(instance)}" if instance and instance.isdecimal() else ""
     words = f"Xid {number}, {xid.meaning}{where}{shown}"
-    return KernelEvent(code, words, address, number, pid, process)
+    return KernelEvent(
+        code, words, address, number, pid, process, xid.action, is_reset=not xid.survives
+    )
 
 
 def _read_lost(line: str) -> KernelEvent | None:
@@ -211,14 +217,18 @@ def _read_init(line: str) -> KernelEvent | None:
     match = _INIT.search(line)
     if match is None:
         return None
-    return KernelEvent("adapter-init-failed", match[2], _address(match[1]), passes=False)
+    return KernelEvent(
+        "adapter-init-failed", match[2], _address(match[1]), passes=False, is_reset=True
+    )
 
 
 def _read_bar(line: str) -> KernelEvent | None:
     match = _BAR.search(line)
     if match is None:
         return None
-    return KernelEvent("adapter-init-failed", match[1], _address(match[2]), passes=False)
+    return KernelEvent(
+        "adapter-init-failed", match[1], _address(match[2]), passes=False, is_reset=True
+    )
 
 
 def _read_mismatch(line: str) -> KernelEvent | None:
@@ -226,7 +236,7 @@ def _read_mismatch(line: str) -> KernelEvent | None:
     if match is None:
         return None
     words = "the driver's module and library have different versions"
-    return KernelEvent("driver-mismatch", words, pid=int(match[2]), process=match[1], passes=False)
+    return KernelEvent("driver-mismatch", words, pid=int(match[2]), process=match[1], is_reset=True)
 
 
 def _read_kill(line: str) -> KernelEvent | None:
@@ -260,7 +270,8 @@ def _plain(pattern: re.Pattern[str], code: str) -> Callable[[str], KernelEvent |
         match = pattern.search(line)
         if match is None:
             return None
-        return KernelEvent(code, line[match.start() :].strip(), passes=False)
+        words = line[match.start() :].strip()
+        return KernelEvent(code, words, passes=False, is_reset=True)
 
     return read
 

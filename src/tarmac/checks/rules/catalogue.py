@@ -47,6 +47,8 @@ class Failure(BaseModel):
         title: In a few words.
         cause: In one sentence; ``{evidence}`` stands for what was seen.
         fix: What to type.
+        in_container: What to type, or whom to tell, in a container, which cannot mend its host;
+            where it is empty, ``fix`` does.
         source: Who says so.
         text: Patterns of what drivers and frameworks print.
         rule: Whether facts that are no text are looked at too.
@@ -61,6 +63,7 @@ class Failure(BaseModel):
     title: str
     cause: str
     fix: tuple[str, ...]
+    in_container: tuple[str, ...] = ()
     source: str
     text: tuple[str, ...] = ()
     rule: bool = False
@@ -76,6 +79,11 @@ class Failure(BaseModel):
     def general_fix(self) -> tuple[str, ...]:
         """What to type on a machine of today, where a check names what suits its own."""
         return general_commands(self.fix)
+
+    @property
+    def general_fix_in_container(self) -> tuple[str, ...]:
+        """Likewise in a container; empty where it is the same."""
+        return general_commands(self.in_container)
 
     def find_in(self, text: str) -> str | None:
         """Return the line of a text that a pattern matches."""

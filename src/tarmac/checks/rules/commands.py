@@ -28,13 +28,22 @@ def commands_for(
         places: Where the failure is: devices, frameworks, or ``machine``.
         evidence: All that was seen.
     """
-    values = {"package": places[0].split()[0], **_packages(evidence)}
+    values = {
+        "package": places[0].split()[0],
+        **_packages(evidence),
+        "gpu_choice": _gpu_choice(places),
+    }
     return tuple(_filled(line, values) for line in lines)
 
 
 def general_commands(lines: Sequence[str]) -> tuple[str, ...]:
     """Return commands for a machine of today, where nothing is known of it."""
-    today = {"cuda_index": "cu130", "arch_index": "cu130", "jax_extra": "cuda13"}
+    today = {
+        "cuda_index": "cu130",
+        "arch_index": "cu130",
+        "jax_extra": "cuda13",
+        "gpu_choice": " -i INDEX",
+    }
     return tuple(
         re.sub(r"\{(\w+)\}", lambda match: today.get(match[1], match[1].upper()), line)
         for line in lines
@@ -43,6 +52,12 @@ def general_commands(lines: Sequence[str]) -> tuple[str, ...]:
 
 def _filled(line: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), line)
+
+
+def _gpu_choice(places: Sequence[str]) -> str:
+    """Return the option of nvidia-smi that names the GPUs a failure is at; none for all."""
+    indices = [place.removeprefix("GPU ") for place in places if place.startswith("GPU ")]
+    return f" -i {','.join(indices)}" if indices and len(indices) == len(places) else ""
 
 
 def _packages(evidence: Evidence) -> dict[str, str]:

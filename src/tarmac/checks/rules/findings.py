@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.rules.catalogue import Failure, Level, read_catalogue
 from tarmac.checks.rules.commands import commands_for
+from tarmac.checks.rules.kernel import lines_without_event
 from tarmac.checks.rules.table import RULES
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _framework(where: str, labels: Sequence[str]) -> str | None:
 
 def _in_texts(failure: Failure, evidence: Evidence) -> Hits:
     texts = [("machine", text) for text in (evidence.inventory.driver.nvml_error, *evidence.texts)]
-    texts += [("machine", "\n".join(evidence.inventory.kernel_log))]
+    texts += [("machine", "\n".join(lines_without_event(evidence)))]
     texts += [(gpu.label, gpu.error) for gpu in evidence.inventory.gpus]
     texts += [(probe.label, probe.text) for probe in evidence.probes]
     for where, text in texts:
@@ -121,6 +122,8 @@ def _in_texts(failure: Failure, evidence: Evidence) -> Hits:
 def _finding(code: str, seen: Mapping[str, str], evidence: Evidence) -> Finding:
     failure = read_catalogue()[code]
     words = _in_words(seen)
+    is_confined = evidence.inventory.is_confined
+    lines = failure.in_container if is_confined and failure.in_container else failure.fix
     return Finding(
         code=failure.code,
         level=failure.level,
@@ -128,7 +131,7 @@ def _finding(code: str, seen: Mapping[str, str], evidence: Evidence) -> Finding:
         where=tuple(seen),
         evidence=words,
         cause=failure.cause.replace("{evidence}", words),
-        fix=commands_for(failure.fix, tuple(seen), evidence),
+        fix=commands_for(lines, tuple(seen), evidence),
         source=failure.source,
     )
 
@@ -140,4 +143,8 @@ def _in_words(seen: Mapping[str, str]) -> str:
         places.setdefault(words, []).append(where)
     if len(places) == 1:
         return next(iter(places))
-    return "; ".join(f"{', '.join(where)}: {words}" for words, where in places.items())
+    return "; ".join(
+        # What a kernel logged names its GPU, with its address.
+        words if words.startswith(tuple(where)) else f"{', '.join(where)}: {words}"
+        for words, where in places.items()
+    )
