@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.checks.engines import Engines
 from tarmac.checks.kernel_reading import KernelLog
 from tarmac.machine import Gpu  # noqa: TC001 - pydantic reads it
 
@@ -122,6 +123,7 @@ class Inventory(_Facts):
         environment: The variables that steer GPUs, of those that are set.
         kernel_log: Lines of the kernel's log that matter, since the start of the machine.
         kernel: How that log was read.
+        engines: What could start a container here, where there are GPUs to give.
         libraries: CUDA's, cuDNN's and NCCL's libraries that a program of this Python would load,
             name to path.
     """
@@ -135,6 +137,7 @@ class Inventory(_Facts):
     environment: Mapping[str, str] = {}
     kernel_log: tuple[str, ...] = ()
     kernel: KernelLog = KernelLog()
+    engines: Engines = Engines()
     libraries: Mapping[str, str] = {}
 
     @property

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tarmac.checks.engines import Engines, read_engines
 from tarmac.checks.evidence import Container, Driver, Host, Inventory, Limits, PciCard
 from tarmac.checks.kernel_reading import DEFAULT_HOURS, read_kernel_log
 from tarmac.checks.libraries import find_libraries
@@ -63,6 +64,9 @@ def read_inventory(
             driver, gpus = Driver(version=nvml.version, cuda=nvml.cuda), nvml.read_gpus()
     libraries = find_libraries(variables)
     kernel_log, kernel = read_kernel_log(xid_hours, root)
+    cards = _cards(root)
+    # Asking an engine takes a tenth of a second, for commands about GPUs alone.
+    has_gpus = bool(gpus) or any(card.vendor == "nvidia" for card in cards)
     return Inventory(
         host=_read_host(root),
         driver=driver.model_copy(
@@ -73,7 +77,7 @@ def read_inventory(
             }
         ),
         gpus=gpus,
-        cards=_cards(root),
+        cards=cards,
         container=_container(root, variables),
         limits=_limits(root),
         environment={
@@ -83,6 +87,7 @@ def read_inventory(
         },
         kernel_log=kernel_log,
         kernel=kernel,
+        engines=read_engines(root) if has_gpus else Engines(),
         libraries=libraries,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tarmac.checks.engines import run_with_gpus
 from tarmac.machine import wheel_index
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ def commands_for(
         "package": places[0].split()[0],
         **_packages(evidence),
         "gpu_choice": _gpu_choice(places),
+        "run_with_gpus": run_with_gpus(
+            evidence.inventory.engines, evidence.inventory.container.kind
+        ),
     }
     return tuple(_filled(line, values) for line in lines)
 
@@ -43,6 +47,7 @@ def general_commands(lines: Sequence[str]) -> tuple[str, ...]:
         "arch_index": "cu130",
         "jax_extra": "cuda13",
         "gpu_choice": " -i INDEX",
+        "run_with_gpus": "docker run --gpus all",
     }
     return tuple(
         re.sub(r"\{(\w+)\}", lambda match: today.get(match[1], match[1].upper()), line)
