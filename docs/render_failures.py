@@ -32,6 +32,9 @@ def render_page() -> str:
         parts.append(
             f". {failure.general_cause}\n\n```text\n" + "\n".join(failure.general_fix) + "\n```\n"
         )
+        if failure.in_container:
+            lines = "\n".join(failure.general_fix_in_container)
+            parts.append(f"In a container:\n\n```text\n{lines}\n```\n")
         if failure.text:
             seen = ", ".join(f"`{message}`" for message in failure.messages)
             parts.append(f"Printed as: {seen}\n")

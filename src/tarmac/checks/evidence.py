@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.checks.engines import Engines
+from tarmac.checks.kernel_reading import KernelLog
 from tarmac.machine import Gpu  # noqa: TC001 - pydantic reads it
 
 __all__ = [
@@ -119,7 +121,9 @@ class Inventory(_Facts):
 
     Attributes:
         environment: The variables that steer GPUs, of those that are set.
-        kernel_log: Lines of NVIDIA's driver in the kernel's log, where it may be read.
+        kernel_log: Lines of the kernel's log that matter, since the start of the machine.
+        kernel: How that log was read.
+        engines: What could start a container here, where there are GPUs to give.
         libraries: CUDA's, cuDNN's and NCCL's libraries that a program of this Python would load,
             name to path.
         missing_instructions: Of those that builds of frameworks use (``avx``, ``avx2``, ``fma``),
@@ -134,6 +138,8 @@ class Inventory(_Facts):
     limits: Limits = Limits()
     environment: Mapping[str, str] = {}
     kernel_log: tuple[str, ...] = ()
+    kernel: KernelLog = KernelLog()
+    engines: Engines = Engines()
     libraries: Mapping[str, str] = {}
     missing_instructions: tuple[str, ...] = ()
 

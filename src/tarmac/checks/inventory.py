@@ -8,13 +8,14 @@ import platform
 import re
 import resource
 import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
+from tarmac.checks.engines import Engines, read_engines
 from tarmac.checks.evidence import Container, Driver, Host, Inventory, Limits, PciCard
+from tarmac.checks.kernel_reading import DEFAULT_HOURS, read_kernel_log
 from tarmac.checks.libraries import find_libraries
 from tarmac.machine import NvmlProblem, name_cpu, open_nvml, read_limits
 
@@ -43,13 +44,17 @@ _MODULES = ("nvidia", "nvidia_uvm", "nvidia_peermem", "nouveau", "amdgpu")
 
 
 def read_inventory(
-    root: Path = Path("/"), environment: Mapping[str, str] | None = None
+    root: Path = Path("/"),
+    environment: Mapping[str, str] | None = None,
+    *,
+    xid_hours: float = DEFAULT_HOURS,
 ) -> Inventory:
     """Describe this machine.
 
     Args:
         root: Where ``proc``, ``sys`` and ``dev`` are; for tests.
         environment: By default this process's.
+        xid_hours: How far back errors in the kernel's log count.
     """
     variables = os.environ if environment is None else environment
     gpus: tuple[Gpu, ...] = ()
@@ -59,6 +64,10 @@ def read_inventory(
         else:
             driver, gpus = Driver(version=nvml.version, cuda=nvml.cuda), nvml.read_gpus()
     libraries = find_libraries(variables)
+    kernel_log, kernel = read_kernel_log(xid_hours, root)
+    cards = _cards(root)
+    # Asking an engine takes a tenth of a second, for commands about GPUs alone.
+    has_gpus = bool(gpus) or any(card.vendor == "nvidia" for card in cards)
     return Inventory(
         host=_read_host(root),
         driver=driver.model_copy(
@@ -69,7 +78,7 @@ def read_inventory(
             }
         ),
         gpus=gpus,
-        cards=_cards(root),
+        cards=cards,
         container=_container(root, variables),
         limits=_limits(root),
         environment={
@@ -77,7 +86,9 @@ def read_inventory(
             for name, value in sorted(variables.items())
             if _VARIABLES.fullmatch(name)
         },
-        kernel_log=_kernel_log(),
+        kernel_log=kernel_log,
+        kernel=kernel,
+        engines=read_engines(root) if has_gpus else Engines(),
         libraries=libraries,
         missing_instructions=_missing_instructions(root),
     )
@@ -220,15 +231,3 @@ def _limits(root: Path) -> Limits:
         open_files=limit(resource.RLIMIT_NOFILE),
         infiniband=any((root / "sys/class/infiniband").glob("*")),
     )
-
-
-def _kernel_log() -> tuple[str, ...]:
-    """Return the last lines of NVIDIA's driver in the kernel's log, where we may read it."""
-    try:
-        done = subprocess.run(
-            ["dmesg"], capture_output=True, text=True, timeout=5, check=False, errors="replace"
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    lines = [line for line in done.stdout.splitlines() if "NVRM" in line]
-    return tuple(lines[-50:])

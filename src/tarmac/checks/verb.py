@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from tarmac.checks.evidence import Evidence
 from tarmac.checks.frameworks import ALL_REDUCE, find_framework, framework_names
 from tarmac.checks.inventory import read_inventory
+from tarmac.checks.kernel_reading import DEFAULT_HOURS
 from tarmac.checks.report.make import make_report
 from tarmac.checks.report.requirements import parse_requirements, required_frameworks
 from tarmac.checks.run_probe import measuring_turns, run_probe
@@ -58,6 +59,7 @@ def check(
     ranks: int | None = None,
     require: Sequence[str] = (),
     timeout_s: float = 120.0,
+    xid_hours: float = DEFAULT_HOURS,
     stop: threading.Event | None = None,
 ) -> Report:
     """Look at this machine, and let frameworks compute on its devices.
@@ -77,6 +79,7 @@ def check(
         require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
             probed too.
         timeout_s: Of each probe.
+        xid_hours: How far back errors in the kernel's log count, at most to the machine's start.
         stop: When set, the probes are ended.
 
     Returns:
@@ -90,6 +93,8 @@ def check(
     requirements = parse_requirements(require)
     if not timeout_s > 0:
         raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")
+    if not xid_hours > 0:
+        raise RequestError(f"xid_hours is {xid_hours:g}, expected above 0")
     if depth not in ("quick", "normal", "deep"):
         raise RequestError(f"depth is {depth!r}, expected quick, normal or deep")
     asked = [find_framework(name).name for name in frameworks]
@@ -119,7 +124,15 @@ def check(
         if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
             raise RequestError(f"device is {device!r}, expected cpu, cuda or cuda:INDEX")
     stop = stop or threading.Event()
-    evidence = _collect([*_expanded(tasks, depth)], depth, devices, timeout_s, ranks, stop=stop)
+    evidence = _collect(
+        [*_expanded(tasks, depth)],
+        depth,
+        devices,
+        timeout_s,
+        ranks,
+        xid_hours=xid_hours,
+        stop=stop,
+    )
     if ranks is not None or depth != "quick":
         all_reduces = [
             run_probe(
@@ -189,6 +202,7 @@ def _collect(
     timeout_s: float,
     ranks: int | None,
     *,
+    xid_hours: float,
     stop: threading.Event,
 ) -> Evidence:
     def run(task: _Task, turns: Mapping[str, str], gpus_of: Callable[[int], set[int]]) -> Probe:
@@ -210,7 +224,7 @@ def _collect(
         ThreadPoolExecutor(1) as beside,
         ThreadPoolExecutor(_num_at_once(nvml, len(tasks))) as threads,
     ):
-        inventory = beside.submit(read_inventory)
+        inventory = beside.submit(read_inventory, xid_hours=xid_hours)
 
         def gpus_of(pid: int) -> set[int]:
             return set() if isinstance(nvml, NvmlProblem) else nvml.gpus_of_process(pid)

@@ -87,6 +87,10 @@ def print_failure(failure: Failure, *, as_json: bool) -> None:
     click.echo("\n".join(textwrap.wrap(failure.general_cause, 92)))
     for line in failure.general_fix:
         click.echo(f"  {line}")
+    if failure.in_container:
+        click.echo("in a container:")
+        for line in failure.general_fix_in_container:
+            click.echo(f"  {line}")
     for message in failure.messages:
         click.echo(f"printed as: {message}")
     click.echo(f"source: {failure.source}")

@@ -17,8 +17,8 @@ class GpuProcess(_Facts):
     """A process that holds memory on a GPU.
 
     Attributes:
-        pid: As this machine or container numbers it.
-        name: Of its program, without arguments.
+        pid: As the machine numbers it, which a container may not.
+        name: Of its program, without arguments; None where its number is not one of this container.
         memory_bytes: None where the driver does not say.
     """
 

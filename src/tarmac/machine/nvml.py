@@ -11,6 +11,7 @@ import psutil
 import pynvml
 
 from tarmac.machine.gpu import Gpu, GpuProcess, MigDevice
+from tarmac.machine.pids import sees_all_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -266,12 +267,14 @@ def _running(handle: Any, kind: str) -> list[Any]:
 def _processes(handle: Any) -> tuple[GpuProcess, ...]:
     """Return the processes on a GPU, but for this one and those that it has started."""
     processes = {}
+    is_known_here = sees_all_processes()
     for process in (*_running(handle, "Graphics"), *_running(handle, "Compute")):
         name, parents = None, []
-        with contextlib.suppress(psutil.Error):
-            there = psutil.Process(process.pid)
-            name, parents = there.name(), [parent.pid for parent in there.parents()]
-        if os.getpid() not in (process.pid, *parents):
+        if is_known_here:
+            with contextlib.suppress(psutil.Error):
+                there = psutil.Process(process.pid)
+                name, parents = there.name(), [parent.pid for parent in there.parents()]
+        if not is_known_here or os.getpid() not in (process.pid, *parents):
             memory = process.usedGpuMemory
             processes[process.pid] = GpuProcess(pid=process.pid, name=name, memory_bytes=memory)
     return tuple(processes.values())

@@ -23,8 +23,28 @@ RECORDED: dict[str, list[Evidence]] = {
             '"" with capabilities: [[gpu]].'
         ),
         text('could not select device driver "nvidia" with capabilities: [[gpu]]'),
+        text(
+            "docker: Error response from daemon: failed to discover GPU vendor from CDI: no known "
+            "GPU vendor found"
+        ),
+        text("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all"),
+    ],
+    "image-needs-driver": [
+        text(
+            "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please "
+            "update your driver to a newer version, or use an earlier cuda container: unknown"
+        )
+    ],
+    "host-driver-missing": [
+        text(
+            "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: "
+            "cannot open shared object file: no such file or directory: unknown"
+        )
     ],
     "nvml-unknown": [
+        Evidence(
+            inventory=machine(container=DOCKER, driver=Driver(nvml_error="NVML: Unknown Error"))
+        ),
         text("Failed to initialize NVML: Unknown Error"),
         Evidence(inventory=machine(driver=Driver(nvml_error="NVML: Unknown Error"))),
     ],
@@ -60,7 +80,12 @@ CLOSE: dict[str, list[Evidence]] = {
         Evidence(inventory=machine(container=DOCKER, driver=ABSENT)),
         Evidence(inventory=with_gpu(container=Container(kind="docker", device_nodes=("nvidia0",)))),
     ],
-    "toolkit-missing": [text("docker: 'gpu' is not a docker command.")],
+    "toolkit-missing": [
+        text("docker: 'gpu' is not a docker command."),
+        text("Error: setting up CDI devices: unresolvable CDI devices vendor.com/nic=all"),
+    ],
+    "image-needs-driver": [text("pip: unsatisfied condition: numpy>=1.26")],
+    "host-driver-missing": [text("load library failed: libnvidia-encode.so.1")],
     "nvml-unknown": [Evidence(inventory=machine(driver=ABSENT))],
     "driver-caps": [
         Evidence(

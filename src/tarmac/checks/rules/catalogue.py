@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.checks.rules.commands import general_commands
 from tarmac.checks.rules.wording import readable
 from tarmac.errors import unknown_name
 
@@ -47,6 +48,8 @@ class Failure(BaseModel):
         title: In a few words.
         cause: In one sentence; ``{evidence}`` stands for what was seen.
         fix: What to type.
+        in_container: What to type, or whom to tell, in a container, which cannot mend its host;
+            where it is empty, ``fix`` does.
         source: Who says so.
         text: Patterns of what drivers and frameworks print.
         rule: Whether facts that are no text are looked at too.
@@ -64,6 +67,7 @@ class Failure(BaseModel):
     title: str
     cause: str
     fix: tuple[str, ...]
+    in_container: tuple[str, ...] = ()
     source: str
     text: tuple[str, ...] = ()
     rule: bool = False
@@ -85,11 +89,12 @@ class Failure(BaseModel):
     @property
     def general_fix(self) -> tuple[str, ...]:
         """What to type on a machine of today, where a check names what suits its own."""
-        today = {"cuda_index": "cu130", "arch_index": "cu130", "jax_extra": "cuda13"}
-        return tuple(
-            re.sub(r"\{(\w+)\}", lambda match: today.get(match[1], match[1].upper()), line)
-            for line in self.fix
-        )
+        return general_commands(self.fix)
+
+    @property
+    def general_fix_in_container(self) -> tuple[str, ...]:
+        """Likewise in a container; empty where it is the same."""
+        return general_commands(self.in_container)
 
     def find_in(self, text: str) -> str | None:
         """Return the line of a text that a pattern matches."""

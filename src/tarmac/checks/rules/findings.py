@@ -7,15 +7,15 @@ whose cause was found.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.rules.catalogue import Failure, Level, read_catalogue
+from tarmac.checks.rules.commands import commands_for
+from tarmac.checks.rules.kernel import lines_without_event
 from tarmac.checks.rules.rule import should_use_gpu
 from tarmac.checks.rules.table import RULES
-from tarmac.machine import wheel_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,7 +118,7 @@ def _framework(where: str, labels: Sequence[str]) -> str | None:
 
 def _in_texts(failure: Failure, evidence: Evidence) -> Hits:
     texts = [("machine", text) for text in (evidence.inventory.driver.nvml_error, *evidence.texts)]
-    texts += [("machine", "\n".join(evidence.inventory.kernel_log))]
+    texts += [("machine", "\n".join(lines_without_event(evidence)))]
     texts += [(gpu.label, gpu.error) for gpu in evidence.inventory.gpus]
     texts += [(probe.label, probe.text) for probe in evidence.probes]
     for where, text in texts:
@@ -130,19 +130,16 @@ def _in_texts(failure: Failure, evidence: Evidence) -> Hits:
 def _finding(code: str, seen: Mapping[str, str], evidence: Evidence) -> Finding:
     failure = read_catalogue()[code]
     words = _in_words(seen)
-    values = {"evidence": words, "package": next(iter(seen)).split()[0], **_packages(evidence)}
-
-    def fill(text: str) -> str:
-        return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), text)
-
+    is_confined = evidence.inventory.is_confined
+    lines = failure.in_container if is_confined and failure.in_container else failure.fix
     return Finding(
         code=failure.code,
         level=failure.level,
         title=failure.title,
         where=tuple(seen),
         evidence=words,
-        cause=fill(failure.cause),
-        fix=tuple(fill(line) for line in failure.fix),
+        cause=failure.cause.replace("{evidence}", words),
+        fix=commands_for(lines, tuple(seen), evidence),
         source=failure.source,
     )
 
@@ -154,15 +151,8 @@ def _in_words(seen: Mapping[str, str]) -> str:
         places.setdefault(words, []).append(where)
     if len(places) == 1:
         return next(iter(places))
-    return "; ".join(f"{', '.join(where)}: {words}" for words, where in places.items())
-
-
-def _packages(evidence: Evidence) -> dict[str, str]:
-    """Name the indices and extras that suit the driver and the chips."""
-    capabilities = (gpu.capability for gpu in evidence.inventory.gpus if gpu.capability)
-    index = wheel_index(evidence.inventory.driver.cuda, min(capabilities, default=None))
-    return {
-        "cuda_index": index,
-        "arch_index": index,
-        "jax_extra": "cuda13" if index == "cu130" else "cuda12",
-    }
+    return "; ".join(
+        # What a kernel logged names its GPU, with its address.
+        words if words.startswith(tuple(where)) else f"{', '.join(where)}: {words}"
+        for words, where in places.items()
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tarmac.checks.rules.kernel import logged
 from tarmac.checks.rules.rule import for_each_gpu
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ _HELD_SHARE = 0.05
 
 
 def _fell_off_bus(evidence: Evidence) -> Hits:
+    yield from logged("fell-off-bus")(evidence)
     for gpu in evidence.inventory.gpus:
         if gpu.error and "lost" in gpu.error:
             yield gpu.label, gpu.error

@@ -1,28 +1,163 @@
-"""Rules on what the kernel's log says."""
+"""Rules on what the kernel's log says.
+
+A line is read by `read_event`, which knows the failure that it belongs to; so one rule, made for
+each code, does for all.
+"""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from tarmac.checks.kernel_log import read_event
+from tarmac.checks.kernel_time import age_in_words, read_age
 
-    from tarmac.checks.evidence import Evidence
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tarmac.checks.evidence import Evidence, Inventory
+    from tarmac.checks.kernel_log import KernelEvent
     from tarmac.checks.rules.rule import Hits, Rule
 
-# Xids of applications' own faults, which say nothing of the card; NVIDIA's list of Xid errors.
-_APPLICATION_XIDS = frozenset({13, 31, 43, 45})
+__all__ = ["RULES", "lines_without_event", "logged"]
 
 
-def _xid(evidence: Evidence) -> Hits:
-    lines = [line for line in evidence.inventory.kernel_log if "Xid" in line]
-    numbers = {int(match[1]) for line in lines if (match := re.search(r"Xid \(.*?\): (\d+)", line))}
-    serious = sorted(numbers - _APPLICATION_XIDS)
-    if serious:
-        yield "machine", f"Xid {', '.join(map(str, serious))}"
+def lines_without_event(evidence: Evidence) -> list[str]:
+    """Return the lines of the log that only patterns can judge."""
+    return [line for line in evidence.inventory.kernel_log if read_event(line) is None]
 
+
+def logged(code: str) -> Rule:
+    """Return the rule that finds what the log says of a failure, GPU by GPU."""
+
+    def rule(evidence: Evidence) -> Hits:
+        seen: dict[str, list[str]] = {}
+        for event, number, age_s in _latest(evidence):
+            if event.code == code:
+                where = _place(event, evidence.inventory)
+                seen.setdefault(where, []).append(_words(event, where, number, age_s))
+        for where, words in seen.items():
+            yield where, "; ".join(words)
+
+    return rule
+
+
+def _latest(evidence: Evidence) -> Iterator[tuple[KernelEvent, int, float | None]]:
+    """Yield each error with the last line of it, how many lines there are, and the last one's age.
+
+    The last line decides where a number's lines differ: of what the driver asks for (Xid 154), and
+    of how bad an NVLink's error is.
+    """
+    clock = evidence.inventory.kernel.clock
+    found: dict[tuple[object, ...], list[tuple[KernelEvent, str]]] = {}
+    for line in evidence.inventory.kernel_log:
+        event = read_event(line)
+        if event is not None:
+            # A program that is ended has two lines.
+            kind = event.number or (event.code, event.pid)
+            found.setdefault((event.address, kind), []).append((event, line))
+    for lines in found.values():
+        event, line = lines[-1]
+        yield event, len(lines), None if clock is None else read_age(line, clock)
+
+
+def _place(event: KernelEvent, inventory: Inventory) -> str:
+    if event.address is not None:
+        for gpu in inventory.gpus:
+            if (gpu.address or "").startswith(event.address):
+                return gpu.label
+        for card in inventory.cards:
+            if card.address.startswith(event.address):
+                return f"card {card.address}"
+    return "machine"
+
+
+def _words(event: KernelEvent, where: str, number: int, age_s: float | None) -> str:
+    name = where if where.startswith("GPU") else ""
+    if event.address is not None:
+        name = f"{name} ({event.address})".strip() if name else event.address
+    parts = [event.words]
+    if number > 1 and event.number is not None:
+        parts.append(f"{number} times")
+    if age_s is not None:
+        parts.append(age_in_words(age_s))
+    if event.pid is not None:
+        parts.append(f"pid {event.pid} {event.process or ''}".strip())
+    said = ", ".join(parts)
+    if event.action:
+        said += f" ({event.action})"
+    return f"{name}: {said}" if name else said
+
+
+def _of_cards(code: str) -> Rule:
+    """Return the rule that finds what the log says of GPUs, and of no other devices."""
+    find = logged(code)
+
+    def rule(evidence: Evidence) -> Hits:
+        for where, words in find(evidence):
+            if where != "machine":
+                yield where, words
+
+    return rule
+
+
+def _unreadable(evidence: Evidence) -> Hits:
+    inventory = evidence.inventory
+    if inventory.kernel.problem is not None and (inventory.gpus or inventory.nvidia_cards):
+        yield "machine", inventory.kernel.problem
+
+
+def _secure_boot(evidence: Evidence) -> Hits:
+    inventory = evidence.inventory
+    driver = inventory.driver
+    is_missing = driver.nvml_error is not None and "nvidia" not in driver.modules
+    if not is_missing or not inventory.nvidia_cards or inventory.is_confined:
+        return
+    refused = dict(logged("secure-boot")(evidence))
+    if refused:
+        yield from refused.items()
+    elif inventory.kernel.secure_boot and driver.library is not None:
+        yield "machine", "Secure Boot is on, and the installed driver's module is not loaded"
+
+
+def _while_unused(code: str) -> Rule:
+    """Return the rule that finds why a card got no driver, unless it has one by now."""
+    find = logged(code)
+
+    def rule(evidence: Evidence) -> Hits:
+        known = {gpu.label for gpu in evidence.inventory.gpus if gpu.error is None}
+        is_short = len(evidence.inventory.nvidia_cards) > len(known)
+        for where, words in find(evidence):
+            if where not in known and (is_short or not known):
+                yield where, words
+
+    return rule
+
+
+_LOGGED = (
+    "xid-restart-program",
+    "xid-watch",
+    "xid-contained",
+    "xid-reset",
+    "xid-reset-soon",
+    "xid-reboot",
+    "xid-cables",
+    "xid-support",
+    "xid-update",
+    "xid-nvlink",
+    "xid-nvlink-fatal",
+    "xid-unknown",
+    "sxid",
+    "sxid-fatal",
+    "oom-killed",
+)
 
 RULES: Mapping[str, Rule] = {
-    "xid": _xid,
+    **{code: logged(code) for code in _LOGGED},
+    **{code: _of_cards(code) for code in ("pcie-corrected", "pcie-uncorrected")},
+    **{
+        code: _while_unused(code)
+        for code in ("adapter-init-failed", "open-module-needed", "driver-too-new")
+    },
+    "secure-boot": _secure_boot,
+    "kernel-log-unreadable": _unreadable,
 }

@@ -102,6 +102,14 @@ __all__ = ["command"]
         "compute; gpu; or NAME and a number, joined by >=, >, ==, <= or <. NAME is gpus, cpus, "
         "gpu_memory (GiB, of the smallest), memory or shm (GiB), driver or cuda (versions).",
     ),
+    option(
+        "--xid-hours",
+        type=float,
+        metavar="HOURS",
+        default=24.0,
+        show_default=True,
+        help="How long ago an error in the kernel's log (Xid) may have been to count.",
+    ),
 )
 @cloup.option_group(
     "Output",
@@ -138,6 +146,7 @@ def command(
     explain: str | None,
     names: bool,
     timeout_s: float,
+    xid_hours: float,
 ) -> None:
     """Prove that frameworks compute on this machine's devices; else say what is wrong.
 
@@ -163,6 +172,7 @@ def command(
         ranks=ranks,
         require=require,
         timeout_s=timeout_s,
+        xid_hours=xid_hours,
     )
     if not names:
         report = without_names(report, os.environ)

@@ -1,0 +1,112 @@
+"""The container engines of a host, and how they give GPUs to a container.
+
+Example:
+    >>> run_with_gpus(Engines(docker="28.2.2")), run_with_gpus(Engines(podman="4.9.3"))
+    ('docker run --gpus all', 'podman run --device nvidia.com/gpu=all')
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = ["Engines", "read_engines", "run_with_gpus"]
+
+_LIMIT_S = 3.0
+
+# Where descriptions of devices lie: the Container Device Interface,
+# https://github.com/cncf-tags/container-device-interface.
+_CDI_FOLDERS = ("etc/cdi", "var/run/cdi")
+
+# From this major version on, Docker gives GPUs by CDI
+# (https://docs.docker.com/engine/release-notes/29/).
+_CDI_SINCE = 29
+
+_BY_CDI = "--device nvidia.com/gpu=all"
+
+
+class Engines(BaseModel):
+    """What could start a container here.
+
+    Attributes:
+        docker: Version of the Docker engine that answers; None where none does.
+        podman: Version of Podman; None where it is not installed.
+        runtimes: Names of Docker's runtimes; ``nvidia`` is there once it is configured for GPUs.
+        cdi: Files that describe NVIDIA's devices to engines.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    docker: str | None = None
+    podman: str | None = None
+    runtimes: tuple[str, ...] = ()
+    cdi: tuple[str, ...] = ()
+
+
+def read_engines(root: Path = Path("/")) -> Engines:
+    """Ask the engines of this machine.
+
+    Args:
+        root: Where ``etc`` and ``var`` are; for tests.
+    """
+    try:
+        facts = json.loads(_output("docker", "info", "--format", "{{json .}}"))
+    except ValueError:
+        facts = {}
+    podman = re.search(r"\d+(?:\.\d+)+", _output("podman", "--version"))
+    return Engines(
+        docker=facts.get("ServerVersion") or None,
+        podman=podman[0] if podman else None,
+        runtimes=tuple(sorted(facts.get("Runtimes") or ())),
+        cdi=tuple(_cdi_files(root)),
+    )
+
+
+def _output(program: str, *arguments: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [path, *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def _cdi_files(root: Path) -> list[str]:
+    found = []
+    for folder in _CDI_FOLDERS:
+        for path in sorted((root / folder).glob("*")):
+            try:
+                text = path.read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            if path.suffix in {".yaml", ".json"} and "nvidia.com/" in text:
+                found.append("/" + str(path.relative_to(root)))
+    return found
+
+
+def run_with_gpus(engines: Engines, kind: str | None = None) -> str:
+    """Return the beginning of the command that starts a container with all GPUs.
+
+    Args:
+        engines: Of this host; none are known in a container.
+        kind: What the check runs in, where that is a container.
+    """
+    if kind == "podman" or (engines.podman is not None and engines.docker is None):
+        return f"podman run {_BY_CDI}"
+    major = re.match(r"\d+", engines.docker or "")
+    is_new = major is not None and int(major[0]) >= _CDI_SINCE
+    return f"docker run {_BY_CDI if is_new else '--gpus all'}"

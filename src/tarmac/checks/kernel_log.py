@@ -1,0 +1,299 @@
+"""One line of a kernel's log: what it says of GPUs and links, and of programs that it ended.
+
+Pure, so that the log of this machine and one from anywhere are read alike.
+
+Example:
+    >>> line = "[12.1] NVRM: Xid (PCI:0000:9c:00): 94, pid=7194, name=python, Contained: SM (0x1)."
+    >>> event = read_event(line)
+    >>> event.number, event.address, event.pid, event.process, event.code
+    (94, '0000:9c:00', 7194, 'python', 'xid-contained')
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["ALL_GPUS", "MARKS", "KernelEvent", "Xid", "read_event", "read_recovery", "read_xids"]
+
+# The address that `read_recovery` returns where a line is of all GPUs.
+ALL_GPUS = "all"
+
+# The kernel's own are shorter (PRINTK_MESSAGE_MAX is 2048); what is read may be anything.
+_LONGEST = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelEvent:
+    """What a line says.
+
+    Attributes:
+        code: The failure's, in the catalogue.
+        words: What happened, e.g. ``Xid 94, contained memory error``.
+        address: The card's on the bus, without its function: ``0000:9c:00``.
+        number: Of the Xid or SXid.
+        pid: The process that it happened to, as the machine numbers it.
+        process: Its name.
+        action: What to do at once, where that differs from number to number.
+        passes: Whether it was over when it was logged, so that it tells less with every hour.
+        is_reset: Whether it is over once the GPU is reset, as by loading the driver.
+    """
+
+    code: str
+    words: str
+    address: str | None = None
+    number: int | None = None
+    pid: int | None = None
+    process: str | None = None
+    action: str = ""
+    passes: bool = True
+    is_reset: bool = False
+
+
+class Xid(BaseModel):
+    """What a number of NVIDIA's driver means.
+
+    Attributes:
+        meaning: In a few words.
+        code: The failure of the catalogue that it belongs to.
+        action: What to do at once; empty where nothing is to be done.
+        says: Patterns, and the code where one is found in the line; what a group matches is shown.
+            ``none`` is no failure.
+        survives: Whether it stands after a reset of the GPU.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    meaning: str
+    code: str
+    action: str = ""
+    says: tuple[tuple[str, str], ...] = ()
+    survives: bool = False
+
+
+_UNKNOWN = Xid(meaning="unknown to us", code="xid-unknown", action="look the number up")
+
+
+@functools.cache
+def read_xids() -> Mapping[int, Xid]:
+    """Return what is known of Xids, by number."""
+    text = Path(__file__).with_name("rules").joinpath("xids.toml").read_text(encoding="utf-8")
+    xids: dict[int, Xid] = {}
+    for entry in tomllib.loads(text)["xid"]:
+        xids |= dict.fromkeys(entry.pop("numbers"), Xid(**entry))
+    return xids
+
+
+# Programs' names are the last that may hold anything, so each pattern begins at the driver's name.
+# What must follow a number shows that the line was not cut off within it.
+_ADDRESS = r"(?:PCI:)?((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?"
+_XID = re.compile(rf"NVRM: Xid \({_ADDRESS}(?: GPU-I:(\w+))?\): (\d+),(.*)")
+_PROCESS = re.compile(r"^ pid='?(\d+)'?,(?: name=([^,]*),)?")
+_LOST = re.compile(rf"NVRM: (?:GPU {_ADDRESS}: GPU has )?fallen off the bus")
+_SXID = re.compile(rf"nvidia-nvswitch\w*: SXid \({_ADDRESS}\): (\d+), (.*)")
+_INIT = re.compile(rf"NVRM: GPU {_ADDRESS}: (RmInitAdapter failed!(?: \([^)]*\))?)")
+_BAR = re.compile(rf"NVRM: (BAR\d is 0M @ 0x0)(?: \({_ADDRESS}\))?")
+_MISMATCH = re.compile(r"NVRM: API mismatch: the client '?([^']*?)'? \(pid (\d+)\)")
+_KILLED = re.compile(r"Killed process (\d+)(?:, UID \d+,)? \(([^)]*)\)(?:.*?anon-rss:(\d+)kB)?")
+_KILL_FACTS = re.compile(r"oom-kill:constraint=.*task=(.*),pid=(\d+),uid=")
+_PCIE = re.compile(rf"\w+ {_ADDRESS}: (?:AER: )?PCIe Bus Error: severity=(\w+)")
+_UNSIGNED = re.compile(
+    r"Loading of unsigned module is rejected|Loading of module with unavailable key is rejected"
+    r"|could not insert 'nvidia\w*': (?:Key was rejected by service|Required key not available)"
+)
+_OPEN = re.compile(r"requires use of the NVIDIA open kernel modules")
+_TOO_NEW = re.compile(
+    r"NVRM: +(?:NVIDIA [\d.]+ driver release\.|nvidia\.ko because it does not include the required"
+    r"|supported through the NVIDIA [\dx.]+ Legacy drivers)"
+    r"|is not supported by (?:the NVIDIA [\d.]+ driver release|open nvidia\.ko because)"
+)
+_RECOVERED = re.compile(rf"NVRM: Xid \({_ADDRESS}\): 154,.* to 0x\w+ \(None\)")
+# What the driver says first when it is loaded, before it looks at any card.
+_LOADED = "nvidia-nvlink: Nvlink Core is being initialized"
+
+
+def read_event(line: str) -> KernelEvent | None:
+    """Return what a line of a log says; None where it says nothing that matters here.
+
+    Args:
+        line: With or without time, host and level before the message.
+    """
+    line = line[:_LONGEST]
+    for mark, read in _READERS:
+        if mark in line:
+            event = read(line)
+            if event is not None:
+                return event
+    return None
+
+
+def read_recovery(line: str) -> str | None:
+    """Return the address of the GPU that a line shows to be well again, or `ALL_GPUS`.
+
+    The driver names "None" as what is left to do after a reset (Xid 154), and says when it is
+    loaded, which initialises every GPU. None where the line says neither.
+    """
+    if _LOADED in line:
+        return ALL_GPUS
+    recovered = _RECOVERED.search(line[:_LONGEST]) if "NVRM: Xid" in line else None
+    return _address(recovered[1]) if recovered else None
+
+
+def _address(text: str | None) -> str | None:
+    """Return an address as the kernel writes it: four digits of the domain, small letters."""
+    if text is None:
+        return None
+    domain, bus, slot = ("0000:" + text.lower()).split(":")[-3:]
+    return f"{int(domain, 16):04x}:{bus}:{slot}"
+
+
+def _read_xid(line: str) -> KernelEvent | None:
+    match = _XID.search(line)
+    if match is None:
+        return None
+    address, instance, number, rest = match.groups()
+    process = _PROCESS.match(rest)
+    return _xid_event(
+        int(number),
+        rest,
+        address=_address(address),
+        instance=instance,
+        pid=int(process[1]) if process else None,
+        process=(process[2] or None) if process else None,
+    )
+
+
+def _xid_event(
+    number: int,
+    rest: str,
+    *,
+    address: str | None,
+    instance: str | None = None,
+    pid: int | None = None,
+    process: str | None = None,
+) -> KernelEvent | None:
+    xid = read_xids().get(number, _UNKNOWN)
+    code, shown = xid.code, ""
+    for pattern, special in xid.says:
+        said = re.search(pattern, rest)
+        if said:
+            code = special
+            shown = f": {' '.join(said[1].split())}" if said.re.groups else ""
+            break
+    if code == "none":
+        return None
+    where = f" in MIG instance {int(instance)}" if instance and instance.isdecimal() else ""
+    words = f"Xid {number}, {xid.meaning}{where}{shown}"
+    return KernelEvent(
+        code, words, address, number, pid, process, xid.action, is_reset=not xid.survives
+    )
+
+
+def _read_lost(line: str) -> KernelEvent | None:
+    match = _LOST.search(line)
+    return _xid_event(79, "", address=_address(match[1])) if match else None
+
+
+def _read_sxid(line: str) -> KernelEvent | None:
+    match = _SXID.search(line)
+    # Lines of data and of parts follow the one that says how bad it is.
+    if match is None or match[3].startswith(("Data {", "Severity ")):
+        return None
+    number, said = int(match[2]), match[3].strip()
+    code = "sxid-fatal" if re.match(r"Fatal\b", said) else "sxid"
+    return KernelEvent(code, f"SXid {number}, {said}", _address(match[1]), number)
+
+
+def _read_init(line: str) -> KernelEvent | None:
+    match = _INIT.search(line)
+    if match is None:
+        return None
+    return KernelEvent(
+        "adapter-init-failed", match[2], _address(match[1]), passes=False, is_reset=True
+    )
+
+
+def _read_bar(line: str) -> KernelEvent | None:
+    match = _BAR.search(line)
+    if match is None:
+        return None
+    return KernelEvent(
+        "adapter-init-failed", match[1], _address(match[2]), passes=False, is_reset=True
+    )
+
+
+def _read_mismatch(line: str) -> KernelEvent | None:
+    match = _MISMATCH.search(line)
+    if match is None:
+        return None
+    words = "the driver's module and library have different versions"
+    return KernelEvent("driver-mismatch", words, pid=int(match[2]), process=match[1], is_reset=True)
+
+
+def _read_kill(line: str) -> KernelEvent | None:
+    killed = _KILLED.search(line)
+    if killed and ("ut of memory" in line or "total-vm" in line):
+        pid, process, held = killed.groups()
+        words = "the kernel ended a program for want of memory"
+        if held:
+            words += f", which held {int(held) / 2**20:.1f} GiB"
+        return KernelEvent("oom-killed", words, pid=int(pid), process=process)
+    facts = _KILL_FACTS.search(line)
+    if facts is None:
+        return None
+    words = "the kernel ended a program for want of memory"
+    return KernelEvent("oom-killed", words, pid=int(facts[2]), process=facts[1])
+
+
+def _read_pcie(line: str) -> KernelEvent | None:
+    match = _PCIE.search(line)
+    if match is None:
+        return None
+    is_corrected = match[2].startswith("Correct")
+    code = "pcie-corrected" if is_corrected else "pcie-uncorrected"
+    return KernelEvent(code, line[match.start(0) :].strip(), _address(match[1]))
+
+
+def _plain(pattern: re.Pattern[str], code: str) -> Callable[[str], KernelEvent | None]:
+    """Return the reader of a message that names neither card nor process."""
+
+    def read(line: str) -> KernelEvent | None:
+        match = pattern.search(line)
+        if match is None:
+            return None
+        words = line[match.start() :].strip()
+        return KernelEvent(code, words, passes=False, is_reset=True)
+
+    return read
+
+
+# A mark is looked for first, as most lines of most logs have none.
+_READERS: tuple[tuple[str, Callable[[str], KernelEvent | None]], ...] = (
+    ("NVRM: Xid", _read_xid),
+    ("SXid", _read_sxid),
+    ("fallen off the bus", _read_lost),
+    ("RmInitAdapter", _read_init),
+    ("is 0M @", _read_bar),
+    ("API mismatch", _read_mismatch),
+    ("Killed process", _read_kill),
+    ("oom-kill:", _read_kill),
+    ("PCIe Bus Error", _read_pcie),
+    (" is rejected", _plain(_UNSIGNED, "secure-boot")),
+    ("could not insert 'nvidia", _plain(_UNSIGNED, "secure-boot")),
+    ("NVIDIA open kernel modules", _plain(_OPEN, "open-module-needed")),
+    ("driver release", _plain(_TOO_NEW, "driver-too-new")),
+    ("nvidia.ko because", _plain(_TOO_NEW, "driver-too-new")),
+    ("Legacy drivers", _plain(_TOO_NEW, "driver-too-new")),
+)
+
+# Each line that says something has one of these.
+MARKS = tuple(mark for mark, _ in _READERS)
