@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from recorded.evidence import CARD, done, machine, said, text, with_gpu
+from recorded.evidence import CARD, done, gpu, machine, said, text, with_gpu
 from tarmac.checks.evidence import Container, Driver, Evidence
+from tarmac.machine import Fabric
 
 RECORDED: dict[str, list[Evidence]] = {
     "no-driver": [
@@ -70,6 +71,8 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
     ],
     "fabric-manager": [
+        gpu(fabric=Fabric(state="not started")),
+        gpu(fabric=Fabric(state="completed", status=999)),
         said(
             "torch",
             "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Did you "

@@ -122,7 +122,12 @@ def _in_texts(failure: Failure, evidence: Evidence) -> Hits:
 def _finding(code: str, seen: Mapping[str, str], evidence: Evidence) -> Finding:
     failure = read_catalogue()[code]
     words = _in_words(seen)
-    values = {"evidence": words, "package": next(iter(seen)).split()[0], **_packages(evidence)}
+    values = {
+        "evidence": words,
+        "package": next(iter(seen)).split()[0],
+        **_gpu_of(next(iter(seen)), evidence),
+        **_packages(evidence),
+    }
 
     def fill(text: str) -> str:
         return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), text)
@@ -137,6 +142,12 @@ def _finding(code: str, seen: Mapping[str, str], evidence: Evidence) -> Finding:
         fix=tuple(fill(line) for line in failure.fix),
         source=failure.source,
     )
+
+
+def _gpu_of(place: str, evidence: Evidence) -> dict[str, str]:
+    """Name the GPU of a place, as commands take it."""
+    found = [gpu for gpu in evidence.inventory.gpus if gpu.label == place]
+    return {"gpu": str(found[0].index), "address": str(found[0].address)} if found else {}
 
 
 def _in_words(seen: Mapping[str, str]) -> str:

@@ -1,0 +1,201 @@
+"""What the driver already knows of a GPU's health: faults, limits, and what it asks to be done.
+
+Drivers and bindings differ in what they know, so that everything here may be None or empty, which
+is neither good nor bad. Numbers stand here where older bindings have no name for them; NVIDIA never
+gives a field's number to another one (https://docs.nvidia.com/deploy/nvml-api/, field identifiers).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pynvml
+
+from tarmac.machine.gpu import Fabric
+from tarmac.machine.nvml_ask import ask, ask_fields, watts
+
+__all__ = ["read_health"]
+
+_RECOVERY_ACTION = 230
+
+# nvmlDeviceGpuRecoveryAction_t. Bindings disagree about 5: to recover the IMEX domain, or the bus.
+_RECOVERY = {
+    0: "none",
+    1: "reset",
+    2: "reboot",
+    3: "drain P2P",
+    4: "drain and reset",
+    6: "bus reset",
+    7: "reboot",
+}
+
+# Totals of links before Hopper; since then each link counts, asked with its number.
+_LINK_TOTALS = {
+    "crc": (
+        pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
+        pynvml.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
+    ),
+    "replay": (pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,),
+    "recovery": (pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,),
+}
+_LINK_COUNTS = {
+    "crc": pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC,
+    "replay": pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY,
+    "recovery": pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
+}
+
+_FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}
+
+# nvmlGpuFabricInfo_v2_t.healthMask: two bits each, 1 says that it is so.
+_FABRIC_TROUBLES = {
+    0: "degraded bandwidth",
+    2: "route recovery in progress",
+    4: "route unhealthy",
+    6: "recovery from access timeouts in progress",
+}
+# Four bits: 2 and above say what is configured wrongly, 1 that nothing is.
+_FABRIC_CONFIGURATION = 8
+_MISCONFIGURED = 2
+
+_VIRTUALIZATION = {
+    pynvml.NVML_GPU_VIRTUALIZATION_MODE_NONE: "none",
+    pynvml.NVML_GPU_VIRTUALIZATION_MODE_PASSTHROUGH: "passthrough",
+    pynvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU: "vgpu",
+    pynvml.NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU: "vgpu host",
+    pynvml.NVML_GPU_VIRTUALIZATION_MODE_HOST_VSGA: "vsga host",
+}
+
+
+def read_health(handle: Any, num_links: int) -> dict[str, Any]:
+    """Return the fields of `Gpu` that tell of its health.
+
+    Args:
+        handle: The GPU's.
+        num_links: How many NVLinks it has.
+    """
+    totals = [field for fields in _LINK_TOTALS.values() for field in fields]
+    counts = [(field, link) for field in _LINK_COUNTS.values() for link in range(num_links)]
+    fields = ask_fields(
+        handle,
+        [_RECOVERY_ACTION, pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, *totals, *counts],
+    )
+    action = fields.get(_RECOVERY_ACTION)
+    virtualization = _VIRTUALIZATION.get(ask(pynvml.nvmlDeviceGetVirtualizationMode, handle))
+    return {
+        "recovery_action": None if action is None else _RECOVERY.get(action, f"action {action}"),
+        "pcie_replays": fields.get(pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
+        "nvlink_errors": _link_errors(fields, num_links),
+        "fabric": _read_fabric(handle),
+        "sram_threshold_exceeded": _read_sram(handle),
+        "remapped_rows": _read_remapped(handle),
+        "inforom_valid": _read_inforom(handle),
+        "temperature_limits_c": _read_limits(handle),
+        "default_power_watts": watts(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)),
+        "application_clocks_mhz": _read_application_clocks(handle),
+        "vbios": ask(pynvml.nvmlDeviceGetVbiosVersion, handle),
+        "board": _read_board(handle),
+        "virtualization": virtualization,
+        "licensed": _read_licence(handle) if virtualization == "vgpu" else None,
+        "unseen_bytes": _read_unseen(handle),
+    }
+
+
+def _link_errors(fields: dict[Any, Any], num_links: int) -> dict[str, int]:
+    errors = {}
+    for name, totals in _LINK_TOTALS.items():
+        single = [(_LINK_COUNTS[name], link) for link in range(num_links)]
+        found = [fields[key] for key in single if key in fields]
+        found = found or [fields[key] for key in totals if key in fields]
+        if found:
+            errors[name] = int(sum(found))
+    return errors
+
+
+def _read_fabric(handle: Any) -> Fabric | None:
+    info = pynvml.c_nvmlGpuFabricInfoV_t()
+    if ask(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
+        return None
+    state = _FABRIC_STATES.get(info.state)
+    if state is None:
+        return None
+    mask = info.healthMask
+    troubles = [name for shift, name in _FABRIC_TROUBLES.items() if mask >> shift & 0b11 == 1]
+    if mask >> _FABRIC_CONFIGURATION & 0b1111 >= _MISCONFIGURED:
+        troubles.append("incorrect configuration")
+    return Fabric(state=state, status=info.status, troubles=tuple(troubles))
+
+
+def _read_sram(handle: Any) -> bool | None:
+    status = pynvml.c_nvmlEccSramErrorStatus_v1_t()
+    if ask(pynvml.nvmlDeviceGetSramEccErrorStatus, handle, ctypes.byref(status)) is None:
+        return None
+    return bool(status.bThresholdExceeded)
+
+
+def _read_remapped(handle: Any) -> dict[str, int]:
+    rows = ask(pynvml.nvmlDeviceGetRemappedRows, handle)
+    return {} if rows is None else {"corrected": rows[0], "uncorrected": rows[1]}
+
+
+def _read_inforom(handle: Any) -> bool | None:
+    try:
+        pynvml.nvmlDeviceValidateInforom(handle)
+    except pynvml.NVMLError_CorruptedInforom:
+        return False
+    except pynvml.NVMLError:
+        return None
+    return True
+
+
+def _read_limits(handle: Any) -> dict[str, int]:
+    kinds = {
+        "operating": pynvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX,
+        "memory": pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX,
+        "slowdown": pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
+        "shutdown": pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN,
+    }
+    found = {
+        name: ask(pynvml.nvmlDeviceGetTemperatureThreshold, handle, kind)
+        for name, kind in kinds.items()
+    }
+    # Cards that have no such threshold answer 0.
+    return {name: degrees for name, degrees in found.items() if degrees}
+
+
+def _read_application_clocks(handle: Any) -> dict[str, int]:
+    found = {
+        "now": ask(pynvml.nvmlDeviceGetApplicationsClock, handle, pynvml.NVML_CLOCK_SM),
+        "default": ask(pynvml.nvmlDeviceGetDefaultApplicationsClock, handle, pynvml.NVML_CLOCK_SM),
+    }
+    return {name: clock for name, clock in found.items() if clock}
+
+
+def _read_board(handle: Any) -> str | None:
+    pci = ask(pynvml.nvmlDeviceGetPciInfo, handle)
+    return f"{pci.pciSubSystemId:#010x}" if pci is not None and pci.pciSubSystemId else None
+
+
+def _read_licence(handle: Any) -> bool | None:
+    found = ask(pynvml.nvmlDeviceGetGridLicensableFeatures_v4, handle)
+    if found is None or not found.isGridLicenseSupported:
+        return None
+    features = found.gridLicensableFeatures[: found.licensableFeaturesCount]
+    return any(bool(feature.featureState) for feature in features) if features else None
+
+
+def _read_unseen(handle: Any) -> int | None:
+    """Return the bytes in use that no process holds which the driver lists here."""
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
+    if memory is None:
+        return None
+    held: dict[int, int | None] = {}
+    for kind in ("Compute", "Graphics", "MPSCompute"):
+        running = ask(getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v3"), handle)
+        # What one of the lists would explain is not known to be unseen.
+        if running is None and kind != "MPSCompute":
+            return None
+        held |= {process.pid: process.usedGpuMemory for process in running or ()}
+    if None in held.values():
+        return None
+    return max(0, int(memory.used) - sum(filter(None, held.values())))
