@@ -2,8 +2,8 @@
  *
  * Each line is "KEY VALUE"; what concerns a GPU has its index before the key: "0.name NVIDIA H200".
  * "init" and "0.error" give the code that starting, or asking a GPU, ends with. What has no line is
- * not supported, as on cards that do not know the answer; "old 1" leaves out what drivers before
- * 510 have not. "like healthy" at the end takes what has no line from healthy.txt beside it.
+ * not supported, as on cards that do not know the answer, nor is what has "-"; "old 1" leaves out
+ * what drivers before 510 have not. "like healthy" takes what has no line from healthy.txt beside it.
  *
  * A value may change: "0.clock 345 | busy 1980 | 3 1700 | 200ms 1500". The last part that holds is
  * the answer: "busy" while the file is there that NVML_STAND_IN_BUSY names, a number from as many
@@ -74,7 +74,10 @@ static const char *current(struct line *line) {
 
 static const char *look(const char *key) {
     for (int i = 0; i < num_lines; i++)
-        if (strcmp(lines[i].key, key) == 0) return current(&lines[i]);
+        if (strcmp(lines[i].key, key) == 0) {
+            const char *value = current(&lines[i]);
+            return strcmp(value, "-") == 0 ? NULL : value;
+        }
     return NULL;
 }
 

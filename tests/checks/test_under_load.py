@@ -80,13 +80,15 @@ def test_a_healthy_gpu_at_full_load_gets_no_warning(check):
     assert load["pcie"] == {"generation": 5, "width": 16}
     assert load["held_back_s"]["thermal"] == 0.0
     assert load["grown"] == {"corrected_errors": 0, "uncorrected_errors": 0, "pcie_replays": 0}
-    assert report["devices"][0]["answer"] == "ok"
+    (verdict,) = (v for v in report["devices"] if v["name"] == "GPU 0")
+    assert verdict["answer"] == "ok"
+    assert verdict["text"] == "NVIDIA H200, 140 GiB, 31 °C, under load 699 W, 80 °C, 1,881 MHz"
 
 
 @pytest.mark.parametrize(
     ("machine", "expected"),
     [
-        ("hot-under-load", {"throttle-thermal": "warning", "too-hot": "warning"}),
+        ("hot-under-load", {"throttle-thermal": "warning"}),
         ("too-hot", {"too-hot": "warning", "throttle-power": "note"}),
         ("no-margin", {"too-hot": "warning", "throttle-power": "note"}),
         ("brake-under-load", {"throttle-hardware": "failure"}),
@@ -150,6 +152,14 @@ def test_reasons_are_told_in_words_most_frequent_first():
             loaded({"temperature_limits_c": {"operating": 87, "memory": 95}}, temperature_c=87),
         ),
         ("no margin left, none missing", loaded(temperature_margin_c=0)),
+        (
+            "a threshold that is no longer kept up",
+            loaded(
+                {"temperature_limits_c": {"operating": 60}},
+                temperature_c=80,
+                temperature_margin_c=7,
+            ),
+        ),
         ("a few packets sent again", loaded(grown={"pcie_replays": 8})),
         ("corrected errors", loaded(grown={"corrected_errors": 40})),
         ("counters that a reset has set to 0", loaded(grown={"uncorrected_errors": -3})),

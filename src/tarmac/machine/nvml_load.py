@@ -1,7 +1,7 @@
 """A GPU while it computes: what is read of it every tenth of a second, in as few calls as can be.
 
-An idle GPU costs one call, one that computes six; a driver that does not know a field's power one
-more. `bench/nvml_sampling.py` counts them.
+An idle GPU costs one call, one that computes six, and one more where it knows its thermal margin,
+or where the driver does not know power as a field. `bench/nvml_sampling.py` counts them.
 """
 
 from __future__ import annotations

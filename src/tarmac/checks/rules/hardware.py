@@ -139,16 +139,17 @@ def _throttle_hardware_under_load(_: Gpu, load: UnderLoad) -> str | None:
 
 def _too_hot(gpu: Gpu, load: UnderLoad) -> str | None:
     seen = []
-    limits = gpu.temperature_limits_c
+    limits, margin = gpu.temperature_limits_c, load.temperature_margin_c
+    if margin is not None and margin < 0:
+        seen.append(f"{-margin} °C above the highest temperature it is made to work at")
+    # Since Ada the margin is what counts, and a threshold of the GPU is no longer kept up.
+    operating = limits.get("operating") if margin is None else None
     for part, hottest, limit in (
-        ("GPU", load.temperature_c, limits.get("operating")),
+        ("GPU", load.temperature_c, operating),
         ("memory", load.memory_temperature_c, limits.get("memory")),
     ):
         if hottest is not None and limit is not None and hottest > limit:
             seen.append(f"{part} at {hottest} °C, made for up to {limit} °C")
-    margin = load.temperature_margin_c
-    if not seen and margin is not None and margin < 0:
-        seen.append(f"{-margin} °C above the highest temperature it is made to work at")
     return ", ".join(seen) or None
 
 
