@@ -27,6 +27,10 @@ Field = int | tuple[int, int]
 _TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
+# NVML_VALUE_NOT_AVAILABLE, in 32 and 64 bits.
+_NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)
+
+
 def ask(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call the library; None where the card, the driver or the binding does not know the answer."""
     try:
@@ -37,12 +41,13 @@ def ask(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def ask_fields(handle: Any, fields: Sequence[Field]) -> dict[Field, Any]:
     """Return the values of several fields by one call, without those that are not supported."""
-    values = ask(pynvml.nvmlDeviceGetFieldValues, handle, fields) if fields else None
-    return {
-        field: getattr(value.value, _TYPES[value.valueType])
-        for field, value in zip(fields, values or (), strict=False)
-        if value.nvmlReturn == pynvml.NVML_SUCCESS and value.valueType < len(_TYPES)
+    answers = ask(pynvml.nvmlDeviceGetFieldValues, handle, fields) if fields else None
+    values = {
+        field: getattr(answer.value, _TYPES[answer.valueType])
+        for field, answer in zip(fields, answers or (), strict=False)
+        if answer.nvmlReturn == pynvml.NVML_SUCCESS and answer.valueType < len(_TYPES)
     }
+    return {field: value for field, value in values.items() if value not in _NOT_AVAILABLE}
 
 
 def ask_reasons(handle: Any) -> int | None:

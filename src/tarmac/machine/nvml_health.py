@@ -8,6 +8,7 @@ gives a field's number to another one (https://docs.nvidia.com/deploy/nvml-api/,
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -15,7 +16,7 @@ import pynvml
 from tarmac.machine.gpu import Fabric
 from tarmac.machine.nvml_ask import ask, ask_fields, watts
 
-__all__ = ["read_health"]
+__all__ = ["read_health", "users_of"]
 
 _RECOVERY_ACTION = 230
 
@@ -30,6 +31,10 @@ _RECOVERY = {
     7: "reboot",
 }
 
+# CUDA opens it, the driver's management library does not.
+_CUDA_NODE = "/dev/nvidia-uvm"
+_LARGE_BYTES = 2**29
+
 # Totals of links before Hopper; since then each link counts, asked with its number.
 _LINK_TOTALS = {
     "crc": (
@@ -40,9 +45,13 @@ _LINK_TOTALS = {
     "recovery": (pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,),
 }
 _LINK_COUNTS = {
-    "crc": pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC,
-    "replay": pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY,
-    "recovery": pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
+    "crc": (pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC,),
+    "replay": (pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY,),
+    # On Hopper, and since Blackwell.
+    "recovery": (
+        pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
+        pynvml.NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS,
+    ),
 }
 
 _FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}
@@ -57,6 +66,23 @@ _FABRIC_TROUBLES = {
 # Four bits: 2 and above say what is configured wrongly, 1 that nothing is.
 _FABRIC_CONFIGURATION = 8
 _MISCONFIGURED = 2
+
+
+class _FabricInfo(ctypes.Structure):
+    """nvmlGpuFabricInfo_v2_t, which older bindings have with a field of another size."""
+
+    _fields_ = (
+        ("version", ctypes.c_uint32),
+        ("cluster", ctypes.c_uint8 * 16),
+        ("status", ctypes.c_uint32),
+        ("clique", ctypes.c_uint32),
+        ("state", ctypes.c_uint8),
+        ("health_mask", ctypes.c_uint32),
+    )
+
+
+# The structure's size, and its version in the upper byte.
+_FABRIC_VERSION = ctypes.sizeof(_FabricInfo) | 2 << 24
 
 _VIRTUALIZATION = {
     pynvml.NVML_GPU_VIRTUALIZATION_MODE_NONE: "none",
@@ -75,7 +101,7 @@ def read_health(handle: Any, num_links: int) -> dict[str, Any]:
         num_links: How many NVLinks it has.
     """
     totals = [field for fields in _LINK_TOTALS.values() for field in fields]
-    counts = [(field, link) for field in _LINK_COUNTS.values() for link in range(num_links)]
+    counts = [key for name in _LINK_COUNTS for key in _keys_of_links(name, num_links)]
     fields = ask_fields(
         handle,
         [_RECOVERY_ACTION, pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, *totals, *counts],
@@ -101,11 +127,14 @@ def read_health(handle: Any, num_links: int) -> dict[str, Any]:
     }
 
 
+def _keys_of_links(name: str, num_links: int) -> list[tuple[int, int]]:
+    return [(field, link) for field in _LINK_COUNTS[name] for link in range(num_links)]
+
+
 def _link_errors(fields: dict[Any, Any], num_links: int) -> dict[str, int]:
     errors = {}
     for name, totals in _LINK_TOTALS.items():
-        single = [(_LINK_COUNTS[name], link) for link in range(num_links)]
-        found = [fields[key] for key in single if key in fields]
+        found = [fields[key] for key in _keys_of_links(name, num_links) if key in fields]
         found = found or [fields[key] for key in totals if key in fields]
         if found:
             errors[name] = int(sum(found))
@@ -113,13 +142,13 @@ def _link_errors(fields: dict[Any, Any], num_links: int) -> dict[str, int]:
 
 
 def _read_fabric(handle: Any) -> Fabric | None:
-    info = pynvml.c_nvmlGpuFabricInfoV_t()
+    info = _FabricInfo(version=_FABRIC_VERSION)
     if ask(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
         return None
     state = _FABRIC_STATES.get(info.state)
     if state is None:
         return None
-    mask = info.healthMask
+    mask = info.health_mask
     troubles = [name for shift, name in _FABRIC_TROUBLES.items() if mask >> shift & 0b11 == 1]
     if mask >> _FABRIC_CONFIGURATION & 0b1111 >= _MISCONFIGURED:
         troubles.append("incorrect configuration")
@@ -198,4 +227,22 @@ def _read_unseen(handle: Any) -> int | None:
         held |= {process.pid: process.usedGpuMemory for process in running or ()}
     if None in held.values():
         return None
-    return max(0, int(memory.used) - sum(filter(None, held.values())))
+    unseen = max(0, int(memory.used) - sum(filter(None, held.values())))
+    # A process of this container that computes, and is not listed or has another number where the
+    # driver counts, may be the one. That takes a look at all processes.
+    if unseen >= _LARGE_BYTES and users_of(_CUDA_NODE) - held.keys():
+        return None
+    return unseen
+
+
+def users_of(path: str) -> set[int]:
+    """Return the processes that have a file open, of those that this user may look at."""
+    users = set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            is_it = str(descriptor.readlink()) == path
+        except OSError:
+            continue
+        if is_it:
+            users.add(int(descriptor.parts[2]))
+    return users
