@@ -2,24 +2,82 @@
  *
  * Each line is "KEY VALUE"; what concerns a GPU has its index before the key: "0.name NVIDIA H200".
  * "init" and "0.error" give the code that starting, or asking a GPU, ends with. What has no line is
- * not supported, as on cards that do not know the answer.
+ * not supported, as on cards that do not know the answer, nor is what has "-"; "old 1" leaves out
+ * what drivers before 510 have not. "like healthy" takes what has no line from healthy.txt beside it.
+ *
+ * A value may change: "0.clock 345 | busy 1980 | 3 1700 | 200ms 1500". The last part that holds is
+ * the answer: "busy" while the file is there that NVML_STAND_IN_BUSY names, a number from as many
+ * answers of that line on, milliseconds from the library's start on. Each answer of a busy GPU adds
+ * a byte to that file, so that whoever keeps it busy knows that it was asked.
+ *
+ * "0.field.230 1" is a field's value, "0.field.161.3 1" that of link 3; "0.violation.1 5000" the
+ * nanoseconds of a policy; "0.threshold.3 85" a temperature's threshold; "0.p2p.1 00055" one digit
+ * for each kind of access from GPU 0 to GPU 1; "0.event 100 8 79" an event of type 8 with data 79,
+ * 100 ms after an event set asked for it.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, FUNCTION_NOT_FOUND = 13 };
+enum {
+    SUCCESS = 0,
+    NOT_SUPPORTED = 3,
+    NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7,
+    TIMEOUT = 10,
+    FUNCTION_NOT_FOUND = 13,
+    CORRUPTED_INFOROM = 14
+};
 
 static char text[65536];
-static char *lines[2048];
+static struct line { char *key, *value; unsigned reads; } lines[2048];
 static int num_lines;
+static long long started_ms;
+
+static long long now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+static int holds(const char *when, unsigned reads) {
+    if (strncmp(when, "busy ", 5) == 0) {
+        const char *path = getenv("NVML_STAND_IN_BUSY");
+        int file = path ? open(path, O_WRONLY | O_APPEND) : -1;
+        if (file < 0) return 0;
+        ssize_t added = write(file, ".", 1);
+        close(file);
+        return added == 1;
+    }
+    char *unit;
+    long long from = strtoll(when, &unit, 10);
+    return (strncmp(unit, "ms", 2) == 0 ? now_ms() - started_ms : reads) >= from;
+}
+
+/* Values that change are copied for the thread that asks, cut at the next part. */
+static const char *current(struct line *line) {
+    static __thread char copy[256];
+    unsigned reads = __atomic_fetch_add(&line->reads, 1, __ATOMIC_RELAXED);
+    if (!strchr(line->value, '|')) return line->value;
+    const char *value = line->value;
+    for (const char *part = line->value; (part = strstr(part, " | "));) {
+        part += 3;
+        if (holds(part, reads)) value = strchr(part, ' ') + 1;
+    }
+    const char *end = strstr(value, " | ");
+    snprintf(copy, sizeof copy, "%.*s", (int)(end ? end - value : (long)strlen(value)), value);
+    return copy;
+}
 
 static const char *look(const char *key) {
-    for (int i = 0; i < num_lines; i++) {
-        size_t length = strlen(key);
-        if (strncmp(lines[i], key, length) == 0 && lines[i][length] == ' ')
-            return lines[i] + length + 1;
-    }
+    for (int i = 0; i < num_lines; i++)
+        if (strcmp(lines[i].key, key) == 0) {
+            const char *value = current(&lines[i]);
+            return strcmp(value, "-") == 0 ? NULL : value;
+        }
     return NULL;
 }
 
@@ -27,6 +85,12 @@ static const char *of(const void *gpu, const char *key) {
     char full[128];
     snprintf(full, sizeof full, "%ld.%s", (long)gpu - 1, key);
     return look(full);
+}
+
+static const char *numbered(const void *gpu, const char *key, long number) {
+    char full[128];
+    snprintf(full, sizeof full, "%s.%ld", key, number);
+    return of(gpu, full);
 }
 
 static int number(const void *gpu, const char *key, unsigned *out) {
@@ -54,16 +118,44 @@ static int two(const void *gpu, const char *key, unsigned *a, unsigned *b) {
     return found && sscanf(found, "%u %u", a, b) == 2 ? SUCCESS : NOT_SUPPORTED;
 }
 
+/* Reads a machine's lines into the rest of the text; lines that came before go first. */
+static int read_machine(const char *path) {
+    static size_t size;
+    if (num_lines == 0) size = 0;
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    char *begin = text + size, *like = NULL;
+    size += fread(begin, 1, sizeof text - 1 - size, file);
+    fclose(file);
+    text[size++] = 0;
+    for (char *line = strtok(begin, "\n"); line && num_lines < 2048; line = strtok(NULL, "\n")) {
+        char *space = strchr(line, ' ');
+        if (!space) continue;
+        *space = 0;
+        if (strcmp(line, "like") == 0)
+            like = space + 1;
+        else
+            lines[num_lines++] = (struct line){line, space + 1, 0};
+    }
+    if (!like) return 1;
+    char other[512];
+    const char *slash = strrchr(path, '/');
+    snprintf(other, sizeof other, "%.*s/%s.txt", (int)(slash ? slash - path : 1), slash ? path : ".",
+             like);
+    return read_machine(other);
+}
+
 int nvmlInitWithFlags(unsigned flags) {
+    static int is_read;
     (void)flags;
     const char *path = getenv("NVML_STAND_IN");
-    FILE *file = path ? fopen(path, "r") : NULL;
-    if (!file) return 9; /* driver not loaded */
-    size_t size = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[size] = 0;
-    num_lines = 0;
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) lines[num_lines++] = line;
+    /* Started again by a second thread, it goes on: the first has lines in its hands. */
+    if (!is_read) {
+        num_lines = 0;
+        started_ms = now_ms();
+        if (!path || !read_machine(path)) return 9; /* driver not loaded */
+        is_read = 1;
+    }
     const char *code = look("init");
     return code ? atoi(code) : SUCCESS;
 }
@@ -74,7 +166,11 @@ const char *nvmlErrorString(int code) {
     switch (code) {
     case 3: return "Not Supported";
     case 9: return "Driver Not Loaded";
+    case 10: return "Timeout";
+    case 13: return "Function Not Found";
+    case 14: return "infoROM is corrupted";
     case 15: return "GPU is lost";
+    case 16: return "GPU requires reset";
     case 18: return "Driver/library version mismatch";
     default: return "Unknown Error";
     }
@@ -107,15 +203,27 @@ int nvmlDeviceGetUUID(void *g, char *out, unsigned n) {
     return words(of(g, "uuid"), out, n);
 }
 int nvmlDeviceGetMemoryInfo(void *g, unsigned long long *out) {
-    unsigned long long total = 0, used = 0;
+    unsigned long long total = 0, used = 0, reserved = 0;
     if (wide(g, "memory", &total)) return NOT_SUPPORTED;
     wide(g, "used", &used);
-    out[0] = total, out[1] = total - used, out[2] = used;
+    wide(g, "reserved", &reserved);
+    out[0] = total, out[1] = total - used - reserved, out[2] = used + reserved;
+    return SUCCESS;
+}
+struct memory { unsigned version; unsigned long long total, reserved, free, used; };
+int nvmlDeviceGetMemoryInfo_v2(void *g, struct memory *out) {
+    if (look("old")) return FUNCTION_NOT_FOUND;
+    if (wide(g, "memory", &out->total)) return NOT_SUPPORTED;
+    out->used = out->reserved = 0;
+    wide(g, "used", &out->used);
+    wide(g, "reserved", &out->reserved);
+    out->free = out->total - out->used - out->reserved;
     return SUCCESS;
 }
 struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; };
 int nvmlDeviceGetPciInfo_v3(void *g, struct pci *out) {
     memset(out, 0, sizeof *out);
+    number(g, "subsystem", &out->subsystem);
     return words(of(g, "address"), out->bus_id, sizeof out->bus_id);
 }
 int nvmlDeviceGetCudaComputeCapability(void *g, unsigned *a, unsigned *b) {
@@ -214,4 +322,167 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(void *g, unsigned *count, struct pr
 }
 int nvmlDeviceGetGraphicsRunningProcesses_v2(void *g, unsigned *count, struct process *out) {
     return processes(g, "graphics", count, out);
+}
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *g, unsigned *count, struct process *out) {
+    return look("old") ? FUNCTION_NOT_FOUND : processes(g, "mps", count, out);
+}
+
+int nvmlDeviceGetVbiosVersion(void *g, char *out, unsigned n) { return words(of(g, "vbios"), out, n); }
+int nvmlDeviceGetPowerManagementDefaultLimit(void *g, unsigned *out) {
+    return number(g, "default_power", out);
+}
+int nvmlDeviceGetApplicationsClock(void *g, int type, unsigned *out) {
+    return number(g, type == 2 ? "app_memory_clock" : "app_clock", out);
+}
+int nvmlDeviceGetDefaultApplicationsClock(void *g, int type, unsigned *out) {
+    return number(g, type == 2 ? "default_app_memory_clock" : "default_app_clock", out);
+}
+int nvmlDeviceGetTotalEnergyConsumption(void *g, unsigned long long *out) {
+    return wide(g, "energy", out);
+}
+int nvmlDeviceGetTemperatureThreshold(void *g, int type, unsigned *out) {
+    const char *found = numbered(g, "threshold", type);
+    if (!found) return NOT_SUPPORTED;
+    *out = atoi(found);
+    return SUCCESS;
+}
+struct margin { unsigned version; int degrees; };
+int nvmlDeviceGetMarginTemperature(void *g, struct margin *out) {
+    const char *found = of(g, "margin");
+    if (!found) return NOT_SUPPORTED;
+    out->degrees = atoi(found);
+    return SUCCESS;
+}
+struct violation { unsigned long long at_us, for_ns; };
+int nvmlDeviceGetViolationStatus(void *g, int policy, struct violation *out) {
+    const char *found = numbered(g, "violation", policy);
+    if (!found) return NOT_SUPPORTED;
+    out->at_us = now_ms() * 1000;
+    out->for_ns = strtoull(found, NULL, 0);
+    return SUCCESS;
+}
+struct field {
+    unsigned id, scope;
+    long long at, latency;
+    unsigned type, code;
+    unsigned long long value;
+};
+int nvmlDeviceGetFieldValues(void *g, int count, struct field *out) {
+    for (int i = 0; i < count; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "field.%u", out[i].id);
+        const char *found = numbered(g, key, out[i].scope);
+        if (!found) found = of(g, key);
+        out[i].code = found ? SUCCESS : NOT_SUPPORTED;
+        out[i].type = 3; /* unsigned long long */
+        out[i].value = found ? strtoull(found, NULL, 0) : 0;
+    }
+    return SUCCESS;
+}
+int nvmlDeviceGetPcieReplayCounter(void *g, unsigned *out) { return number(g, "replays", out); }
+int nvmlDeviceGetGpuMaxPcieLinkGeneration(void *g, unsigned *out) {
+    return number(g, "gpu_max_pcie", out);
+}
+int nvmlDeviceGetPcieSpeed(void *g, unsigned *out) { return number(g, "pcie_speed", out); }
+int nvmlDeviceGetPcieLinkMaxSpeed(void *g, unsigned *out) {
+    return number(g, "max_pcie_speed", out);
+}
+int nvmlDeviceValidateInforom(void *g) {
+    unsigned is_valid;
+    if (number(g, "inforom", &is_valid)) return NOT_SUPPORTED;
+    return is_valid ? SUCCESS : CORRUPTED_INFOROM;
+}
+struct sram { unsigned version; unsigned long long counts[11]; unsigned is_exceeded; };
+int nvmlDeviceGetSramEccErrorStatus(void *g, struct sram *out) {
+    return look("old") ? FUNCTION_NOT_FOUND : number(g, "sram", &out->is_exceeded);
+}
+struct fabric { unsigned version; char uuid[16]; unsigned status, clique, state, health; };
+int nvmlDeviceGetGpuFabricInfoV(void *g, struct fabric *out) {
+    const char *found = of(g, "fabric"); /* state, status, health mask */
+    if (!found) return look("old") ? FUNCTION_NOT_FOUND : NOT_SUPPORTED;
+    return sscanf(found, "%u %u %i", &out->state, &out->status, (int *)&out->health) == 3 ? SUCCESS
+                                                                                         : 999;
+}
+int nvmlDeviceGetVirtualizationMode(void *g, unsigned *out) {
+    return number(g, "virtualization", out);
+}
+struct licences {
+    int is_supported;
+    unsigned count;
+    struct {
+        unsigned code, state;
+        char about[128], product[128];
+        unsigned is_enabled;
+        struct { unsigned year; unsigned short month, day, hour, minute, second; char status; } end;
+    } features[3];
+};
+int nvmlDeviceGetGridLicensableFeatures_v4(void *g, struct licences *out) {
+    unsigned state;
+    memset(out, 0, sizeof *out);
+    if (number(g, "licence", &state)) return NOT_SUPPORTED;
+    out->is_supported = out->count = 1;
+    out->features[0].code = 1; /* vGPU */
+    out->features[0].state = out->features[0].is_enabled = state;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetP2PStatus(void *a, void *b, int kind, unsigned *out) {
+    const char *found = numbered(a, "p2p", (long)b - 1);
+    if (!found) found = numbered(b, "p2p", (long)a - 1);
+    if (!found || kind < 0 || kind >= (int)strlen(found)) return NOT_SUPPORTED;
+    *out = found[kind] - '0';
+    return SUCCESS;
+}
+int nvmlDeviceGetTopologyCommonAncestor(void *a, void *b, unsigned *out) {
+    const char *found = numbered(a, "topology", (long)b - 1);
+    if (!found) found = numbered(b, "topology", (long)a - 1);
+    if (!found) return NOT_SUPPORTED;
+    *out = atoi(found);
+    return SUCCESS;
+}
+int nvmlDeviceGetNvLinkRemoteDeviceType(void *g, unsigned link, unsigned *out) {
+    const char *found = of(g, "nvlink_remotes"); /* one digit for each link: 0 a GPU, 2 a switch */
+    if (!found || link >= strlen(found)) return NOT_SUPPORTED;
+    *out = found[link] - '0';
+    return SUCCESS;
+}
+
+struct set { long long since_ms; unsigned long long types[64]; char is_told[2048]; };
+struct event { void *gpu; unsigned long long type, data; unsigned instance, compute; };
+int nvmlEventSetCreate(struct set **out) {
+    *out = calloc(1, sizeof **out);
+    return SUCCESS;
+}
+int nvmlEventSetFree(struct set *set) {
+    free(set);
+    return SUCCESS;
+}
+int nvmlDeviceGetSupportedEventTypes(void *g, unsigned long long *out) {
+    return wide(g, "event_types", out);
+}
+int nvmlDeviceRegisterEvents(void *g, unsigned long long types, struct set *set) {
+    unsigned long long known = 0;
+    if ((long)g > 64 || wide(g, "event_types", &known) || types & ~known) return NOT_SUPPORTED;
+    if (!set->since_ms) set->since_ms = now_ms();
+    set->types[(long)g - 1] |= types;
+    return SUCCESS;
+}
+int nvmlEventSetWait_v2(struct set *set, struct event *out, unsigned timeout_ms) {
+    for (long long end = now_ms() + timeout_ms;;) {
+        for (int i = 0; i < num_lines; i++) {
+            long gpu;
+            char key[16];
+            long long at;
+            if (set->is_told[i] || sscanf(lines[i].key, "%ld.%15s", &gpu, key) != 2) continue;
+            if (strcmp(key, "event") || gpu < 0 || gpu >= 64) continue;
+            if (sscanf(lines[i].value, "%lld %llu %llu", &at, &out->type, &out->data) != 3) continue;
+            if (!(set->types[gpu] & out->type) || now_ms() - set->since_ms < at) continue;
+            set->is_told[i] = 1;
+            out->gpu = (void *)(gpu + 1);
+            out->instance = out->compute = ~0u;
+            return SUCCESS;
+        }
+        if (now_ms() >= end) return TIMEOUT;
+        usleep(1000);
+    }
 }

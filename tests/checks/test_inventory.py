@@ -47,7 +47,8 @@ def test_a_healthy_gpu_is_described(inventory_of):
     ("machine", "found"),
     [
         ("throttled", {"throttle-thermal"}),
-        ("power-capped", {"throttle-power"}),
+        # An idle GPU's clocks say nothing of its power limit.
+        ("power-capped", set()),
         ("power-brake", {"throttle-hardware"}),
         ("ecc-errors", {"ecc"}),
         ("narrow-link", {"pcie-narrow", "nvlink-down"}),
@@ -61,6 +62,28 @@ def test_a_healthy_gpu_is_described(inventory_of):
         ("unknown-error", {"nvml-unknown"}),
         ("eight", set()),
         ("old-card", {"ecc", "mem-held"}),
+        ("loaded", set()),
+        ("hot-under-load", set()),
+        ("requires-reset", {"reset-required"}),
+        ("recovery-reset", {"reset-required"}),
+        ("recovery-drain-and-reset", {"reset-required"}),
+        ("recovery-reboot", {"reboot-required"}),
+        ("recovery-drain", {"drain-required"}),
+        ("fabric-not-started", {"fabric-manager"}),
+        ("fabric-failed", {"fabric-manager"}),
+        ("fabric-degraded", {"fabric-degraded"}),
+        ("sram-errors", {"sram-errors"}),
+        ("memory-worn", {"memory-worn", "ecc"}),
+        ("inforom-corrupt", {"inforom-corrupt"}),
+        ("power-limited", {"power-limited"}),
+        ("clocks-lowered", {"clocks-lowered"}),
+        ("nvlink-errors", {"nvlink-errors"}),
+        ("vgpu-unlicensed", {"vgpu-unlicensed"}),
+        ("mem-held-unseen", {"mem-held-unseen"}),
+        ("pair", set()),
+        ("gpus-differ", {"gpus-differ"}),
+        # Cards of one model by two makers have each their own VBIOS and power limit.
+        ("two-makers", set()),
     ],
 )
 def test_what_nvml_says_of_a_machine_is_found(inventory_of, machine, found):

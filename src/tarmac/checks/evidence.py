@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.engines import Engines
 from tarmac.checks.kernel_reading import KernelLog
+from tarmac.checks.under_load import UnderLoad  # noqa: TC001 - pydantic reads it
 from tarmac.machine import Gpu  # noqa: TC001 - pydantic reads it
 
 __all__ = [
@@ -205,8 +206,13 @@ class Probe(_Facts):
 
 
 class Evidence(_Facts):
-    """All that a check has seen."""
+    """All that a check has seen.
+
+    Attributes:
+        under_load: Each GPU that computed while a probe measured; none where nothing was measured.
+    """
 
     inventory: Inventory
     probes: tuple[Probe, ...] = ()
     texts: tuple[str, ...] = ()
+    under_load: tuple[UnderLoad, ...] = ()

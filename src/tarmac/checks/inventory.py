@@ -62,7 +62,10 @@ def read_inventory(
         if isinstance(nvml, NvmlProblem):
             driver = Driver(nvml_error=nvml.text)
         else:
-            driver, gpus = Driver(version=nvml.version, cuda=nvml.cuda), nvml.read_gpus()
+            driver, gpus = (
+                Driver(version=nvml.version, cuda=nvml.cuda),
+                nvml.read_gpus(with_health=True),
+            )
     libraries = find_libraries(variables)
     kernel_log, kernel = read_kernel_log(xid_hours, root)
     cards = _cards(root)

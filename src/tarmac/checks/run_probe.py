@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tarmac.checks.targets import Target
     from tarmac.processes import Child
 
-__all__ = ["measuring_turns", "run_probe"]
+__all__ = ["is_measuring", "measuring_turns", "run_probe"]
 
 # Enough of what it printed to find an error's text in, whatever came before.
 _KEPT_BYTES = 65536
@@ -226,3 +227,18 @@ def measuring_turns() -> Iterator[dict[str, str]]:
     """Yield variables by which probes that run together measure one after another."""
     with tempfile.NamedTemporaryFile(prefix="tarmac-turn-") as file:
         yield {_TURN: file.name}
+
+
+def is_measuring(turns: Mapping[str, str]) -> bool:
+    """Tell whether a probe has its turn now.
+
+    Args:
+        turns: From `measuring_turns`.
+    """
+    with Path(turns[_TURN]).open() as file:
+        try:
+            # Shared, and given back at once: a probe that waits for its turn is not kept from it.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

@@ -16,7 +16,8 @@ from tarmac.checks.inventory import read_inventory
 from tarmac.checks.kernel_reading import DEFAULT_HOURS
 from tarmac.checks.report.make import make_report
 from tarmac.checks.report.requirements import parse_requirements, required_frameworks
-from tarmac.checks.run_probe import measuring_turns, run_probe
+from tarmac.checks.run_probe import is_measuring, measuring_turns, run_probe
+from tarmac.checks.sampling import sampling
 from tarmac.checks.targets import (
     THIS_PYTHON,
     Target,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Probe
     from tarmac.checks.report.model import Report
-    from tarmac.machine import Nvml
+    from tarmac.machine import LoadReader, Nvml
 
 __all__ = ["Depth", "check"]
 
@@ -195,6 +196,10 @@ def _num_at_once(nvml: Nvml | NvmlProblem, num_tasks: int) -> int:
     return 1 if is_exclusive else max(1, num_tasks)
 
 
+def _load_readers(nvml: Nvml | NvmlProblem) -> Mapping[int, LoadReader]:
+    return {} if isinstance(nvml, NvmlProblem) else nvml.load_readers()
+
+
 def _collect(
     tasks: Sequence[_Task],
     depth: Depth,
@@ -221,6 +226,7 @@ def _collect(
     with (
         open_nvml() as nvml,
         measuring_turns() as turns,
+        sampling(_load_readers(nvml), lambda: is_measuring(turns)) as finish_sampling,
         ThreadPoolExecutor(1) as beside,
         ThreadPoolExecutor(_num_at_once(nvml, len(tasks))) as threads,
     ):
@@ -235,8 +241,10 @@ def _collect(
         except BaseException:
             stop.set()
             raise
+        under_load = finish_sampling()
     return Evidence(
         inventory=inventory.result(),
+        under_load=under_load,
         probes=tuple(
             probe
             for task, probe in zip(tasks, probes, strict=True)

@@ -22,9 +22,10 @@ from tarmac.machine.device import (
     why_on_cpu,
 )
 from tarmac.machine.driver import wake_driver
-from tarmac.machine.gpu import Gpu, GpuProcess, MigDevice
+from tarmac.machine.gpu import Fabric, Gpu, GpuProcess, MigDevice
 from tarmac.machine.limits import ProcessLimits, is_unified, own_groups, read_limits
 from tarmac.machine.nvml import Nvml, NvmlProblem, open_nvml
+from tarmac.machine.nvml_load import Counters, LoadReader, LoadSample
 from tarmac.machine.obstacles import (
     CudaBuild,
     Obstacle,
@@ -43,11 +44,15 @@ __all__ = [
     "NO_GPU",
     "UNUSABLE",
     "Chip",
+    "Counters",
     "CudaBuild",
     "Device",
+    "Fabric",
     "Gpu",
     "GpuInfo",
     "GpuProcess",
+    "LoadReader",
+    "LoadSample",
     "MigDevice",
     "Nvml",
     "NvmlProblem",

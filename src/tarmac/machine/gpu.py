@@ -6,7 +6,7 @@ from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Gpu", "GpuProcess", "MigDevice"]
+__all__ = ["Fabric", "Gpu", "GpuProcess", "MigDevice"]
 
 
 class _Facts(BaseModel):
@@ -43,6 +43,20 @@ class MigDevice(_Facts):
     used_bytes: int | None = None
 
 
+class Fabric(_Facts):
+    """What a GPU says of the NVLink fabric that it belongs to.
+
+    Attributes:
+        state: ``not started``, ``in progress`` or ``completed``.
+        status: NVML's code of how joining it ended, once that is completed; 0 is success.
+        troubles: What is not well with it, e.g. ``degraded bandwidth``.
+    """
+
+    state: str
+    status: int = 0
+    troubles: tuple[str, ...] = ()
+
+
 class Gpu(_Facts):
     """A GPU as the driver describes it; None stands for what it does not tell.
 
@@ -61,6 +75,25 @@ class Gpu(_Facts):
         retired_pages_pending: Whether pages or rows wait for a reset to be replaced.
         mig: Whether it is partitioned, so that only its instances compute.
         mig_devices: Its instances.
+        recovery_action: What the driver asks to be done before it is used again: ``none``,
+            ``reset``, ``reboot``, ``drain P2P``, ``drain and reset``.
+        pcie_replays: Packets sent again since the driver was loaded.
+        nvlink_errors: Errors of all links since then: ``crc``, ``replay``, ``recovery``.
+        fabric: None where it belongs to none.
+        sram_threshold_exceeded: Whether its on-chip memory has had more errors than NVIDIA allows.
+        remapped_rows: Rows of memory replaced in its life, by ``corrected`` and ``uncorrected``
+            errors; before Ampere there are none.
+        inforom_valid: Whether its store of settings and past errors passes its checksums.
+        temperature_limits_c: ``operating`` is the highest it is made to work at, ``memory`` that of
+            its memory; at ``slowdown`` and ``shutdown`` its hardware acts.
+        default_power_watts: The power limit that it comes with.
+        application_clocks_mhz: Those of its SMs ``now`` and by ``default``.
+        vbios: Its version.
+        board: PCI's number of its maker and model.
+        virtualization: ``none``, ``passthrough``, ``vgpu``, ``vgpu host`` or ``vsga host``.
+        licensed: Whether a vGPU has the licence that it needs.
+        unseen_bytes: Memory in use beyond the driver's own that no process holds which it lists
+            here, which in a container leaves out those of others.
     """
 
     index: int
@@ -90,6 +123,21 @@ class Gpu(_Facts):
     mig: bool | None = None
     mig_devices: tuple[MigDevice, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
+    recovery_action: str | None = None
+    pcie_replays: int | None = None
+    nvlink_errors: Mapping[str, int] = {}
+    fabric: Fabric | None = None
+    sram_threshold_exceeded: bool | None = None
+    remapped_rows: Mapping[str, int] = {}
+    inforom_valid: bool | None = None
+    temperature_limits_c: Mapping[str, int] = {}
+    default_power_watts: float | None = None
+    application_clocks_mhz: Mapping[str, int] = {}
+    vbios: str | None = None
+    board: str | None = None
+    virtualization: str | None = None
+    licensed: bool | None = None
+    unseen_bytes: int | None = None
 
     @property
     def label(self) -> str:

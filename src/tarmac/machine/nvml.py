@@ -11,20 +11,16 @@ import psutil
 import pynvml
 
 from tarmac.machine.gpu import Gpu, GpuProcess, MigDevice
+from tarmac.machine.nvml_ask import SLOWDOWNS, ask_reasons, watts
+from tarmac.machine.nvml_ask import ask as _ask
+from tarmac.machine.nvml_health import read_health
+from tarmac.machine.nvml_load import LoadReader
 from tarmac.machine.pids import sees_all_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = ["Nvml", "NvmlProblem", "open_nvml"]
-
-_SLOWDOWNS = {
-    "sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,
-    "sw_thermal": pynvml.nvmlClocksEventReasonSwThermalSlowdown,
-    "hw_slowdown": pynvml.nvmlClocksThrottleReasonHwSlowdown,
-    "hw_thermal": pynvml.nvmlClocksThrottleReasonHwThermalSlowdown,
-    "hw_power_brake": pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown,
-}
 
 _COMPUTE_MODES = {
     pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
@@ -60,9 +56,24 @@ class Nvml:
         self.cuda = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
         self._num_gpus: int = _ask(pynvml.nvmlDeviceGetCount) or 0
 
-    def read_gpus(self) -> tuple[Gpu, ...]:
-        """Describe all GPUs, in the order of the bus."""
-        return tuple(_read_gpu(index) for index in range(self._num_gpus))
+    def read_gpus(self, *, with_health: bool = False) -> tuple[Gpu, ...]:
+        """Describe all GPUs, in the order of the bus.
+
+        Args:
+            with_health: Whether faults, limits and what the driver asks to be done are read too,
+                from the card's own store among others, which takes longer.
+        """
+        gpus = (_read_gpu(index) for index in range(self._num_gpus))
+        return tuple(_with_health(gpu) if with_health else gpu for gpu in gpus)
+
+    def load_readers(self) -> dict[int, LoadReader]:
+        """Return what reads each GPU that answers while it computes, by the GPU's index."""
+        handles = {
+            index: _ask(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(self._num_gpus)
+        }
+        return {
+            index: LoadReader(handle) for index, handle in handles.items() if handle is not None
+        }
 
     def gpus_of_process(self, pid: int) -> set[int]:
         """Return the indices of the GPUs that a process or its children compute on."""
@@ -145,10 +156,10 @@ def _read_gpu(index: int) -> Gpu:
             now=ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
             max=ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_MEM),
         ),
-        slowdowns=_slowdowns(ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons) or 0),
+        slowdowns=_slowdowns(ask_reasons(handle) or 0),
         power_watts=_known(
-            now=_watts(ask(pynvml.nvmlDeviceGetPowerUsage)),
-            limit=_watts(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit)),
+            now=watts(ask(pynvml.nvmlDeviceGetPowerUsage)),
+            limit=watts(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit)),
         ),
         temperature_c=ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
         utilization=getattr(ask(pynvml.nvmlDeviceGetUtilizationRates), "gpu", None),
@@ -160,12 +171,11 @@ def _read_gpu(index: int) -> Gpu:
     )
 
 
-def _ask(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the library; None where the card or the driver does not know the answer."""
-    try:
-        return function(*arguments)
-    except pynvml.NVMLError:
-        return None
+def _with_health(gpu: Gpu) -> Gpu:
+    handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, gpu.index)
+    if gpu.error is not None or handle is None:
+        return gpu
+    return gpu.model_copy(update=read_health(handle, len(gpu.nvlinks)))
 
 
 def _address(pci: Any) -> str | None:
@@ -185,12 +195,8 @@ def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _watts(milliwatts: int | None) -> float | None:
-    return None if milliwatts is None else milliwatts / 1000
-
-
 def _slowdowns(mask: int) -> tuple[str, ...]:
-    return tuple(name for name, bit in _SLOWDOWNS.items() if mask & bit)
+    return tuple(name for name, bit in SLOWDOWNS.items() if mask & bit)
 
 
 def _nvlinks(ask: Callable[..., Any]) -> tuple[bool, ...]:

@@ -11,12 +11,14 @@ from recorded.evidence import (
     H200,
     OTHER_CARD,
     done,
+    gpu,
     machine,
     said,
     text,
     with_gpu,
 )
 from tarmac.checks.evidence import Container, Driver, Evidence
+from tarmac.machine import Fabric
 
 RECORDED: dict[str, list[Evidence]] = {
     "no-driver": [
@@ -133,6 +135,8 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
     ],
     "fabric-manager": [
+        gpu(fabric=Fabric(state="not started")),
+        gpu(fabric=Fabric(state="completed", status=999)),
         said(
             "torch",
             "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Did you "

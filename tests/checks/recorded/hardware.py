@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from recorded.evidence import DRIVER, done, gpu, machine, said, text, with_gpu
+from typing import Any
+
+from recorded.evidence import DRIVER, H200, done, gpu, machine, said, text, with_gpu
 from tarmac.checks.evidence import Evidence
-from tarmac.machine import Gpu, GpuProcess, MigDevice
+from tarmac.checks.under_load import UnderLoad
+from tarmac.machine import Fabric, Gpu, GpuProcess, MigDevice
+
+
+def loaded(idle: dict[str, Any] | None = None, **readings: Any) -> Evidence:
+    """Return a GPU as it is when idle, and what was read of it under load."""
+    load = UnderLoad(index=0, **({"samples": 20, "seconds": 9.0} | readings))
+    return gpu(**(idle or {})).model_copy(update={"under_load": (load,)})
+
+
+def pair(**second: Any) -> Evidence:
+    """Return two GPUs of one maker, and what differs in the second."""
+    first = H200.model_copy(
+        update={"board": "0x16c110de", "vbios": "96.00.A5.00.01", "ecc": True}
+        | {"power_watts": {"limit": 700.0}}
+    )
+    other = first.model_copy(update={"index": 1, "uuid": "GPU-9c1f0d2e"} | second)
+    return Evidence(inventory=machine((first, other), driver=DRIVER))
+
 
 RECORDED: dict[str, list[Evidence]] = {
     "fell-off-bus": [
@@ -34,10 +54,19 @@ RECORDED: dict[str, list[Evidence]] = {
         gpu(uncorrected_errors=2),
         gpu(remap_failed=True),
         gpu(retired_pages_pending=True),
+        loaded(grown={"uncorrected_errors": 1}),
     ],
-    "throttle-thermal": [gpu(slowdowns=("sw_thermal",), temperature_c=88)],
-    "throttle-power": [gpu(slowdowns=("sw_power_cap",), power_watts={"now": 70, "limit": 70})],
-    "throttle-hardware": [gpu(slowdowns=("hw_slowdown", "hw_power_brake"))],
+    "throttle-thermal": [
+        gpu(slowdowns=("sw_thermal",), temperature_c=88),
+        loaded(reasons={"sw_thermal": 0.62}, temperature_c=91),
+    ],
+    "throttle-power": [
+        loaded({"power_watts": {"limit": 70.0}}, reasons={"sw_power_cap": 0.96}, power_watts=70.4)
+    ],
+    "throttle-hardware": [
+        gpu(slowdowns=("hw_slowdown", "hw_power_brake")),
+        loaded(reasons={"hw_slowdown": 0.3}),
+    ],
     "pcie-narrow": [gpu(pcie={"width": 4, "max_width": 16})],
     "nvlink-down": [gpu(nvlinks=(True, False, True))],
     "exclusive-mode": [
@@ -53,6 +82,39 @@ RECORDED: dict[str, list[Evidence]] = {
         said("torch", "Process 1234 has 38.21 GiB memory in use. Of the allocated memory"),
     ],
     "persistence-off": [gpu(persistence=False)],
+    "reset-required": [
+        # The library's words for its code 16, and those of its package for Python.
+        gpu(error="GPU requires reset"),
+        gpu(error="GPU requires restart"),
+        gpu(recovery_action="reset"),
+        gpu(recovery_action="drain and reset"),
+    ],
+    "reboot-required": [gpu(recovery_action="reboot")],
+    "drain-required": [gpu(recovery_action="drain P2P")],
+    "fabric-degraded": [gpu(fabric=Fabric(state="completed", troubles=("degraded bandwidth",)))],
+    "sram-errors": [gpu(sram_threshold_exceeded=True)],
+    "memory-worn": [
+        gpu(remapped_rows={"corrected": 0, "uncorrected": 512}, remap_failed=True),
+        gpu(retired_pages=61),
+    ],
+    "inforom-corrupt": [gpu(inforom_valid=False)],
+    "too-hot": [
+        loaded({"temperature_limits_c": {"operating": 85}}, temperature_c=88),
+        loaded({"temperature_limits_c": {"memory": 95}}, memory_temperature_c=99),
+        loaded(temperature_margin_c=-3),
+    ],
+    "power-limited": [gpu(power_watts={"now": 70, "limit": 400}, default_power_watts=700)],
+    "clocks-lowered": [gpu(application_clocks_mhz={"now": 1200, "default": 1980})],
+    "pcie-generation": [loaded({"pcie": {"max_generation": 5}}, pcie={"generation": 3})],
+    "pcie-replays": [loaded(grown={"pcie_replays": 900})],
+    "nvlink-errors": [gpu(nvlink_errors={"crc": 12, "replay": 3, "recovery": 2})],
+    "vgpu-unlicensed": [gpu(virtualization="vgpu", licensed=False)],
+    "mem-held-unseen": [gpu(unseen_bytes=30 * 2**30)],
+    "gpus-differ": [
+        pair(vbios="96.00.99.00.01"),
+        pair(ecc=False),
+        pair(power_watts={"limit": 500.0}),
+    ],
     "p2p-broken": [
         done("all-reduce", notes=["peer copy from cuda:0 to cuda:1 is wrong"]),
         text("the all-reduce self-test gave a wrong sum between a (rank 0) and b (rank 1)"),

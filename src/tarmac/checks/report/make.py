@@ -41,5 +41,6 @@ def make_report(
         requirements=tuple(requirement(evidence, frameworks) for requirement in requirements),
         inventory=evidence.inventory,
         probes=evidence.probes,
+        under_load=evidence.under_load,
         seconds=seconds,
     )

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.evidence import Inventory, Probe  # noqa: TC001 - pydantic reads them
 from tarmac.checks.rules.findings import Finding  # noqa: TC001 - pydantic reads it
+from tarmac.checks.under_load import UnderLoad  # noqa: TC001 - pydantic reads it
 
 __all__ = ["Answer", "Report", "Requirement", "Verdict"]
 
@@ -54,6 +55,7 @@ class Report(_Part):
         requirements: What was asked to hold.
         inventory: The machine.
         probes: What each framework said.
+        under_load: Each GPU that computed while a probe measured.
         seconds: The whole check took.
     """
 
@@ -65,6 +67,7 @@ class Report(_Part):
     requirements: tuple[Requirement, ...] = ()
     inventory: Inventory
     probes: tuple[Probe, ...]
+    under_load: tuple[UnderLoad, ...] = ()
     seconds: float
 
     @property

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tarmac.checks.evidence import Evidence, Inventory, PciCard, Probe
     from tarmac.checks.report.model import Answer
     from tarmac.checks.rules.findings import Finding
+    from tarmac.checks.under_load import UnderLoad
     from tarmac.machine import Gpu
 
 __all__ = ["judge_devices", "judge_framework"]
@@ -22,7 +23,8 @@ __all__ = ["judge_devices", "judge_framework"]
 def judge_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verdict, ...]:
     """Return the verdicts of all GPUs, of cards that NVML does not show, and of the CPU."""
     inventory = evidence.inventory
-    verdicts = [_of_gpu(gpu, findings) for gpu in inventory.gpus]
+    loads = {load.index: load for load in evidence.under_load}
+    verdicts = [_of_gpu(gpu, loads.get(gpu.index), findings) for gpu in inventory.gpus]
     shown = {gpu.address for gpu in inventory.gpus}
     verdicts += [_of_card(card) for card in inventory.cards if card.address not in shown]
     host = inventory.host
@@ -42,7 +44,7 @@ def _of_card(card: PciCard) -> Verdict:
     return Verdict(name=name, answer="ok", text=text)
 
 
-def _of_gpu(gpu: Gpu, findings: Sequence[Finding]) -> Verdict:
+def _of_gpu(gpu: Gpu, load: UnderLoad | None, findings: Sequence[Finding]) -> Verdict:
     answer, said = _worst(gpu.label, findings)
     if gpu.error is not None:
         return Verdict(name=gpu.label, answer="failure", text=gpu.error)
@@ -53,7 +55,20 @@ def _of_gpu(gpu: Gpu, findings: Sequence[Finding]) -> Verdict:
         facts.append(f"{len(gpu.mig_devices)} MIG partitions")
     if gpu.temperature_c is not None:
         facts.append(f"{gpu.temperature_c} °C")
+    if load is not None:
+        facts.append(_under_load(load))
     return Verdict(name=gpu.label, answer=answer, text=", ".join(facts) + said)
+
+
+def _under_load(load: UnderLoad) -> str:
+    """Return what was read while probes measured: ``under load 699 W, 80 °C, 1,881 MHz``."""
+    clock = load.sm_clock_mhz.get("median")
+    readings = [
+        None if load.power_watts is None else f"{load.power_watts:.0f} W",
+        None if load.temperature_c is None else f"{load.temperature_c} °C",
+        None if clock is None else f"{clock:,} MHz",
+    ]
+    return " ".join(("under load", ", ".join(filter(None, readings)))).rstrip()
 
 
 def judge_framework(probe: Probe, evidence: Evidence, findings: Sequence[Finding]) -> Verdict:

@@ -32,6 +32,7 @@ def commands_for(
     values = {
         "package": places[0].split()[0],
         **_packages(evidence),
+        **_gpu_of(places[0], evidence),
         "gpu_choice": _gpu_choice(places),
         "run_with_gpus": run_with_gpus(
             evidence.inventory.engines, evidence.inventory.container.kind
@@ -63,6 +64,12 @@ def _gpu_choice(places: Sequence[str]) -> str:
     """Return the option of nvidia-smi that names the GPUs a failure is at; none for all."""
     indices = [place.removeprefix("GPU ") for place in places if place.startswith("GPU ")]
     return f" -i {','.join(indices)}" if indices and len(indices) == len(places) else ""
+
+
+def _gpu_of(place: str, evidence: Evidence) -> dict[str, str]:
+    """Name the GPU of a place, as commands take it."""
+    found = [gpu for gpu in evidence.inventory.gpus if gpu.label == place]
+    return {"gpu": str(found[0].index), "address": str(found[0].address)} if found else {}
 
 
 def _packages(evidence: Evidence) -> dict[str, str]:

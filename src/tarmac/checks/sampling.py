@@ -1,0 +1,74 @@
+"""Reads GPUs while a probe has its turn to measure, in a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from tarmac.checks.under_load import UnderLoad, summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tarmac.machine import LoadReader, LoadSample
+
+__all__ = ["sampling"]
+
+_EVERY_S = 0.1
+
+
+@contextlib.contextmanager
+def sampling(
+    readers: Mapping[int, LoadReader], is_measuring: Callable[[], bool]
+) -> Iterator[Callable[[], tuple[UnderLoad, ...]]]:
+    """Read GPUs every tenth of a second for as long as a probe measures.
+
+    Args:
+        readers: Of each GPU, by its index.
+        is_measuring: Tells whether a probe has its turn now.
+
+    Yields:
+        What ends it and returns what was read of each GPU that computed meanwhile.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(_read, readers, is_measuring, stop)
+
+        def finish() -> tuple[UnderLoad, ...]:
+            stop.set()
+            return reading.result()
+
+        try:
+            yield finish
+        finally:
+            stop.set()
+
+
+def _read(
+    readers: Mapping[int, LoadReader], is_measuring: Callable[[], bool], stop: threading.Event
+) -> tuple[UnderLoad, ...]:
+    started = time.monotonic()
+    before = {index: reader.counters() for index, reader in readers.items()}
+    samples: dict[int, list[LoadSample]] = {index: [] for index in readers}
+    while readers and not stop.wait(_EVERY_S):
+        if not is_measuring():
+            continue
+        for index, reader in readers.items():
+            # While one GPU is measured the others may be idle, which says nothing of them.
+            sample = reader.sample()
+            if sample is not None:
+                samples[index].append(sample)
+    return tuple(
+        summarise(
+            index,
+            samples[index],
+            before[index],
+            reader.counters(),
+            time.monotonic() - started,
+        )
+        for index, reader in readers.items()
+        if samples[index]
+    )

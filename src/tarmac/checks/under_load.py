@@ -1,0 +1,121 @@
+"""A GPU while probes measured on it: the driver's readings, every tenth of a second, in short."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence  # noqa: TC003 - pydantic reads Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from tarmac.machine import Counters, LoadSample
+
+__all__ = ["UnderLoad", "reasons_in_words", "summarise"]
+
+_WORDS = {
+    "sw_power_cap": "power limit",
+    "sw_thermal": "heat",
+    "hw_thermal": "heat, by hardware",
+    "hw_power_brake": "power brake",
+    "hw_slowdown": "slowdown by hardware",
+    "application_clocks": "application clocks",
+    "sync_boost": "sync boost",
+    "display_clocks": "display clocks",
+}
+
+
+class UnderLoad(BaseModel):
+    """What the driver said of a GPU while probes measured and something computed on it.
+
+    Attributes:
+        index: The GPU's, as the driver counts.
+        samples: Readings, a tenth of a second apart.
+        sm_clock_mhz: ``median`` and ``lowest``.
+        reasons: The share of readings, up to 1, in which each reason set the clocks: those of
+            `Gpu.slowdowns`, ``application_clocks``, ``sync_boost``, ``display_clocks``.
+        temperature_c: The hottest.
+        temperature_margin_c: The fewest degrees up to the highest temperature that it is made to
+            work at.
+        memory_temperature_c: The hottest.
+        power_watts: The most.
+        pcie: The highest ``generation`` and ``width`` seen.
+        grown: By how much counters grew from before the probes until after them:
+            ``corrected_errors``, ``uncorrected_errors``, ``pcie_replays``.
+        held_back_s: Seconds in that time below the clocks that were asked for, by ``power`` and by
+            ``thermal``.
+        seconds: From before the probes until after them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    index: int
+    samples: int
+    sm_clock_mhz: Mapping[str, int] = {}
+    reasons: Mapping[str, float] = {}
+    temperature_c: int | None = None
+    temperature_margin_c: int | None = None
+    memory_temperature_c: int | None = None
+    power_watts: float | None = None
+    pcie: Mapping[str, int] = {}
+    grown: Mapping[str, int] = {}
+    held_back_s: Mapping[str, float] = {}
+    seconds: float = 0.0
+
+
+def summarise(
+    index: int, samples: Sequence[LoadSample], before: Counters, after: Counters, seconds: float
+) -> UnderLoad:
+    """Return a GPU's readings in short.
+
+    Args:
+        index: The GPU's.
+        samples: At least one.
+        before: What was counted before the probes.
+        after: What was counted after them.
+        seconds: Between these two.
+    """
+
+    def seen(name: str) -> list[Any]:
+        values = (getattr(sample, name) for sample in samples)
+        return [value for value in values if value is not None]
+
+    clocks = seen("sm_clock_mhz")
+    counted = Counter(reason for sample in samples for reason in sample.reasons)
+    links = {"generation": seen("pcie_generation"), "width": seen("pcie_width")}
+    return UnderLoad(
+        index=index,
+        samples=len(samples),
+        sm_clock_mhz=(
+            {"median": round(statistics.median(clocks)), "lowest": min(clocks)} if clocks else {}
+        ),
+        reasons={reason: round(count / len(samples), 3) for reason, count in counted.most_common()},
+        temperature_c=max(seen("temperature_c"), default=None),
+        temperature_margin_c=min(seen("temperature_margin_c"), default=None),
+        memory_temperature_c=max(seen("memory_temperature_c"), default=None),
+        power_watts=max(seen("power_watts"), default=None),
+        pcie={name: max(values) for name, values in links.items() if values},
+        grown={
+            name: after.errors[name] - count
+            for name, count in before.errors.items()
+            if name in after.errors
+        },
+        held_back_s={
+            name: round(after.held_back_s[name] - held, 3)
+            for name, held in before.held_back_s.items()
+            if name in after.held_back_s
+        },
+        seconds=round(seconds, 3),
+    )
+
+
+def reasons_in_words(load: UnderLoad) -> str:
+    """Return what set a GPU's clocks, most frequent first: ``power limit 96 % of the time``.
+
+    It is empty where the driver named no reason.
+    """
+    return ", ".join(
+        f"{_WORDS.get(reason, reason)} {share:.0%} of the time".replace("%", " %")
+        for reason, share in sorted(load.reasons.items(), key=lambda item: -item[1])
+    )
