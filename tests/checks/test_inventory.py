@@ -236,6 +236,28 @@ def test_amds_cards_are_described_from_the_kernels_files(root):
     assert codes(inventory) == set()
 
 
+@pytest.mark.parametrize(
+    ("cpuinfo", "missing"),
+    [
+        # A Xeon of 2011, one of 2012, and one of today.
+        ("model name\t: X5690\nflags\t\t: fpu sse4_2 popcnt\n", ("avx", "avx2", "fma")),
+        ("flags\t\t: fpu avx f16c\n", ("avx2", "fma")),
+        ("flags\t\t: fpu avx avx2 fma avx512f\n", ()),
+        # Arm has other instructions, and other builds.
+        ("Features\t: fp asimd evtstrm aes\n", ()),
+    ],
+)
+def test_what_a_cpu_lacks_of_what_builds_use_is_known(root, cpuinfo, missing):
+    root("proc/cpuinfo", cpuinfo)
+    assert read_inventory(root.path, {}).missing_instructions == missing
+
+
+def test_variables_that_slow_gpus_down_are_read(root):
+    variables = {"COMPUTE_PROFILE": "1", "NSIGHT_CUDA_DEBUGGER": "1", "HOME": "/root"}
+    environment = read_inventory(root.path, variables).environment
+    assert environment == {"COMPUTE_PROFILE": "1", "NSIGHT_CUDA_DEBUGGER": "1"}
+
+
 def test_apples_gpu_is_known_by_its_chip(root):
     # As Linux on a MacBook Air of 2020 has it.
     root("proc/device-tree/compatible", "apple,j313\0apple,t8103\0apple,arm-platform\0")

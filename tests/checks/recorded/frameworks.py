@@ -615,7 +615,7 @@ CLOSE: dict[str, list[Evidence]] = {
         ),
     ],
     "libdevice": [text("Using libdevice at /usr/local/cuda/nvvm/libdevice/libdevice.10.bc")],
-    "numpy-abi": [text("NumPy 2.1.0 is available")],
+    "numpy-abi": [text("NumPy 2.1.0 is available"), text("NumPy is not available here")],
     "cublas-init": [text("CUBLAS_STATUS_SUCCESS")],
     "device-unavailable": [text("the server is busy or unavailable, please retry")],
     "bad-ordinal": [text("Rank 3 uses CUDA device ordinal 3")],
