@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.machine import Gpu  # noqa: TC001 - pydantic reads it
+from tarmac.machine import Gpu, NvlinkPair, PciePath  # noqa: TC001 - pydantic reads them
 
 __all__ = [
     "Container",
@@ -19,6 +19,7 @@ __all__ = [
     "Outcome",
     "PciCard",
     "Probe",
+    "Topology",
 ]
 
 
@@ -114,6 +115,24 @@ class Host(_Facts):
     boot_id: str | None = None
 
 
+class Topology(_Facts):
+    """How cards are joined to the machine and to each other.
+
+    Attributes:
+        pcie: How each card is joined to its processor, where the kernel tells.
+        nvlink_pairs: The GPUs that NVLink joins, as NVIDIA's driver says.
+        num_nvswitches: NVIDIA's switches for NVLink on the bus.
+    """
+
+    pcie: tuple[PciePath, ...] = ()
+    nvlink_pairs: tuple[NvlinkPair, ...] = ()
+    num_nvswitches: int = 0
+
+    def path_of(self, address: str | None) -> PciePath | None:
+        """Return how the card of an address is joined to its processor."""
+        return next((path for path in self.pcie if path.address == address), None)
+
+
 class Inventory(_Facts):
     """The machine, seen without any framework.
 
@@ -122,6 +141,7 @@ class Inventory(_Facts):
         kernel_log: Lines of NVIDIA's driver in the kernel's log, where it may be read.
         libraries: CUDA's, cuDNN's and NCCL's libraries that a program of this Python would load,
             name to path.
+        topology: How cards are joined to the machine and to each other.
     """
 
     host: Host
@@ -133,6 +153,7 @@ class Inventory(_Facts):
     environment: Mapping[str, str] = {}
     kernel_log: tuple[str, ...] = ()
     libraries: Mapping[str, str] = {}
+    topology: Topology = Topology()
 
     @property
     def nvidia_cards(self) -> list[str]:

@@ -13,6 +13,7 @@ from recorded import (
     frameworks,
     hardware,
     kernel,
+    links,
     results,
     speed,
 )
@@ -21,6 +22,7 @@ RECORDED = {
     **driver.RECORDED,
     **kernel.RECORDED,
     **hardware.RECORDED,
+    **links.RECORDED,
     **frameworks.RECORDED,
     **speed.RECORDED,
     **results.RECORDED,

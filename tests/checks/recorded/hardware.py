@@ -31,8 +31,6 @@ RECORDED: dict[str, list[Evidence]] = {
     "throttle-thermal": [gpu(slowdowns=("sw_thermal",), temperature_c=88)],
     "throttle-power": [gpu(slowdowns=("sw_power_cap",), power_watts={"now": 70, "limit": 70})],
     "throttle-hardware": [gpu(slowdowns=("hw_slowdown", "hw_power_brake"))],
-    "pcie-narrow": [gpu(pcie={"width": 4, "max_width": 16})],
-    "nvlink-down": [gpu(nvlinks=(True, False, True))],
     "exclusive-mode": [
         said(
             "torch",

@@ -17,6 +17,7 @@ def compute(probe, torch, device):
         found["chip"] = properties.name
         found["uuid"] = "GPU-%s" % properties.uuid if hasattr(properties, "uuid") else None
         found["capability"] = [properties.major, properties.minor]
+        found["multiprocessors"] = properties.multi_processor_count
         found["free_bytes"], found["memory_bytes"] = torch.cuda.mem_get_info(device)
     generator = torch.Generator().manual_seed(0)
     probe.stage("product on %s" % device)
@@ -86,6 +87,7 @@ def measure(probe, torch, device, found, synchronize):
             count, lambda: pinned.copy_(here, non_blocking=True), synchronize
         )
         found["copies"]["pinned"] = True
+        found["link_under_load"] = link_of(torch, device)
         probe.stage("allocation on %s" % device)
         del here, there, pinned
         torch.cuda.empty_cache()
@@ -96,6 +98,23 @@ def measure(probe, torch, device, found, synchronize):
         # Back to the driver, for the probes beside this one.
         del block
         torch.cuda.empty_cache()
+
+
+def link_of(torch, device):
+    """Return a GPU's PCIe link as the kernel sees it now: idle links slow down."""
+    properties = torch.cuda.get_device_properties(device)
+    if not hasattr(properties, "pci_bus_id"):
+        return None
+    numbers = (properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id)
+    folder = "/sys/bus/pci/devices/%04x:%02x:%02x.0" % numbers
+    link = {}
+    for what in ("speed", "width"):
+        try:
+            with open("%s/current_link_%s" % (folder, what)) as file:
+                link[what] = file.read().strip()
+        except OSError:
+            return None
+    return link
 
 
 def main(probe):

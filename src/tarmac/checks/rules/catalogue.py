@@ -29,6 +29,7 @@ _FILES = (
     "driver",
     "kernel",
     "hardware",
+    "links",
     "frameworks",
     "speed",
     "results",

@@ -53,19 +53,6 @@ def _throttle_hardware(gpu: Gpu) -> str | None:
     return ", ".join(sorted(reasons))
 
 
-def _pcie_narrow(gpu: Gpu) -> str | None:
-    # An idle link lowers its generation to save power, never its width.
-    width, most = gpu.pcie.get("width"), gpu.pcie.get("max_width")
-    return f"x{width} of x{most}" if width and most and width < most else None
-
-
-def _nvlink_down(gpu: Gpu) -> str | None:
-    if not any(gpu.nvlinks) or all(gpu.nvlinks):
-        return None
-    down = [str(number) for number, is_up in enumerate(gpu.nvlinks) if not is_up]
-    return f"link {', '.join(down)} of {len(gpu.nvlinks)}"
-
-
 def _exclusive(gpu: Gpu) -> str | None:
     if gpu.compute_mode != "exclusive process" or not gpu.processes:
         return None
@@ -98,8 +85,6 @@ RULES: Mapping[str, Rule] = {
     "throttle-thermal": for_each_gpu(_throttle_thermal),
     "throttle-power": for_each_gpu(_throttle_power),
     "throttle-hardware": for_each_gpu(_throttle_hardware),
-    "pcie-narrow": for_each_gpu(_pcie_narrow),
-    "nvlink-down": for_each_gpu(_nvlink_down),
     "exclusive-mode": for_each_gpu(_exclusive),
     "compute-prohibited": for_each_gpu(_prohibited),
     "mig-empty": for_each_gpu(_mig_empty),
