@@ -142,6 +142,12 @@ int nvmlDeviceGetNvLinkState(void *g, unsigned link, unsigned *out) {
     *out = found[link] - '0';
     return SUCCESS;
 }
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *g, unsigned link, struct pci *out) {
+    char key[32]; /* "0.nvlink_to.3" is the address at the other end of the fourth */
+    snprintf(key, sizeof key, "nvlink_to.%u", link);
+    memset(out, 0, sizeof *out);
+    return words(of(g, key), out->bus_id, sizeof out->bus_id);
+}
 int nvmlDeviceGetEccMode(void *g, unsigned *a, unsigned *b) { return two(g, "ecc", a, b); }
 int nvmlDeviceGetTotalEccErrors(void *g, int type, int counter, unsigned long long *out) {
     (void)counter;
@@ -214,4 +220,13 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(void *g, unsigned *count, struct pr
 }
 int nvmlDeviceGetGraphicsRunningProcesses_v2(void *g, unsigned *count, struct process *out) {
     return processes(g, "graphics", count, out);
+}
+
+int nvmlDeviceGetP2PStatus(void *a, void *b, int kind, unsigned *out) {
+    char key[32]; /* "0.p2p.1" has a digit for each kind: 0 where it works */
+    snprintf(key, sizeof key, "p2p.%ld", (long)b - 1);
+    const char *found = of(a, key);
+    if (!found || kind < 0 || kind >= (int)strlen(found)) return NOT_SUPPORTED;
+    *out = found[kind] - '0';
+    return SUCCESS;
 }

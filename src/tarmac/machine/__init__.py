@@ -42,7 +42,6 @@ from tarmac.machine.pcie import (
     PciePort,
     count_nvswitches,
     read_pcie_path,
-    words_to_speed,
 )
 from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gpus
 
@@ -88,5 +87,4 @@ __all__ = [
     "why_hidden",
     "why_on_cpu",
     "why_withheld",
-    "words_to_speed",
 ]

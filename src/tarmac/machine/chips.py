@@ -98,7 +98,9 @@ def find_chip(
         memory_bytes: Tells apart chips of one name; without it, such a name is of none.
         multiprocessors: Tells a whole chip from a partition of the same name.
     """
-    bare = _MAKERS.sub("", name or "")
+    if not name:
+        return None
+    bare = _MAKERS.sub("", name)
     found = [chip for chip in read_chips() if bare in chip.names]
     if len(found) > 1:
         off = {chip.name: _memory_off(chip, memory_bytes) for chip in found}

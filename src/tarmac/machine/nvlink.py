@@ -59,7 +59,7 @@ def _are_joined(first: Any, second: Any) -> bool:
     return bool(status == pynvml.NVML_P2P_STATUS_OK)
 
 
-def _remotes(handle: Any) -> list[tuple[int, int, int]]:
+def _remotes(handle: Any) -> list[str]:
     """Return where the links of a GPU lead that are up."""
     found = []
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
@@ -72,8 +72,8 @@ def _remotes(handle: Any) -> list[tuple[int, int, int]]:
     return found
 
 
-def _bus(pci: Any) -> tuple[int, int, int] | None:
-    return None if pci is None else (pci.domain, pci.bus, pci.device)
+def _bus(pci: Any) -> str | None:
+    return None if pci is None else str(pci.busId)
 
 
 def _ask(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["PciePath", "PciePort", "count_nvswitches", "read_pcie_path", "words_to_speed"]
+__all__ = ["PciePath", "PciePort", "count_nvswitches", "read_pcie_path"]
 
 # GB/s of a lane, one way, by GT/s: the line code takes 2 of 10 bits, from 8 GT/s on 2 of 130; flits
 # of 64 GT/s carry 236 of 256 bytes. After PCIE_SPEED2MBS_ENC in Linux's drivers/pci/pci.h, and
@@ -139,12 +139,6 @@ def count_nvswitches(root: Path = Path("/")) -> int:
     )
 
 
-def words_to_speed(text: str | None) -> float | None:
-    """Read ``32.0 GT/s PCIe`` or ``8 GT/s``; None where a link's speed is not known."""
-    match = re.match(r"(\d+(?:\.\d+)?) GT/s", text or "")
-    return float(match[1]) if match and float(match[1]) in _LANE else None
-
-
 def _parents(device: Path) -> Iterator[Path]:
     """Yield the bridges above a device, nearest first."""
     for parent in device.parents:
@@ -154,13 +148,13 @@ def _parents(device: Path) -> Iterator[Path]:
 
 
 def _port(device: Path) -> PciePort | None:
-    speed, width = words_to_speed(_text(device / "max_link_speed")), _number(device, "max")
+    speed, width = _speed(device, "max"), _number(device, "max")
     if speed is None or not width:
         return None
     return PciePort(
         speed=speed,
         width=width,
-        speed_now=words_to_speed(_text(device / "current_link_speed")),
+        speed_now=_speed(device, "current"),
         width_now=_number(device, "current"),
     )
 
@@ -174,6 +168,11 @@ def _lesser(low: PciePort | None, high: PciePort | None) -> PciePort | None:
     if low is None or high is None:
         return None
     return PciePort(speed=min(low.speed, high.speed), width=min(low.width, high.width))
+
+
+def _speed(device: Path, when: str) -> float | None:
+    match = re.match(r"(\d+(?:\.\d+)?) GT/s", _text(device / f"{when}_link_speed") or "")
+    return float(match[1]) if match and float(match[1]) in _LANE else None
 
 
 def _number(device: Path, when: str) -> int | None:

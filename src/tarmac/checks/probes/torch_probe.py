@@ -87,7 +87,6 @@ def measure(probe, torch, device, found, synchronize):
             count, lambda: pinned.copy_(here, non_blocking=True), synchronize
         )
         found["copies"]["pinned"] = True
-        found["link_under_load"] = link_of(torch, device)
         probe.stage("allocation on %s" % device)
         del here, there, pinned
         torch.cuda.empty_cache()
@@ -98,23 +97,6 @@ def measure(probe, torch, device, found, synchronize):
         # Back to the driver, for the probes beside this one.
         del block
         torch.cuda.empty_cache()
-
-
-def link_of(torch, device):
-    """Return a GPU's PCIe link as the kernel sees it now: idle links slow down."""
-    properties = torch.cuda.get_device_properties(device)
-    if not hasattr(properties, "pci_bus_id"):
-        return None
-    numbers = (properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id)
-    folder = "/sys/bus/pci/devices/%04x:%02x:%02x.0" % numbers
-    link = {}
-    for what in ("speed", "width"):
-        try:
-            with open("%s/current_link_%s" % (folder, what)) as file:
-                link[what] = file.read().strip()
-        except OSError:
-            return None
-    return link
 
 
 def main(probe):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.checks.rates import chip_of
 from tarmac.checks.rules.rule import measured_devices, place_of, probes_of
-from tarmac.machine import find_chip, words_to_speed
+from tarmac.machine import find_chip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,16 +59,6 @@ def _pcie_slot_narrow(evidence: Evidence) -> Hits:
             unseen = "" if path.slot else ", by what a virtual machine shows of it"
             words = f"x{path.width} of the card's x{path.card.width}{unseen}"
             yield labels.get(path.address, f"card {path.address}"), words
-
-
-def _pcie_slow_generation(evidence: Evidence) -> Hits:
-    for probe, device in measured_devices(evidence):
-        # An idle link is slow to save power.
-        speed = words_to_speed((device.get("link_under_load") or {}).get("speed"))
-        path = _path_of(device, evidence.inventory)
-        if speed is not None and path is not None and path.slot is not None and speed < path.speed:
-            words = f"{path.address}: {speed:g} of {path.speed:g} GT/s while copies ran"
-            yield place_of(probe, device), words
 
 
 def _slow_copies(evidence: Evidence) -> Hits:
@@ -225,7 +215,6 @@ def _teams(evidence: Evidence) -> Iterator[tuple[Probe, Mapping[str, Any]]]:
 
 RULES: Mapping[str, Rule] = {
     "pcie-narrow": _pcie_narrow,
-    "pcie-slow-generation": _pcie_slow_generation,
     "pcie-slot-narrow": _pcie_slot_narrow,
     "slow-copies": _slow_copies,
     "nvlink-down": _nvlink_down,
