@@ -250,6 +250,12 @@ int nvmlDeviceGetNvLinkState(void *g, unsigned link, unsigned *out) {
     *out = found[link] - '0';
     return SUCCESS;
 }
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *g, unsigned link, struct pci *out) {
+    char key[32]; /* "0.nvlink_to.3" is the address at the other end of the fourth */
+    snprintf(key, sizeof key, "nvlink_to.%u", link);
+    memset(out, 0, sizeof *out);
+    return words(of(g, key), out->bus_id, sizeof out->bus_id);
+}
 int nvmlDeviceGetEccMode(void *g, unsigned *a, unsigned *b) { return two(g, "ecc", a, b); }
 int nvmlDeviceGetTotalEccErrors(void *g, int type, int counter, unsigned long long *out) {
     (void)counter;

@@ -13,6 +13,7 @@ from tarmac.checks.inventory import read_inventory
 from tarmac.checks.kernel_reading import KernelLog
 from tarmac.checks.libraries import find_libraries
 from tarmac.checks.rules.findings import find
+from tarmac.machine import NvlinkPair
 
 
 def codes(inventory) -> set[str]:
@@ -99,6 +100,13 @@ def test_a_lost_gpu_does_not_hide_the_others(inventory_of):
 def test_eight_gpus_have_eight_names(inventory_of):
     gpus = inventory_of("eight").gpus
     assert len({gpu.uuid for gpu in gpus}) == 8
+
+
+def test_the_gpus_that_a_bridge_joins_are_known_with_their_links(inventory_of):
+    inventory = inventory_of("bridged")
+    assert inventory.topology.nvlink_pairs == (NvlinkPair(first=0, second=1, num_links=4),)
+    # The other two have no bridge, and lack none.
+    assert "nvlink-down" not in codes(inventory)
 
 
 def test_an_old_driver_tells_of_processes_and_pages_too(inventory_of):

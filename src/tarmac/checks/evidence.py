@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from tarmac.checks.engines import Engines
 from tarmac.checks.kernel_reading import KernelLog
 from tarmac.checks.under_load import UnderLoad  # noqa: TC001 - pydantic reads it
-from tarmac.machine import Gpu  # noqa: TC001 - pydantic reads it
+from tarmac.machine import Gpu, NvlinkPair, PciePath  # noqa: TC001 - pydantic reads them
 
 __all__ = [
     "Container",
@@ -22,6 +22,7 @@ __all__ = [
     "Outcome",
     "PciCard",
     "Probe",
+    "Topology",
 ]
 
 
@@ -117,6 +118,24 @@ class Host(_Facts):
     boot_id: str | None = None
 
 
+class Topology(_Facts):
+    """How cards are joined to the machine and to each other.
+
+    Attributes:
+        pcie: How each card is joined to its processor, where the kernel tells.
+        nvlink_pairs: The GPUs that NVLink joins, as NVIDIA's driver says.
+        num_nvswitches: NVIDIA's switches for NVLink on the bus.
+    """
+
+    pcie: tuple[PciePath, ...] = ()
+    nvlink_pairs: tuple[NvlinkPair, ...] = ()
+    num_nvswitches: int = 0
+
+    def path_of(self, address: str | None) -> PciePath | None:
+        """Return how the card of an address is joined to its processor."""
+        return next((path for path in self.pcie if path.address == address), None)
+
+
 class Inventory(_Facts):
     """The machine, seen without any framework.
 
@@ -129,6 +148,7 @@ class Inventory(_Facts):
             name to path.
         missing_instructions: Of those that builds of frameworks use (``avx``, ``avx2``, ``fma``),
             what this x86 CPU lacks.
+        topology: How cards are joined to the machine and to each other.
     """
 
     host: Host
@@ -143,6 +163,7 @@ class Inventory(_Facts):
     engines: Engines = Engines()
     libraries: Mapping[str, str] = {}
     missing_instructions: tuple[str, ...] = ()
+    topology: Topology = Topology()
 
     @property
     def nvidia_cards(self) -> list[str]:

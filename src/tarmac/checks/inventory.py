@@ -14,19 +14,38 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tarmac.checks.engines import Engines, read_engines
-from tarmac.checks.evidence import Container, Driver, Host, Inventory, Limits, PciCard
+from tarmac.checks.evidence import (
+    Container,
+    Driver,
+    Host,
+    Inventory,
+    Limits,
+    PciCard,
+    Topology,
+)
 from tarmac.checks.kernel_reading import DEFAULT_HOURS, read_kernel_log
 from tarmac.checks.libraries import find_libraries
-from tarmac.machine import NvmlProblem, name_cpu, open_nvml, read_limits
+from tarmac.machine import (
+    NvmlProblem,
+    count_nvswitches,
+    name_cpu,
+    open_nvml,
+    read_limits,
+    read_nvlink_pairs,
+    read_pcie_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tarmac.machine import Gpu
+    from tarmac.machine import Gpu, NvlinkPair
 
 __all__ = ["HIDDEN", "identify_machine", "read_inventory"]
 
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
+
+# Of whose cards it is known which bridges are their own.
+_JUDGED = ("nvidia", "amd")
 
 # PCI class 0x03 is display controllers, with 0x0302 for those without a screen; 0x1200 is
 # processing accelerators (pci.ids).
@@ -58,6 +77,7 @@ def read_inventory(
     """
     variables = os.environ if environment is None else environment
     gpus: tuple[Gpu, ...] = ()
+    pairs: tuple[NvlinkPair, ...] = ()
     with open_nvml() as nvml:
         if isinstance(nvml, NvmlProblem):
             driver = Driver(nvml_error=nvml.text)
@@ -66,6 +86,7 @@ def read_inventory(
                 Driver(version=nvml.version, cuda=nvml.cuda),
                 nvml.read_gpus(with_health=True),
             )
+            pairs = read_nvlink_pairs(len(gpus))
     libraries = find_libraries(variables)
     kernel_log, kernel = read_kernel_log(xid_hours, root)
     cards = _cards(root)
@@ -94,6 +115,7 @@ def read_inventory(
         engines=read_engines(root) if has_gpus else Engines(),
         libraries=libraries,
         missing_instructions=_missing_instructions(root),
+        topology=_topology(root, cards, pairs),
     )
 
 
@@ -175,6 +197,15 @@ def _cards(root: Path) -> tuple[PciCard, ...]:
             )
         )
     return (*cards, *_apples(root))
+
+
+def _topology(root: Path, cards: tuple[PciCard, ...], pairs: tuple[NvlinkPair, ...]) -> Topology:
+    paths = [read_pcie_path(card.address, root) for card in cards if card.vendor in _JUDGED]
+    return Topology(
+        pcie=tuple(path for path in paths if path is not None),
+        nvlink_pairs=pairs,
+        num_nvswitches=count_nvswitches(root),
+    )
 
 
 def _number(path: Path) -> int | None:

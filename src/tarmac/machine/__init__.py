@@ -10,7 +10,7 @@ Example:
     ['cpu', 'cpu']
 """
 
-from tarmac.machine.chips import CHIPS, Chip, find_chip
+from tarmac.machine.chips import Chip, find_chip, read_chips
 from tarmac.machine.device import (
     NO_GPU,
     UNUSABLE,
@@ -24,6 +24,7 @@ from tarmac.machine.device import (
 from tarmac.machine.driver import wake_driver
 from tarmac.machine.gpu import Fabric, Gpu, GpuProcess, MigDevice
 from tarmac.machine.limits import ProcessLimits, is_unified, own_groups, read_limits
+from tarmac.machine.nvlink import NvlinkPair, read_nvlink_pairs
 from tarmac.machine.nvml import Nvml, NvmlProblem, open_nvml
 from tarmac.machine.nvml_load import Counters, LoadReader, LoadSample
 from tarmac.machine.obstacles import (
@@ -37,10 +38,15 @@ from tarmac.machine.obstacles import (
     why_hidden,
     why_withheld,
 )
+from tarmac.machine.pcie import (
+    PciePath,
+    PciePort,
+    count_nvswitches,
+    read_pcie_path,
+)
 from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gpus
 
 __all__ = [
-    "CHIPS",
     "NO_GPU",
     "UNUSABLE",
     "Chip",
@@ -54,10 +60,14 @@ __all__ = [
     "LoadReader",
     "LoadSample",
     "MigDevice",
+    "NvlinkPair",
     "Nvml",
     "NvmlProblem",
     "Obstacle",
+    "PciePath",
+    "PciePort",
     "ProcessLimits",
+    "count_nvswitches",
     "find_chip",
     "find_devices",
     "find_obstacle",
@@ -70,8 +80,11 @@ __all__ = [
     "names_nothing",
     "open_nvml",
     "own_groups",
+    "read_chips",
     "read_cpuinfo",
     "read_limits",
+    "read_nvlink_pairs",
+    "read_pcie_path",
     "runs_on",
     "visible_gpus",
     "wake_driver",

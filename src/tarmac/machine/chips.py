@@ -1,100 +1,117 @@
-"""What GPUs can do at most, by their makers' datasheets."""
+"""What GPUs can do at most, by their makers' datasheets, and what healthy ones reach of it.
+
+The table is ``chips.toml`` beside this file.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
+import math
 import re
+import tomllib
+from pathlib import Path
 
-__all__ = ["CHIPS", "Chip", "find_chip"]
+from pydantic import BaseModel, ConfigDict
+
+__all__ = ["Chip", "find_chip", "read_chips"]
+
+# What drivers of different ages and makers put before a chip's name.
+_MAKERS = re.compile(r"^((NVIDIA|Tesla|GeForce|AMD|Instinct) )+")
+
+# The part of its memory by which a card may show less than it has: ECC takes up to 6.25 % of GDDR
+# (https://docs.nvidia.com/grid/latest/grid-vgpu-user-guide/, "ECC memory"), the driver some more. A
+# stack of HBM is 12.5 % or more.
+_MEMORY_TOLERANCE = 0.1
 
 
-@dataclasses.dataclass(frozen=True)
-class Chip:
+class Chip(BaseModel):
     """Nominal rates, dense, in TFLOP/s and GB/s; None is unsupported or unknown.
 
     Attributes:
-        pattern: What the driver's name for it matches.
+        name: What we call it.
+        names: What the driver calls it, without its maker.
+        source: The maker's datasheet, or who quotes it.
+        memory_gib: What the driver shows of its memory, at most.
         fp32: On the ordinary units.
         bf16: On the matrix units, with fp32 accumulation.
-        fp16: On the matrix units, with fp32 accumulation.
+        fp16: On the matrix units, with fp32 accumulation, or the ordinary ones of older chips.
+        fp8: On the matrix units, with fp32 accumulation.
         bandwidth: Its memory's.
-        source: The maker's datasheet.
+        unverified: Fields above that were not compared with the maker's sheet.
+        attainable: The share of `bf16` or `fp16` that a healthy one reaches in large products.
+        attainable_source: Who measured it.
+        all_reduce_8: GB/s of the bus that 8 of them reach together.
+        all_reduce_source: Who measured it.
+        multiprocessors: Of a whole one, where its partitions keep its name.
+        nvlink_board: Whether all its NVLinks are wired on the board, and none by a bridge.
+        pcie_host: Whether PCIe joins it to its processor.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
     name: str
-    pattern: str
-    fp32: float
-    bf16: float | None
-    fp16: float | None
-    bandwidth: float
+    names: tuple[str, ...]
     source: str
+    memory_gib: float | None = None
+    fp32: float | None = None
+    bf16: float | None = None
+    fp16: float | None = None
+    fp8: float | None = None
+    bandwidth: float | None = None
+    unverified: tuple[str, ...] = ()
+    attainable: float | None = None
+    attainable_source: str | None = None
+    all_reduce_8: float | None = None
+    all_reduce_source: str | None = None
+    multiprocessors: int | None = None
+    nvlink_board: bool = False
+    pcie_host: bool = True
+
+    def is_verified(self, field: str) -> bool:
+        """Whether a figure is known, and was found again in the maker's sheet."""
+        return getattr(self, field) is not None and field not in self.unverified
+
+    def lacks_memory(self, num_bytes: int) -> bool:
+        """Whether a card shows less memory than ECC and the driver explain."""
+        return (
+            self.memory_gib is not None
+            and num_bytes < (1 - _MEMORY_TOLERANCE) * self.memory_gib * 2**30
+        )
 
 
-_NVIDIA = "https://www.nvidia.com/en-us/data-center"
-
-# MIG slices "NVIDIA H200 MIG 1g.18gb", virtual GPUs "NVIDIA A10-24Q" and "GRID T4-16C", laptops'.
-_OTHERS = r"\bMIG\b|\bGRID\b|-\d+[A-Z]$|Laptop|Max-Q"
-
-# The first that matches counts. NVIDIA's datasheets give matrix rates with sparsity, which are
-# twice the dense ones that stand here.
-CHIPS = (
-    Chip("P100 SXM2", "P100-SXM2", 10.6, None, 21.2, 732, f"{_NVIDIA}/tesla-p100/"),
-    Chip("V100 SXM2", "V100-SXM2", 15.7, None, 125, 900, f"{_NVIDIA}/v100/"),
-    Chip("T4", r"\bT4\b", 8.1, None, 65, 320, f"{_NVIDIA}/tesla-t4/"),
-    Chip("A100 SXM 80 GB", "A100-SXM4-80GB", 19.5, 312, 312, 2039, f"{_NVIDIA}/a100/"),
-    Chip("A100 SXM 40 GB", "A100-SXM4-40GB", 19.5, 312, 312, 1555, f"{_NVIDIA}/a100/"),
-    Chip(
-        "A100 PCIe 80 GB",
-        "A100.*80GB.*PCIe|A100-PCIE-80GB",
-        19.5,
-        312,
-        312,
-        1935,
-        f"{_NVIDIA}/a100/",
-    ),
-    Chip("A10G", r"\bA10G\b", 31.5, 70, 70, 600, "https://aws.amazon.com/ec2/instance-types/g5/"),
-    Chip("A10", r"\bA10\b", 31.2, 125, 125, 600, f"{_NVIDIA}/products/a10-gpu/"),
-    Chip("L40S", r"\bL40S\b", 91.6, 362, 362, 864, f"{_NVIDIA}/l40s/"),
-    Chip("L4", r"\bL4\b", 30.3, 121, 121, 300, f"{_NVIDIA}/l4/"),
-    Chip(
-        "RTX 3090",
-        r"RTX 3090(?! Ti)",
-        35.6,
-        71,
-        71,
-        936,
-        "https://www.nvidia.com/content/PDF/nvidia-ampere-ga-102-gpu-architecture-whitepaper-v2.pdf",
-    ),
-    Chip(
-        "RTX 4090",
-        r"RTX 4090(?! D)",
-        82.6,
-        165,
-        165,
-        1008,
-        "https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf",
-    ),
-    Chip(
-        "RTX 5090",
-        r"RTX 5090(?! D)",
-        105,
-        210,
-        210,
-        1792,
-        "https://images.nvidia.com/aem-dam/Solutions/geforce/blackwell/nvidia-rtx-blackwell-gpu-architecture.pdf",
-    ),
-    Chip("H100 PCIe", r"H100 PCIe", 51, 756, 756, 2000, f"{_NVIDIA}/h100/"),
-    Chip("H100 SXM", r"H100 80GB HBM3|H100 SXM", 67, 989, 989, 3350, f"{_NVIDIA}/h100/"),
-    Chip("H200 SXM", r"\bH200\b(?! NVL)", 67, 989, 989, 4800, f"{_NVIDIA}/h200/"),
-    Chip("B200", r"\bB200\b", 75, 2250, 2250, 8000, f"{_NVIDIA}/dgx-b200/"),
-)
+@functools.cache
+def read_chips() -> tuple[Chip, ...]:
+    """Return all chips that are known."""
+    text = Path(__file__).with_name("chips.toml").read_text(encoding="utf-8")
+    return tuple(Chip(name=name, **fields) for name, fields in tomllib.loads(text).items())
 
 
-def find_chip(name: str | None) -> Chip | None:
+def find_chip(
+    name: str | None, *, memory_bytes: int | None = None, multiprocessors: int | None = None
+) -> Chip | None:
     """Return the chip that the driver's name stands for; None for one that is not listed.
 
     A part of a chip has a part of its rates, and a laptop's chip has others: neither is listed.
+
+    Args:
+        name: As the driver or a framework prints it.
+        memory_bytes: Tells apart chips of one name; without it, such a name is of none.
+        multiprocessors: Tells a whole chip from a partition of the same name.
     """
-    if name and re.search(_OTHERS, name):
+    if not name:
         return None
-    return next((chip for chip in CHIPS if name and re.search(chip.pattern, name)), None)
+    bare = _MAKERS.sub("", name)
+    found = [chip for chip in read_chips() if bare in chip.names]
+    if len(found) > 1:
+        off = {chip.name: _memory_off(chip, memory_bytes) for chip in found}
+        near = [chip for chip in found if off[chip.name] <= _MEMORY_TOLERANCE]
+        found = sorted(near, key=lambda chip: off[chip.name])
+    is_whole = bool(found) and found[0].multiprocessors in (None, multiprocessors)
+    return found[0] if is_whole else None
+
+
+def _memory_off(chip: Chip, num_bytes: int | None) -> float:
+    """Return by which part a memory's size differs from a chip's."""
+    if num_bytes is None or chip.memory_gib is None:
+        return math.inf
+    return abs(num_bytes / (chip.memory_gib * 2**30) - 1)

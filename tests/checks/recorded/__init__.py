@@ -17,6 +17,7 @@ from recorded import (
     frameworks,
     hardware,
     kernel,
+    links,
     results,
     speed,
 )
@@ -25,6 +26,7 @@ RECORDED = {
     **driver.RECORDED,
     **kernel.RECORDED,
     **hardware.RECORDED,
+    **links.RECORDED,
     **frameworks.RECORDED,
     **speed.RECORDED,
     **results.RECORDED,

@@ -67,8 +67,6 @@ RECORDED: dict[str, list[Evidence]] = {
         gpu(slowdowns=("hw_slowdown", "hw_power_brake")),
         loaded(reasons={"hw_slowdown": 0.3}),
     ],
-    "pcie-narrow": [gpu(pcie={"width": 4, "max_width": 16})],
-    "nvlink-down": [gpu(nvlinks=(True, False, True))],
     "exclusive-mode": [
         gpu(
             compute_mode="exclusive process",

@@ -40,8 +40,12 @@ def as_rank(directory):
     world_size, count = int(os.environ["WORLD_SIZE"]), torch.cuda.device_count()
     on_gpu = count >= world_size
     device = torch.device("cuda", rank) if on_gpu else torch.device("cpu")
+    chip = uuid = None
     if on_gpu:
         torch.cuda.set_device(device)
+        properties = torch.cuda.get_device_properties(device)
+        chip = properties.name
+        uuid = "GPU-%s" % properties.uuid if hasattr(properties, "uuid") else None
     else:
         torch.set_num_threads(1)
     say(step="rendezvous")
@@ -70,6 +74,9 @@ def as_rank(directory):
         step="done",
         ok=ok,
         device=str(device),
+        chip=chip,
+        uuid=uuid,
+        message_bytes=size,
         num_gpus=count,
         bus_bytes_per_s=bus_rate(world_size, size, best),
         version=torch.__version__,
@@ -132,6 +139,10 @@ def main(probe):
     name = "%d ranks by %s" % (count, "nccl" if on_gpu else "gloo")
     found = probe.device(name, on_gpu)
     found["bus_bytes_per_s"] = min(rank["bus_bytes_per_s"] for rank in said)
+    found["message_bytes"] = said[0]["message_bytes"]
+    if on_gpu:
+        found["chips"] = [rank["chip"] for rank in said]
+        found["uuids"] = [rank["uuid"] for rank in said]
     if not on_gpu and said[0]["num_gpus"] and probe.wanted != ["cpu"]:
         probe.result["cpu_because"] = "%d ranks need a GPU each, and %d can be seen" % (
             count,

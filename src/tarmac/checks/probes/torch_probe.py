@@ -17,6 +17,7 @@ def compute(probe, torch, device):
         found["chip"] = properties.name
         found["uuid"] = "GPU-%s" % properties.uuid if hasattr(properties, "uuid") else None
         found["capability"] = [properties.major, properties.minor]
+        found["multiprocessors"] = properties.multi_processor_count
         found["free_bytes"], found["memory_bytes"] = torch.cuda.mem_get_info(device)
     generator = torch.Generator().manual_seed(0)
     probe.stage("product on %s" % device)

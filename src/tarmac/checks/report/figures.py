@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tarmac.machine import find_chip
+from tarmac.checks.rates import chip_of, find_matrix_rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tarmac.machine import Chip
 
 __all__ = ["device_in_words"]
 
 
 def device_in_words(device: Mapping[str, Any]) -> str:
-    """Return a device of a probe's result with its rates, and their shares of the datasheet's.
+    """Return a device of a probe's result with its rates, and what they are of its chip's.
 
     Args:
         device: An entry of the result's ``devices``.
     """
-    rates = device.get("flops") or {}
-    chip = find_chip(device.get("chip"))
-    shown = [f"{kind} {_flops(rate)}{_share(chip, kind, rate)}" for kind, rate in rates.items()]
+    shown = [_rate(device, kind, rate) for kind, rate in (device.get("flops") or {}).items()]
     if "bus_bytes_per_s" in device:
-        shown.append(f"bus {device['bus_bytes_per_s'] / 1e9:.2g} GB/s")
+        shown.append(f"bus {device['bus_bytes_per_s'] / 1e9:.3g} GB/s")
     return f"{device['name']}: {', '.join(shown)}" if shown else str(device["name"])
 
 
-def _share(chip: Chip | None, kind: str, rate: float) -> str:
-    nominal = getattr(chip, kind, None)
-    return f" ({rate / nominal / 1e12:.0%} of its datasheet's)" if nominal else ""
+def _rate(device: Mapping[str, Any], kind: str, rate: float) -> str:
+    nominal = getattr(chip_of(device), kind, None)
+    if nominal is None:
+        return f"{kind} {_flops(rate)}"
+    matrix = find_matrix_rate(device)
+    health = matrix.health if matrix is not None and matrix.kind == kind else None
+    judged = "" if health is None else f" ({100 * health:.0f} % of what a healthy one reaches)"
+    return f"{kind} {rate / 1e12:.3g} of {nominal:g} TFLOP/s{judged}"
 
 
 def _flops(rate: float) -> str:

@@ -31,6 +31,7 @@ _FILES = (
     "driver",
     "kernel",
     "hardware",
+    "links",
     "frameworks",
     "speed",
     "results",

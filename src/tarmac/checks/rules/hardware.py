@@ -169,19 +169,6 @@ def _pcie_replays(_: Gpu, load: UnderLoad) -> str | None:
     return f"{replays} packets sent again in {load.seconds:.0f} s of probes"
 
 
-def _pcie_narrow(gpu: Gpu) -> str | None:
-    # An idle link lowers its generation to save power, never its width.
-    width, most = gpu.pcie.get("width"), gpu.pcie.get("max_width")
-    return f"x{width} of x{most}" if width and most and width < most else None
-
-
-def _nvlink_down(gpu: Gpu) -> str | None:
-    if not any(gpu.nvlinks) or all(gpu.nvlinks):
-        return None
-    down = [str(number) for number, is_up in enumerate(gpu.nvlinks) if not is_up]
-    return f"link {', '.join(down)} of {len(gpu.nvlinks)}"
-
-
 def _exclusive(gpu: Gpu) -> str | None:
     if gpu.compute_mode != "exclusive process" or not gpu.processes:
         return None
@@ -318,8 +305,6 @@ RULES: Mapping[str, Rule] = {
     "throttle-thermal": _judged_by(_throttle_thermal_under_load, _throttle_thermal),
     "throttle-power": _judged_by(_throttle_power),
     "throttle-hardware": _judged_by(_throttle_hardware_under_load, _throttle_hardware),
-    "pcie-narrow": for_each_gpu(_pcie_narrow),
-    "nvlink-down": for_each_gpu(_nvlink_down),
     "exclusive-mode": for_each_gpu(_exclusive),
     "compute-prohibited": for_each_gpu(_prohibited),
     "mig-empty": for_each_gpu(_mig_empty),

@@ -1,75 +1,182 @@
-"""Rules on rates: what a chip reaches of what it could."""
+"""Rules on rates: what a chip reaches of what a healthy one does, and of what its siblings do."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+import statistics
+from typing import TYPE_CHECKING, Any
 
+from tarmac.checks.rates import chip_of, find_matrix_rate
 from tarmac.checks.rules.rule import measured_devices, place_of
 from tarmac.machine import find_chip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tarmac.checks.evidence import Evidence
+    from tarmac.checks.evidence import Evidence, Probe
+    from tarmac.checks.rates import MatrixRate
     from tarmac.checks.rules.rule import Hits, Rule
 
-# The shares of nominal rates under which we warn, and call it a failure. Healthy cards reach 0.7
-# to 0.85 in large bf16 products and 0.9 in copies; shapes, clocks and cooling explain some of the
-# rest.
-_SLOW = 0.6
+# The parts of what a healthy chip reaches under which we warn, and call it a failure: shapes,
+# clocks and cooling explain some of the rest.
+_SLOW = 0.75
 
-_VERY_SLOW = 0.3
+_VERY_SLOW = 0.4
 
-# Bytes/s of pinned memory over PCIe 3.0 x8, the slowest link a card of today should have.
-_SLOW_COPIES = 6e9
+# The part of its nominal rate that any healthy chip reaches: a T4, which its power limit holds back
+# most of all, reaches 0.35.
+_FAR_BELOW = 0.2
 
+# The part of its nominal bandwidth that copies within a healthy device reach: 0.7 on a T4 with ECC,
+# 0.9 on an H200.
+_SLOW_MEMORY = 0.6
 
-def _shares(evidence: Evidence) -> Iterator[tuple[str, float, str]]:
-    """Yield where, which share of its nominal matrix rate a chip reaches, and that in words."""
-    for probe, device in measured_devices(evidence):
-        chip = find_chip(device.get("chip"))
-        for kind in ("bf16", "fp16"):
-            nominal = getattr(chip, kind) if chip else None
-            rate = (device.get("flops") or {}).get(kind)
-            if nominal and rate:
-                words = f"{rate / 1e12:.0f} of {nominal:g} TFLOP/s in {kind}"
-                yield place_of(probe, device), rate / nominal / 1e12, words
+# The spread of healthy siblings, by cooling and silicon, is 5 % and some more.
+_SLOWER = 0.1
+
+# Siblings of which the odd one out can be told.
+_FEW = 3
 
 
 def _very_slow_compute(evidence: Evidence) -> Hits:
-    for where, share, words in _shares(evidence):
-        if share < _VERY_SLOW:
-            yield where, words
+    for where, rate in _rates(evidence):
+        if rate.health is not None and rate.health < _VERY_SLOW:
+            yield where, _in_words(rate)
 
 
 def _slow_compute(evidence: Evidence) -> Hits:
-    for where, share, words in _shares(evidence):
-        if _VERY_SLOW <= share < _SLOW:
-            yield where, words
+    for where, rate in _rates(evidence):
+        if rate.health is not None and _VERY_SLOW <= rate.health < _SLOW:
+            yield where, _in_words(rate)
+
+
+def _below_datasheet(evidence: Evidence) -> Hits:
+    for where, rate in _rates(evidence):
+        if rate.health is None and rate.share is not None and rate.share < _FAR_BELOW:
+            yield where, f"{rate.flops / 1e12:.3g} of {rate.nominal:g} TFLOP/s in {rate.kind}"
+
+
+def _rates(evidence: Evidence) -> Iterator[tuple[str, MatrixRate]]:
+    for probe, device in measured_devices(evidence):
+        rate = find_matrix_rate(device)
+        if rate is not None:
+            yield place_of(probe, device), rate
+
+
+def _in_words(rate: MatrixRate) -> str:
+    reached = f"{rate.flops / 1e12:.3g} of {rate.nominal:g} TFLOP/s in {rate.kind}"
+    return f"{reached}, {100 * (rate.health or 0.0):.0f} % of what a healthy one reaches"
 
 
 def _slow_memory(evidence: Evidence) -> Hits:
     for probe, device in measured_devices(evidence):
-        chip = find_chip(device.get("chip"))
+        chip = chip_of(device)
         rate = (device.get("copies") or {}).get("memory")
-        if chip and rate and rate < _SLOW * chip.bandwidth * 1e9:
-            words = f"{rate / 1e9:.0f} of {chip.bandwidth:g} GB/s"
-            yield place_of(probe, device), words
+        if chip is None or not rate or not chip.is_verified("bandwidth"):
+            continue
+        assert chip.bandwidth is not None
+        if rate < _SLOW_MEMORY * chip.bandwidth * 1e9:
+            yield place_of(probe, device), f"{rate / 1e9:.0f} of {chip.bandwidth:g} GB/s"
 
 
-def _slow_copies(evidence: Evidence) -> Hits:
-    for probe, device in measured_devices(evidence):
-        copies = device.get("copies") or {}
-        for direction in ("to_device", "from_device"):
-            rate = copies.get(direction)
-            if rate and rate < _SLOW_COPIES and copies.get("pinned", True):
-                words = direction.replace("_", " the ")
-                yield place_of(probe, device), f"{rate / 1e9:.1f} GB/s {words}"
+def _memory_missing(evidence: Evidence) -> Hits:
+    for gpu in evidence.inventory.gpus:
+        if gpu.mig or not gpu.memory_bytes:
+            continue
+        chip = find_chip(gpu.name, memory_bytes=gpu.memory_bytes)
+        if chip is not None and chip.lacks_memory(gpu.memory_bytes):
+            yield gpu.label, f"{gpu.memory_bytes / 2**30:.0f} of {chip.memory_gib:g} GiB"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sibling:
+    """A measured value of a device, and those of the other devices of its chip.
+
+    Attributes:
+        others: By their names.
+    """
+
+    where: str
+    value: float
+    unit: str
+    others: Mapping[str, float]
+
+    @property
+    def usual(self) -> float:
+        return statistics.median(self.others.values())
+
+    @property
+    def is_slower(self) -> bool:
+        return self.value < (1 - _SLOWER) * self.usual
+
+
+def _slower_than_siblings(evidence: Evidence) -> Hits:
+    for sibling in _siblings(evidence):
+        if len(sibling.others) + 1 >= _FEW and sibling.is_slower:
+            yield sibling.where, f"{_less(sibling)} of its {len(sibling.others)} siblings"
+
+
+def _uneven_siblings(evidence: Evidence) -> Hits:
+    for sibling in _siblings(evidence):
+        if len(sibling.others) + 1 < _FEW and sibling.is_slower:
+            (other,) = sibling.others
+            yield sibling.where, f"{_less(sibling)} of {other}"
+
+
+def _less(sibling: _Sibling) -> str:
+    less = 100 * (1 - sibling.value / sibling.usual)
+    return f"{sibling.value:.4g} {sibling.unit}, {less:.0f} % under the {sibling.usual:.4g}"
+
+
+def _siblings(evidence: Evidence) -> Iterator[_Sibling]:
+    """Yield each value of each device that has others of its chip beside it.
+
+    A device that is slow for its chip has its own finding.
+    """
+    for probe in evidence.probes:
+        chips: dict[str, list[Mapping[str, Any]]] = {}
+        for device in probe.result.get("devices", ()):
+            if device.get("chip"):
+                chips.setdefault(device["chip"], []).append(device)
+        for devices in chips.values():
+            yield from _among(probe, devices)
+
+
+def _among(probe: Probe, devices: list[Mapping[str, Any]]) -> Iterator[_Sibling]:
+    slow = [device["name"] for device in devices if _is_slow(device)]
+    for unit, values in (_products(devices), _copies(devices)):
+        for name, value in values.items():
+            others = {other: v for other, v in values.items() if other != name}
+            if others and name not in slow:
+                yield _Sibling(f"{probe.label} on {name}", value, unit, others)
+
+
+def _is_slow(device: Mapping[str, Any]) -> bool:
+    rate = find_matrix_rate(device)
+    return rate is not None and rate.health is not None and rate.health < _SLOW
+
+
+def _products(devices: list[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
+    """Return the rates in the first type that all have, in TFLOP/s."""
+    for kind in ("bf16", "fp16", "fp32"):
+        rates = {d["name"]: (d.get("flops") or {}).get(kind, 0.0) for d in devices}
+        if all(rates.values()):
+            return f"TFLOP/s in {kind}", {name: rate / 1e12 for name, rate in rates.items()}
+    return "", {}
+
+
+def _copies(devices: list[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
+    """Return the rates of copies within the device, in GB/s."""
+    rates = {d["name"]: (d.get("copies") or {}).get("memory") for d in devices}
+    return "GB/s of its memory", {name: rate / 1e9 for name, rate in rates.items() if rate}
 
 
 RULES: Mapping[str, Rule] = {
     "very-slow-compute": _very_slow_compute,
     "slow-compute": _slow_compute,
+    "below-datasheet": _below_datasheet,
     "slow-memory": _slow_memory,
-    "slow-copies": _slow_copies,
+    "memory-missing": _memory_missing,
+    "slower-than-siblings": _slower_than_siblings,
+    "uneven-siblings": _uneven_siblings,
 }

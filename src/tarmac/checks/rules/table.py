@@ -11,6 +11,7 @@ from tarmac.checks.rules import (
     frameworks,
     hardware,
     kernel,
+    links,
     results,
     speed,
 )
@@ -26,6 +27,7 @@ RULES: Mapping[str, Rule] = {
     **driver.RULES,
     **kernel.RULES,
     **hardware.RULES,
+    **links.RULES,
     **frameworks.RULES,
     **speed.RULES,
     **results.RULES,

@@ -1,0 +1,84 @@
+"""Which GPUs NVLink joins, by NVIDIA's management library."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pynvml
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["NvlinkPair", "read_nvlink_pairs"]
+
+
+class NvlinkPair(BaseModel):
+    """Two GPUs that the driver says are joined by NVLink.
+
+    Attributes:
+        first: The lower of their indices.
+        second: The higher one.
+        num_links: Those that lead from one to the other; 0 through switches.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    first: int
+    second: int
+    num_links: int = 0
+
+
+def read_nvlink_pairs(num_gpus: int) -> tuple[NvlinkPair, ...]:
+    """Return the pairs that NVLink joins, while `open_nvml` holds the library open.
+
+    Args:
+        num_gpus: As many as the driver has.
+    """
+    handles = [_ask(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(num_gpus)]
+    joined = [
+        (first, second)
+        for first, second in itertools.combinations(range(num_gpus), 2)
+        if _are_joined(handles[first], handles[second])
+    ]
+    remotes = {first: _remotes(handles[first]) for first, _ in joined}
+    buses = {
+        second: _bus(_ask(pynvml.nvmlDeviceGetPciInfo, handles[second])) for _, second in joined
+    }
+    return tuple(
+        NvlinkPair(first=a, second=b, num_links=sum(bus == buses[b] for bus in remotes[a]))
+        for a, b in joined
+    )
+
+
+def _are_joined(first: Any, second: Any) -> bool:
+    if first is None or second is None:
+        return False
+    status = _ask(pynvml.nvmlDeviceGetP2PStatus, first, second, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    return bool(status == pynvml.NVML_P2P_STATUS_OK)
+
+
+def _remotes(handle: Any) -> list[str]:
+    """Return where the links of a GPU lead that are up."""
+    found = []
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        state = _ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
+        if state is None:
+            break
+        bus = _bus(_ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)) if state else None
+        if bus is not None:
+            found.append(bus)
+    return found
+
+
+def _bus(pci: Any) -> str | None:
+    return None if pci is None else str(pci.busId)
+
+
+def _ask(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the library; None where the card or the driver does not know the answer."""
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError:
+        return None
