@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.checks.rules.commands import general_commands
 from tarmac.errors import unknown_name
 
 if TYPE_CHECKING:
@@ -74,11 +75,7 @@ class Failure(BaseModel):
     @property
     def general_fix(self) -> tuple[str, ...]:
         """What to type on a machine of today, where a check names what suits its own."""
-        today = {"cuda_index": "cu130", "arch_index": "cu130", "jax_extra": "cuda13"}
-        return tuple(
-            re.sub(r"\{(\w+)\}", lambda match: today.get(match[1], match[1].upper()), line)
-            for line in self.fix
-        )
+        return general_commands(self.fix)
 
     def find_in(self, text: str) -> str | None:
         """Return the line of a text that a pattern matches."""

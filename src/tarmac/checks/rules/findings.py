@@ -7,14 +7,13 @@ whose cause was found.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.rules.catalogue import Failure, Level, read_catalogue
+from tarmac.checks.rules.commands import commands_for
 from tarmac.checks.rules.table import RULES
-from tarmac.machine import wheel_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,19 +121,14 @@ def _in_texts(failure: Failure, evidence: Evidence) -> Hits:
 def _finding(code: str, seen: Mapping[str, str], evidence: Evidence) -> Finding:
     failure = read_catalogue()[code]
     words = _in_words(seen)
-    values = {"evidence": words, "package": next(iter(seen)).split()[0], **_packages(evidence)}
-
-    def fill(text: str) -> str:
-        return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), text)
-
     return Finding(
         code=failure.code,
         level=failure.level,
         title=failure.title,
         where=tuple(seen),
         evidence=words,
-        cause=fill(failure.cause),
-        fix=tuple(fill(line) for line in failure.fix),
+        cause=failure.cause.replace("{evidence}", words),
+        fix=commands_for(failure.fix, tuple(seen), evidence),
         source=failure.source,
     )
 
@@ -147,14 +141,3 @@ def _in_words(seen: Mapping[str, str]) -> str:
     if len(places) == 1:
         return next(iter(places))
     return "; ".join(f"{', '.join(where)}: {words}" for words, where in places.items())
-
-
-def _packages(evidence: Evidence) -> dict[str, str]:
-    """Name the indices and extras that suit the driver and the chips."""
-    capabilities = (gpu.capability for gpu in evidence.inventory.gpus if gpu.capability)
-    index = wheel_index(evidence.inventory.driver.cuda, min(capabilities, default=None))
-    return {
-        "cuda_index": index,
-        "arch_index": index,
-        "jax_extra": "cuda13" if index == "cu130" else "cuda12",
-    }
