@@ -19,6 +19,7 @@ __all__ = [
     "Outcome",
     "PciCard",
     "Probe",
+    "Upkeep",
 ]
 
 
@@ -114,6 +115,22 @@ class Host(_Facts):
     boot_id: str | None = None
 
 
+class Upkeep(_Facts):
+    """What decides which commands work on this machine.
+
+    Attributes:
+        distribution: Its name in os-release, ``ubuntu``; empty where it has none.
+        like: Those that it descends from.
+        is_root: Whether this is root, who needs no sudo.
+        processor: ``x86_64`` or ``aarch64``.
+    """
+
+    distribution: str = ""
+    like: tuple[str, ...] = ()
+    is_root: bool = False
+    processor: str = "x86_64"
+
+
 class Inventory(_Facts):
     """The machine, seen without any framework.
 
@@ -122,6 +139,7 @@ class Inventory(_Facts):
         kernel_log: Lines of NVIDIA's driver in the kernel's log, where it may be read.
         libraries: CUDA's, cuDNN's and NCCL's libraries that a program of this Python would load,
             name to path.
+        upkeep: What decides which commands work here.
     """
 
     host: Host
@@ -133,6 +151,7 @@ class Inventory(_Facts):
     environment: Mapping[str, str] = {}
     kernel_log: tuple[str, ...] = ()
     libraries: Mapping[str, str] = {}
+    upkeep: Upkeep = Upkeep()
 
     @property
     def nvidia_cards(self) -> list[str]:
@@ -167,6 +186,7 @@ class Probe(_Facts):
         printed_bytes: All that it printed.
         left_behind: Processes that it left, and that were ended.
         seen_on_gpus: Indices of the GPUs on which the driver saw its process.
+        image: The container image that it ran in, None outside of one.
     """
 
     framework: str
@@ -179,6 +199,7 @@ class Probe(_Facts):
     printed_bytes: int = 0
     left_behind: int = 0
     seen_on_gpus: tuple[int, ...] = ()
+    image: str | None = None
 
     @property
     def label(self) -> str:

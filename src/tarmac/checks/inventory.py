@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tarmac.checks.evidence import Container, Driver, Host, Inventory, Limits, PciCard
+from tarmac.checks.evidence import (
+    Container,
+    Driver,
+    Host,
+    Inventory,
+    Limits,
+    PciCard,
+    Upkeep,
+)
 from tarmac.checks.libraries import find_libraries
 from tarmac.machine import NvmlProblem, name_cpu, open_nvml, read_limits
 
@@ -78,6 +86,7 @@ def read_inventory(
         },
         kernel_log=_kernel_log(),
         libraries=libraries,
+        upkeep=_upkeep(root),
     )
 
 
@@ -104,6 +113,18 @@ def _read_host(root: Path) -> Host:
         kernel=platform.release(),
         system=name[1] if name else platform.system(),
         boot_id=_text(root / "proc/sys/kernel/random/boot_id"),
+    )
+
+
+def _upkeep(root: Path) -> Upkeep:
+    # Quoted or not (https://www.freedesktop.org/software/systemd/man/latest/os-release.html).
+    release = _text(root / "etc/os-release") or ""
+    said = dict(re.findall("^(ID|ID_LIKE)=[\"']?(.*?)[\"']?$", release, re.MULTILINE))
+    return Upkeep(
+        distribution=said.get("ID", ""),
+        like=tuple(said.get("ID_LIKE", "").split()),
+        is_root=os.geteuid() == 0,
+        processor=platform.machine(),
     )
 
 

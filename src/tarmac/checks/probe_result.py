@@ -37,7 +37,8 @@ def is_result(written: dict[str, Any]) -> bool:
         )
         and isinstance(written.get("notes", []), list)
         and all(
-            isinstance(written.get(key) or {}, dict) for key in ("error", "build", "all_reduce")
+            isinstance(written.get(key) or {}, dict)
+            for key in ("error", "build", "all_reduce", "python", "companions")
         )
     )
 

@@ -5,7 +5,13 @@
 See `harness` for how it is run.
 """
 
+import platform
+import re
+
 from harness import judged, relative, run, trained
+
+# They come in a version for each of PyTorch, and from its index.
+COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec", "xformers")
 
 
 def compute(probe, torch, device):
@@ -98,9 +104,43 @@ def measure(probe, torch, device, found, synchronize):
         torch.cuda.empty_cache()
 
 
+def companions():
+    """Return the installed packages that need a certain PyTorch: version, and which they need."""
+    try:
+        from importlib.metadata import PackageNotFoundError, requires, version
+    except ImportError:
+        return {}
+    found = {}
+    for name in COMPANIONS:
+        try:
+            needs = [re.match(r"torch *\(?==+ *([^\s;)+]+)", line) for line in requires(name) or ()]
+            found[name] = {
+                "version": version(name),
+                "needs": next((match.group(1) for match in needs if match), None),
+            }
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def releases(torch):
+    """Return for which CUDA, processors and chips there are builds of this release, if it says."""
+    own = getattr(torch.cuda, "PYTORCH_RELEASES_CODE_CC", None) or {}
+    here = platform.machine()
+    # By the processor from 2.12 on.
+    return {
+        cuda: {
+            processor: sorted(codes)
+            for processor, codes in (table if isinstance(table, dict) else {here: table}).items()
+        }
+        for cuda, table in own.items()
+    }
+
+
 def main(probe):
     if probe.lacks("torch"):
         return
+    probe.result["companions"] = companions()
     with probe.importing():
         import torch
 
@@ -108,6 +148,7 @@ def main(probe):
     probe.stage("devices")
     build = {"cuda": torch.version.cuda, "hip": torch.version.hip, "cudnn": None}
     build["architectures"] = torch.cuda.get_arch_list() if torch.version.cuda else []
+    build["releases"] = releases(torch)
     probe.result["build"] = build
     count = torch.cuda.device_count()
     if count == 0 and torch.version.cuda:

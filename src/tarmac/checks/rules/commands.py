@@ -1,21 +1,94 @@
 """What a failure's commands are on a machine: what stands in ``{...}`` in the catalogue.
 
 Pure functions of what was seen, so that a command for any machine can be had on any other.
+
+| in the catalogue | becomes |
+| --- | --- |
+| ``{pip}`` | what installs packages for the interpreter of the place: ``pip``, ``uv pip``, ... |
+| ``{torch}`` | a line, or some: the PyTorch that suits driver and GPUs, with what belongs to it |
+| ``{reinstall}`` | likewise, of the framework of the place |
+| ``{or_build_for_driver}`` | likewise, for the driver that is here; nothing where there is none |
+| ``{install_driver}`` and other tables of ``commands.toml`` | lines, by the distribution |
+| ``{alloc_conf}`` and other variables there | a variable's name in the version that is here |
+| ``{jax_extra}`` | JAX's extra for the driver |
+| ``{gpu}``, ``{address}`` | index and address of the GPU of the place |
+| ``{package}`` | the framework of the place |
+
+A line with a place's facts comes once for each place. Whoever is root needs no ``sudo``, and what
+needs it in a container is to be done on the host.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
-from typing import TYPE_CHECKING
+import shlex
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tarmac.machine import wheel_index
+from tarmac.checks.evidence import Evidence, Host, Inventory
+from tarmac.machine import RELEASES, choose_build, is_driver_too_old
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from tarmac.checks.evidence import Evidence
+    from tarmac.checks.evidence import Probe, Upkeep
+    from tarmac.machine import BuildChoice, Capability, Gpu, Releases
 
 __all__ = ["commands_for", "general_commands"]
+
+_INDEX = "https://download.pytorch.org/whl"
+
+# What stands for what is not known, where that is not the name in capitals.
+_UNKNOWN = {"gpu": "INDEX"}
+
+# Older cards need NVIDIA's closed kernel module, whose last branch for them is 580
+# (https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html).
+_OPEN_FROM: Capability = (7, 5)
+
+# CUDA 13, and JAX's builds for it, begin with Turing (https://docs.jax.dev/en/latest/installation.html).
+_CUDA_13_FROM: Capability = (7, 5)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where a failure is, with what was seen there."""
+
+    name: str
+    evidence: Evidence
+
+    @property
+    def gpu(self) -> Gpu | None:
+        return next((gpu for gpu in self.inventory.gpus if gpu.label == self.name), None)
+
+    @property
+    def probe(self) -> Probe | None:
+        """The framework's whose place it is."""
+        owners = [
+            probe
+            for probe in self.evidence.probes
+            if self.name == probe.label or self.name.startswith(f"{probe.label} on ")
+        ]
+        return max(owners, key=lambda probe: len(probe.label), default=None)
+
+    @property
+    def torch(self) -> Probe | None:
+        """PyTorch's probe of the same interpreter, or the only one."""
+        own = self.probe
+        all_ = [probe for probe in self.evidence.probes if probe.framework == "torch"]
+        beside = [probe for probe in all_ if own is not None and probe.where == own.where]
+        found = beside or (all_ if own is None else [])
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def inventory(self) -> Inventory:
+        return self.evidence.inventory
+
+    @property
+    def capabilities(self) -> list[Capability]:
+        return [gpu.capability for gpu in self.inventory.gpus if gpu.capability is not None]
 
 
 def commands_for(
@@ -28,29 +101,250 @@ def commands_for(
         places: Where the failure is: devices, frameworks, or ``machine``.
         evidence: All that was seen.
     """
-    values = {"package": places[0].split()[0], **_packages(evidence)}
-    return tuple(_filled(line, values) for line in lines)
+    found = [
+        _for_whom(command, evidence.inventory)
+        for line in lines
+        for place in places
+        for command in _filled(line, _Place(place, evidence))
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def general_commands(lines: Sequence[str]) -> tuple[str, ...]:
     """Return commands for a machine of today, where nothing is known of it."""
-    today = {"cuda_index": "cu130", "arch_index": "cu130", "jax_extra": "cuda13"}
-    return tuple(
-        re.sub(r"\{(\w+)\}", lambda match: today.get(match[1], match[1].upper()), line)
-        for line in lines
+    host = Host(cpu="", cores=1, memory_bytes=0, disk_free_bytes=0, kernel="", system="")
+    return commands_for(lines, [""], Evidence(inventory=Inventory(host=host)))
+
+
+def _filled(line: str, place: _Place) -> Iterator[str]:
+    """Yield the commands that a line of the catalogue stands for."""
+    name = line[1:-1] if re.fullmatch(r"\{\w+\}", line) else ""
+    if name == "torch":
+        lines = _install_torch(place)
+    elif name == "reinstall":
+        lines = _reinstall(place)
+    elif name == "or_build_for_driver":
+        lines = [*_build_for_driver(place)]
+    elif name in _systems():
+        lines = _systems()[name][_system(place.inventory, _systems()[name])]
+    else:
+        yield _with_values(_with_installer(line, place.probe), place)
+        return
+    for part in lines:
+        yield _with_values(part, place)
+
+
+def _with_values(line: str, place: _Place) -> str:
+    gpu, probe = place.gpu, place.probe
+    oldest = min(place.capabilities, default=_OPEN_FROM)
+    values = {
+        "package": place.name.split()[0] if place.name else "",
+        "version": str((probe and probe.result.get("version")) or "").split("+")[0],
+        "gpu": "" if gpu is None else str(gpu.index),
+        "address": "" if gpu is None else gpu.address or "",
+        "jax_extra": _jax_extra(place),
+        "branch": "580-open" if oldest >= _OPEN_FROM else "580",
+        "nvidia_package": "nvidia-open" if oldest >= _OPEN_FROM else "cuda-drivers-580",
+        **{name: _variable(facts, place) for name, facts in _variables().items()},
+    }
+    if not values["version"]:
+        line = line.replace("=={version}", "")
+    # What is not known is left to the reader, in capitals.
+    return re.sub(
+        r"(?<!\$)\{(\w+)\}",
+        lambda match: values.get(match[1]) or _UNKNOWN.get(match[1], match[1].upper()),
+        line,
     )
 
 
-def _filled(line: str, values: Mapping[str, str]) -> str:
-    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), line)
+def _jax_extra(place: _Place) -> str:
+    is_old = is_driver_too_old("13.0", place.inventory.driver.cuda)
+    return (
+        "cuda12" if is_old or min(place.capabilities, default=(9, 0)) < _CUDA_13_FROM else "cuda13"
+    )
 
 
-def _packages(evidence: Evidence) -> dict[str, str]:
-    """Name the indices and extras that suit the driver and the chips."""
-    capabilities = (gpu.capability for gpu in evidence.inventory.gpus if gpu.capability)
-    index = wheel_index(evidence.inventory.driver.cuda, min(capabilities, default=None))
-    return {
-        "cuda_index": index,
-        "arch_index": index,
-        "jax_extra": "cuda13" if index == "cu130" else "cuda12",
-    }
+def _variable(facts: Mapping[str, str], place: _Place) -> str:
+    version = str((place.torch and place.torch.result.get("version")) or "")
+    known = re.match(r"(\d+)\.(\d+)", version)
+    since = tuple(map(int, facts["since"].split(".")))
+    is_new = known is not None and (int(known[1]), int(known[2])) >= since
+    return facts["name"] if is_new else facts["before"]
+
+
+# Python's packages.
+
+
+def _with_installer(line: str, probe: Probe | None) -> str:
+    """Return a line with what installs packages for a probe's interpreter."""
+    if "{pip}" not in line:
+        return line
+    python: Mapping[str, Any] = (probe and probe.result.get("python")) or {}
+    path = shlex.quote(str(python.get("path") or ""))
+    is_known = bool(python.get("path"))
+    if probe is not None and probe.image is not None:
+        return f"{line.replace('{pip}', 'pip')}  # in the image {probe.image}"
+    if is_known and python.get("made_by") == "uv":
+        line = line.replace("--force-reinstall", "--reinstall").replace("uninstall -y", "uninstall")
+        return re.sub(r"\{pip\} (\w+)", rf"uv pip \1 --python {path}", line)
+    if is_known and python.get("made_by") == "system":
+        # Nothing may be installed beside the distribution's own packages (PEP 668).
+        line = re.sub(r"\{pip\} uninstall [^&]*&& ", "", line)
+        line = re.sub(
+            r"^(.*?)\{pip\} install", rf"{path} -m venv ~/venv && \1{{pip}} install", line
+        )
+        return line.replace("{pip} install", "~/venv/bin/pip install").replace(
+            "{pip}", f"{path} -m pip"
+        )
+    has_own = is_known and not python.get("is_first")
+    return line.replace("{pip}", f"{path} -m pip" if has_own else "pip")
+
+
+def _reinstall(place: _Place) -> list[str]:
+    """Return what installs the framework of a place anew, as it suits the machine."""
+    probe = place.probe
+    name = "torch" if probe is None else probe.framework
+    if name in ("torch", "all-reduce"):
+        return _install_torch(place)
+    has_gpu = bool(place.inventory.gpus) or bool(place.inventory.nvidia_cards)
+    extras = {"jax": "jax[{jax_extra}]", "tensorflow": "tensorflow[and-cuda]"} if has_gpu else {}
+    wanted = shlex.quote(extras.get(name, name))
+    return [_with_installer(f"{{pip}} install --force-reinstall {wanted}", probe)]
+
+
+def _build_for_driver(place: _Place) -> Iterator[str]:
+    """Yield what computes without a newer driver, where anything does."""
+    name = "torch" if place.probe is None else place.probe.framework
+    lines = []
+    if name == "jax":
+        lines = _reinstall(place)
+    elif name in ("torch", "all-reduce"):
+        choice = _choose(place)
+        older = choice if choice.needs_driver is None else choice.meanwhile
+        lines = [] if older is None else _commands_of(older, place)
+    if lines:
+        yield "# or a build for the driver that is here:"
+        yield from lines
+
+
+def _install_torch(place: _Place) -> list[str]:
+    """Return what installs the PyTorch that suits driver and GPUs, with what belongs to it."""
+    inventory, probe = place.inventory, place.torch
+    if inventory.upkeep.distribution and not inventory.gpus and not inventory.nvidia_cards:
+        return [_torch_command(probe, "cpu", release=_release(probe))]
+    choice = _choose(place)
+    lines = [*_needed_driver(choice, place), *_commands_of(choice, place)]
+    if choice.meanwhile is not None:
+        lines += ["# or, with the driver that is here:", *_commands_of(choice.meanwhile, place)]
+    return lines
+
+
+def _choose(place: _Place) -> BuildChoice:
+    return choose_build(
+        place.inventory.driver.cuda,
+        place.capabilities,
+        releases=_own_releases(place.torch) or RELEASES,
+        processor=place.inventory.upkeep.processor,
+    )
+
+
+def _own_releases(probe: Probe | None) -> Releases | None:
+    build = (probe and probe.result.get("build")) or {}
+    return build.get("releases") or None
+
+
+def _commands_of(choice: BuildChoice, place: _Place) -> list[str]:
+    """Return what installs a build, after what is to be said of GPUs that it leaves out."""
+    lines = [*_left_out(choice, place)]
+    if choice.index is None:
+        return lines
+    # PyTorch's own table is of its own release, the one that is kept of the newest.
+    own = _release(place.torch) if _own_releases(place.torch) else None
+    return [*lines, _torch_command(place.torch, choice.index, release=choice.release or own)]
+
+
+def _torch_command(probe: Probe | None, index: str, *, release: str | None) -> str:
+    companions: Mapping[str, Any] = (probe and probe.result.get("companions")) or {}
+    here = _release(probe)
+    wanted = ["torch" if release is None else f"torch=={release}"]
+    for name, facts in companions.items():
+        # Without a version the resolver takes the one that needs this PyTorch.
+        fits = release is not None and release == here and facts.get("needs") == release
+        wanted.append(f"{name}=={facts['version'].split('+')[0]}" if fits else name)
+    packages = " ".join(wanted)
+    line = f"{{pip}} install --force-reinstall {packages} --index-url {_INDEX}/{index}"
+    return _with_installer(line, probe)
+
+
+def _release(probe: Probe | None) -> str | None:
+    """Return the release that is installed, ``2.13.0``; None for one that no index has."""
+    version = str((probe and probe.result.get("version")) or "")
+    match = re.fullmatch(r"(\d+\.\d+\.\d+)(\+(cpu|cu\d+))?", version)
+    return match[1] if match else None
+
+
+def _needed_driver(choice: BuildChoice, place: _Place) -> Iterator[str]:
+    if choice.needs_driver is None:
+        return
+    here = place.inventory.driver.cuda
+    yield f"# first a driver for CUDA {choice.needs_driver} or newer; the one here is for {here}"
+    systems = _systems()["newer_driver"]
+    yield from systems[_system(place.inventory, systems)]
+
+
+def _left_out(choice: BuildChoice, place: _Place) -> Iterator[str]:
+    for gpu in place.inventory.gpus:
+        if gpu.capability not in choice.left_out or gpu.capability is None:
+            continue
+        chip = f"{gpu.name or 'unknown'}, sm_{gpu.capability[0]}{gpu.capability[1]}"
+        if choice.is_mix:
+            why = "no build has code for it and for the others: give it an environment of its own"
+        elif gpu.capability == (3, 7):
+            why = "PyTorch 2.0.1 was the last release with code for it"
+        else:
+            why = "no release of today has code for it"
+        yield f"# without {gpu.label} ({chip}): {why}"
+
+
+# The machine.
+
+
+def _system(inventory: Inventory, systems: Mapping[str, Any]) -> str:
+    """Return which of a table's systems this machine is."""
+    if inventory.container.kind == "wsl" and "wsl" in systems:
+        return "wsl"
+    return next((name for name in _names(inventory.upkeep) if name in systems), "any")
+
+
+def _names(upkeep: Upkeep) -> tuple[str, ...]:
+    """Return the distribution's names, with that of its family where it says no more."""
+    names = (upkeep.distribution, *upkeep.like)
+    # Fedora's packages are not those of the distributions for enterprises.
+    if "rhel" in names or "centos" in names:
+        return ("rhel",)
+    # Amazon's have neither's.
+    return ("rhel",) if upkeep.distribution == "amzn" else names
+
+
+def _for_whom(line: str, inventory: Inventory) -> str:
+    """Return a command for those who may do it, where they may."""
+    if "sudo " not in line.split("#", 1)[0]:
+        return line
+    if inventory.is_confined:
+        where = "node" if inventory.container.kind == "kubernetes" else "host"
+        return f"# on the {where}: {line}"
+    return line.replace("sudo ", "") if inventory.upkeep.is_root else line
+
+
+@functools.cache
+def _tables() -> Mapping[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+
+
+def _systems() -> Mapping[str, Mapping[str, Any]]:
+    return {name: table for name, table in _tables().items() if name != "variables"}
+
+
+def _variables() -> Mapping[str, Mapping[str, str]]:
+    variables: Mapping[str, Mapping[str, str]] = _tables()["variables"]
+    return variables
