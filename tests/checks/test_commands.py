@@ -273,10 +273,22 @@ def test_pytorch_reads_both_names_of_its_variables(tmp_path):
 
 
 def test_what_is_not_known_is_left_in_capitals():
-    lines = ["{pip} install 'x[{jax_extra}]=={version}' -i {gpu} -s {address} {package} ${HOME}"]
+    lines = ["pip install 'x[{jax_extra}]=={version}' -i {gpu} -s {address} {package} ${HOME}"]
     assert general_commands(lines) == (
         "pip install 'x[cuda13]' -i INDEX -s ADDRESS PACKAGE ${HOME}",
     )
+
+
+def test_several_gpus_are_named_at_once_or_one_by_one():
+    evidence = seen(on((9, 0), (9, 0)))
+    lines = ["nvidia-smi -q{gpu_choice}", "nvidia-smi -i {gpu} -pl 700"]
+    assert commands_for(lines, ["GPU 0", "GPU 1"], evidence) == (
+        "nvidia-smi -q -i 0,1",
+        "nvidia-smi -i 0 -pl 700",
+        "nvidia-smi -i 1 -pl 700",
+    )
+    assert commands_for(lines[:1], ["machine"], evidence) == ("nvidia-smi -q",)
+    assert general_commands(lines[:1]) == ("nvidia-smi -q -i INDEX",)
 
 
 def test_the_machine_says_how_it_is_kept(tmp_path):

@@ -4,7 +4,7 @@ Pure functions of what was seen, so that a command for any machine can be had on
 
 | in the catalogue | becomes |
 | --- | --- |
-| ``{pip}`` | what installs packages for the interpreter of the place: ``pip``, ``uv pip``, ... |
+| ``pip install``, ``pip list`` | the same by what installs for the interpreter of the place |
 | ``{torch}`` | a line, or some: the PyTorch that suits driver and GPUs, with what belongs to it |
 | ``{reinstall}`` | likewise, of the framework of the place |
 | ``{or_build_for_driver}`` | likewise, for the driver that is here; nothing where there is none |
@@ -12,6 +12,7 @@ Pure functions of what was seen, so that a command for any machine can be had on
 | ``{alloc_conf}`` and other variables there | a variable's name in the version that is here |
 | ``{jax_extra}`` | JAX's extra for the driver |
 | ``{gpu}``, ``{address}`` | index and address of the GPU of the place |
+| ``{gpu_choice}`` | nvidia-smi's option for the GPUs of all places: `` -i 0,3``; nothing for all |
 | ``{package}`` | the framework of the place |
 
 A line with a place's facts comes once for each place. Whoever is root needs no ``sudo``, and what
@@ -41,6 +42,8 @@ __all__ = ["commands_for", "general_commands"]
 
 _INDEX = "https://download.pytorch.org/whl"
 
+_PIP = re.compile(r"(?<![\w/-])pip (install|uninstall|list)\b")
+
 # What stands for what is not known, where that is not the name in capitals.
 _UNKNOWN = {"gpu": "INDEX"}
 
@@ -58,6 +61,7 @@ class _Place:
 
     name: str
     evidence: Evidence
+    all_names: Sequence[str]
 
     @property
     def gpu(self) -> Gpu | None:
@@ -105,7 +109,7 @@ def commands_for(
         _for_whom(command, evidence.inventory)
         for line in lines
         for place in places
-        for command in _filled(line, _Place(place, evidence))
+        for command in _filled(line, _Place(place, evidence, places))
     ]
     return tuple(dict.fromkeys(found))
 
@@ -149,12 +153,21 @@ def _with_values(line: str, place: _Place) -> str:
     }
     if not values["version"]:
         line = line.replace("=={version}", "")
+    line = line.replace("{gpu_choice}", _gpu_choice(place.all_names))
     # What is not known is left to the reader, in capitals.
     return re.sub(
         r"(?<!\$)\{(\w+)\}",
         lambda match: values.get(match[1]) or _UNKNOWN.get(match[1], match[1].upper()),
         line,
     )
+
+
+def _gpu_choice(places: Sequence[str]) -> str:
+    """Return the option of nvidia-smi that names the GPUs of a failure; none for all."""
+    indices = [place.removeprefix("GPU ") for place in places if place.startswith("GPU ")]
+    if len(indices) == len(places):
+        return f" -i {','.join(indices)}"
+    return "" if any(places) else f" -i {_UNKNOWN['gpu']}"
 
 
 def _jax_extra(place: _Place) -> str:
@@ -177,39 +190,34 @@ def _variable(facts: Mapping[str, str], place: _Place) -> str:
 
 def _with_installer(line: str, probe: Probe | None) -> str:
     """Return a line with what installs packages for a probe's interpreter."""
-    if "{pip}" not in line:
-        return line
     python: Mapping[str, Any] = (probe and probe.result.get("python")) or {}
-    path = shlex.quote(str(python.get("path") or ""))
-    is_known = bool(python.get("path"))
-    if probe is not None and probe.image is not None:
-        return f"{line.replace('{pip}', 'pip')}  # in the image {probe.image}"
-    if is_known and python.get("made_by") == "uv":
+    path, made_by = shlex.quote(str(python.get("path"))), python.get("made_by")
+    if probe is not None and probe.image is not None and _PIP.search(line):
+        return f"{line}  # in the image {probe.image}"
+    if not python.get("path") or not _PIP.search(line):
+        return line
+    if made_by == "uv":
         line = line.replace("--force-reinstall", "--reinstall").replace("uninstall -y", "uninstall")
-        return re.sub(r"\{pip\} (\w+)", rf"uv pip \1 --python {path}", line)
-    if is_known and python.get("made_by") == "system":
+        return _PIP.sub(lambda match: f"uv pip {match[1]} --python {path}", line)
+    if made_by == "system" and "pip install" in line:
         # Nothing may be installed beside the distribution's own packages (PEP 668).
-        line = re.sub(r"\{pip\} uninstall [^&]*&& ", "", line)
-        line = re.sub(
-            r"^(.*?)\{pip\} install", rf"{path} -m venv ~/venv && \1{{pip}} install", line
-        )
-        return line.replace("{pip} install", "~/venv/bin/pip install").replace(
-            "{pip}", f"{path} -m pip"
-        )
-    has_own = is_known and not python.get("is_first")
-    return line.replace("{pip}", f"{path} -m pip" if has_own else "pip")
+        line = re.sub("pip uninstall [^&]*&& ", "", line)
+        line = _PIP.sub(lambda match: f"~/venv/bin/pip {match[1]}", line)
+        return f"{path} -m venv ~/venv && {line}"
+    own = "pip" if python.get("is_first") else f"{path} -m pip"
+    return _PIP.sub(lambda match: f"{own} {match[1]}", line)
 
 
 def _reinstall(place: _Place) -> list[str]:
     """Return what installs the framework of a place anew, as it suits the machine."""
     probe = place.probe
-    name = "torch" if probe is None else probe.framework
+    name = "{package}" if probe is None else probe.framework
     if name in ("torch", "all-reduce"):
         return _install_torch(place)
     has_gpu = bool(place.inventory.gpus) or bool(place.inventory.nvidia_cards)
     extras = {"jax": "jax[{jax_extra}]", "tensorflow": "tensorflow[and-cuda]"} if has_gpu else {}
-    wanted = shlex.quote(extras.get(name, name))
-    return [_with_installer(f"{{pip}} install --force-reinstall {wanted}", probe)]
+    wanted = shlex.quote(extras[name]) if name in extras else name
+    return [_with_installer(f"pip install --force-reinstall {wanted}", probe)]
 
 
 def _build_for_driver(place: _Place) -> Iterator[str]:
@@ -272,7 +280,7 @@ def _torch_command(probe: Probe | None, index: str, *, release: str | None) -> s
         fits = release is not None and release == here and facts.get("needs") == release
         wanted.append(f"{name}=={facts['version'].split('+')[0]}" if fits else name)
     packages = " ".join(wanted)
-    line = f"{{pip}} install --force-reinstall {packages} --index-url {_INDEX}/{index}"
+    line = f"pip install --force-reinstall {packages} --index-url {_INDEX}/{index}"
     return _with_installer(line, probe)
 
 
