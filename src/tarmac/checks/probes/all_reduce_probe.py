@@ -70,6 +70,7 @@ def as_rank(directory):
         step="done",
         ok=ok,
         device=str(device),
+        ran_on=str(message.device),
         num_gpus=count,
         bus_bytes_per_s=bus_rate(world_size, size, best),
         version=torch.__version__,
@@ -132,6 +133,8 @@ def main(probe):
     name = "%d ranks by %s" % (count, "nccl" if on_gpu else "gloo")
     found = probe.device(name, on_gpu)
     found["bus_bytes_per_s"] = min(rank["bus_bytes_per_s"] for rank in said)
+    for number, rank in enumerate(said):
+        probe.ran(found, "all_reduce by rank %d of %d" % (number, count), rank["ran_on"])
     if not on_gpu and said[0]["num_gpus"] and probe.wanted != ["cpu"]:
         probe.result["cpu_because"] = "%d ranks need a GPU each, and %d can be seen" % (
             count,

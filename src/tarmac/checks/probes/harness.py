@@ -47,6 +47,7 @@ class Probe:
             "framework": framework,
             "stage": "import",
             "devices": [],
+            "placements": [],
             "notes": [],
             "error": None,
             "wanted": arguments,
@@ -88,6 +89,15 @@ class Probe:
         entry = {"name": name, "kind": "gpu" if on_gpu else "cpu"}
         self.result["devices"].append(entry)
         return entry
+
+    def ran(self, found, operation, place):
+        """Write down where an operation ran, in the framework's own words for both.
+
+        ``found`` is the entry of the device that it was asked for.
+        """
+        self.result["placements"].append(
+            {"device": found["name"], "operation": operation, "ran_on": str(place)}
+        )
 
     @contextlib.contextmanager
     def turn(self):

@@ -113,6 +113,11 @@ __all__ = ["command"]
         type=click.Path(dir_okay=False, path_type=Path),
         help="Write a page as well.",
     ),
+    option(
+        "--verbose",
+        is_flag=True,
+        help="Print devices too, and where each operation of each framework ran.",
+    ),
     option("--names", is_flag=True, help="Leave user names and home directories in the report."),
     option(
         "--explain",
@@ -137,6 +142,7 @@ def command(
     page: Path | None,
     explain: str | None,
     names: bool,
+    verbose: bool,
     timeout_s: float,
 ) -> None:
     """Prove that frameworks compute on this machine's devices; else say what is wrong.
@@ -174,6 +180,10 @@ def command(
         click.echo(json.dumps({"ok": report.ok, **facts}, indent=2))
     else:
         print_report(report)
+        if verbose:
+            from tarmac.cli.placements_text import print_placements
+
+            print_placements(report)
         if page is not None:
             click.echo(f"page {page}")
     ctx.exit(0 if report.ok else 1)
