@@ -187,6 +187,21 @@ def test_a_driver_that_is_too_old_is_replaced_or_gets_a_build_of_its_own(
 
 
 @pytest.mark.parametrize(
+    ("framework", "expected"),
+    [
+        ("keras", "pip install --force-reinstall keras"),
+        ("jax", "pip install --force-reinstall 'jax[cuda13]'"),
+        ("tensorflow", "pip install --force-reinstall 'tensorflow[and-cuda]'"),
+        ("torch", f"pip install --force-reinstall torch --index-url {WHL}/cu132"),
+        ("chainer", "tarmac check --provision chainer  # builds an environment in which it works"),
+    ],
+)
+def test_a_framework_is_installed_anew_as_it_suits_the_machine(framework, expected):
+    evidence = seen(on((9, 0)), probe(framework))
+    assert commands_for(["{reinstall}"], [framework], evidence) == (expected,)
+
+
+@pytest.mark.parametrize(
     ("distribution", "like", "expected"),
     [
         ("ubuntu", ("debian",), "sudo ubuntu-drivers install"),
@@ -289,6 +304,20 @@ def test_several_gpus_are_named_at_once_or_one_by_one():
     )
     assert commands_for(lines[:1], ["machine"], evidence) == ("nvidia-smi -q",)
     assert general_commands(lines[:1]) == ("nvidia-smi -q -i INDEX",)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, "unset CUDA_VISIBLE_DEVICES"),
+        ({"SLURM_JOB_ID": "7"}, "srun --gres=gpu:1 ..."),
+        ({"PBS_JOBID": "7"}, "# the scheduler hides"),
+    ],
+)
+def test_what_a_scheduler_hides_is_asked_of_it(variables, expected):
+    upkeep = read_inventory(Path("/"), variables).upkeep
+    (first, *_) = commands_for(["{show_gpus}"], ["machine"], seen(on((9, 0), upkeep=upkeep)))
+    assert first.startswith(expected)
 
 
 def test_the_machine_says_how_it_is_kept(tmp_path):

@@ -123,12 +123,14 @@ class Upkeep(_Facts):
         like: Those that it descends from.
         is_root: Whether this is root, who needs no sudo.
         processor: ``x86_64`` or ``aarch64``.
+        scheduler: Which gave this job its GPUs: ``slurm``, ``pbs`` or ``lsf``.
     """
 
     distribution: str = ""
     like: tuple[str, ...] = ()
     is_root: bool = False
     processor: str = "x86_64"
+    scheduler: str | None = None
 
 
 class Inventory(_Facts):

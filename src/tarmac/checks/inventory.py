@@ -46,6 +46,9 @@ _VARIABLES = re.compile(
 # Values of variables with such names are not ours to show.
 HIDDEN = re.compile("TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 
+# Whose job has these variables.
+_SCHEDULERS = {"SLURM_JOB_ID": "slurm", "PBS_JOBID": "pbs", "LSB_JOBID": "lsf"}
+
 _MODULES = ("nvidia", "nvidia_uvm", "nvidia_peermem", "nouveau", "amdgpu")
 
 
@@ -86,7 +89,7 @@ def read_inventory(
         },
         kernel_log=_kernel_log(),
         libraries=libraries,
-        upkeep=_upkeep(root),
+        upkeep=_upkeep(root, variables),
     )
 
 
@@ -116,7 +119,7 @@ def _read_host(root: Path) -> Host:
     )
 
 
-def _upkeep(root: Path) -> Upkeep:
+def _upkeep(root: Path, environment: Mapping[str, str]) -> Upkeep:
     # Quoted or not (https://www.freedesktop.org/software/systemd/man/latest/os-release.html).
     release = _text(root / "etc/os-release") or ""
     said = dict(re.findall("^(ID|ID_LIKE)=[\"']?(.*?)[\"']?$", release, re.MULTILINE))
@@ -125,6 +128,7 @@ def _upkeep(root: Path) -> Upkeep:
         like=tuple(said.get("ID_LIKE", "").split()),
         is_root=os.geteuid() == 0,
         processor=platform.machine(),
+        scheduler=next((name for key, name in _SCHEDULERS.items() if key in environment), None),
     )
 
 

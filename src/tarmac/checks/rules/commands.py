@@ -10,6 +10,7 @@ Pure functions of what was seen, so that a command for any machine can be had on
 | ``{or_build_for_driver}`` | likewise, for the driver that is here; nothing where there is none |
 | ``{install_driver}`` and other tables of ``commands.toml`` | lines, by the distribution |
 | ``{alloc_conf}`` and other variables there | a variable's name in the version that is here |
+| ``{show_gpus}`` | lines that undo a CUDA_VISIBLE_DEVICES that hides GPUs, by who has set it |
 | ``{jax_extra}`` | JAX's extra for the driver |
 | ``{gpu}``, ``{address}`` | index and address of the GPU of the place |
 | ``{gpu_choice}`` | nvidia-smi's option for the GPUs of all places: `` -i 0,3``; nothing for all |
@@ -42,7 +43,24 @@ __all__ = ["commands_for", "general_commands"]
 
 _INDEX = "https://download.pytorch.org/whl"
 
+# Their last versions need older tools and packages than pip takes.
+_RETIRED = frozenset({"mxnet", "chainer", "horovod"})
+
+# What a scheduler has hidden belongs to other jobs.
+_SHOW_GPUS: Mapping[str | None, Sequence[str]] = {
+    None: ["unset CUDA_VISIBLE_DEVICES", "export CUDA_VISIBLE_DEVICES=0  # or the ones you want"],
+    "slurm": ["srun --gres=gpu:1 ...  # the scheduler hides what the job has not asked for"],
+    "other": ["# the scheduler hides what the job has not asked for: ask it for GPUs"],
+}
+
 _PIP = re.compile(r"(?<![\w/-])pip (install|uninstall|list)\b")
+
+# Of uv's own names.
+_UV = {
+    "--force-reinstall": "--reinstall",
+    "uninstall -y": "uninstall",
+    "--no-cache-dir": "--no-cache",
+}
 
 # What stands for what is not known, where that is not the name in capitals.
 _UNKNOWN = {"gpu": "INDEX"}
@@ -129,6 +147,8 @@ def _filled(line: str, place: _Place) -> Iterator[str]:
         lines = _reinstall(place)
     elif name == "or_build_for_driver":
         lines = [*_build_for_driver(place)]
+    elif name == "show_gpus":
+        lines = [*_SHOW_GPUS.get(place.inventory.upkeep.scheduler, _SHOW_GPUS["other"])]
     elif name in _systems():
         lines = _systems()[name][_system(place.inventory, _systems()[name])]
     else:
@@ -142,7 +162,7 @@ def _with_values(line: str, place: _Place) -> str:
     gpu, probe = place.gpu, place.probe
     oldest = min(place.capabilities, default=_OPEN_FROM)
     values = {
-        "package": place.name.split()[0] if place.name else "",
+        "package": "" if probe is None else probe.framework,
         "version": str((probe and probe.result.get("version")) or "").split("+")[0],
         "gpu": "" if gpu is None else str(gpu.index),
         "address": "" if gpu is None else gpu.address or "",
@@ -197,7 +217,8 @@ def _with_installer(line: str, probe: Probe | None) -> str:
     if not python.get("path") or not _PIP.search(line):
         return line
     if made_by == "uv":
-        line = line.replace("--force-reinstall", "--reinstall").replace("uninstall -y", "uninstall")
+        for pips, uvs in _UV.items():
+            line = line.replace(pips, uvs)
         return _PIP.sub(lambda match: f"uv pip {match[1]} --python {path}", line)
     if made_by == "system" and "pip install" in line:
         # Nothing may be installed beside the distribution's own packages (PEP 668).
@@ -214,6 +235,8 @@ def _reinstall(place: _Place) -> list[str]:
     name = "{package}" if probe is None else probe.framework
     if name in ("torch", "all-reduce"):
         return _install_torch(place)
+    if name in _RETIRED:
+        return [f"tarmac check --provision {name}  # builds an environment in which it works"]
     has_gpu = bool(place.inventory.gpus) or bool(place.inventory.nvidia_cards)
     extras = {"jax": "jax[{jax_extra}]", "tensorflow": "tensorflow[and-cuda]"} if has_gpu else {}
     wanted = shlex.quote(extras[name]) if name in extras else name
