@@ -430,4 +430,11 @@ def test_a_provisioned_framework_computes(framework):
             elif framework != "keras":
                 assert device["flops"]["fp32"] > 1e8
                 assert device["copies"]["memory"] > 1e8
+        placements = probe.result["placements"]
+        assert {row["device"] for row in placements} == {
+            device["name"] for device in probe.result["devices"]
+        }
+        assert all(re.search("cpu|numpy", row["ran_on"], re.IGNORECASE) for row in placements)
+        # Ranks say it of one operation each.
+        assert len(placements) >= (2 if framework == "horovod" else 4)
     assert not [finding for finding in report.findings if finding.code == "wrong-result"]

@@ -180,7 +180,7 @@ def test_an_exclusive_gpu_that_this_process_computes_on_is_its_own(found):
             "14.0",
             {},
             "PyTorch 2.13.0 (CUDA 14.0) needs a newer driver: this one runs CUDA 13.0 at most",
-            "https://download.pytorch.org/whl/cu130",
+            "https://download.pytorch.org/whl/cu132",
         ),
         (None, {}, "PyTorch 2.13.0 is built without CUDA", "pip install --force-reinstall torch"),
         (

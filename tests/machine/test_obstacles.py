@@ -10,70 +10,13 @@ from tarmac.machine import (
     GpuProcess,
     MigDevice,
     find_obstacle,
-    is_driver_too_old,
     name_holders,
-    runs_on,
-    wheel_index,
     why_hidden,
 )
 
 BUILD = CudaBuild("2.13.0", "13.0", ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"))
 H200 = Gpu(index=0, name="NVIDIA H200", uuid="GPU-7d3c", capability=(9, 0), mig=False)
 OTHER = GpuProcess(pid=7, name="python", memory_bytes=2**33)
-
-
-@pytest.mark.parametrize(
-    ("architectures", "capability", "expected"),
-    [
-        (("sm_80",), (8, 0), True),
-        (("sm_80",), (8, 9), True),
-        (("sm_86",), (8, 0), False),
-        (("sm_80",), (9, 0), False),
-        (("compute_80",), (9, 0), True),
-        (("compute_90",), (8, 0), False),
-        (("sm_90a",), (9, 0), True),
-        (("sm_100a",), (10, 3), False),
-        (("compute_90a",), (10, 0), False),
-        (("sm_100f",), (10, 3), True),
-        (("sm_100f",), (12, 0), False),
-        (("sm_120",), (12, 1), True),
-        # Nothing is known of the build, such as one for AMD's GPUs.
-        ((), (9, 0), True),
-        (("gfx90a",), (9, 0), True),
-    ],
-)
-def test_a_chip_runs_code_of_its_own_and_of_older_minor_versions(
-    architectures, capability, expected
-):
-    assert runs_on(architectures, capability) is expected
-
-
-@pytest.mark.parametrize(
-    ("built", "driver", "expected"),
-    [
-        ("13.0", "12.8", True),
-        ("13.2", "13.0", False),
-        ("12.6", "13.0", False),
-        (None, "12.8", False),
-        ("13.0", None, False),
-    ],
-)
-def test_a_driver_is_too_old_for_a_later_major_version_of_cuda(built, driver, expected):
-    assert is_driver_too_old(built, driver) is expected
-
-
-@pytest.mark.parametrize(
-    ("driver", "lowest", "expected"),
-    [
-        ("13.0", (9, 0), "cu130"),
-        ("12.8", (9, 0), "cu128"),
-        ("12.2", (8, 0), "cu126"),
-        ("13.0", (6, 0), "cu126"),
-        (None, None, "cu130"),
-    ],
-)
-def test_the_index_suits_driver_and_chip(driver, lowest, expected):
-    assert wheel_index(driver, lowest) == expected
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tarmac.checks.cached import check_here, quick_check
 from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
 from tarmac.checks.report.anonymous import without_names
+from tarmac.checks.report.devices import ProbedDevice, describe_devices
 from tarmac.checks.report.model import Report, Requirement, Verdict
 from tarmac.checks.report.page import render_page
 from tarmac.checks.rules.catalogue import Failure, find_failure, read_catalogue
@@ -16,11 +17,13 @@ __all__ = [
     "Failure",
     "Finding",
     "Framework",
+    "ProbedDevice",
     "Report",
     "Requirement",
     "Verdict",
     "check",
     "check_here",
+    "describe_devices",
     "find_failure",
     "framework_names",
     "quick_check",

@@ -23,6 +23,7 @@ __all__ = [
     "PciCard",
     "Probe",
     "Topology",
+    "Upkeep",
 ]
 
 
@@ -136,6 +137,24 @@ class Topology(_Facts):
         return next((path for path in self.pcie if path.address == address), None)
 
 
+class Upkeep(_Facts):
+    """What decides which commands work on this machine.
+
+    Attributes:
+        distribution: Its name in os-release, ``ubuntu``; empty where it has none.
+        like: Those that it descends from.
+        is_root: Whether this is root, who needs no sudo.
+        processor: ``x86_64`` or ``aarch64``.
+        scheduler: Which gave this job its GPUs: ``slurm``, ``pbs`` or ``lsf``.
+    """
+
+    distribution: str = ""
+    like: tuple[str, ...] = ()
+    is_root: bool = False
+    processor: str = "x86_64"
+    scheduler: str | None = None
+
+
 class Inventory(_Facts):
     """The machine, seen without any framework.
 
@@ -149,6 +168,7 @@ class Inventory(_Facts):
         missing_instructions: Of those that builds of frameworks use (``avx``, ``avx2``, ``fma``),
             what this x86 CPU lacks.
         topology: How cards are joined to the machine and to each other.
+        upkeep: What decides which commands work here.
     """
 
     host: Host
@@ -164,6 +184,7 @@ class Inventory(_Facts):
     libraries: Mapping[str, str] = {}
     missing_instructions: tuple[str, ...] = ()
     topology: Topology = Topology()
+    upkeep: Upkeep = Upkeep()
 
     @property
     def nvidia_cards(self) -> list[str]:
@@ -198,6 +219,7 @@ class Probe(_Facts):
         printed_bytes: All that it printed.
         left_behind: Processes that it left, and that were ended.
         seen_on_gpus: Indices of the GPUs on which the driver saw its process.
+        image: The container image that it ran in, None outside of one.
     """
 
     framework: str
@@ -210,6 +232,7 @@ class Probe(_Facts):
     printed_bytes: int = 0
     left_behind: int = 0
     seen_on_gpus: tuple[int, ...] = ()
+    image: str | None = None
 
     @property
     def label(self) -> str:

@@ -22,6 +22,7 @@ from tarmac.checks.evidence import (
     Limits,
     PciCard,
     Topology,
+    Upkeep,
 )
 from tarmac.checks.kernel_reading import DEFAULT_HOURS, read_kernel_log
 from tarmac.checks.libraries import find_libraries
@@ -58,6 +59,9 @@ _VARIABLES = re.compile(
 )
 # Values of variables with such names are not ours to show.
 HIDDEN = re.compile("TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+
+# Whose job has these variables.
+_SCHEDULERS = {"SLURM_JOB_ID": "slurm", "PBS_JOBID": "pbs", "LSB_JOBID": "lsf"}
 
 _MODULES = ("nvidia", "nvidia_uvm", "nvidia_peermem", "nouveau", "amdgpu")
 
@@ -116,6 +120,7 @@ def read_inventory(
         libraries=libraries,
         missing_instructions=_missing_instructions(root),
         topology=_topology(root, cards, pairs),
+        upkeep=_upkeep(root, variables),
     )
 
 
@@ -152,6 +157,19 @@ def _missing_instructions(root: Path) -> tuple[str, ...]:
         return ()
     has = set(flags[1].split())
     return tuple(name for name in ("avx", "avx2", "fma") if name not in has)
+
+
+def _upkeep(root: Path, environment: Mapping[str, str]) -> Upkeep:
+    # Quoted or not (https://www.freedesktop.org/software/systemd/man/latest/os-release.html).
+    release = _text(root / "etc/os-release") or ""
+    said = dict(re.findall("^(ID|ID_LIKE)=[\"']?(.*?)[\"']?$", release, re.MULTILINE))
+    return Upkeep(
+        distribution=said.get("ID", ""),
+        like=tuple(said.get("ID_LIKE", "").split()),
+        is_root=os.geteuid() == 0,
+        processor=platform.machine(),
+        scheduler=next((name for key, name in _SCHEDULERS.items() if key in environment), None),
+    )
 
 
 def _module_version(root: Path) -> str | None:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["is_result", "judge_result", "last_error", "read_result"]
 
 
+# What is said of each operation.
+_PLACEMENT = {"device", "operation", "ran_on"}
+
+
 def read_result(path: Path) -> tuple[dict[str, Any], str]:
     """Return what a probe has written, and in words why that is no result; one of them is empty."""
     try:
@@ -30,14 +34,18 @@ def read_result(path: Path) -> tuple[dict[str, Any], str]:
 def is_result(written: dict[str, Any]) -> bool:
     """Whether what is read further on has the types that a probe gives it."""
     devices = written.get("devices", [])
+    placements = written.get("placements", [])
     return (
         isinstance(devices, list)
         and all(
             isinstance(device, dict) and {"name", "kind"} <= device.keys() for device in devices
         )
+        and isinstance(placements, list)
+        and all(isinstance(row, dict) and row.keys() >= _PLACEMENT for row in placements)
         and isinstance(written.get("notes", []), list)
         and all(
-            isinstance(written.get(key) or {}, dict) for key in ("error", "build", "all_reduce")
+            isinstance(written.get(key) or {}, dict)
+            for key in ("error", "build", "all_reduce", "python", "companions")
         )
     )
 

@@ -134,6 +134,7 @@ def run_probe(
         printed_bytes=printed.num_bytes,
         left_behind=left_behind,
         seen_on_gpus=tuple(sorted(seen)),
+        image=target.image,
     )
 
 

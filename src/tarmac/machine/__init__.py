@@ -2,7 +2,7 @@
 
 The one reading of each: NVML is asked in `nvml`, ``CUDA_VISIBLE_DEVICES`` is read in `visible`,
 affinity and control groups in `limits`. What keeps a PyTorch from computing on a GPU is decided in
-`obstacles`.
+`obstacles`, and which build of it would suit in `builds`.
 
 Example:
     >>> from tarmac.machine import find_devices
@@ -10,6 +10,15 @@ Example:
     ['cpu', 'cpu']
 """
 
+from tarmac.machine.builds import (
+    RELEASES,
+    BuildChoice,
+    Capability,
+    Releases,
+    choose_build,
+    is_driver_too_old,
+    runs_on,
+)
 from tarmac.machine.chips import Chip, find_chip, read_chips
 from tarmac.machine.device import (
     NO_GPU,
@@ -31,10 +40,7 @@ from tarmac.machine.obstacles import (
     CudaBuild,
     Obstacle,
     find_obstacle,
-    is_driver_too_old,
     name_holders,
-    runs_on,
-    wheel_index,
     why_hidden,
     why_withheld,
 )
@@ -48,7 +54,10 @@ from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gp
 
 __all__ = [
     "NO_GPU",
+    "RELEASES",
     "UNUSABLE",
+    "BuildChoice",
+    "Capability",
     "Chip",
     "Counters",
     "CudaBuild",
@@ -67,6 +76,8 @@ __all__ = [
     "PciePath",
     "PciePort",
     "ProcessLimits",
+    "Releases",
+    "choose_build",
     "count_nvswitches",
     "find_chip",
     "find_devices",
@@ -88,7 +99,6 @@ __all__ = [
     "runs_on",
     "visible_gpus",
     "wake_driver",
-    "wheel_index",
     "why_hidden",
     "why_on_cpu",
     "why_withheld",

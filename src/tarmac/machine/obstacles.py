@@ -2,40 +2,35 @@
 
 Nothing is looked up here, so that a check, a training and a job conclude the same from the same
 facts.
-
-Example:
-    >>> runs_on(("sm_80", "sm_90"), (8, 6)), runs_on(("sm_80", "sm_90"), (7, 5))
-    (True, False)
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import TYPE_CHECKING
 
+from tarmac.machine.builds import choose_build, is_driver_too_old, runs_on
 from tarmac.machine.visible import names_nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
+    from tarmac.machine.builds import BuildChoice
     from tarmac.machine.gpu import Gpu
 
 __all__ = [
     "CudaBuild",
     "Obstacle",
     "find_obstacle",
-    "is_driver_too_old",
     "name_holders",
-    "runs_on",
-    "wheel_index",
     "why_hidden",
     "why_none_is_seen",
     "why_withheld",
 ]
 
 _LOOK = "See what is wrong: tarmac check"
-_INSTALL = "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/"
+_INSTALL = "pip install --force-reinstall"
+_INDEX = "https://download.pytorch.org/whl"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,69 +67,6 @@ class Obstacle:
     hint: str
 
 
-def runs_on(architectures: Collection[str], capability: tuple[int, int]) -> bool:
-    """Whether a build has code for a chip; True where it does not say what it has.
-
-    Machine code (``sm_80``) runs on chips of its own major version from its minor one on, but with
-    a suffix on its own chip (``sm_90a``) or family (``sm_100f``) alone; PTX (``compute_80``) on
-    all later chips (CUDA C++ programming guide, "Application compatibility").
-
-    Args:
-        architectures: As ``torch.cuda.get_arch_list`` names them.
-        capability: The chip's compute capability.
-    """
-    known = [match for name in architectures if (match := _ARCHITECTURE.fullmatch(name))]
-    return not known or any(_suits(match, capability) for match in known)
-
-
-_ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)")
-
-
-def _suits(architecture: re.Match[str], capability: tuple[int, int]) -> bool:
-    kind, major, minor, suffix = architecture.groups()
-    built = int(major), int(minor)
-    if suffix == "a":
-        return built == capability
-    if kind == "sm" or suffix == "f":
-        return built[0] == capability[0] and built <= capability
-    return built <= capability
-
-
-def is_driver_too_old(built: str | None, driver: str | None) -> bool:
-    """Whether a build's CUDA needs a newer driver; False where either is unknown.
-
-    Within a major version, newer builds run on older drivers (CUDA compatibility guide, "Minor
-    version compatibility").
-
-    Args:
-        built: The CUDA version that something was built with, ``13.0``.
-        driver: The newest that the driver runs.
-    """
-    wanted, offered = _major(built), _major(driver)
-    return wanted is not None and offered is not None and wanted > offered
-
-
-def _major(version: str | None) -> int | None:
-    match = re.match(r"\d+", version or "")
-    return None if match is None else int(match[0])
-
-
-def wheel_index(driver: str | None, lowest: tuple[int, int] | None) -> str:
-    """Return PyTorch's index whose builds suit a driver and chips, such as ``cu130``.
-
-    PyTorch 2.9 and later offer cu126, cu128 and cu130; cu126 alone has code for chips before
-    Turing, and CUDA 13 needs compute capability 7.5 (https://pytorch.org/get-started/locally/).
-
-    Args:
-        driver: The newest CUDA that the driver runs; None where it is unknown.
-        lowest: The smallest compute capability among the chips; None where none is known.
-    """
-    cuda = tuple(map(int, driver.split("."))) if driver else (13, 0)
-    if lowest is not None and lowest < (7, 5):
-        return "cu126"
-    return "cu130" if cuda >= (13, 0) else "cu128" if cuda >= (12, 8) else "cu126"
-
-
 def find_obstacle(
     gpu: Gpu, build: CudaBuild, *, driver: str | None = None, shares: bool = False
 ) -> Obstacle | None:
@@ -153,7 +85,7 @@ def find_obstacle(
         return Obstacle(
             f"{name} is sm_{gpu.capability[0]}{gpu.capability[1]}, and {build.label} has code for "
             f"{' '.join(build.architectures)}",
-            f"{_INSTALL}{wheel_index(driver, gpu.capability)}",
+            _how_to_install(choose_build(driver, [gpu.capability])),
         )
     if gpu.compute_mode == "prohibited":
         return _prohibited(gpu)
@@ -241,16 +173,27 @@ def why_none_is_seen(
         return Obstacle(f"NVIDIA's driver does not answer: {problem}", _LOOK)
     if not gpus:
         return None
-    lowest = min((gpu.capability for gpu in gpus if gpu.capability is not None), default=None)
-    index = wheel_index(driver, lowest)
+    choice = choose_build(driver, [gpu.capability for gpu in gpus if gpu.capability is not None])
     if build.cuda is None:
-        return Obstacle(f"PyTorch {build.version} is built without CUDA", f"{_INSTALL}{index}")
+        return Obstacle(f"PyTorch {build.version} is built without CUDA", _how_to_install(choice))
     hidden = why_hidden(gpus, visible)
     if hidden is not None:
         return hidden
     if is_driver_too_old(build.cuda, driver):
         return Obstacle(
             f"{build.label} needs a newer driver: this one runs CUDA {driver} at most",
-            f"Install a newer driver, or a build for this one: {_INSTALL}{index}",
+            f"Install a newer driver, or a build for this one: {_how_to_install(choice)}"
+            if choice.needs_driver is None
+            else _how_to_install(choice),
         )
     return Obstacle(f"{build.label} sees none of {len(gpus)} GPUs that the driver has", _LOOK)
+
+
+def _how_to_install(choice: BuildChoice) -> str:
+    if choice.index is None:
+        return "No release of PyTorch has code for it: use another GPU, or the CPU"
+    torch = "torch" if choice.release is None else f"torch=={choice.release}"
+    command = f"{_INSTALL} {torch} --index-url {_INDEX}/{choice.index}"
+    if choice.needs_driver is None:
+        return command
+    return f"Install a driver for CUDA {choice.needs_driver} or newer, then: {command}"

@@ -77,6 +77,7 @@ def as_rank(directory):
         chip=chip,
         uuid=uuid,
         message_bytes=size,
+        ran_on=str(message.device),
         num_gpus=count,
         bus_bytes_per_s=bus_rate(world_size, size, best),
         version=torch.__version__,
@@ -143,6 +144,8 @@ def main(probe):
     if on_gpu:
         found["chips"] = [rank["chip"] for rank in said]
         found["uuids"] = [rank["uuid"] for rank in said]
+    for number, rank in enumerate(said):
+        probe.ran(found, "all_reduce by rank %d of %d" % (number, count), rank["ran_on"])
     if not on_gpu and said[0]["num_gpus"] and probe.wanted != ["cpu"]:
         probe.result["cpu_because"] = "%d ranks need a GPU each, and %d can be seen" % (
             count,

@@ -32,12 +32,15 @@ def compute(probe, np, chainer, xp, name):
     probe.stage("product on %s" % name)
     (a, a_there), (b, b_there) = put(256, 256), put(256, 256)
     product = F.matmul(a_there, b_there)
-    found["placement"] = type(product.array).__module__.split(".")[0]
+    found["placement"] = where(product.array)
+    probe.ran(found, "%s.asarray" % xp.__name__, where(a_there))
+    probe.ran(found, "matmul", found["placement"])
     expected = a.astype("float64") @ b.astype("float64")
     found["matmul"] = judged(relative(back(product), expected), 5e-3)
     probe.stage("convolution on %s" % name)
     (images, images_there), (kernels, kernels_there) = put(4, 8, 16, 16), put(8, 8, 3, 3)
     convolved = F.convolution_2d(images_there, kernels_there)
+    probe.ran(found, "convolution_2d", where(convolved.array))
     expected = convolve_channels_first(np, images, kernels)
     found["convolution"] = judged(relative(back(convolved), expected), 5e-3)
     probe.stage("training on %s" % name)
@@ -55,10 +58,18 @@ def compute(probe, np, chainer, xp, name):
         for weight in weights:
             weight.array -= 0.5 * weight.grad
         losses.append(float(back(loss)))
+    probe.ran(found, "softmax_cross_entropy", where(loss.array))
+    probe.ran(found, "backward", where(weights[0].grad))
     found["training"] = trained(losses)
     if probe.seconds:
         with probe.turn():
             measure(probe, np, xp, found, put)
+
+
+def where(array):
+    """Return whose array it is, and on which GPU where it is CuPy's."""
+    module = type(array).__module__.split(".")[0]
+    return module if module == "numpy" else "%s %s" % (module, array.device)
 
 
 def measure(probe, np, xp, found, put):

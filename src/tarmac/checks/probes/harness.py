@@ -18,7 +18,9 @@ import faulthandler
 import importlib.util
 import json
 import os
+import shutil
 import sys
+import sysconfig
 import time
 import traceback
 import warnings
@@ -45,9 +47,11 @@ class Probe:
             "framework": framework,
             "stage": "import",
             "devices": [],
+            "placements": [],
             "notes": [],
             "error": None,
             "wanted": arguments,
+            "python": _python(),
         }
         self._path = path
 
@@ -85,6 +89,15 @@ class Probe:
         entry = {"name": name, "kind": "gpu" if on_gpu else "cpu"}
         self.result["devices"].append(entry)
         return entry
+
+    def ran(self, found, operation, place):
+        """Write down where an operation ran, in the framework's own words for both.
+
+        ``found`` is the entry of the device that it was asked for.
+        """
+        self.result["placements"].append(
+            {"device": found["name"], "operation": operation, "ran_on": str(place)}
+        )
 
     @contextlib.contextmanager
     def turn(self):
@@ -246,6 +259,27 @@ def read_ranks(directory, count):
 
 def _rank_file(directory, rank):
     return os.path.join(directory, "rank-%d.json" % rank)
+
+
+def _python():
+    """Return what decides which command installs packages for this interpreter."""
+    made_by = ""
+    if os.path.isdir(os.path.join(sys.prefix, "conda-meta")):
+        made_by = "conda"
+    elif sys.prefix != sys.base_prefix:
+        with contextlib.suppress(OSError), open(os.path.join(sys.prefix, "pyvenv.cfg")) as file:
+            made_by = "uv" if any(line.split("=")[0].strip() == "uv" for line in file) else "venv"
+    elif os.path.exists(os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")):
+        # Its distribution's, which lets pip install nothing (PEP 668).
+        made_by = "system"
+    first = shutil.which("pip")
+    return {
+        "path": sys.executable,
+        "made_by": made_by,
+        "has_pip": importlib.util.find_spec("pip") is not None,
+        # What pip alone installs for.
+        "is_first": first is not None and os.path.dirname(first) == os.path.dirname(sys.executable),
+    }
 
 
 def _libraries():

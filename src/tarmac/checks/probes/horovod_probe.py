@@ -106,7 +106,8 @@ def as_rank(framework, wanted, directory):
     put, all_reduce, back = operations(framework, hvd, index)
     positions = np.arange(COUNT)
     say(step="all-reduce")
-    total = back(all_reduce(put(numbers_of(positions, hvd.rank()).astype("float32"))))
+    summed = all_reduce(put(numbers_of(positions, hvd.rank()).astype("float32")))
+    total = back(summed)
     expected = sum(numbers_of(positions, rank) for rank in range(hvd.size()))
     say(step="timing")
     size = MESSAGE_BYTES["gpu" if on_gpu else "cpu"]
@@ -121,7 +122,10 @@ def as_rank(framework, wanted, directory):
     say(
         step="done",
         rank=hvd.rank(),
+        local_rank=hvd.local_rank(),
         size=hvd.size(),
+        # MXNet calls it a context.
+        ran_on=str(summed.context if framework == "mxnet" else summed.device),
         device="cpu" if index is None else "cuda:%d" % index,
         ok=bool((total == expected).all()),
         bus_bytes_per_s=bus_rate(hvd.size(), size, best),
@@ -167,6 +171,9 @@ def compute(probe, framework, limit_s):
     on_gpu = all(rank["device"] != "cpu" for rank in said)
     found = probe.device("%d ranks by %s" % (count, framework), on_gpu)
     found["ranks"] = said
+    for rank in said:
+        operation = "allreduce by rank %(rank)d of %(size)d, local rank %(local_rank)d" % rank
+        probe.ran(found, operation, rank["ran_on"])
     found["bus_bytes_per_s"] = min(rank["bus_bytes_per_s"] for rank in said)
     if not on_gpu and probe.wanted != ["cpu"]:
         probe.result["cpu_because"] = (

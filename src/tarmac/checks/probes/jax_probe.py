@@ -31,7 +31,9 @@ def compute(probe, np, jax, device, name):
     probe.stage("product on %s" % name)
     (a, a_there), (b, b_there) = put(256, 256), put(256, 256)
     product = a_there @ b_there
-    found["placement"] = str(next(iter(product.devices())))
+    found["placement"] = where(product)
+    probe.ran(found, "device_put", where(a_there))
+    probe.ran(found, "matmul", found["placement"])
     expected = a.astype("float64") @ b.astype("float64")
     found["matmul"] = judged(relative(np.asarray(product), expected), 1e-3)
     probe.stage("convolution on %s" % name)
@@ -39,6 +41,7 @@ def compute(probe, np, jax, device, name):
     convolved = jax.lax.conv_general_dilated(
         images_there, kernels_there, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
+    probe.ran(found, "conv_general_dilated", where(convolved))
     expected = convolve(np, images, kernels)
     found["convolution"] = judged(relative(np.asarray(convolved), expected), 1e-3)
     probe.stage("training on %s" % name)
@@ -55,10 +58,17 @@ def compute(probe, np, jax, device, name):
         loss, gradients = step(weights)
         weights = [w - 0.5 * g for w, g in zip(weights, gradients)]
         losses.append(float(loss))
+    probe.ran(found, "jit", where(loss))
+    probe.ran(found, "grad", where(gradients[0]))
     found["training"] = trained(losses)
     if probe.seconds:
         with probe.turn():
             measure(probe, jax, device, found, put)
+
+
+def where(array):
+    """Return the device that an array lies on, in JAX's words."""
+    return ", ".join(sorted(map(str, array.devices())))
 
 
 def measure(probe, jax, device, found, put):

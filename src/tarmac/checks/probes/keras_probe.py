@@ -53,8 +53,11 @@ def compute(probe, np, keras, name):
     rng = np.random.RandomState(0)
     probe.stage("product on %s" % name)
     a, b = (rng.randn(256, 256).astype("float32") for _ in range(2))
-    product = keras.ops.matmul(keras.ops.convert_to_tensor(a), keras.ops.convert_to_tensor(b))
+    there = keras.ops.convert_to_tensor(a)
+    product = keras.ops.matmul(there, keras.ops.convert_to_tensor(b))
     found["placement"] = str(getattr(product, "device", ""))
+    probe.ran(found, "convert_to_tensor", getattr(there, "device", ""))
+    probe.ran(found, "matmul", found["placement"])
     expected = a.astype("float64") @ b.astype("float64")
     found["matmul"] = judged(relative(keras.ops.convert_to_numpy(product), expected), 5e-3)
     probe.stage("convolution on %s" % name)
@@ -66,6 +69,7 @@ def compute(probe, np, keras, name):
         padding="valid",
         data_format="channels_last",
     )
+    probe.ran(found, "conv", getattr(convolved, "device", ""))
     expected = convolve(np, images, kernels)
     found["convolution"] = judged(relative(keras.ops.convert_to_numpy(convolved), expected), 5e-3)
     probe.stage("training on %s" % name)
@@ -78,6 +82,8 @@ def compute(probe, np, keras, name):
     inputs = rng.randn(64, 32).astype("float32")
     targets = rng.randint(0, 4, 64)
     losses = [float(model.train_on_batch(inputs, targets)) for _ in range(3)]
+    weight = model.weights[0].value
+    probe.ran(found, "train_on_batch", getattr(weight, "device", ""))
     found["training"] = trained(losses)
 
 

@@ -23,6 +23,8 @@ def compute(probe, np, mx, context, name):
     (a, a_there), (b, b_there) = put(256, 256), put(256, 256)
     product = mx.nd.dot(a_there, b_there)
     found["placement"] = str(product.context)
+    probe.ran(found, "array", a_there.context)
+    probe.ran(found, "dot", product.context)
     expected = a.astype("float64") @ b.astype("float64")
     found["matmul"] = judged(relative(product.asnumpy(), expected), 5e-3)
     probe.stage("convolution on %s" % name)
@@ -30,6 +32,7 @@ def compute(probe, np, mx, context, name):
     convolved = mx.nd.Convolution(
         images_there, kernels_there, no_bias=True, kernel=(3, 3), num_filter=8
     )
+    probe.ran(found, "Convolution", convolved.context)
     expected = convolve_channels_first(np, images, kernels)
     found["convolution"] = judged(relative(convolved.asnumpy(), expected), 5e-3)
     probe.stage("training on %s" % name)
@@ -47,6 +50,8 @@ def compute(probe, np, mx, context, name):
         for weight in weights:
             weight[:] = weight - 0.5 * weight.grad
         losses.append(float(loss.asscalar()))
+    probe.ran(found, "mean", loss.context)
+    probe.ran(found, "backward", weights[0].grad.context)
     found["training"] = trained(losses)
     if probe.seconds:
         with probe.turn():

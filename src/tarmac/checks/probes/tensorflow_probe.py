@@ -20,14 +20,18 @@ def compute(probe, np, tf, device):
     with tf.device(name):
         probe.stage("product on %s" % found["name"])
         a, b = (rng.randn(256, 256).astype("float32") for _ in range(2))
-        product = tf.linalg.matmul(tf.constant(a), tf.constant(b))
+        constant = tf.constant(a)
+        product = tf.linalg.matmul(constant, tf.constant(b))
         found["placement"] = product.device
+        probe.ran(found, "Const", constant.device)
+        probe.ran(found, "MatMul", product.device)
         expected = a.astype("float64") @ b.astype("float64")
         found["matmul"] = judged(relative(product.numpy(), expected), 1e-3)
         probe.stage("convolution on %s" % found["name"])
         images = rng.randn(4, 16, 16, 8).astype("float32")
         kernels = rng.randn(3, 3, 8, 8).astype("float32")
         convolved = tf.nn.conv2d(tf.constant(images), tf.constant(kernels), 1, "VALID")
+        probe.ran(found, "Conv2D", convolved.device)
         expected = convolve(np, images, kernels)
         found["convolution"] = judged(relative(convolved.numpy(), expected), 1e-3)
         probe.stage("training on %s" % found["name"])
@@ -43,9 +47,13 @@ def compute(probe, np, tf, device):
                 loss = tf.reduce_mean(
                     tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
                 )
-            for weight, gradient in zip(weights, tape.gradient(loss, weights)):
+            gradients = tape.gradient(loss, weights)
+            for weight, gradient in zip(weights, gradients):
                 weight.assign_sub(0.5 * gradient)
             losses.append(float(loss))
+        probe.ran(found, "Variable", weights[0].device)
+        probe.ran(found, "Mean", loss.device)
+        probe.ran(found, "GradientTape", gradients[0].device)
         found["training"] = trained(losses)
         if probe.seconds:
             with probe.turn():

@@ -5,7 +5,13 @@
 See `harness` for how it is run.
 """
 
+import platform
+import re
+
 from harness import judged, relative, run, trained
+
+# They come in a version for each of PyTorch, and from its index.
+COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec", "xformers")
 
 
 def compute(probe, torch, device):
@@ -22,13 +28,17 @@ def compute(probe, torch, device):
     generator = torch.Generator().manual_seed(0)
     probe.stage("product on %s" % device)
     a, b = (torch.randn(256, 256, generator=generator) for _ in range(2))
-    product = a.to(device) @ b.to(device)
+    there = a.to(device)
+    product = there @ b.to(device)
     found["placement"] = str(product.device)
+    probe.ran(found, "Tensor.to", there.device)
+    probe.ran(found, "mm", product.device)
     found["matmul"] = judged(relative(product.double().cpu(), a.double() @ b.double()), 1e-3)
     probe.stage("convolution on %s" % device)
     images = torch.randn(4, 8, 16, 16, generator=generator)
     kernels = torch.randn(8, 8, 3, 3, generator=generator)
     convolved = torch.nn.functional.conv2d(images.to(device), kernels.to(device), padding=1)
+    probe.ran(found, "conv2d", convolved.device)
     expected = torch.nn.functional.conv2d(images.double(), kernels.double(), padding=1)
     # cuDNN may use TF32, of ten bits.
     found["convolution"] = judged(relative(convolved.double().cpu(), expected), 5e-3)
@@ -47,6 +57,10 @@ def compute(probe, torch, device):
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
+    weight = next(model.parameters())
+    probe.ran(found, "Parameter", weight.device)
+    probe.ran(found, "cross_entropy", loss.device)
+    probe.ran(found, "backward", weight.grad.device)
     found["training"] = trained(losses)
     if probe.seconds:
         with probe.turn():
@@ -99,9 +113,43 @@ def measure(probe, torch, device, found, synchronize):
         torch.cuda.empty_cache()
 
 
+def companions():
+    """Return the installed packages that need a certain PyTorch: version, and which they need."""
+    try:
+        from importlib.metadata import PackageNotFoundError, requires, version
+    except ImportError:
+        return {}
+    found = {}
+    for name in COMPANIONS:
+        try:
+            needs = [re.match(r"torch *\(?==+ *([^\s;)+]+)", line) for line in requires(name) or ()]
+            found[name] = {
+                "version": version(name),
+                "needs": next((match.group(1) for match in needs if match), None),
+            }
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def releases(torch):
+    """Return for which CUDA, processors and chips there are builds of this release, if it says."""
+    own = getattr(torch.cuda, "PYTORCH_RELEASES_CODE_CC", None) or {}
+    here = platform.machine()
+    # By the processor from 2.12 on.
+    return {
+        cuda: {
+            processor: sorted(codes)
+            for processor, codes in (table if isinstance(table, dict) else {here: table}).items()
+        }
+        for cuda, table in own.items()
+    }
+
+
 def main(probe):
     if probe.lacks("torch"):
         return
+    probe.result["companions"] = companions()
     with probe.importing():
         import torch
 
@@ -109,6 +157,7 @@ def main(probe):
     probe.stage("devices")
     build = {"cuda": torch.version.cuda, "hip": torch.version.hip, "cudnn": None}
     build["architectures"] = torch.cuda.get_arch_list() if torch.version.cuda else []
+    build["releases"] = releases(torch)
     probe.result["build"] = build
     count = torch.cuda.device_count()
     if count == 0 and torch.version.cuda:

@@ -121,6 +121,11 @@ __all__ = ["command"]
         type=click.Path(dir_okay=False, path_type=Path),
         help="Write a page as well.",
     ),
+    option(
+        "--verbose",
+        is_flag=True,
+        help="Print devices too, and where each operation of each framework ran.",
+    ),
     option("--names", is_flag=True, help="Leave user names and home directories in the report."),
     option(
         "--explain",
@@ -145,6 +150,7 @@ def command(
     page: Path | None,
     explain: str | None,
     names: bool,
+    verbose: bool,
     timeout_s: float,
     xid_hours: float,
 ) -> None:
@@ -184,6 +190,10 @@ def command(
         click.echo(json.dumps({"ok": report.ok, **facts}, indent=2))
     else:
         print_report(report)
+        if verbose:
+            from tarmac.cli.placements_text import print_placements
+
+            print_placements(report)
         if page is not None:
             click.echo(f"page {page}")
     ctx.exit(0 if report.ok else 1)
