@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tarmac.checks.cached import check_here, quick_check
 from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
+from tarmac.checks.reading.model import LogFinding, LogReport
+from tarmac.checks.reading.read import read_log
 from tarmac.checks.report.anonymous import without_names
 from tarmac.checks.report.model import Report, Requirement, Verdict
 from tarmac.checks.report.page import render_page
@@ -16,6 +18,8 @@ __all__ = [
     "Failure",
     "Finding",
     "Framework",
+    "LogFinding",
+    "LogReport",
     "Report",
     "Requirement",
     "Verdict",
@@ -25,6 +29,7 @@ __all__ = [
     "framework_names",
     "quick_check",
     "read_catalogue",
+    "read_log",
     "render_page",
     "without_names",
 ]

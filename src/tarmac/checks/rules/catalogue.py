@@ -19,9 +19,12 @@ from tarmac.errors import unknown_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Failure", "Level", "find_failure", "read_catalogue"]
+__all__ = ["LEVELS", "Failure", "Level", "find_failure", "read_catalogue"]
 
 Level = Literal["failure", "warning", "note"]
+
+# In the order in which findings are shown.
+LEVELS: tuple[Level, ...] = ("failure", "warning", "note")
 
 # From the machine to what runs on it, as findings are shown. A failure's rule is in the module of
 # the same name.
@@ -79,16 +82,6 @@ class Failure(BaseModel):
             re.sub(r"\{(\w+)\}", lambda match: today.get(match[1], match[1].upper()), line)
             for line in self.fix
         )
-
-    def find_in(self, text: str) -> str | None:
-        """Return the line of a text that a pattern matches."""
-        for pattern in self.text:
-            match = re.search(pattern, text)
-            if match:
-                start = text.rfind("\n", 0, match.end() - 1) + 1
-                stop = text.find("\n", match.end())
-                return text[start : None if stop < 0 else stop].strip()
-        return None
 
 
 @functools.cache

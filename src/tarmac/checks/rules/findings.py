@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.checks.rules.catalogue import Failure, Level, read_catalogue
+from tarmac.checks.rules.catalogue import LEVELS, Failure, Level, read_catalogue
+from tarmac.checks.rules.patterns import find_in
 from tarmac.checks.rules.table import RULES
 from tarmac.machine import wheel_index
 
@@ -20,11 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.checks.evidence import Evidence
-    from tarmac.checks.rules.rule import Hits
 
 __all__ = ["Finding", "find"]
-
-_ORDER: dict[str, int] = {"failure": 0, "warning": 1, "note": 2}
 
 # A failure, where it is, and what shows it.
 _Hit: TypeAlias = tuple[Failure, str, str]
@@ -65,9 +63,10 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     Causes stand without their consequences, and in the catalogue's order, which goes from the
     machine to what runs on it.
     """
+    in_texts = _in_texts(evidence)
     hits = []
     for code, failure in read_catalogue().items():
-        seen = dict(_in_texts(failure, evidence))
+        seen = dict(in_texts.get(code, {}))
         if failure.rule:
             seen |= dict(RULES[code](evidence))
         hits += [(failure, where, words) for where, words in seen.items()]
@@ -77,7 +76,7 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     for failure, where, words in kept:
         grouped.setdefault(failure.code, {})[where] = words
     findings = [_finding(code, seen, evidence) for code, seen in grouped.items()]
-    return tuple(sorted(findings, key=lambda finding: _ORDER[finding.level]))
+    return tuple(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))
 
 
 def _is_explained(hit: _Hit, hits: Sequence[_Hit], labels: Sequence[str]) -> bool:
@@ -108,15 +107,17 @@ def _framework(where: str, labels: Sequence[str]) -> str | None:
     return max(owners, key=len, default=None)
 
 
-def _in_texts(failure: Failure, evidence: Evidence) -> Hits:
+def _in_texts(evidence: Evidence) -> Mapping[str, Mapping[str, str]]:
+    """Return where texts show a failure, and the line that does, by the failure's code."""
     texts = [("machine", text) for text in (evidence.inventory.driver.nvml_error, *evidence.texts)]
     texts += [("machine", "\n".join(evidence.inventory.kernel_log))]
     texts += [(gpu.label, gpu.error) for gpu in evidence.inventory.gpus]
     texts += [(probe.label, probe.text) for probe in evidence.probes]
+    found: dict[str, dict[str, str]] = {}
     for where, text in texts:
-        line = failure.find_in(text) if text else None
-        if line is not None:
-            yield where, line
+        for code, line in find_in(text or "").items():
+            found.setdefault(code, {})[where] = line
+    return found
 
 
 def _finding(code: str, seen: Mapping[str, str], evidence: Evidence) -> Finding:

@@ -13,6 +13,7 @@ import cloup
 from tarmac.cli.check_text import print_failure, print_report
 from tarmac.cli.choices import FRAMEWORKS
 from tarmac.cli.completion import complete_files, complete_frameworks
+from tarmac.cli.log_text import print_log_report
 from tarmac.cli.options import count_option, examples, json_option, option
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ __all__ = ["command"]
         "tarmac check --provision tensorflow",
         "tarmac check --quick --require 'gpus>=8' --require 'gpu_memory>=80' --json",
         "tarmac check --explain no-driver",
+        "tarmac check --read train.log",
+        "dmesg | tarmac check --read -",
     ),
 )
 @cloup.argument(
@@ -93,6 +96,17 @@ __all__ = ["command"]
     ),
 )
 @cloup.option_group(
+    "A log instead",
+    option(
+        "--read",
+        "log",
+        metavar="FILE",
+        shell_complete=complete_files,
+        help="Say what a log of any program shows, - for the standard input, and check nothing; "
+        "exit with 1 when something was found, more than what is only worth knowing.",
+    ),
+)
+@cloup.option_group(
     "As a gate",
     option(
         "--require",
@@ -136,6 +150,7 @@ def command(
     as_json: bool,
     page: Path | None,
     explain: str | None,
+    log: str | None,
     names: bool,
     timeout_s: float,
 ) -> None:
@@ -144,13 +159,21 @@ def command(
     Exits with 0 when all that is required holds (without --require: when nothing failed), with 1
     when not, with 2 when the request was wrong.
     """
-    from tarmac.checks import check, find_failure, render_page, without_names
-    from tarmac.errors import RequestError
+    from tarmac.checks import check, find_failure, read_log, render_page, without_names
+    from tarmac.errors import Interrupted, RequestError
     from tarmac.files import write_text
 
     if explain is not None:
         print_failure(find_failure(explain), as_json=as_json)
         return
+    if log is not None:
+        if frameworks:
+            raise RequestError(f"--read checks nothing, and {frameworks[0]} was named")
+        read = read_log(log, names=names)
+        print_log_report(read, as_json=as_json)
+        if not read.is_whole:
+            raise Interrupted("interrupted")
+        ctx.exit(0 if read.ok else 1)
     if quick and deep:
         raise RequestError("--quick and --deep exclude each other")
     report = check(
