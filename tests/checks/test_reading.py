@@ -137,7 +137,7 @@ def test_failures_come_before_warnings():
         pytest.param(f"\ufeffa\n{OOM}".encode(), id="UTF-8 with a mark"),
         pytest.param(f"café\n{OOM} é".encode("latin-1"), id="Latin-1"),
         pytest.param(b"\0" * 5000 + f"a\n{OOM}\n".encode(), id="NULs"),
-        pytest.param("a\n\x1b[31;1mCUDA\x1b[0m out \x1b[4mof memory\x1b[m\n".encode(), id="ANSI"),
+        pytest.param(b"a\n\x1b[31;1mCUDA\x1b[0m out \x1b[4mof memory\x1b[m\n", id="ANSI"),
         pytest.param(
             b"a\n" + b"".join(b"\r%3d%%|###   | " % n for n in range(100)) + OOM.encode(),
             id="a progress bar",
