@@ -9,18 +9,20 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded import RECORDED
 
-from tarmac.checks import read_catalogue, read_log
+from tarmac.checks import LogReport, read_catalogue, read_log
 from tarmac.checks.kernel_log import MARKS
 from tarmac.checks.reading.prefilter import Prefilter
 from tarmac.checks.rules.patterns import all_patterns, find_in
 from tarmac.errors import RequestError
 
+ROOT = Path(__file__).parents[2]
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 TIMEOUT = "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808"
 PATTERNS = all_patterns()
@@ -233,6 +235,22 @@ def tarmac(*arguments: str, **options):
 def test_the_exit_code_tells_whether_something_was_found(log, code):
     data = log if isinstance(log, bytes) else log.encode()
     assert tarmac("check", "--read", "-", input=data).returncode == code
+
+
+def test_json_has_the_published_form():
+    jsonschema = pytest.importorskip("jsonschema")
+    report = json.loads(tarmac("check", "--read", "-", "--json", input=OOM.encode()).stdout)
+    schema = json.loads((ROOT / "docs" / "check-read.schema.json").read_text())
+    jsonschema.validate(report, schema)
+    assert (report["ok"], report["num_lines"], report["is_whole"]) == (False, 1, True)
+    assert [finding["code"] for finding in report["findings"]] == ["oom"]
+
+
+def test_a_note_alone_is_nothing_found():
+    finding = read(OOM).findings[0]
+    note = finding.model_copy(update={"level": "note"})
+    assert not LogReport(name="x", num_lines=1, findings=(finding, note)).ok
+    assert LogReport(name="x", num_lines=1, findings=(note,)).ok
 
 
 def test_ctrl_c_ends_an_endless_pipe_and_what_was_found_is_said():
