@@ -23,6 +23,7 @@ from tarmac.checks.rules.patterns import all_patterns, find_in
 from tarmac.errors import RequestError
 
 ROOT = Path(__file__).parents[2]
+CLEAN = Path(__file__).parent / "logs" / "clean"
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 TIMEOUT = "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808"
 PATTERNS = all_patterns()
@@ -272,3 +273,14 @@ def test_ctrl_c_ends_an_endless_pipe_and_what_was_found_is_said():
 
 def test_every_mark_of_the_kernels_lines_is_long_enough_to_be_looked_for():
     assert all(len(mark.strip()) >= 4 for mark in MARKS)
+
+
+@pytest.mark.parametrize("log", sorted(CLEAN.glob("*.log")), ids=lambda log: log.stem)
+def test_a_clean_log_of_a_real_run_shows_nothing(log):
+    assert read_log(log).findings == ()
+
+
+def test_the_clean_logs_are_of_thirty_programs_and_none_is_empty():
+    sizes = [log.stat().st_size for log in CLEAN.glob("*.log")]
+    assert len(sizes) >= 30
+    assert min(sizes) > 0
