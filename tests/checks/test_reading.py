@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -252,6 +253,32 @@ def test_a_note_alone_is_nothing_found():
     note = finding.model_copy(update={"level": "note"})
     assert not LogReport(name="x", num_lines=1, findings=(finding, note)).ok
     assert LogReport(name="x", num_lines=1, findings=(note,)).ok
+
+
+@pytest.mark.parametrize("other", [("torch",), ("--quick",), ("--html", "x.html")])
+def test_what_says_how_to_check_is_refused(other):
+    done = tarmac("check", "--read", "-", *other, input=b"")
+    assert done.returncode == 2
+    assert b"--read checks nothing" in done.stderr
+
+
+def test_memory_does_not_grow_with_the_log():
+    class Endless(io.RawIOBase):
+        def __init__(self, line: bytes) -> None:
+            self.left = 64
+            self.piece = line * (2**20 // len(line))
+
+        def read(self, _size: int = -1) -> bytes:
+            self.left -= 1
+            return self.piece if self.left >= 0 else b""
+
+    read(OOM)
+    for line in (b"epoch 1 loss 0.5\n", b"5%|###  |\r", b"x", f"{OOM}\n".encode() + b"y" * 9000):
+        tracemalloc.start()
+        read_log(Endless(line))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 40 * 2**20
 
 
 def test_ctrl_c_ends_an_endless_pipe_and_what_was_found_is_said():

@@ -114,6 +114,7 @@ class Scanner:
         if not wanted:
             return
         here = _line_at(self._data, place)
+        pairs: list[tuple[int, str]] | None = None
         for pattern in wanted:
             if pattern is None:
                 event = read_event(here)
@@ -126,27 +127,29 @@ class Scanner:
                     self._note(pattern.code, line, here)
             elif match := pattern.search(here):
                 self._note(pattern.code, line, _shown(here, match))
-            elif found := self._search_broken(pattern, place):
-                offset, text = found
-                self._note(pattern.code, line + offset, text)
+            else:
+                pairs = self._pairs(place, here) if pairs is None else pairs
+                for offset, both in pairs:
+                    match = pattern.search(both)
+                    if match:
+                        lines = _shown(both, match).splitlines()
+                        words = " ".join(part.strip() for part in lines)
+                        self._note(pattern.code, line + offset, words)
+                        break
 
-    def _search_broken(self, pattern: Pattern, place: int) -> tuple[int, str] | None:
-        """Look for a message that is broken between a line and one beside it."""
+    def _pairs(self, place: int, here: str) -> list[tuple[int, str]]:
+        """Return a line with the next, and with the one before: a message may be broken there.
+
+        Each comes with where its first line is: 0 for here, -1 for one above.
+        """
         start = self._data.rfind(b"\n", 0, place) + 1
         stop = self._data.find(b"\n", place)
-        here = bare(_line_at(self._data, place))
         pairs = []
         if 0 <= stop < len(self._data) - 1:
-            pairs.append((0, here, bare(_line_at(self._data, stop + 1))))
+            pairs.append((0, f"{bare(here)}\n{bare(_line_at(self._data, stop + 1))}"))
         if start > 0:
-            pairs.append((-1, bare(_line_at(self._data, start - 1)), here))
-        for offset, first, second in pairs:
-            both = f"{first}\n{second}"
-            match = pattern.search(both)
-            if match:
-                lines = _shown(both, match).splitlines()
-                return offset, " ".join(line.strip() for line in lines)
-        return None
+            pairs.append((-1, f"{bare(_line_at(self._data, start - 1))}\n{bare(here)}"))
+        return pairs
 
     def _note(self, code: str, line: int, text: str, words: str = "") -> None:
         sight = self.seen.get(code)

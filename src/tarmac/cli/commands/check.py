@@ -15,6 +15,7 @@ from tarmac.cli.choices import FRAMEWORKS
 from tarmac.cli.completion import complete_files, complete_frameworks
 from tarmac.cli.log_text import print_log_report
 from tarmac.cli.options import count_option, examples, json_option, option
+from tarmac.errors import Interrupted, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,15 +161,13 @@ def command(
     when not, with 2 when the request was wrong.
     """
     from tarmac.checks import check, find_failure, read_log, render_page, without_names
-    from tarmac.errors import Interrupted, RequestError
     from tarmac.files import write_text
 
     if explain is not None:
         print_failure(find_failure(explain), as_json=as_json)
         return
     if log is not None:
-        if frameworks:
-            raise RequestError(f"--read checks nothing, and {frameworks[0]} was named")
+        _refuse_checking(ctx)
         read = read_log(log, names=names)
         print_log_report(read, as_json=as_json)
         if not read.is_whole:
@@ -200,3 +199,19 @@ def command(
         if page is not None:
             click.echo(f"page {page}")
     ctx.exit(0 if report.ok else 1)
+
+
+# What may be said with --read; everything else says how to check.
+_READ_OPTIONS = {"log", "as_json", "names"}
+
+
+def _refuse_checking(ctx: click.Context) -> None:
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(str(parameter.name))
+        given = source is click.core.ParameterSource.COMMANDLINE
+        if given and parameter.name not in _READ_OPTIONS and ctx.params[str(parameter.name)]:
+            named = parameter.opts[0] if isinstance(parameter, click.Option) else "a framework"
+            raise RequestError(
+                f"--read checks nothing, and {named} was given",
+                hint="Leave it out: tarmac check --read FILE",
+            )
