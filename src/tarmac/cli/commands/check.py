@@ -103,8 +103,8 @@ __all__ = ["command"]
         "log",
         metavar="FILE",
         shell_complete=complete_files,
-        help="Say what a log of any program shows, - for the standard input, and check nothing; "
-        "exit with 1 when something was found, more than what is only worth knowing.",
+        help="Say which known failures a log of any program shows, - for the standard input, and "
+        "check nothing. Exits with 1 when there is one; a note alone is none.",
     ),
 )
 @cloup.option_group(
