@@ -1,11 +1,15 @@
-"""Writes failures.md from the catalogue, and check-report.schema.json from the report's model."""
+"""Writes failures.md from the catalogue, and the schemas of JSON from the reports' models."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tarmac.checks import Report, read_catalogue
+from tarmac.checks import LogReport, Report, read_catalogue
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 HERE = Path(__file__).parent
 _LEVELS = {"failure": "does not work", "warning": "works badly", "note": "worth knowing"}
@@ -52,14 +56,24 @@ def render_page() -> str:
 
 def render_schema() -> str:
     """Return the JSON Schema of ``tarmac check --json``."""
-    schema = Report.model_json_schema()
+    return _schema_of(Report, "tarmac check --json")
+
+
+def render_log_schema() -> str:
+    """Return the JSON Schema of ``tarmac check --read FILE --json``."""
+    return _schema_of(LogReport, "tarmac check --read FILE --json")
+
+
+def _schema_of(model: type[BaseModel], title: str) -> str:
+    schema = model.model_json_schema()
     schema["properties"] = {"ok": {"type": "boolean"}} | schema["properties"]
     schema["required"] = ["ok", *schema["required"]]
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "tarmac check --json"
+    schema["title"] = title
     return json.dumps(schema, indent=2) + "\n"
 
 
 if __name__ == "__main__":
     (HERE / "failures.md").write_text(render_page())
     (HERE / "check-report.schema.json").write_text(render_schema())
+    (HERE / "check-read.schema.json").write_text(render_log_schema())

@@ -16,7 +16,7 @@ from tarmac.distribution import explained_imports, installed_version
 from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
-    from tarmac.checks import check
+    from tarmac.checks import check, read_log
     from tarmac.jobs import attach, run, submit
     from tarmac.studies import search
     from tarmac.training import resume, train
@@ -26,6 +26,7 @@ __all__ = [
     "TarmacError",
     "attach",
     "check",
+    "read_log",
     "resume",
     "run",
     "search",
@@ -37,6 +38,7 @@ __all__ = [
 _ROOMS = {
     "attach": "tarmac.jobs",
     "check": "tarmac.checks",
+    "read_log": "tarmac.checks",
     "resume": "tarmac.training",
     "run": "tarmac.jobs",
     "search": "tarmac.studies",

@@ -50,6 +50,7 @@ def test_the_docs_pages_are_made_from_the_catalogue_and_the_model():
     rendered = load(ROOT / "docs" / "render_failures.py")
     assert (ROOT / "docs" / "failures.md").read_text() == rendered.render_page()
     assert (ROOT / "docs" / "check-report.schema.json").read_text() == rendered.render_schema()
+    assert (ROOT / "docs" / "check-read.schema.json").read_text() == rendered.render_log_schema()
 
 
 def test_a_machine_without_a_gpu_works_on_its_cpu_and_says_so():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tarmac.checks.cached import check_here, quick_check
 from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
+from tarmac.checks.reading.model import LogFinding, LogReport
+from tarmac.checks.reading.read import read_log
 from tarmac.checks.report.anonymous import without_names
 from tarmac.checks.report.devices import ProbedDevice, describe_devices
 from tarmac.checks.report.model import Report, Requirement, Verdict
@@ -17,6 +19,8 @@ __all__ = [
     "Failure",
     "Finding",
     "Framework",
+    "LogFinding",
+    "LogReport",
     "ProbedDevice",
     "Report",
     "Requirement",
@@ -28,6 +32,7 @@ __all__ = [
     "framework_names",
     "quick_check",
     "read_catalogue",
+    "read_log",
     "render_page",
     "without_names",
 ]

@@ -155,16 +155,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except TarmacError as error:
         if debug:
             traceback.print_exc()
-        _fail(str(error), error.exit_code)
+        _fail(_with_notes(str(error), error), error.exit_code)
     except Exception as error:
         if debug:
             traceback.print_exc()
         place = traceback.extract_tb(error.__traceback__)[-1]
-        _fail(
+        message = (
             f"{type(error).__name__}: {error}\n"
-            f"At {place.filename}:{place.lineno}. Add --debug for the whole traceback.",
-            1,
+            f"At {place.filename}:{place.lineno}. Add --debug for the whole traceback."
         )
+        _fail(_with_notes(message, error), 1)
+
+
+def _with_notes(message: str, error: Exception) -> str:
+    """Add what was found out about an error after it was raised."""
+    return "\n".join((message, *getattr(error, "__notes__", ())))
 
 
 def _end(interruption: Interrupted) -> NoReturn:

@@ -13,7 +13,7 @@ from tarmac.checks.report.model import Report
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["without_names"]
+__all__ = ["text_cleaner", "without_names"]
 
 # A shorter value, such as "1", may stand anywhere without being the secret.
 _MIN_SECRET = 6
@@ -28,6 +28,15 @@ def without_names(report: Report, environment: Mapping[str, str]) -> Report:
         report: Any.
         environment: Holds secrets by variables' names, and the user's name.
     """
+    return Report.model_validate(_mapped(report.model_dump(), text_cleaner(environment)))
+
+
+def text_cleaner(environment: Mapping[str, str]) -> Callable[[str], str]:
+    """Return what takes the user's name, home directory and secrets out of a text.
+
+    Args:
+        environment: Holds secrets by variables' names, and the user's name.
+    """
     secrets = [v for k, v in environment.items() if HIDDEN.search(k) and len(v) >= _MIN_SECRET]
     home, names = _home(), _names(environment)
     user = re.compile(rf"(?<=/)({'|'.join(map(re.escape, names))})(?![\w.-])") if names else None
@@ -39,7 +48,7 @@ def without_names(report: Report, environment: Mapping[str, str]) -> Report:
             text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
         return user.sub("USER", text) if user else text
 
-    return Report.model_validate(_mapped(report.model_dump(), clean))
+    return clean
 
 
 def _home() -> str | None:

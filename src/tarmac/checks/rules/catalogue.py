@@ -7,7 +7,6 @@ type, and who says so. `Failure` has its fields.
 from __future__ import annotations
 
 import functools
-import re
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -21,9 +20,12 @@ from tarmac.errors import unknown_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Failure", "Level", "find_failure", "read_catalogue"]
+__all__ = ["LEVELS", "Failure", "Level", "find_failure", "read_catalogue"]
 
 Level = Literal["failure", "warning", "note"]
+
+# In the order in which findings are shown.
+LEVELS: tuple[Level, ...] = ("failure", "warning", "note")
 
 # From the machine to what runs on it, as findings are shown. A failure's rule is in the module of
 # the same name.
@@ -96,16 +98,6 @@ class Failure(BaseModel):
     def general_fix_in_container(self) -> tuple[str, ...]:
         """Likewise in a container; empty where it is the same."""
         return general_commands(self.in_container)
-
-    def find_in(self, text: str) -> str | None:
-        """Return the line of a text that a pattern matches."""
-        for pattern in self.text:
-            match = re.search(pattern, text)
-            if match:
-                start = text.rfind("\n", 0, match.end() - 1) + 1
-                stop = text.find("\n", match.end())
-                return text[start : None if stop < 0 else stop].strip()
-        return None
 
 
 @functools.cache

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.checks.rules.catalogue import Failure, Level, read_catalogue
+from tarmac.checks.rules.catalogue import LEVELS, Failure, Level, read_catalogue
 from tarmac.checks.rules.commands import commands_for
 from tarmac.checks.rules.kernel import lines_without_event
+from tarmac.checks.rules.patterns import find_in
 from tarmac.checks.rules.rule import should_use_gpu
 from tarmac.checks.rules.table import RULES
 
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.checks.evidence import Evidence
-    from tarmac.checks.rules.rule import Hits
 
 __all__ = ["Finding", "find"]
-
-_ORDER: dict[str, int] = {"failure": 0, "warning": 1, "note": 2}
 
 # A failure, where it is, and what shows it.
 _Hit: TypeAlias = tuple[Failure, str, str]
@@ -71,9 +69,10 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
         for probe in evidence.probes
         if probe.outcome == "done" and not should_use_gpu(probe, evidence)
     }
+    in_texts = _in_texts(evidence)
     hits = []
     for code, failure in read_catalogue().items():
-        seen = dict(_in_texts(failure, evidence))
+        seen = dict(in_texts.get(code, {}))
         if failure.needs_gpu:
             seen = {where: words for where, words in seen.items() if where not in on_cpu}
         if failure.rule:
@@ -85,7 +84,7 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     for failure, where, words in kept:
         grouped.setdefault(failure.code, {})[where] = words
     findings = [_finding(code, seen, evidence) for code, seen in grouped.items()]
-    return tuple(sorted(findings, key=lambda finding: _ORDER[finding.level]))
+    return tuple(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))
 
 
 def _is_explained(hit: _Hit, hits: Sequence[_Hit], labels: Sequence[str]) -> bool:
@@ -116,15 +115,17 @@ def _framework(where: str, labels: Sequence[str]) -> str | None:
     return max(owners, key=len, default=None)
 
 
-def _in_texts(failure: Failure, evidence: Evidence) -> Hits:
+def _in_texts(evidence: Evidence) -> Mapping[str, Mapping[str, str]]:
+    """Return where texts show a failure, and the line that does, by the failure's code."""
     texts = [("machine", text) for text in (evidence.inventory.driver.nvml_error, *evidence.texts)]
     texts += [("machine", "\n".join(lines_without_event(evidence)))]
     texts += [(gpu.label, gpu.error) for gpu in evidence.inventory.gpus]
     texts += [(probe.label, probe.text) for probe in evidence.probes]
+    found: dict[str, dict[str, str]] = {}
     for where, text in texts:
-        line = failure.find_in(text) if text else None
-        if line is not None:
-            yield where, line
+        for code, line in find_in(text or "").items():
+            found.setdefault(code, {})[where] = line
+    return found
 
 
 def _finding(code: str, seen: Mapping[str, str], evidence: Evidence) -> Finding:

@@ -13,7 +13,9 @@ import cloup
 from tarmac.cli.check_text import print_failure, print_report
 from tarmac.cli.choices import FRAMEWORKS
 from tarmac.cli.completion import complete_files, complete_frameworks
+from tarmac.cli.log_text import print_log_report
 from tarmac.cli.options import count_option, examples, json_option, option
+from tarmac.errors import Interrupted, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +32,8 @@ __all__ = ["command"]
         "tarmac check --provision tensorflow",
         "tarmac check --quick --require 'gpus>=8' --require 'gpu_memory>=80' --json",
         "tarmac check --explain no-driver",
+        "tarmac check --read train.log",
+        "dmesg | tarmac check --read -",
     ),
 )
 @cloup.argument(
@@ -93,6 +97,17 @@ __all__ = ["command"]
     ),
 )
 @cloup.option_group(
+    "A log instead",
+    option(
+        "--read",
+        "log",
+        metavar="FILE",
+        shell_complete=complete_files,
+        help="Say which known failures a log of any program shows, - for the standard input, and "
+        "check nothing. Exits with 1 when there is one; a note alone is none.",
+    ),
+)
+@cloup.option_group(
     "As a gate",
     option(
         "--require",
@@ -149,6 +164,7 @@ def command(
     as_json: bool,
     page: Path | None,
     explain: str | None,
+    log: str | None,
     names: bool,
     verbose: bool,
     timeout_s: float,
@@ -159,13 +175,19 @@ def command(
     Exits with 0 when all that is required holds (without --require: when nothing failed), with 1
     when not, with 2 when the request was wrong.
     """
-    from tarmac.checks import check, find_failure, render_page, without_names
-    from tarmac.errors import RequestError
+    from tarmac.checks import check, find_failure, read_log, render_page, without_names
     from tarmac.files import write_text
 
     if explain is not None:
         print_failure(find_failure(explain), as_json=as_json)
         return
+    if log is not None:
+        _refuse_checking(ctx)
+        read = read_log(log, names=names)
+        print_log_report(read, as_json=as_json)
+        if not read.is_whole:
+            raise Interrupted("interrupted")
+        ctx.exit(0 if read.ok else 1)
     if quick and deep:
         raise RequestError("--quick and --deep exclude each other")
     report = check(
@@ -197,3 +219,19 @@ def command(
         if page is not None:
             click.echo(f"page {page}")
     ctx.exit(0 if report.ok else 1)
+
+
+# What may be said with --read; everything else says how to check.
+_READ_OPTIONS = {"log", "as_json", "names"}
+
+
+def _refuse_checking(ctx: click.Context) -> None:
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(str(parameter.name))
+        given = source is click.core.ParameterSource.COMMANDLINE
+        if given and parameter.name not in _READ_OPTIONS and ctx.params[str(parameter.name)]:
+            named = parameter.opts[0] if isinstance(parameter, click.Option) else "a framework"
+            raise RequestError(
+                f"--read checks nothing, and {named} was given",
+                hint="Leave it out: tarmac check --read FILE",
+            )

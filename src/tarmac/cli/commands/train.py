@@ -12,6 +12,7 @@ import cloup
 from tarmac.cli.ahead import begun_ahead
 from tarmac.cli.choices import COMPILE, FEEDS, FUSED, PRECISIONS, SCALES, STRATEGIES, Choice
 from tarmac.cli.completion import complete_trainings, complete_workloads
+from tarmac.cli.failed_work import explaining_failure
 from tarmac.cli.imports import uncollected_imports
 from tarmac.cli.lead_process import speaks_for_all
 from tarmac.cli.options import (
@@ -248,6 +249,8 @@ def command(
     checked: Checking | None = None
     with contextlib.ExitStack() as opened:
         reporter = opened.enter_context(reporter_for(quiet=is_quiet, verbose=verbose))
+        if speaks_for_all():
+            opened.enter_context(explaining_failure(resumed or "latest", output, as_json=as_json))
         if speaks_for_all() and not no_check:
             from tarmac.cli.preflight import checking
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tarmac.cli.console import make_console
+from tarmac.cli.failed_work import in_short, read_tails
 from tarmac.cli.views.job_logs import Tail
 from tarmac.jobs import task_directory
 
@@ -34,6 +35,9 @@ _MOST_ROWS = 12
 _LAST_LINES = 10
 
 _TAIL_BYTES = 4096
+
+# Of a task, in its directory; errors are in the first as a rule.
+_LOGS = ("stderr", "stdout")
 
 
 @contextlib.contextmanager
@@ -72,6 +76,7 @@ class JobProgress:
         # What earlier sessions of the run have printed is not printed again.
         logs = (run.path / "tasks").glob("*/std*") if follow else ()
         self._printed_before = {path: path.stat().st_size for path in logs}
+        self._told = set[str]()
         self.rows: list[dict[str, Any]] = []
 
     def started(self, task: Task, attempt: int, grant: Grant) -> None:
@@ -104,6 +109,8 @@ class JobProgress:
     def ended(self, ended: Ended) -> None:
         """Show how a task ended."""
         directory = task_directory(self._run.path, ended.task)
+        has_failed = ended.outcome == "failed"
+        findings = read_tails(directory / name for name in _LOGS) if has_failed else []
         self.rows.append(
             {
                 "name": ended.task.name,
@@ -113,6 +120,7 @@ class JobProgress:
                 "seconds": ended.seconds,
                 "attempts": ended.attempts,
                 "problems": [*ended.problems],
+                "findings": [finding.model_dump(mode="json") for finding in findings],
                 "directory": str(directory),
             }
         )
@@ -127,11 +135,17 @@ class JobProgress:
         )
         for problem in ended.problems:
             self._say(f"             {problem}")
-        if ended.outcome == "failed" and (directory / "stderr").exists():
+        if has_failed and (directory / "stderr").exists():
             if not self._follow:
                 for line in _last_lines(directory / "stderr", _LAST_LINES):
                     self._say(f"             | {line}")
             self._say(f"             logs: {directory}")
+        for finding in findings:
+            # Tasks of a sweep fail alike; what to do is said once.
+            is_told = finding.code in self._told
+            words = f"known failure, as above: [{finding.code}]" if is_told else in_short(finding)
+            self._say(f"             {words}")
+            self._told.add(finding.code)
 
     def _say_started(self, words: str) -> None:
         self._say(words)

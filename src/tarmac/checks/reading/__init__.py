@@ -1,0 +1,1 @@
+"""Reading logs of any program for the failures of the catalogue."""

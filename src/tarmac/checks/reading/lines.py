@@ -1,0 +1,62 @@
+"""A line of a log as its program wrote it, without what collected it put around it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+__all__ = ["bare", "unwrapped"]
+
+# Where a line of JSON has its message: Docker's files, loggers, journalctl.
+_MESSAGE_KEYS = ("log", "message", "msg", "MESSAGE")
+
+_DATE = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?"
+
+# What launchers and collectors put before each line.
+_PREFIX = re.compile(
+    "|".join(
+        (
+            # torchrun: "[rank3]:", "[default0]:"; mpirun: "[1,0]<stderr>:"; kubectl: "[pod/a/b]"
+            r"\[(?:rank|default)\d+\]:?",
+            r"\[\d+,\d+\]<\w+>:",
+            r"\[pod/[^\]\s]+\]",
+            # srun --label
+            r"\d+:(?= )",
+            # Docker's compose and foreman
+            r"[\w.-]+ +\|",
+            # Ray
+            r"\(\w+ pid=\d+(?:, ip=[\d.]+)?\)",
+            # containerd's files
+            rf"{_DATE} std(?:out|err) [FP]",
+            # dates, in brackets too; the kernel's seconds since its start
+            rf"\[?{_DATE}\]?",
+            r"\[ *\d+\.\d+\]",
+            r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w./-]+(?:\[\d+\])?:",
+            # frames of Rich and others
+            r"[│┃║]",
+        )
+    )
+)
+
+
+def unwrapped(line: str) -> str:
+    """Return the message of a line of JSON, and any other line as it is."""
+    if not line.startswith("{"):
+        return line
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return line
+    message = next((values[key] for key in _MESSAGE_KEYS if key in values), None)
+    return message.rstrip("\n") if isinstance(message, str) else line
+
+
+def bare(line: str) -> str:
+    """Return a line without prefixes of launchers and collectors, and without a frame."""
+    start = 0
+    line = line.rstrip(" \t│┃║")
+    while match := _PREFIX.match(line, start):
+        start = match.end()
+        while line[start : start + 1] in (" ", "\t"):
+            start += 1
+    return line[start:]

@@ -1,0 +1,114 @@
+"""The verb: reads a log of any program, and says which failures of the catalogue it shows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from tarmac.checks.reading.chunks import read_chunks
+from tarmac.checks.reading.model import LogFinding, LogReport
+from tarmac.checks.reading.secrets import without_secrets
+from tarmac.checks.report.anonymous import text_cleaner
+from tarmac.checks.rules.catalogue import LEVELS, read_catalogue
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tarmac.checks.reading.scan import Sight
+
+__all__ = ["read_log"]
+
+
+def read_log(
+    log: str | Path | BinaryIO, *, names: bool = False, tail_bytes: int | None = None
+) -> LogReport:
+    r"""Look for every failure of the catalogue in a log.
+
+    A log of any size is read in bounded memory. Colours, progress bars, UTF-16, lines of JSON as
+    Docker writes them, and prefixes of ranks, containers and times are seen through. Ctrl-C ends
+    the reading, and what was found until then is returned.
+
+    Args:
+        log: A file's path, ``-`` for the standard input, or a binary file that is open.
+        names: Leave secrets, user names and home directories in the lines that are shown.
+        tail_bytes: Read only the end of a file, this long.
+
+    Returns:
+        The report; its ``ok`` says whether nothing was found.
+
+    Raises:
+        RequestError: There is no such file, it is a directory, or it is not text.
+
+    Example:
+        >>> import io
+        >>> report = read_log(io.BytesIO(b"epoch 1\\nRuntimeError: CUDA out of memory.\\n"))
+        >>> [(finding.code, finding.first_line) for finding in report.findings]
+        [('oom', 2)]
+    """
+    from tarmac.checks.reading.scan import Scanner  # noqa: PLC0415 - NumPy: a check needs none
+
+    scanner, is_whole = Scanner(), True
+    with _opened(log) as (file, name):
+        if tail_bytes is not None:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - tail_bytes))
+        try:
+            for piece in read_chunks(file, name):
+                scanner.feed(piece)
+        except KeyboardInterrupt:
+            is_whole = False
+    scanner.finish()
+    return LogReport(
+        name=name,
+        num_lines=scanner.num_lines,
+        is_whole=is_whole,
+        findings=_conclude(scanner.seen, names=names),
+    )
+
+
+@contextlib.contextmanager
+def _opened(log: str | Path | BinaryIO) -> Iterator[tuple[BinaryIO, str]]:
+    if not isinstance(log, str | Path):
+        yield log, str(getattr(log, "name", "the log"))
+        return
+    if str(log) == "-":
+        yield sys.stdin.buffer, "the standard input"
+        return
+    path = Path(log)
+    if path.is_dir():
+        raise RequestError(
+            f"{log} is a directory", hint=f"Name a file in it: tarmac check --read {log}/FILE"
+        )
+    try:
+        with path.open("rb") as file:
+            yield file, str(log)
+    except OSError as error:
+        raise RequestError(f"{log} cannot be read: {error.strerror or error}") from None
+
+
+def _conclude(seen: Mapping[str, Sight], *, names: bool) -> tuple[LogFinding, ...]:
+    """Return one finding for each cause, in the catalogue's order, failures first."""
+    catalogue = read_catalogue()
+    hidden = {code for cause in seen for code in catalogue[cause].hides}
+    without_names = text_cleaner(os.environ)
+    findings = [
+        LogFinding(
+            code=code,
+            level=failure.level,
+            title=failure.title,
+            first_line=sight.first,
+            last_line=sight.last,
+            count=sight.count,
+            text=sight.text if names else without_secrets(without_names(sight.text)),
+            said=sight.words,
+            cause=failure.general_cause,
+            fix=failure.general_fix,
+            source=failure.source,
+        )
+        for code, failure in catalogue.items()
+        if code not in hidden and (sight := seen.get(code)) is not None
+    ]
+    return tuple(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))

@@ -1,0 +1,211 @@
+"""Looks for the catalogue's patterns, and for what the kernel says, in a stream of text.
+
+Memory is bounded: a window moves over the text, and of what it has left behind only counts and one
+line for each failure are kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from tarmac.checks.kernel_log import MARKS, read_event
+from tarmac.checks.reading.lines import bare, unwrapped
+from tarmac.checks.reading.prefilter import Prefilter
+from tarmac.checks.rules.patterns import all_patterns
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Mapping
+
+    from tarmac.checks.rules.patterns import Pattern
+
+__all__ = ["Scanner", "Sight"]
+
+# What is seen of a line to each side of a literal: a longer line is a progress bar, or data.
+_REACH_BYTES = 2**14
+
+# How far back a pattern that spans lines looks: a traceback, with what its program said before.
+_SPAN_BYTES = 2**14
+
+# More than this without the end of a line is looked at before it comes.
+_MOST_WAITING_BYTES = 2**20
+
+_LONGEST_SHOWN = 300
+
+
+@dataclasses.dataclass
+class Sight:
+    """Where a failure was seen: the first and the last line, how often, and the first one's text.
+
+    Attributes:
+        words: What the kernel's line says, in words; empty for other lines.
+    """
+
+    first: int
+    last: int
+    count: int
+    text: str
+    words: str = ""
+
+
+class Scanner:
+    """Takes a log piece by piece.
+
+    Attributes:
+        seen: What was seen, by the failure's code.
+    """
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Sight] = {}
+        # The window: lines that were looked at, as far back as patterns reach, and the rest.
+        self._data = b""
+        self._start = 0
+        self._line_of_start = 1
+        self._newlines = 0
+        self._ends_line = True
+
+    @property
+    def num_lines(self) -> int:
+        """How many lines have come, with the last one if nothing ends it."""
+        return self._newlines + (not self._ends_line)
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece; a line is looked at when the one after it has come."""
+        if not piece:
+            return
+        self._newlines += piece.count(b"\n")
+        self._ends_line = piece.endswith(b"\n")
+        self._data += piece
+        last = self._data.rfind(b"\n")
+        stop = self._data.rfind(b"\n", 0, max(last, 0)) + 1
+        if len(self._data) - stop > _MOST_WAITING_BYTES:
+            stop = len(self._data) - _REACH_BYTES
+        self._look(stop)
+
+    def finish(self) -> None:
+        """Look at what has come last."""
+        self._look(len(self._data))
+
+    def _look(self, stop: int) -> None:
+        """Look at the window up to a place, and leave behind what no pattern reaches any more."""
+        if stop <= self._start:
+            return
+        by_literal = _patterns_by_literal()
+        line, place, end = self._line_of_start, self._start, -1
+        wanted: dict[Pattern | None, None] = {}
+        for hit, literal in _prefilter().find(self._data, self._start, stop):
+            if hit >= end:
+                self._judge(line, place, wanted)
+                wanted = {}
+                line += self._data.count(b"\n", place, hit)
+                place = hit
+                end = _end_of_line(self._data, hit)
+            wanted |= dict.fromkeys(by_literal[literal])
+        self._judge(line, place, wanted)
+        self._line_of_start += self._data.count(b"\n", self._start, stop)
+        cut = max(0, stop - _SPAN_BYTES)
+        self._data, self._start = self._data[cut:], stop - cut
+
+    def _judge(self, line: int, place: int, wanted: Mapping[Pattern | None, None]) -> None:
+        """Try patterns at the line of a place, and at those beside it for a broken message."""
+        if not wanted:
+            return
+        here = _line_at(self._data, place)
+        pairs: list[tuple[int, str]] | None = None
+        for pattern in wanted:
+            if pattern is None:
+                event = read_event(here)
+                if event is not None:
+                    self._note(event.code, line, here, event.words)
+            elif pattern.spans_lines:
+                before = self._data[max(0, place - _SPAN_BYTES) : place]
+                text = before[: before.rfind(b"\n") + 1].decode(errors="replace") + here
+                if pattern.search(text):
+                    self._note(pattern.code, line, here)
+            elif match := pattern.search(here):
+                self._note(pattern.code, line, _shown(here, match))
+            else:
+                pairs = self._pairs(place, here) if pairs is None else pairs
+                for offset, both in pairs:
+                    match = pattern.search(both)
+                    if match:
+                        lines = _shown(both, match).splitlines()
+                        words = " ".join(part.strip() for part in lines)
+                        self._note(pattern.code, line + offset, words)
+                        break
+
+    def _pairs(self, place: int, here: str) -> list[tuple[int, str]]:
+        """Return a line with the next, and with the one before: a message may be broken there.
+
+        Each comes with where its first line is: 0 for here, -1 for one above.
+        """
+        start = self._data.rfind(b"\n", 0, place) + 1
+        stop = self._data.find(b"\n", place)
+        pairs = []
+        if 0 <= stop < len(self._data) - 1:
+            pairs.append((0, f"{bare(here)}\n{bare(_line_at(self._data, stop + 1))}"))
+        if start > 0:
+            pairs.append((-1, f"{bare(_line_at(self._data, start - 1))}\n{bare(here)}"))
+        return pairs
+
+    def _note(self, code: str, line: int, text: str, words: str = "") -> None:
+        sight = self.seen.get(code)
+        if sight is None:
+            self.seen[code] = Sight(line, line, 1, text.strip()[:_LONGEST_SHOWN], words)
+        elif line > sight.last:
+            sight.last = line
+            sight.count += 1
+
+
+@functools.cache
+def _patterns_by_literal() -> Mapping[str, tuple[Pattern | None, ...]]:
+    """Return the patterns to try where a literal stands; None for the kernel's lines."""
+    patterns: dict[str, list[Pattern | None]] = defaultdict(list)
+    for mark in MARKS:
+        patterns[mark.strip().lower()].append(None)
+    for pattern in all_patterns():
+        for literal in pattern.literals:
+            patterns[literal].append(pattern)
+    return {literal: tuple(those) for literal, those in patterns.items()}
+
+
+@functools.cache
+def _prefilter() -> Prefilter:
+    return Prefilter(_patterns_by_literal())
+
+
+def _end_of_line(data: bytes, place: int) -> int:
+    """Return where a line ends, or is overwritten."""
+    stop = data.find(b"\n", place)
+    stop = stop if stop >= 0 else len(data)
+    overwritten = data.find(b"\r", place, stop)
+    return overwritten if overwritten >= 0 else stop
+
+
+def _line_at(data: bytes, place: int) -> str:
+    """Return the line of a place; of a long one, and of what progress bars overwrite, what is near.
+
+    What is no UTF-8 is taken for Latin-1, in which every byte is a letter.
+    """
+    low, high = max(0, place - _REACH_BYTES), min(len(data), place + _REACH_BYTES)
+    start = max(data.rfind(b"\n", low, place), data.rfind(b"\r", low, place)) + 1 or low
+    line = data[start : min(high, _end_of_line(data, place))]
+    try:
+        return unwrapped(line.decode())
+    except UnicodeDecodeError:
+        return unwrapped(line.decode("latin-1"))
+
+
+def _shown(text: str, match: re.Match[str]) -> str:
+    """Return the line or lines of a match, cut to what can be read."""
+    start = text.rfind("\n", 0, match.start() + 1) + 1
+    stop = text.find("\n", max(match.start(), match.end() - 1))
+    shown = text[start : stop if stop >= 0 else None]
+    if len(shown) <= _LONGEST_SHOWN:
+        return shown
+    skipped = max(0, match.start() - start - _LONGEST_SHOWN // 3)
+    cut = shown[skipped : skipped + _LONGEST_SHOWN]
+    return f"{'...' if skipped else ''}{cut}{'...' if skipped + len(cut) < len(shown) else ''}"

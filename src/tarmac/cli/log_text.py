@@ -1,0 +1,55 @@
+"""What `tarmac check --read` prints for people, and what is said under a failure."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from tarmac.checks import LogFinding, LogReport
+
+__all__ = ["print_log_report"]
+
+_COLOURS = {"failure": "red", "warning": "yellow", "note": "cyan"}
+
+
+def print_log_report(report: LogReport, *, as_json: bool) -> None:
+    """Print what was found in a log, most important first, and how much was read."""
+    if as_json:
+        click.echo(json.dumps({"ok": report.ok, **report.model_dump(mode="json")}, indent=2))
+        return
+    for number, finding in enumerate(report.findings, 1):
+        _print_finding(number, finding)
+    counts = {
+        level: sum(finding.level == level for finding in report.findings) for level in _COLOURS
+    }
+    found = [
+        _counted(counts["failure"], "failure"),
+        *(_counted(counts[level], level) for level in ("warning", "note") if counts[level]),
+    ]
+    click.echo(f"read {_counted(report.num_lines, 'line')}; {', '.join(found)} found")
+
+
+def _print_finding(number: int, finding: LogFinding) -> None:
+    head = click.style(finding.title, fg=_COLOURS[finding.level], bold=True)
+    level = "" if finding.level == "failure" else f" ({finding.level})"
+    click.echo(f" {number:>2}. {head}{level}  [{finding.code}]")
+    said = f" {finding.said}:" if finding.said else ""
+    click.echo(f"     {_where(finding)}:{said} {finding.text}")
+    for line in textwrap.wrap(finding.cause, 92):
+        click.echo(f"     {line}")
+    for line in finding.fix:
+        click.echo(f"       {click.style(line, bold=True)}")
+
+
+def _where(finding: LogFinding) -> str:
+    if finding.count == 1:
+        return f"line {finding.first_line}"
+    return f"lines {finding.first_line} to {finding.last_line}, {finding.count} times"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,313 @@
+"""Logs of any program: what is found in them, whatever they are written in."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recorded import RECORDED
+
+from tarmac.checks import LogReport, read_catalogue, read_log
+from tarmac.checks.kernel_log import MARKS
+from tarmac.checks.reading.prefilter import Prefilter
+from tarmac.checks.rules.patterns import all_patterns, find_in
+from tarmac.errors import RequestError
+
+ROOT = Path(__file__).parents[2]
+CLEAN = Path(__file__).parent / "logs" / "clean"
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+TIMEOUT = "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808"
+PATTERNS = all_patterns()
+NAMES = [f"{pattern.code}-{number}" for number, pattern in enumerate(PATTERNS)]
+
+
+def read(text: str | bytes):
+    data = text if isinstance(text, bytes) else text.encode()
+    return read_log(io.BytesIO(data))
+
+
+def found(text: str | bytes) -> dict[str, tuple[int, int, int]]:
+    """Return the first line, the last line and the count of each failure in a log."""
+    return {f.code: (f.first_line, f.last_line, f.count) for f in read(text).findings}
+
+
+def recorded_texts() -> list[tuple[str, str]]:
+    """Return each text of the recorded evidence that shows its failure, with the failure's code."""
+    texts = []
+    for code, cases in RECORDED.items():
+        for evidence in cases:
+            inventory = evidence.inventory
+            said = [*evidence.texts, *(probe.text for probe in evidence.probes)]
+            said += [inventory.driver.nvml_error or "", "\n".join(inventory.kernel_log)]
+            said += [gpu.error or "" for gpu in inventory.gpus]
+            texts += [(code, text) for text in said if code in find_in(text)]
+    return texts
+
+
+def other_lines(count: int):
+    for number in range(count):
+        yield f"2026-05-01 12:00:{number % 60:02} INFO step {number} loss 0.{number} memory 8.2 GiB"
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [pytest.param(*case, id=f"{case[0]}-{n}") for n, case in enumerate(recorded_texts())],
+)
+def test_a_recorded_text_is_found_among_ten_thousand_lines_with_its_own_code(code, text):
+    lines = [*other_lines(10_000)]
+    lines[6_000:6_000] = text.splitlines()
+    codes = found("\n".join(lines))
+    hidden = {hidden for other in codes for hidden in read_catalogue()[other].hides}
+    assert code in codes or code in hidden
+    if code in codes:
+        first, _, _ = codes[code]
+        assert 6_000 < first <= 6_000 + len(text.splitlines())
+
+
+def test_every_failure_that_has_a_text_has_one_recorded():
+    with_text = {failure.code for failure in read_catalogue().values() if failure.text}
+    assert with_text == {code for code, _ in recorded_texts()}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=NAMES)
+def test_a_pattern_is_never_dropped_for_want_of_a_literal(pattern):
+    prefilter = Prefilter(literal for other in PATTERNS for literal in other.literals)
+
+    @settings(max_examples=25, deadline=None, database=None, derandomize=True)
+    @given(st.from_regex(re.compile(pattern.source, re.ASCII)), st.integers(0, 9))
+    def holds(text, shift):
+        assert pattern.search(text)
+        data = b"x" * shift + text.encode()
+        stands = {literal for _, literal in prefilter.find(data, 0, len(data))}
+        assert stands & {*pattern.literals}
+
+    holds()
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.data())
+def test_the_prefilter_finds_what_a_plain_search_finds(data):
+    words = st.text("abcAB =é\n", min_size=4, max_size=6)
+    literals = data.draw(
+        st.lists(st.text("abc =", min_size=4, max_size=6), min_size=1, max_size=9, unique=True)
+    )
+    text = "".join(data.draw(st.lists(st.one_of(words, st.sampled_from(literals))))).encode()
+    lower = text.lower()
+    plain = {
+        (place, literal)
+        for literal in literals
+        for place in range(len(text))
+        if lower.startswith(literal.encode(), place)
+    }
+    assert {*Prefilter(literals).find(text, 0, len(text))} == plain
+
+
+def test_lines_are_numbered_and_counted():
+    log = f"a\n{OOM}\nb\n{TIMEOUT}\n{OOM}\n\n{OOM}"
+    assert found(log) == {"oom": (2, 7, 3), "nccl-timeout": (4, 4, 1)}
+    assert read(log).num_lines == 7
+    assert read(log + "\n").num_lines == 7
+    assert read("").num_lines == 0
+
+
+def test_causes_hide_their_consequences():
+    log = f"RuntimeError: {OOM}\nProcess 1234 has 38.21 GiB memory in use.\n"
+    assert [*found(log)] == ["mem-held"]
+
+
+def test_failures_come_before_warnings():
+    levels = [f.level for f in read(f"NVRM: Xid (PCI:0000:01:00): 48, pid=1, DBE\n{OOM}").findings]
+    assert levels == ["failure", *levels[1:]]
+    assert "failure" not in levels[2:]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(f"a\r\n{OOM}\r\n".encode(), id="CRLF"),
+        pytest.param(f"a\n{OOM}".encode("utf-16"), id="UTF-16 with a mark"),
+        pytest.param(f"a\n{OOM}".encode("utf-16-le"), id="UTF-16, little end first"),
+        pytest.param(f"a\n{OOM}".encode("utf-16-be"), id="UTF-16, big end first"),
+        pytest.param(f"\ufeffa\n{OOM}".encode(), id="UTF-8 with a mark"),
+        pytest.param(f"café\n{OOM} é".encode("latin-1"), id="Latin-1"),
+        pytest.param(b"\0" * 5000 + f"a\n{OOM}\n".encode(), id="NULs"),
+        pytest.param(b"a\n\x1b[31;1mCUDA\x1b[0m out \x1b[4mof memory\x1b[m\n", id="ANSI"),
+        pytest.param(
+            b"a\n" + b"".join(b"\r%3d%%|###   | " % n for n in range(100)) + OOM.encode(),
+            id="a progress bar",
+        ),
+        pytest.param(b"a\n" + b"1/9 [=>...]\b\b\b\b" * 50 + OOM.encode(), id="backspaces"),
+        pytest.param(f"a\n[rank3]: {OOM}\n".encode(), id="torchrun"),
+        pytest.param(f"a\nworker-0  | {OOM}\n".encode(), id="compose"),
+        pytest.param(
+            b"{}\n" + json.dumps({"log": OOM + "\n", "stream": "stderr"}).encode(), id="Docker"
+        ),
+        pytest.param(b"a\n" + b"x" * 3_000_000 + OOM.encode() + b"y" * 3_000_000, id="a long line"),
+    ],
+)
+def test_a_log_is_read_whatever_it_is_written_in(data):
+    assert found(data) == {"oom": (2, 2, 1)}
+    (finding,) = read(data).findings
+    assert "out of memory" in finding.text
+    assert not {*finding.text} & {*"\r\n\b\0\x1b"}
+    assert len(finding.text) < 400
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "a\nRuntimeError: CUDA out\nof memory. Tried\nb",
+        "a\nRuntimeError: CUDA\n   out of memory\nb",
+        "a\n[rank3]: RuntimeError: CUDA out of\n[rank3]: memory. Tried\nb",
+        "a\n2026-05-01T12:00:00.123Z CUDA out\n2026-05-01T12:00:00.124Z of memory\n",
+        "a\n│ CUDA out      │\n│ of memory     │\n",
+        'a\n{"log":"CUDA out\\n"}\n{"log":"of memory\\n"}\n',
+    ],
+)
+def test_a_message_may_be_broken_between_two_lines(log):
+    assert found(log) == {"oom": (2, 2, 1)}
+    (finding,) = read(log).findings
+    assert "CUDA out of memory" in finding.text
+
+
+def test_words_of_two_lines_that_are_no_message_are_not_joined():
+    assert found("NCCL WARN a\nb Connection refused\n") == {}
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_pieces_may_end_anywhere(size):
+    class Slowly(io.BytesIO):
+        def read1(self, _size=-1):
+            return super().read(size)
+
+    log = f"\x1b[31ma\x1b[0m\r\n{OOM}\r\nb\r\n{TIMEOUT}\r\n{OOM}\n".encode()
+    report = read_log(Slowly(log))
+    assert {f.code: f.count for f in report.findings} == {"oom": 2, "nccl-timeout": 1}
+    assert report.num_lines == 5
+
+
+def test_secrets_and_names_are_taken_out_of_what_is_shown(monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "open-sesame-7")
+    line = f"{OOM} open-sesame-7 WANDB_API_KEY=0123456789 https://me:pw123@host /home/alice/x.py"
+    (finding,) = read(line).findings
+    for word in ("sesame", "0123456789", "pw123", "alice"):
+        assert word not in finding.text
+    assert finding.text.endswith("~/x.py")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x1f\x8b\x08\0\0\0", "zcat"),
+        (b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 20, "not text"),
+    ],
+)
+def test_what_is_no_text_is_refused(data, said):
+    with pytest.raises(RequestError, match=said):
+        read(data)
+
+
+def test_a_file_that_cannot_be_read_is_said(tmp_path):
+    with pytest.raises(RequestError, match="is a directory"):
+        read_log(tmp_path)
+    with pytest.raises(RequestError, match="No such file"):
+        read_log(tmp_path / "none.log")
+
+
+def tarmac(*arguments: str, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "tarmac", *arguments], check=False, capture_output=True, **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "code"),
+    [(OOM, 1), ("all is well", 0), (b"\x7fELF" + bytes(range(256)), 2)],
+)
+def test_the_exit_code_tells_whether_something_was_found(log, code):
+    data = log if isinstance(log, bytes) else log.encode()
+    assert tarmac("check", "--read", "-", input=data).returncode == code
+
+
+def test_json_has_the_published_form():
+    jsonschema = pytest.importorskip("jsonschema")
+    report = json.loads(tarmac("check", "--read", "-", "--json", input=OOM.encode()).stdout)
+    schema = json.loads((ROOT / "docs" / "check-read.schema.json").read_text())
+    jsonschema.validate(report, schema)
+    assert (report["ok"], report["num_lines"], report["is_whole"]) == (False, 1, True)
+    assert [finding["code"] for finding in report["findings"]] == ["oom"]
+
+
+def test_a_note_alone_is_nothing_found():
+    finding = read(OOM).findings[0]
+    note = finding.model_copy(update={"level": "note"})
+    assert not LogReport(name="x", num_lines=1, findings=(finding, note)).ok
+    assert LogReport(name="x", num_lines=1, findings=(note,)).ok
+
+
+@pytest.mark.parametrize("other", [("torch",), ("--quick",), ("--html", "x.html")])
+def test_what_says_how_to_check_is_refused(other):
+    done = tarmac("check", "--read", "-", *other, input=b"")
+    assert done.returncode == 2
+    assert b"--read checks nothing" in done.stderr
+
+
+def test_memory_does_not_grow_with_the_log():
+    class Endless(io.RawIOBase):
+        def __init__(self, line: bytes) -> None:
+            self.left = 64
+            self.piece = line * (2**20 // len(line))
+
+        def read(self, _size: int = -1) -> bytes:
+            self.left -= 1
+            return self.piece if self.left >= 0 else b""
+
+    read(OOM)
+    for line in (b"epoch 1 loss 0.5\n", b"5%|###  |\r", b"x", f"{OOM}\n".encode() + b"y" * 9000):
+        tracemalloc.start()
+        read_log(Endless(line))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 40 * 2**20
+
+
+def test_ctrl_c_ends_an_endless_pipe_and_what_was_found_is_said():
+    reader = subprocess.Popen(
+        [sys.executable, "-m", "tarmac", "check", "--read", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    # More than a pipe holds, so the reader has begun when all is written.
+    reader.stdin.write(f"{OOM}\n".encode() + b"more\n" * 100_000)
+    reader.stdin.flush()
+    reader.send_signal(signal.SIGINT)
+    out, _ = reader.communicate(timeout=60)
+    assert reader.returncode == 130
+    assert b"[oom]" in out
+
+
+def test_every_mark_of_the_kernels_lines_is_long_enough_to_be_looked_for():
+    assert all(len(mark.strip()) >= 4 for mark in MARKS)
+
+
+@pytest.mark.parametrize("log", sorted(CLEAN.glob("*.log")), ids=lambda log: log.stem)
+def test_a_clean_log_of_a_real_run_shows_nothing(log):
+    assert read_log(log).findings == ()
+
+
+def test_the_clean_logs_are_of_thirty_programs_and_none_is_empty():
+    sizes = [log.stat().st_size for log in CLEAN.glob("*.log")]
+    assert len(sizes) >= 30
+    assert min(sizes) > 0
