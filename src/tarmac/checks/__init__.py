@@ -5,19 +5,26 @@ from __future__ import annotations
 from tarmac.checks.cached import check_here, quick_check
 from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
 from tarmac.checks.report.anonymous import without_names
-from tarmac.checks.report.model import Report, Requirement, Verdict
+from tarmac.checks.report.forms import FORMS, Form
+from tarmac.checks.report.model import Report, Requirement, Unseen, Verdict
+from tarmac.checks.report.nagios import UNKNOWN, render_nagios_error
 from tarmac.checks.report.page import render_page
-from tarmac.checks.rules.catalogue import Failure, find_failure, read_catalogue
+from tarmac.checks.rules.catalogue import Failure, Level, find_failure, read_catalogue
 from tarmac.checks.rules.findings import Finding
 from tarmac.checks.verb import check
 
 __all__ = [
+    "FORMS",
     "FRAMEWORKS",
+    "UNKNOWN",
     "Failure",
     "Finding",
+    "Form",
     "Framework",
+    "Level",
     "Report",
     "Requirement",
+    "Unseen",
     "Verdict",
     "check",
     "check_here",
@@ -25,6 +32,7 @@ __all__ = [
     "framework_names",
     "quick_check",
     "read_catalogue",
+    "render_nagios_error",
     "render_page",
     "without_names",
 ]

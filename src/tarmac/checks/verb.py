@@ -14,7 +14,9 @@ from tarmac.checks.evidence import Evidence
 from tarmac.checks.frameworks import ALL_REDUCE, find_framework, framework_names
 from tarmac.checks.inventory import read_inventory
 from tarmac.checks.report.make import make_report
-from tarmac.checks.report.requirements import parse_requirements, required_frameworks
+from tarmac.checks.report.model import SEVERITY
+from tarmac.checks.report.requirements import parse_requirements
+from tarmac.checks.rules.catalogue import find_failure
 from tarmac.checks.run_probe import measuring_turns, run_probe
 from tarmac.checks.targets import (
     THIS_PYTHON,
@@ -23,7 +25,7 @@ from tarmac.checks.targets import (
     provisioned_target,
     python_target,
 )
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, unknown_name
 from tarmac.machine import NvmlProblem, open_nvml
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Probe
     from tarmac.checks.report.model import Report
+    from tarmac.checks.rules.catalogue import Level
     from tarmac.machine import Nvml
 
 __all__ = ["Depth", "check"]
@@ -57,6 +60,9 @@ def check(
     devices: Sequence[str] = (),
     ranks: int | None = None,
     require: Sequence[str] = (),
+    fail_on: Level | None = None,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
     timeout_s: float = 120.0,
     stop: threading.Event | None = None,
 ) -> Report:
@@ -76,6 +82,10 @@ def check(
             PyTorch sees, and Horovod's are two.
         require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
             probed too.
+        fail_on: Findings of this level or a higher one fail the check; by default ``failure``, and
+            with ``require`` none, as that decides alone.
+        only: Codes of failures; no other is looked for, and none of a framework counts.
+        skip: Codes of failures that are said, and do not count.
         timeout_s: Of each probe.
         stop: When set, the probes are ended.
 
@@ -83,17 +93,29 @@ def check(
         The report; its ``ok`` says whether all that is required holds.
 
     Raises:
-        RequestError: A name, an interpreter, an image or a requirement is not understood.
+        RequestError: A name, an interpreter, an image, a code or a requirement is not understood.
         TarmacError: An environment could not be built.
     """
     started = time.perf_counter()
+    for code in (*only, *skip):
+        find_failure(code)
+    if both := {*only} & {*skip}:
+        raise RequestError(f"{', '.join(sorted(both))} cannot be looked for alone and be skipped")
+    if fail_on not in (None, *SEVERITY):
+        raise unknown_name("level", str(fail_on), dict.fromkeys(SEVERITY, ""))
     requirements = parse_requirements(require)
     if not timeout_s > 0:
         raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")
     if depth not in ("quick", "normal", "deep"):
         raise RequestError(f"depth is {depth!r}, expected quick, normal or deep")
     asked = [find_framework(name).name for name in frameworks]
-    needed = [] if asked else required_frameworks(require)
+    needed = [] if asked else [c.framework for c in requirements if c.framework is not None]
+    rates = [condition.text for condition in requirements if condition.needs_rates]
+    if rates and depth == "quick":
+        raise RequestError(
+            f"{rates[0]} is asked for, and a quick check measures no rates",
+            hint="Leave out --quick, or the rates",
+        )
     targets = [python_target(python) for python in pythons]
     targets += [container_target(image) for image in images]
     tasks = [
@@ -133,7 +155,14 @@ def check(
             for target, number in _teams(tasks, evidence, ranks)
         ]
         evidence = evidence.model_copy(update={"probes": (*evidence.probes, *all_reduces)})
-    return make_report(evidence, requirements=requirements, seconds=time.perf_counter() - started)
+    return make_report(
+        evidence,
+        requirements=requirements,
+        fail_on=fail_on or (None if require else "failure"),
+        only=only,
+        skip=skip,
+        seconds=time.perf_counter() - started,
+    )
 
 
 def _installed(depth: Depth) -> list[str]:

@@ -22,6 +22,7 @@ _COLOURS = {
     "warning": "yellow",
     "failure": "red",
     "absent": "red",
+    "unknown": "red",
     "note": "cyan",
 }
 _WORDS = {
@@ -30,8 +31,11 @@ _WORDS = {
     "warning": "warning",
     "failure": "FAILED",
     "absent": "MISSING",
+    "unknown": "UNKNOWN",
     "note": "note",
 }
+
+_MET = {True: ("holds", "green"), False: ("FAILS", "red"), None: ("UNKNOWN", "red")}
 
 
 def print_report(report: Report) -> None:
@@ -45,7 +49,7 @@ def print_report(report: Report) -> None:
     if report.requirements:
         click.secho("Required", bold=True)
         for requirement in report.requirements:
-            word, colour = ("holds", "green") if requirement.met else ("FAILS", "red")
+            word, colour = _MET[requirement.met]
             click.echo(f"  {click.style(f'{word:<8}', fg=colour)}  {requirement.text}", nl=False)
             click.echo(f"  (found {requirement.found})")
     worth_doing = [finding for finding in report.findings if finding.level != "note"]
@@ -56,6 +60,12 @@ def print_report(report: Report) -> None:
     for finding in report.findings:
         if finding.level == "note":
             click.echo(f"Note: {finding.title} ({', '.join(finding.where)}): {finding.fix[0]}")
+    for finding in report.skipped:
+        click.echo(f"Skipped: {finding.title} ({', '.join(finding.where)})  [{finding.code}]")
+    if report.only:
+        click.echo(f"Looked for nothing but: {', '.join(report.only)}")
+    for unseen in report.unseen:
+        click.secho(f"Could not look: {unseen.where}: {unseen.why}", fg="red")
     click.echo(f"checked in {report.seconds:.1f} s")
 
 

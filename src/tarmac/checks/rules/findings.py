@@ -17,7 +17,7 @@ from tarmac.checks.rules.table import RULES
 from tarmac.machine import wheel_index
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tarmac.checks.evidence import Evidence
     from tarmac.checks.rules.rule import Hits
@@ -59,14 +59,20 @@ class Finding(BaseModel):
     source: str
 
 
-def find(evidence: Evidence) -> tuple[Finding, ...]:
+def find(evidence: Evidence, *, only: Collection[str] = ()) -> tuple[Finding, ...]:
     """Return what the evidence says: one finding for each cause, failures first.
 
     Causes stand without their consequences, and in the catalogue's order, which goes from the
     machine to what runs on it.
+
+    Args:
+        evidence: All of it.
+        only: Codes to look for; by default all. One that is not looked for hides nothing.
     """
     hits = []
     for code, failure in read_catalogue().items():
+        if only and code not in only:
+            continue
         seen = dict(_in_texts(failure, evidence))
         if failure.rule:
             seen |= dict(RULES[code](evidence))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +9,16 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
-from tarmac.cli.check_text import print_failure, print_report
-from tarmac.cli.choices import FRAMEWORKS
-from tarmac.cli.completion import complete_files, complete_frameworks
+from tarmac.cli.check_output import choose_format, errors_as, print_as
+from tarmac.cli.check_text import print_failure
+from tarmac.cli.choices import FAIL_ON, FORMATS, FRAMEWORKS, Choice
+from tarmac.cli.completion import complete_codes, complete_files, complete_frameworks
 from tarmac.cli.options import count_option, examples, json_option, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tarmac.checks import Level
 
 __all__ = ["command"]
 
@@ -102,10 +104,39 @@ __all__ = ["command"]
         "compute; gpu; or NAME and a number, joined by >=, >, ==, <= or <. NAME is gpus, cpus, "
         "gpu_memory (GiB, of the smallest), memory or shm (GiB), driver or cuda (versions).",
     ),
+    option(
+        "--fail-on",
+        type=Choice(FAIL_ON),
+        show_default="failure; with --require nothing, as that decides alone",
+        help="Exit with 1 for findings of this level or a higher one.",
+    ),
+    option(
+        "--only",
+        multiple=True,
+        metavar="CODE",
+        shell_complete=complete_codes,
+        help="Look for this failure alone, by the code that a check shows; may be repeated.",
+    ),
+    option(
+        "--skip",
+        multiple=True,
+        metavar="CODE",
+        shell_complete=complete_codes,
+        help="Say this failure where it is found, and do not count it; may be repeated.",
+    ),
 )
 @cloup.option_group(
     "Output",
-    json_option("Print the report as JSON, and only that."),
+    option(
+        "--format",
+        "form",
+        type=Choice(FORMATS),
+        show_default="text",
+        help="Print the report for people, as JSON, as a line, as a Nagios plugin does (with its "
+        "exit codes), as JUnit's XML, or for Prometheus; and only that.",
+    ),
+    json_option("Short for --format json."),
+    option("--brief", is_flag=True, help="Short for --format brief: a line of 80 characters."),
     option(
         "--html",
         "page",
@@ -133,7 +164,12 @@ def command(
     devices: Sequence[str],
     ranks: int | None,
     require: Sequence[str],
+    fail_on: Level | None,
+    only: Sequence[str],
+    skip: Sequence[str],
+    form: str | None,
     as_json: bool,
+    brief: bool,
     page: Path | None,
     explain: str | None,
     names: bool,
@@ -142,38 +178,36 @@ def command(
     """Prove that frameworks compute on this machine's devices; else say what is wrong.
 
     Exits with 0 when all that is required holds (without --require: when nothing failed), with 1
-    when not, with 2 when the request was wrong.
+    when not, with 2 when the request was wrong, with 3 when it could not be told: a driver, a GPU
+    or a program did not answer.
     """
     from tarmac.checks import check, find_failure, render_page, without_names
     from tarmac.errors import RequestError
     from tarmac.files import write_text
 
     if explain is not None:
-        print_failure(find_failure(explain), as_json=as_json)
+        print_failure(find_failure(explain), as_json=as_json or form == "json")
         return
-    if quick and deep:
-        raise RequestError("--quick and --deep exclude each other")
-    report = check(
-        frameworks,
-        pythons=pythons,
-        images=images,
-        provision=provision,
-        depth="quick" if quick else "deep" if deep else "normal",
-        devices=devices,
-        ranks=ranks,
-        require=require,
-        timeout_s=timeout_s,
-    )
-    if not names:
-        report = without_names(report, os.environ)
-    if page is not None:
-        write_text(page, render_page(report))
-    if as_json:
-        # By the model, which writes null for a number that is none: JSON has no NaN.
-        facts = json.loads(report.model_dump_json())
-        click.echo(json.dumps({"ok": report.ok, **facts}, indent=2))
-    else:
-        print_report(report)
+    form = choose_format(form, as_json=as_json, brief=brief)
+    with errors_as(form):
+        if quick and deep:
+            raise RequestError("--quick and --deep exclude each other")
+        report = check(
+            frameworks,
+            pythons=pythons,
+            images=images,
+            provision=provision,
+            depth="quick" if quick else "deep" if deep else "normal",
+            devices=devices,
+            ranks=ranks,
+            require=require,
+            fail_on=fail_on,
+            only=only,
+            skip=skip,
+            timeout_s=timeout_s,
+        )
+        if not names:
+            report = without_names(report, os.environ)
         if page is not None:
-            click.echo(f"page {page}")
-    ctx.exit(0 if report.ok else 1)
+            write_text(page, render_page(report))
+    ctx.exit(print_as(form, report, page))
