@@ -37,8 +37,9 @@ def render_page() -> str:
 def render_schema() -> str:
     """Return the JSON Schema of ``tarmac check --json``."""
     schema = Report.model_json_schema()
-    schema["properties"] = {"ok": {"type": "boolean"}} | schema["properties"]
-    schema["required"] = ["ok", *schema["required"]]
+    added = {"ok": {"type": "boolean"}, "exit_code": {"enum": [0, 1, 3]}}
+    schema["properties"] = added | schema["properties"]
+    schema["required"] = [*added, *schema["required"]]
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "tarmac check --json"
     return json.dumps(schema, indent=2) + "\n"
