@@ -5,6 +5,7 @@ from __future__ import annotations
 from tarmac.checks.cached import check_here, quick_check
 from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
 from tarmac.checks.report.anonymous import without_names
+from tarmac.checks.report.expectation import Expectation
 from tarmac.checks.report.forms import FORMS, Form
 from tarmac.checks.report.model import Report, Requirement, Unseen, Verdict
 from tarmac.checks.report.nagios import UNKNOWN, render_nagios_error
@@ -17,6 +18,7 @@ __all__ = [
     "FORMS",
     "FRAMEWORKS",
     "UNKNOWN",
+    "Expectation",
     "Failure",
     "Finding",
     "Form",

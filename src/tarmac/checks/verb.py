@@ -8,11 +8,13 @@ import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tarmac.checks.evidence import Evidence
 from tarmac.checks.frameworks import ALL_REDUCE, find_framework, framework_names
 from tarmac.checks.inventory import read_inventory
+from tarmac.checks.report.expectation import read_expectation
 from tarmac.checks.report.make import make_report
 from tarmac.checks.report.model import SEVERITY
 from tarmac.checks.report.requirements import parse_requirements
@@ -30,7 +32,6 @@ from tarmac.machine import NvmlProblem, open_nvml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from tarmac.checks.evidence import Probe
     from tarmac.checks.report.model import Report
@@ -60,6 +61,7 @@ def check(
     devices: Sequence[str] = (),
     ranks: int | None = None,
     require: Sequence[str] = (),
+    expect: str | Path | None = None,
     fail_on: Level | None = None,
     only: Sequence[str] = (),
     skip: Sequence[str] = (),
@@ -82,8 +84,9 @@ def check(
             PyTorch sees, and Horovod's are two.
         require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
             probed too.
+        expect: A TOML file of what the machine is expected to be; see `tarmac.checks.Expectation`.
         fail_on: Findings of this level or a higher one fail the check; by default ``failure``, and
-            with ``require`` none, as that decides alone.
+            with ``require`` alone none, as that decides.
         only: Codes of failures; no other is looked for, and none of a framework counts.
         skip: Codes of failures that are said, and do not count.
         timeout_s: Of each probe.
@@ -104,6 +107,8 @@ def check(
     if fail_on not in (None, *SEVERITY):
         raise unknown_name("level", str(fail_on), dict.fromkeys(SEVERITY, ""))
     requirements = parse_requirements(require)
+    if expect is not None:
+        requirements += read_expectation(Path(expect))
     if not timeout_s > 0:
         raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")
     if depth not in ("quick", "normal", "deep"):
@@ -158,7 +163,7 @@ def check(
     return make_report(
         evidence,
         requirements=requirements,
-        fail_on=fail_on or (None if require else "failure"),
+        fail_on=fail_on or (None if require and expect is None else "failure"),
         only=only,
         skip=skip,
         seconds=time.perf_counter() - started,

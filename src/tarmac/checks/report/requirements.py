@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from packaging.version import InvalidVersion, Version
 
-from tarmac.checks.frameworks import framework_named, framework_names
+from tarmac.checks.frameworks import ALL_REDUCE, framework_named, framework_names
 from tarmac.checks.report.model import Requirement
 from tarmac.checks.report.rates import COPIES, PRODUCTS, rates_of
 from tarmac.checks.report.unseen import is_silent
@@ -129,7 +129,7 @@ def _of_rate(text: str, name: str, comparison: str, amount: str) -> Condition | 
     asked, _, kind = name.rpartition(".")
     # The all-reduce is no framework that could be named alone.
     known = framework_named(asked)
-    framework = asked if asked == _ALL_REDUCE else known.name if known else None
+    framework = asked if asked == ALL_REDUCE.name else known.name if known else None
     if framework is None or kind not in (*PRODUCTS, *COPIES):
         return None
     number = _number_asked(text, amount)
@@ -144,11 +144,8 @@ def _of_rate(text: str, name: str, comparison: str, amount: str) -> Condition | 
         met, found = _compare(slowest.value, comparison, number)
         return met, f"{float(found):.4g} {slowest.unit} on {slowest.device}"
 
-    needed = None if framework == _ALL_REDUCE else framework
+    needed = None if framework == ALL_REDUCE.name else framework
     return Condition(text, answer, framework=needed, needs_rates=True)
-
-
-_ALL_REDUCE = "all-reduce"
 
 
 def _version_asked(text: str, amount: str) -> Version:

@@ -105,6 +105,12 @@ __all__ = ["command"]
         "gpu_memory (GiB, of the smallest), memory or shm (GiB), driver or cuda (versions).",
     ),
     option(
+        "--expect",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Exit with 1 unless this machine is what a TOML file says; tarmac schema expect.",
+    ),
+    option(
         "--fail-on",
         type=Choice(FAIL_ON),
         show_default="failure; with --require nothing, as that decides alone",
@@ -164,6 +170,7 @@ def command(
     devices: Sequence[str],
     ranks: int | None,
     require: Sequence[str],
+    expect: Path | None,
     fail_on: Level | None,
     only: Sequence[str],
     skip: Sequence[str],
@@ -201,6 +208,7 @@ def command(
             devices=devices,
             ranks=ranks,
             require=require,
+            expect=expect,
             fail_on=fail_on,
             only=only,
             skip=skip,
