@@ -6,10 +6,12 @@ from tarmac.checks.cached import check_here, quick_check
 from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
 from tarmac.checks.report.anonymous import without_names
 from tarmac.checks.report.expectation import Expectation
+from tarmac.checks.report.fleet import Fleet, compare_reports
 from tarmac.checks.report.forms import FORMS, Form
 from tarmac.checks.report.model import Report, Requirement, Unseen, Verdict
 from tarmac.checks.report.nagios import UNKNOWN, render_nagios_error
 from tarmac.checks.report.page import render_page
+from tarmac.checks.report.stored import read_report
 from tarmac.checks.rules.catalogue import Failure, Level, find_failure, read_catalogue
 from tarmac.checks.rules.findings import Finding
 from tarmac.checks.verb import check
@@ -21,6 +23,7 @@ __all__ = [
     "Expectation",
     "Failure",
     "Finding",
+    "Fleet",
     "Form",
     "Framework",
     "Level",
@@ -30,10 +33,12 @@ __all__ = [
     "Verdict",
     "check",
     "check_here",
+    "compare_reports",
     "find_failure",
     "framework_names",
     "quick_check",
     "read_catalogue",
+    "read_report",
     "render_nagios_error",
     "render_page",
     "without_names",

@@ -8,17 +8,12 @@ import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tarmac.checks.evidence import Evidence
 from tarmac.checks.frameworks import ALL_REDUCE, find_framework, framework_names
 from tarmac.checks.inventory import read_inventory
-from tarmac.checks.report.expectation import read_expectation
-from tarmac.checks.report.make import make_report
-from tarmac.checks.report.model import SEVERITY
-from tarmac.checks.report.requirements import parse_requirements
-from tarmac.checks.rules.catalogue import find_failure
+from tarmac.checks.report.gate import read_gate
 from tarmac.checks.run_probe import measuring_turns, run_probe
 from tarmac.checks.targets import (
     THIS_PYTHON,
@@ -27,11 +22,12 @@ from tarmac.checks.targets import (
     provisioned_target,
     python_target,
 )
-from tarmac.errors import RequestError, unknown_name
+from tarmac.errors import RequestError
 from tarmac.machine import NvmlProblem, open_nvml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from tarmac.checks.evidence import Probe
     from tarmac.checks.report.model import Report
@@ -62,6 +58,7 @@ def check(
     ranks: int | None = None,
     require: Sequence[str] = (),
     expect: str | Path | None = None,
+    against: str | Path | None = None,
     fail_on: Level | None = None,
     only: Sequence[str] = (),
     skip: Sequence[str] = (),
@@ -85,6 +82,8 @@ def check(
         require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
             probed too.
         expect: A TOML file of what the machine is expected to be; see `tarmac.checks.Expectation`.
+        against: An earlier report's file: hardware and driver have to be as they were, and no rate
+            more than 5 % worse, of the frameworks that are named where any are.
         fail_on: Findings of this level or a higher one fail the check; by default ``failure``, and
             with ``require`` alone none, as that decides.
         only: Codes of failures; no other is looked for, and none of a framework counts.
@@ -96,31 +95,27 @@ def check(
         The report; its ``ok`` says whether all that is required holds.
 
     Raises:
-        RequestError: A name, an interpreter, an image, a code or a requirement is not understood.
+        RequestError: A name, an interpreter, an image, a code or a requirement is not understood,
+            or the baseline is of another model of machine.
         TarmacError: An environment could not be built.
     """
     started = time.perf_counter()
-    for code in (*only, *skip):
-        find_failure(code)
-    if both := {*only} & {*skip}:
-        raise RequestError(f"{', '.join(sorted(both))} cannot be looked for alone and be skipped")
-    if fail_on not in (None, *SEVERITY):
-        raise unknown_name("level", str(fail_on), dict.fromkeys(SEVERITY, ""))
-    requirements = parse_requirements(require)
-    if expect is not None:
-        requirements += read_expectation(Path(expect))
     if not timeout_s > 0:
         raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")
     if depth not in ("quick", "normal", "deep"):
         raise RequestError(f"depth is {depth!r}, expected quick, normal or deep")
     asked = [find_framework(name).name for name in frameworks]
-    needed = [] if asked else [c.framework for c in requirements if c.framework is not None]
-    rates = [condition.text for condition in requirements if condition.needs_rates]
-    if rates and depth == "quick":
-        raise RequestError(
-            f"{rates[0]} is asked for, and a quick check measures no rates",
-            hint="Leave out --quick, or the rates",
-        )
+    gate = read_gate(
+        require=require,
+        expect=expect,
+        against=against,
+        fail_on=fail_on,
+        only=only,
+        skip=skip,
+        frameworks=asked,
+        has_rates=depth != "quick",
+    )
+    needed = [] if asked else gate.frameworks
     targets = [python_target(python) for python in pythons]
     targets += [container_target(image) for image in images]
     tasks = [
@@ -147,6 +142,7 @@ def check(
             raise RequestError(f"device is {device!r}, expected cpu, cuda or cuda:INDEX")
     stop = stop or threading.Event()
     evidence = _collect([*_expanded(tasks, depth)], depth, devices, timeout_s, ranks, stop=stop)
+    gate.refuse_other(evidence.inventory)
     if ranks is not None or depth != "quick":
         all_reduces = [
             run_probe(
@@ -160,14 +156,7 @@ def check(
             for target, number in _teams(tasks, evidence, ranks)
         ]
         evidence = evidence.model_copy(update={"probes": (*evidence.probes, *all_reduces)})
-    return make_report(
-        evidence,
-        requirements=requirements,
-        fail_on=fail_on or (None if require and expect is None else "failure"),
-        only=only,
-        skip=skip,
-        seconds=time.perf_counter() - started,
-    )
+    return gate.judge(evidence, seconds=time.perf_counter() - started)
 
 
 def _installed(depth: Depth) -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Report
 
-__all__ = ["choose_format", "errors_as", "print_as"]
+__all__ = ["choose_format", "errors_as", "print_as", "save_report"]
 
 
 def choose_format(form: str | None, *, as_json: bool, brief: bool) -> str:
@@ -48,6 +48,21 @@ def errors_as(form: str) -> Iterator[None]:
             raise
         click.echo(render_nagios_error(error.message), nl=False)
         click.get_current_context().exit(UNKNOWN)
+
+
+def save_report(path: Path, report: Report) -> None:
+    """Write a report whole, or, where the check did not end well, nothing, and say so.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    from tarmac.checks import FORMS
+    from tarmac.files import write_text
+
+    if report.ok:
+        write_text(path, FORMS["json"].render(report))
+    else:
+        click.echo(f"{path} is not written: this machine is no example to others", err=True)
 
 
 def print_as(form: str, report: Report, page: Path | None) -> int:

@@ -50,6 +50,7 @@ class Condition:
         framework: The one that has to be probed for it.
         needs_rates: Whether it is of what a quick check does not measure.
         source: The file that asks for it.
+        better: Says whether what is there is better than what was before.
     """
 
     text: str
@@ -57,11 +58,18 @@ class Condition:
     framework: str | None = None
     needs_rates: bool = False
     source: str = ""
+    better: Callable[[Evidence], bool] = lambda _: False
 
     def __call__(self, evidence: Evidence, frameworks: Sequence[Verdict]) -> Requirement:
         """Return what was asked with its answer."""
         met, found = self.answer(evidence, frameworks)
-        return Requirement(text=self.text, met=met, found=found, source=self.source)
+        return Requirement(
+            text=self.text,
+            met=met,
+            found=found,
+            better=self.better(evidence),
+            source=self.source,
+        )
 
 
 def parse_requirements(texts: Sequence[str]) -> list[Condition]:

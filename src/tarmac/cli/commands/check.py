@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
-from tarmac.cli.check_output import choose_format, errors_as, print_as
+from tarmac.cli.check_output import choose_format, errors_as, print_as, save_report
 from tarmac.cli.check_text import print_failure
 from tarmac.cli.choices import FAIL_ON, FORMATS, FRAMEWORKS, Choice
 from tarmac.cli.completion import complete_codes, complete_files, complete_frameworks
@@ -23,8 +23,22 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
+class _Check(cloup.Command):
+    """Shows the command on many reports in its help too."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "|", "COMMAND"]
+
+    def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from tarmac.cli.commands.check_group import command as group
+
+        group.format_commands(ctx, formatter)
+        super().format_params(ctx, formatter)
+
+
 @cloup.command(
     "check",
+    cls=_Check,
     epilog=examples(
         "tarmac check",
         "tarmac check torch jax",
@@ -32,6 +46,9 @@ __all__ = ["command"]
         "tarmac check --provision tensorflow",
         "tarmac check --quick --require 'gpus>=8' --require 'gpu_memory>=80' --json",
         "tarmac check --explain no-driver",
+        "tarmac check --save good.json",
+        "tarmac check --against good.json --brief",
+        "tarmac check compare n01.json n02.json n03.json",
     ),
 )
 @cloup.argument(
@@ -111,6 +128,19 @@ __all__ = ["command"]
         help="Exit with 1 unless this machine is what a TOML file says; tarmac schema expect.",
     ),
     option(
+        "--against",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Exit with 1 where this machine is worse than a report of --save: a rate by more than "
+        "5 %, driver, firmware, GPUs, memory or links changed.",
+    ),
+    option(
+        "--save",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Write the report for --against and compare, where the check ends with 0.",
+    ),
+    option(
         "--fail-on",
         type=Choice(FAIL_ON),
         show_default="failure; with --require nothing, as that decides alone",
@@ -171,6 +201,8 @@ def command(
     ranks: int | None,
     require: Sequence[str],
     expect: Path | None,
+    against: Path | None,
+    save: Path | None,
     fail_on: Level | None,
     only: Sequence[str],
     skip: Sequence[str],
@@ -209,6 +241,7 @@ def command(
             ranks=ranks,
             require=require,
             expect=expect,
+            against=against,
             fail_on=fail_on,
             only=only,
             skip=skip,
@@ -218,4 +251,6 @@ def command(
             report = without_names(report, os.environ)
         if page is not None:
             write_text(page, render_page(report))
+        if save is not None:
+            save_report(save, report)
     ctx.exit(print_as(form, report, page))
