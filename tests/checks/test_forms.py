@@ -16,6 +16,7 @@ from tarmac.checks import FORMS, read_catalogue
 from tarmac.checks.evidence import Driver, Evidence, Probe
 from tarmac.checks.report.make import make_report
 from tarmac.checks.report.requirements import parse_requirements
+from tarmac.checks.rules import kernel
 from tarmac.cli.choices import FAIL_ON, FORMATS
 
 EVERYTHING = [
@@ -92,6 +93,13 @@ def test_what_failed_comes_before_what_could_not_be_looked_at():
     both = ECC.model_copy(update={"probes": NOT_STARTED.probes})
     assert report(both).exit_code == 1
     assert [unseen.where for unseen in report(both).unseen] == ["jax"]
+
+
+@pytest.mark.parametrize("evidence", RECORDED.get("kernel-log-unreadable", ()))
+def test_a_kernel_log_that_was_asked_for_and_may_not_be_read_is_unknown(evidence):
+    assert report(evidence).exit_code == 0
+    assert report(evidence, only=["ecc"]).exit_code == 0
+    assert report(evidence, only=sorted(kernel.RULES)).exit_code == 3
 
 
 def test_an_absent_framework_fails_and_is_no_finding():

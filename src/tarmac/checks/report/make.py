@@ -52,7 +52,7 @@ def make_report(
         fail_on=fail_on,
         only=tuple(only),
         skipped=tuple(finding for finding in found if finding.code in skip),
-        unseen=find_unseen(evidence),
+        unseen=find_unseen(evidence, only=only),
         inventory=evidence.inventory,
         probes=evidence.probes,
         seconds=seconds,

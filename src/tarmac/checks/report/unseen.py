@@ -5,26 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tarmac.checks.report.model import Unseen
+from tarmac.checks.rules import kernel
+from tarmac.checks.rules.findings import find
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from tarmac.checks.evidence import Evidence
 
 __all__ = ["find_unseen", "is_silent"]
+
+# The finding that says so, where kernels' logs are looked at.
+_LOG_UNREADABLE = "kernel-log-unreadable"
 
 # What NVML says where there is no driver, and so no GPU that could be looked at: nvmlReturn_t's
 # NVML_ERROR_LIBRARY_NOT_FOUND and NVML_ERROR_DRIVER_NOT_LOADED, in pynvml's words.
 _ABSENT = ("Shared Library Not Found", "Driver Not Loaded")
 
 
-def find_unseen(evidence: Evidence) -> tuple[Unseen, ...]:
+def find_unseen(evidence: Evidence, *, only: Collection[str] = ()) -> tuple[Unseen, ...]:
     """Return what was to be looked at and did not answer.
 
     A machine without a driver has nothing to look at; a driver that is there and does not answer,
-    a GPU that it cannot describe, and a probe that could not be started are something else.
+    a GPU that it cannot describe, and a probe that could not be started are something else. The
+    kernel's log, which most users may not read, was to be looked at where its failures were named.
+
+    Args:
+        evidence: All of it.
+        only: Codes that are looked for alone.
     """
-    return tuple(_unseen(evidence))
+    return (*_unseen(evidence), *_unread_log(evidence, only))
+
+
+def _unread_log(evidence: Evidence, only: Collection[str]) -> Iterator[Unseen]:
+    if only and not kernel.RULES.keys().isdisjoint(only):
+        for finding in find(evidence, only=(_LOG_UNREADABLE,)):
+            yield Unseen(where="machine", why=f"{finding.title}: {finding.evidence}")
 
 
 def is_silent(evidence: Evidence) -> bool:

@@ -1,10 +1,11 @@
-"""``tarmac check``: parse, call, render."""
+"""``tarmac check``, and ``tarmac check compare``: parse, call, render."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
@@ -13,14 +14,14 @@ from tarmac.cli.check_output import choose_format, errors_as, print_as, save_rep
 from tarmac.cli.check_text import print_failure
 from tarmac.cli.choices import FAIL_ON, FORMATS, FRAMEWORKS, Choice
 from tarmac.cli.completion import complete_codes, complete_files, complete_frameworks
-from tarmac.cli.options import count_option, examples, json_option, option
+from tarmac.cli.options import Group, count_option, examples, json_option, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tarmac.checks import Level
 
-__all__ = ["command"]
+__all__ = ["command", "group"]
 
 
 class _Check(cloup.Command):
@@ -30,8 +31,6 @@ class _Check(cloup.Command):
         return [*super().collect_usage_pieces(ctx), "|", "COMMAND"]
 
     def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from tarmac.cli.commands.check_group import command as group
-
         group.format_commands(ctx, formatter)
         super().format_params(ctx, formatter)
 
@@ -254,3 +253,64 @@ def command(
         if save is not None:
             save_report(save, report)
     ctx.exit(print_as(form, report, page))
+
+
+class _Group(Group):
+    """Checks, unless the first word is one of its commands."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args and args[0] in self.commands:
+            return super().make_context(info_name, args, parent, **extra)
+        return command.make_context(info_name, args, parent, **extra)
+
+
+@click.group("check", cls=_Group)
+def group() -> None:
+    """Prove that frameworks compute on this machine's devices; else say what is wrong."""
+
+
+@group.command(
+    epilog=examples(
+        "tarmac check compare n01.json n02.json n03.json",
+        "tarmac check compare --json reports/*.json",
+        "tarmac check -- compare               a framework of that name",
+    )
+)
+@cloup.argument(
+    "files",
+    nargs=-1,
+    metavar="REPORT REPORT...",
+    type=click.Path(path_type=Path),
+    help="What tarmac check --save or --json has written on each machine.",
+)
+@json_option()
+@click.pass_context
+def compare(ctx: click.Context, files: Sequence[Path], as_json: bool) -> None:
+    """Say which of many machines is the odd one out: versions, settings, rates.
+
+    Exits with 1 where one is, with 2 where a file is no report.
+    """
+    from tarmac.checks import compare_reports, read_report
+    from tarmac.cli.check_text import print_fleet
+    from tarmac.errors import RequestError
+
+    if len(files) < 2:
+        raise RequestError(f"{len(files)} reports are named, expected at least 2 to compare")
+    stems = [path.stem for path in files]
+    names = stems if len({*stems}) == len(stems) else [str(path) for path in files]
+    if len({*names}) < len(names):
+        raise RequestError("a report is named twice")
+    fleet = compare_reports(
+        {name: read_report(path) for name, path in zip(names, files, strict=True)}
+    )
+    if as_json:
+        click.echo(json.dumps(fleet.facts(), indent=2))
+    else:
+        print_fleet(fleet)
+    ctx.exit(1 if fleet.odd else 0)
