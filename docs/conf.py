@@ -74,6 +74,7 @@ _CHAPTERS = {
     "Start": ["docs/quickstart", "docs/uninstall", "docs/glossary"],
     "Use": [
         "docs/check",
+        "docs/gates",
         "docs/workloads",
         "docs/own-workload",
         "docs/devices",

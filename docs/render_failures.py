@@ -56,18 +56,19 @@ def render_page() -> str:
 
 def render_schema() -> str:
     """Return the JSON Schema of ``tarmac check --json``."""
-    return _schema_of(Report, "tarmac check --json")
+    added = {"ok": {"type": "boolean"}, "exit_code": {"enum": [0, 1, 3]}}
+    return _schema_of(Report, "tarmac check --json", added)
 
 
 def render_log_schema() -> str:
     """Return the JSON Schema of ``tarmac check --read FILE --json``."""
-    return _schema_of(LogReport, "tarmac check --read FILE --json")
+    return _schema_of(LogReport, "tarmac check --read FILE --json", {"ok": {"type": "boolean"}})
 
 
-def _schema_of(model: type[BaseModel], title: str) -> str:
+def _schema_of(model: type[BaseModel], title: str, added: dict[str, object]) -> str:
     schema = model.model_json_schema()
-    schema["properties"] = {"ok": {"type": "boolean"}} | schema["properties"]
-    schema["required"] = ["ok", *schema["required"]]
+    schema["properties"] = added | schema["properties"]
+    schema["required"] = [*added, *schema["required"]]
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = title
     return json.dumps(schema, indent=2) + "\n"

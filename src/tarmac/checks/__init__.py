@@ -8,31 +8,46 @@ from tarmac.checks.reading.model import LogFinding, LogReport
 from tarmac.checks.reading.read import read_log
 from tarmac.checks.report.anonymous import without_names
 from tarmac.checks.report.devices import ProbedDevice, describe_devices
-from tarmac.checks.report.model import Report, Requirement, Verdict
+from tarmac.checks.report.expectation import Expectation
+from tarmac.checks.report.fleet import Fleet, compare_reports
+from tarmac.checks.report.forms import FORMS, Form
+from tarmac.checks.report.model import Report, Requirement, Unseen, Verdict
+from tarmac.checks.report.nagios import UNKNOWN, render_nagios_error
 from tarmac.checks.report.page import render_page
-from tarmac.checks.rules.catalogue import Failure, find_failure, read_catalogue
+from tarmac.checks.report.stored import read_report
+from tarmac.checks.rules.catalogue import Failure, Level, find_failure, read_catalogue
 from tarmac.checks.rules.findings import Finding
 from tarmac.checks.verb import check
 
 __all__ = [
+    "FORMS",
     "FRAMEWORKS",
+    "UNKNOWN",
+    "Expectation",
     "Failure",
     "Finding",
+    "Fleet",
+    "Form",
     "Framework",
+    "Level",
     "LogFinding",
     "LogReport",
     "ProbedDevice",
     "Report",
     "Requirement",
+    "Unseen",
     "Verdict",
     "check",
     "check_here",
+    "compare_reports",
     "describe_devices",
     "find_failure",
     "framework_names",
     "quick_check",
     "read_catalogue",
     "read_log",
+    "read_report",
+    "render_nagios_error",
     "render_page",
     "without_names",
 ]

@@ -202,7 +202,7 @@ class Inventory(_Facts):
         return self.container.kind not in (None, "wsl")
 
 
-Outcome = Literal["done", "failed", "crashed", "hung", "no result", "not installed"]
+Outcome = Literal["done", "failed", "crashed", "hung", "no result", "not installed", "not started"]
 
 
 class Probe(_Facts):

@@ -37,6 +37,9 @@ _LOOK_EVERY_S = 0.2
 # Exit codes above are a signal's number and this one.
 _BY_SIGNAL = 128
 
+# Of `docker run` and `podman run`, where the engine itself failed and started nothing.
+_ENGINE_FAILED = 125
+
 _MARK = "TARMAC_PROBE"
 _TURN = "TARMAC_PROBE_TURN"
 
@@ -97,13 +100,19 @@ def run_probe(
                 variables=variables,
             )
         started = time.perf_counter()
-        child = spawn(
-            command,
-            environment={**os.environ, **variables},
-            mark=f"{_MARK}={mark}",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        try:
+            child = spawn(
+                command,
+                environment={**os.environ, **variables},
+                mark=f"{_MARK}={mark}",
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        except OSError as error:
+            detail = f"{command[0]}: {error.strerror}"
+            return Probe(
+                framework=framework.name, where=target.name, outcome="not started", detail=detail
+            )
         try:
             printed = OutputTail(child.popen.stdout, _KEPT_BYTES)
             seen: set[int] = set()
@@ -118,7 +127,9 @@ def run_probe(
         seconds = time.perf_counter() - started
         written, flaw = read_result(result)
     outcome, detail = _end(code, problem, in_container=target.image is not None)
-    if outcome == "done":
+    if target.image is not None and code == _ENGINE_FAILED and not written:
+        outcome, detail = "not started", f"{target.command[0]} failed{last_error(text)}"
+    elif outcome == "done":
         words = last_error(text) if flaw else ""
         outcome, detail = judge_result(written, flaw, code, words)
     elif written.get("stage"):

@@ -14,8 +14,7 @@ from tarmac.checks.evidence import Evidence
 from tarmac.checks.frameworks import ALL_REDUCE, find_framework, framework_names
 from tarmac.checks.inventory import read_inventory
 from tarmac.checks.kernel_reading import DEFAULT_HOURS
-from tarmac.checks.report.make import make_report
-from tarmac.checks.report.requirements import parse_requirements, required_frameworks
+from tarmac.checks.report.gate import read_gate
 from tarmac.checks.run_probe import is_measuring, measuring_turns, run_probe
 from tarmac.checks.sampling import sampling
 from tarmac.checks.targets import (
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Probe
     from tarmac.checks.report.model import Report
+    from tarmac.checks.rules.catalogue import Level
     from tarmac.machine import LoadReader, Nvml
 
 __all__ = ["Depth", "check"]
@@ -59,6 +59,11 @@ def check(
     devices: Sequence[str] = (),
     ranks: int | None = None,
     require: Sequence[str] = (),
+    expect: str | Path | None = None,
+    against: str | Path | None = None,
+    fail_on: Level | None = None,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
     timeout_s: float = 120.0,
     xid_hours: float = DEFAULT_HOURS,
     stop: threading.Event | None = None,
@@ -79,6 +84,13 @@ def check(
             PyTorch sees, and Horovod's are two.
         require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
             probed too.
+        expect: A TOML file of what the machine is expected to be; see `tarmac.checks.Expectation`.
+        against: An earlier report's file: hardware and driver have to be as they were, and no rate
+            more than 5 % worse, of the frameworks that are named where any are.
+        fail_on: Findings of this level or a higher one fail the check; by default ``failure``, and
+            with ``require`` alone none, as that decides.
+        only: Codes of failures; no other is looked for, and none of a framework counts.
+        skip: Codes of failures that are said, and do not count.
         timeout_s: Of each probe.
         xid_hours: How far back errors in the kernel's log count, at most to the machine's start.
         stop: When set, the probes are ended.
@@ -87,11 +99,11 @@ def check(
         The report; its ``ok`` says whether all that is required holds.
 
     Raises:
-        RequestError: A name, an interpreter, an image or a requirement is not understood.
+        RequestError: A name, an interpreter, an image, a code or a requirement is not understood,
+            or the baseline is of another model of machine.
         TarmacError: An environment could not be built.
     """
     started = time.perf_counter()
-    requirements = parse_requirements(require)
     if not timeout_s > 0:
         raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")
     if not xid_hours > 0:
@@ -99,7 +111,17 @@ def check(
     if depth not in ("quick", "normal", "deep"):
         raise RequestError(f"depth is {depth!r}, expected quick, normal or deep")
     asked = [find_framework(name).name for name in frameworks]
-    needed = [] if asked else required_frameworks(require)
+    gate = read_gate(
+        require=require,
+        expect=expect,
+        against=against,
+        fail_on=fail_on,
+        only=only,
+        skip=skip,
+        frameworks=asked,
+        has_rates=depth != "quick",
+    )
+    needed = [] if asked else gate.frameworks
     targets = [python_target(python) for python in pythons]
     targets += [container_target(image) for image in images]
     tasks = [
@@ -134,6 +156,7 @@ def check(
         xid_hours=xid_hours,
         stop=stop,
     )
+    gate.refuse_other(evidence.inventory)
     if ranks is not None or depth != "quick":
         all_reduces = [
             run_probe(
@@ -147,7 +170,7 @@ def check(
             for target, number in _teams(tasks, evidence, ranks)
         ]
         evidence = evidence.model_copy(update={"probes": (*evidence.probes, *all_reduces)})
-    return make_report(evidence, requirements=requirements, seconds=time.perf_counter() - started)
+    return gate.judge(evidence, seconds=time.perf_counter() - started)
 
 
 def _installed(depth: Depth) -> list[str]:

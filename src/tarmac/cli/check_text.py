@@ -12,9 +12,9 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tarmac.checks import Failure, Finding, Report, Verdict
+    from tarmac.checks import Failure, Finding, Fleet, Report, Verdict
 
-__all__ = ["print_failure", "print_report"]
+__all__ = ["print_failure", "print_fleet", "print_report"]
 
 _COLOURS = {
     "ok": "green",
@@ -22,6 +22,7 @@ _COLOURS = {
     "warning": "yellow",
     "failure": "red",
     "absent": "red",
+    "unknown": "red",
     "note": "cyan",
 }
 _WORDS = {
@@ -30,8 +31,11 @@ _WORDS = {
     "warning": "warning",
     "failure": "FAILED",
     "absent": "MISSING",
+    "unknown": "UNKNOWN",
     "note": "note",
 }
+
+_MET = {True: ("holds", "green"), False: ("FAILS", "red"), None: ("UNKNOWN", "red")}
 
 
 def print_report(report: Report) -> None:
@@ -45,9 +49,13 @@ def print_report(report: Report) -> None:
     if report.requirements:
         click.secho("Required", bold=True)
         for requirement in report.requirements:
-            word, colour = ("holds", "green") if requirement.met else ("FAILS", "red")
+            # Of a file of many, what is as it should be is counted.
+            if requirement.source and requirement.met and not requirement.better:
+                continue
+            word, colour = _MET[requirement.met]
             click.echo(f"  {click.style(f'{word:<8}', fg=colour)}  {requirement.text}", nl=False)
             click.echo(f"  (found {requirement.found})")
+        _print_rest(report)
     worth_doing = [finding for finding in report.findings if finding.level != "note"]
     if worth_doing:
         click.secho("What to do", bold=True)
@@ -56,7 +64,20 @@ def print_report(report: Report) -> None:
     for finding in report.findings:
         if finding.level == "note":
             click.echo(f"Note: {finding.title} ({', '.join(finding.where)}): {finding.fix[0]}")
+    for finding in report.skipped:
+        click.echo(f"Skipped: {finding.title} ({', '.join(finding.where)})  [{finding.code}]")
+    if report.only:
+        click.echo(f"Looked for nothing but: {', '.join(report.only)}")
+    for unseen in report.unseen:
+        click.secho(f"Could not look: {unseen.where}: {unseen.why}", fg="red")
     click.echo(f"checked in {report.seconds:.1f} s")
+
+
+def _print_rest(report: Report) -> None:
+    quiet = [r for r in report.requirements if r.source and r.met and not r.better]
+    for source in dict.fromkeys(requirement.source for requirement in quiet):
+        number = sum(requirement.source == source for requirement in quiet)
+        click.echo(f"  {click.style('holds   ', fg='green')}  {number} of {source}")
 
 
 def _print_verdicts(
@@ -94,3 +115,24 @@ def print_failure(failure: Failure, *, as_json: bool) -> None:
     for message in failure.messages:
         click.echo(f"printed as: {message}")
     click.echo(f"source: {failure.source}")
+
+
+def print_fleet(fleet: Fleet) -> None:
+    """Print in what machines differ, a line for each thing and odd machine."""
+    odd, all_of = len(fleet.odd), len(fleet.machines)
+    rows = [
+        (difference.item if first else "", difference.usual if first else "", machine, value)
+        for difference in fleet.differences
+        for first, (machine, value) in zip(
+            (True, *([False] * all_of)), difference.odd.items(), strict=False
+        )
+    ]
+    if rows:
+        table = [("", "most have", "", "has"), *rows]
+        widths = [max(len(row[column]) for row in table) for column in range(3)]
+        for number, row in enumerate(table):
+            cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
+            line = "  ".join((*cells, row[3])).rstrip()
+            click.secho(line, bold=True) if number == 0 else click.echo(line)
+    said = f"odd: {', '.join(fleet.odd)}" if odd else "none is odd"
+    click.echo(f"{odd} of {all_of} machines; {said}; alike in {fleet.num_alike} things")

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPILE",
+    "FAIL_ON",
     "FEEDS",
+    "FORMATS",
     "FRAMEWORKS",
     "FUSED",
     "METHODS",
@@ -31,6 +33,10 @@ __all__ = [
 ]
 
 FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "mxnet", "chainer", "horovod")
+
+# Of a check's report.
+FORMATS = ("text", "json", "brief", "nagios", "junit", "prometheus")
+FAIL_ON = ("failure", "warning", "note")
 
 PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp64")
 STRATEGIES = ("auto", "single", "ddp", "towers")

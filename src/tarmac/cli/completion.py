@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "complete_any_run",
+    "complete_codes",
     "complete_datasets",
     "complete_files",
     "complete_frameworks",
@@ -45,6 +46,15 @@ def complete_frameworks(
 ) -> list[CompletionItem]:
     """Offer the frameworks that can be checked."""
     return _beginning(incomplete, FRAMEWORKS)
+
+
+def complete_codes(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the codes of the failures that a check knows."""
+    from tarmac.checks import read_catalogue
+
+    return _beginning(incomplete, read_catalogue())
 
 
 def complete_objectives(

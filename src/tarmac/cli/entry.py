@@ -22,7 +22,7 @@ __all__ = ["main", "root"]
 
 # Under which heading a command is listed, and the module and name that hold it.
 _SECTIONS = {
-    "Check": {"check": "check:command"},
+    "Check": {"check": "check:group"},
     "Train and search": {"train": "train:command", "search": "search:command"},
     "Jobs": {
         "run": "run:command",

@@ -1,4 +1,4 @@
-"""YAML and JSON files that know where their values are; amounts as people write them.
+"""YAML, JSON and TOML files that know where their values are; amounts as people write them.
 
 Example:
     >>> from tarmac.documents import parse_document
@@ -19,6 +19,7 @@ from tarmac.documents.quantities import (
     parse_cpus,
     parse_seconds,
 )
+from tarmac.documents.toml import parse_toml, read_toml
 from tarmac.documents.writing import dump_document
 
 __all__ = [
@@ -35,8 +36,10 @@ __all__ = [
     "parse_cpus",
     "parse_document",
     "parse_seconds",
+    "parse_toml",
     "problems_of",
     "read_document",
+    "read_toml",
     "refuse",
     "show_path",
 ]

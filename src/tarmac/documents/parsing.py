@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tarmac.documents.nodes import Node
 
-__all__ = ["parse_document", "read_document"]
+__all__ = ["parse_document", "read_document", "read_text"]
 
 _MAX_BYTES = 16 * 2**20
 # Python refuses to read more than 4,300 digits, and no setting has as many as this.
@@ -42,6 +42,15 @@ def read_document(path: pathlib.Path) -> Document:
         RequestError: It cannot be read, or is no YAML or JSON of plain values; the message has its
             line and column.
     """
+    return parse_document(read_text(path), str(path))
+
+
+def read_text(path: pathlib.Path) -> str:
+    """Read a file's text.
+
+    Raises:
+        RequestError: It cannot be read, is too large, or is not UTF-8.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -49,10 +58,9 @@ def read_document(path: pathlib.Path) -> Document:
     if len(content) > _MAX_BYTES:
         raise RequestError(f"{path}: {len(content) / 2**20:.0f} MiB, more than a job file has")
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RequestError(f"{path}: byte {error.start} is not UTF-8") from error
-    return parse_document(text, str(path))
 
 
 def parse_document(text: str, name: str) -> Document:

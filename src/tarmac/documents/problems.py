@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from tarmac.documents.document import Document, Place, show_path
 from tarmac.errors import RequestError
@@ -154,9 +154,14 @@ def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     for part in path:
         if isinstance(part, int):
             continue
+        if get_origin(current) is dict:
+            # Its keys are anybody's.
+            current = _model_in(get_args(current)[1])
+            continue
         fields = getattr(current, "model_fields", {})
         field = next((f for n, f in fields.items() if (f.alias or n) == part), None)
-        current = _model_in(field.annotation) if field is not None else None
+        annotation = field.annotation if field is not None else None
+        current = annotation if get_origin(annotation) is dict else _model_in(annotation)
     fields = getattr(current, "model_fields", {})
     return [field.alias or name for name, field in fields.items()]
 

@@ -6,14 +6,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tarmac.checks.report.model import Report
+from tarmac.checks.report.unseen import find_unseen
 from tarmac.checks.report.verdicts import judge_devices, judge_framework
 from tarmac.checks.rules.findings import find
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from tarmac.checks.evidence import Evidence
     from tarmac.checks.report.requirements import Condition
+    from tarmac.checks.rules.catalogue import Level
 
 __all__ = ["make_report"]
 
@@ -22,16 +24,24 @@ def make_report(
     evidence: Evidence,
     *,
     requirements: Sequence[Condition] = (),
+    fail_on: Level | None = "failure",
+    only: Collection[str] = (),
+    skip: Collection[str] = (),
     seconds: float,
 ) -> Report:
     """Conclude from what was seen.
 
     Args:
         evidence: All of it.
-        requirements: From `parse_requirements`.
+        requirements: What is asked to hold.
+        fail_on: The lowest level of findings that fail the check; None where only requirements do.
+        only: Codes; where there are any, no other failure is looked for.
+        skip: Codes of failures that are said, and do not count.
         seconds: The whole check took.
     """
-    findings = find(evidence)
+    found = find(evidence, only=only)
+    # After causes have hidden their consequences: who accepts a cause accepts those.
+    findings = tuple(finding for finding in found if finding.code not in skip)
     frameworks = tuple(judge_framework(probe, evidence, findings) for probe in evidence.probes)
     return Report(
         checked_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -39,6 +49,10 @@ def make_report(
         frameworks=frameworks,
         findings=findings,
         requirements=tuple(requirement(evidence, frameworks) for requirement in requirements),
+        fail_on=fail_on,
+        only=tuple(only),
+        skipped=tuple(finding for finding in found if finding.code in skip),
+        unseen=find_unseen(evidence, only=only),
         inventory=evidence.inventory,
         probes=evidence.probes,
         under_load=evidence.under_load,

@@ -29,6 +29,8 @@ pre { background: #f4f6f8; padding: .6rem; overflow-x: auto; border-radius: 4px 
 details { margin: .5rem 0 }
 """
 
+_MET = {True: ("ok", "holds"), False: ("failure", "fails"), None: ("failure", "unknown")}
+
 _CLASSES = {"ok": "ok", "cpu only": "ok", "warning": "warning", "failure": "failure"}
 
 
@@ -82,7 +84,7 @@ def _requirements(report: Report) -> Iterator[str]:
     if report.requirements:
         yield "<h2>Required</h2><table>"
         for requirement in report.requirements:
-            kind, word = ("ok", "holds") if requirement.met else ("failure", "fails")
+            kind, word = _MET[requirement.met]
             yield (
                 f'<tr><td class="word {kind}">{word}</td><td>{escape(requirement.text)}</td>'
                 f"<td>found {escape(requirement.found)}</td></tr>"

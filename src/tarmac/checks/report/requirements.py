@@ -1,68 +1,159 @@
-"""What is asked to hold: ``--require``'s language, and whether it does."""
+"""What is asked to hold, and whether it does.
+
+Whether ``--require`` asks or a file of expectations, a `Condition` answers: it says what was asked,
+whether that holds, and what is there. What cannot be told neither holds nor fails.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from packaging.version import InvalidVersion, Version
 
-from tarmac.checks.frameworks import framework_named, framework_names
+from tarmac.checks.frameworks import ALL_REDUCE, framework_named, framework_names
 from tarmac.checks.report.model import Requirement
+from tarmac.checks.report.rates import COPIES, PRODUCTS, rates_of
+from tarmac.checks.report.unseen import is_silent
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from tarmac.checks.evidence import Evidence
     from tarmac.checks.report.model import Verdict
 
-__all__ = ["Condition", "parse_requirements", "required_frameworks"]
+__all__ = [
+    "EQUAL",
+    "Condition",
+    "env_condition",
+    "parse_requirement",
+    "parse_requirements",
+]
 
-# Says of evidence and the frameworks' verdicts whether it holds.
-Condition: TypeAlias = Callable[["Evidence", Sequence["Verdict"]], Requirement]
+# Whether it holds, None where that cannot be told, and what is there.
+_Answer: TypeAlias = tuple[bool | None, str]
+
+# What several GPUs are asked for where any value will do, if it is the same on all.
+EQUAL = "equal"
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """Something that is asked to hold.
+
+    Attributes:
+        text: As it was asked.
+        answer: Says of evidence and the frameworks' verdicts whether it holds.
+        framework: The one that has to be probed for it.
+        needs_rates: Whether it is of what a quick check does not measure.
+        source: The file that asks for it.
+        better: Says whether what is there is better than what was before.
+    """
+
+    text: str
+    answer: Callable[[Evidence, Sequence[Verdict]], _Answer]
+    framework: str | None = None
+    needs_rates: bool = False
+    source: str = ""
+    better: Callable[[Evidence], bool] = lambda _: False
+
+    def __call__(self, evidence: Evidence, frameworks: Sequence[Verdict]) -> Requirement:
+        """Return what was asked with its answer."""
+        met, found = self.answer(evidence, frameworks)
+        return Requirement(
+            text=self.text,
+            met=met,
+            found=found,
+            better=self.better(evidence),
+            source=self.source,
+        )
 
 
 def parse_requirements(texts: Sequence[str]) -> list[Condition]:
-    """Read ``gpus>=1``, ``pytorch``, ``memory>=16``, ``driver>=570`` and their like.
+    """Read ``gpus>=1``, ``pytorch``, ``torch.bf16>=600``, ``driver>=570`` and their like.
 
     Raises:
         RequestError: A text is none of these.
     """
-    return [_parse(text) for text in texts]
+    return [parse_requirement(text) for text in texts]
 
 
-def required_frameworks(texts: Sequence[str]) -> list[str]:
-    """Return the frameworks that requirements name."""
-    frameworks = map(framework_named, texts)
-    return [framework.name for framework in frameworks if framework is not None]
+def parse_requirement(text: str) -> Condition:
+    """Read one of them.
 
-
-def _parse(text: str) -> Condition:
+    Raises:
+        RequestError: It is none.
+    """
     framework = framework_named(text)
     if framework is not None:
-        return lambda _, frameworks: _works(text, framework.name, frameworks)
-    match = re.fullmatch(r"\s*([a-z_]+)\s*(?:(>=|==|>|<|<=)\s*(\S+))?\s*", text)
+        name = framework.name
+        return Condition(text, lambda _, verdicts: _works(name, verdicts), framework=name)
+    match = re.fullmatch(r"\s*([\w.-]+?)\s*(?:(>=|==|>|<|<=)\s*(\S.*?))?\s*", text, re.ASCII)
     if match is not None and match[2] is None and match[1] == "gpu":
-        return lambda evidence, _: _compare(text, _QUANTITIES["gpus"](evidence), ">=", 1.0)
+        return Condition(text, lambda evidence, _: _compare(_gpus(evidence), ">=", 1.0))
+    condition = None
     if match is not None and match[2] is not None:
-        name, comparison, amount = match.groups()
-        if name in _VERSIONS:
-            version = _version_asked(text, amount)
-            return lambda evidence, _: _compare(
-                text, _VERSIONS[name](evidence), comparison, version
-            )
-        if name in _QUANTITIES:
-            number = _number_asked(text, amount)
-            return lambda evidence, _: _compare(
-                text, _QUANTITIES[name](evidence), comparison, number
-            )
-    raise RequestError(
-        f"--require {text!r} is not understood",
-        hint=f"A framework ({', '.join(framework_names())}), or one of "
-        f"{', '.join((*_QUANTITIES, *_VERSIONS))} with a number: gpus>=1, gpu_memory>=16 (GiB, of "
-        "the smallest), driver>=570, cuda>=12.8",
-    )
+        condition = _of_machine(text, *match.groups()) or _of_rate(text, *match.groups())
+    if condition is None:
+        raise RequestError(
+            f"--require {text!r} is not understood",
+            hint=f"A framework ({', '.join(framework_names())}), or one of "
+            f"{', '.join((*_QUANTITIES, *_VERSIONS))} with a number: gpus>=1, gpu_memory>=16 (GiB, "
+            "of the smallest), driver>=570, cuda>=12.8; gpu_name or vbios with a text: "
+            f"vbios=={EQUAL}; or a framework's rate: torch.bf16>=600 (TFLOP/s; "
+            f"{', '.join(PRODUCTS)}), torch.to_device>=40 (GB/s; {', '.join(COPIES)})",
+        )
+    return condition
+
+
+def env_condition(name: str, value: str | None) -> Condition:
+    """Return that an environment variable has a value; None is that it is not set."""
+
+    def answer(evidence: Evidence, _: Sequence[Verdict]) -> _Answer:
+        found = evidence.inventory.environment.get(name)
+        return found == value, "not set" if found is None else found
+
+    text = f"{name} is not set" if value is None else f"{name}={value}"
+    return Condition(text, answer)
+
+
+def _of_machine(text: str, name: str, comparison: str, amount: str) -> Condition | None:
+    if name in _VERSIONS:
+        read_version, version = _VERSIONS[name], _version_asked(text, amount)
+        return Condition(text, lambda e, _: _compare(read_version(e), comparison, version))
+    if name in _QUANTITIES:
+        read_number, number = _QUANTITIES[name], _number_asked(text, amount)
+        return Condition(text, lambda e, _: _compare(read_number(e), comparison, number))
+    if name in _TEXTS and comparison == "==":
+        return Condition(text, lambda e, _: _same(e, _TEXTS[name], amount))
+    return None
+
+
+def _of_rate(text: str, name: str, comparison: str, amount: str) -> Condition | None:
+    """Return that a framework's slowest device has a rate."""
+    asked, _, kind = name.rpartition(".")
+    # The all-reduce is no framework that could be named alone.
+    known = framework_named(asked)
+    framework = asked if asked == ALL_REDUCE.name else known.name if known else None
+    if framework is None or kind not in (*PRODUCTS, *COPIES):
+        return None
+    number = _number_asked(text, amount)
+
+    def answer(evidence: Evidence, _: Sequence[Verdict]) -> _Answer:
+        probes = [probe for probe in evidence.probes if probe.framework == framework]
+        rates = [rate for rate in rates_of(probes) if rate.kind == kind]
+        if not rates:
+            is_unknown = any(probe.outcome == "not started" for probe in probes)
+            return (None if is_unknown else False), "not measured"
+        slowest = min(rates, key=lambda rate: rate.per_second)
+        met, found = _compare(slowest.value, comparison, number)
+        return met, f"{float(found):.4g} {slowest.unit} on {slowest.device}"
+
+    needed = None if framework == ALL_REDUCE.name else framework
+    return Condition(text, answer, framework=needed, needs_rates=True)
 
 
 def _version_asked(text: str, amount: str) -> Version:
@@ -80,29 +171,50 @@ def _number_asked(text: str, amount: str) -> float:
     return float(amount)
 
 
-def _version(text: str | None) -> Version | None:
+# Nothing of its kind is here, which no comparison holds for.
+_Absent = Literal["none"]
+_NONE: _Absent = "none"
+
+
+def _version(text: str | None, evidence: Evidence) -> Version | _Absent | None:
     # A build's name may follow: 570.86.15-grid.
     match = re.match(r"\d+(\.\d+)*", text or "")
-    return Version(match[0]) if match else None
+    if match is not None:
+        return Version(match[0])
+    return None if is_silent(evidence) else _NONE
 
 
-def _smallest_gib(evidence: Evidence) -> float | None:
+def _gpus(evidence: Evidence) -> float:
+    return sum(gpu.error is None for gpu in evidence.inventory.gpus)
+
+
+def _smallest_gib(evidence: Evidence) -> float | _Absent | None:
     sizes = [gpu.memory_bytes for gpu in evidence.inventory.gpus if gpu.memory_bytes]
-    return min(sizes) / 2**30 if sizes else None
+    if sizes:
+        return min(sizes) / 2**30
+    return None if evidence.inventory.gpus or is_silent(evidence) else _NONE
 
 
-_QUANTITIES: dict[str, Callable[[Evidence], float | None]] = {
-    "gpus": lambda evidence: sum(gpu.error is None for gpu in evidence.inventory.gpus),
+def _shm_gib(evidence: Evidence) -> float | None:
+    size = evidence.inventory.limits.shm_bytes
+    return None if size is None else size / 2**30
+
+
+_QUANTITIES: dict[str, Callable[[Evidence], float | _Absent | None]] = {
+    "gpus": _gpus,
     "gpu_memory": _smallest_gib,
     "cpus": lambda evidence: evidence.inventory.limits.cpus,
     "memory": lambda evidence: evidence.inventory.usable_memory_bytes / 2**30,
-    "shm": lambda evidence: (evidence.inventory.limits.shm_bytes or 0) / 2**30,
+    "shm": _shm_gib,
 }
 
-_VERSIONS: dict[str, Callable[[Evidence], Version | None]] = {
-    "driver": lambda evidence: _version(evidence.inventory.driver.version),
-    "cuda": lambda evidence: _version(evidence.inventory.driver.cuda),
+_VERSIONS: dict[str, Callable[[Evidence], Version | _Absent | None]] = {
+    "driver": lambda evidence: _version(evidence.inventory.driver.version, evidence),
+    "cuda": lambda evidence: _version(evidence.inventory.driver.cuda, evidence),
 }
+
+# Of each GPU.
+_TEXTS = {"gpu_name": "name", "vbios": "vbios"}
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -114,17 +226,31 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _compare(
-    text: str, actual: float | Version | None, comparison: str, wanted: float | Version
-) -> Requirement:
-    met = actual is not None and _COMPARISONS[comparison](actual, wanted)
-    shown = f"{actual:g}" if isinstance(actual, (int, float)) else str(actual or "unknown")
-    return Requirement(text=text, met=met, found=shown)
+    actual: float | Version | _Absent | None, comparison: str, wanted: float | Version
+) -> _Answer:
+    if actual is None or actual == _NONE:
+        return (None, "unknown") if actual is None else (False, _NONE)
+    shown = f"{actual:g}" if isinstance(actual, (int, float)) else str(actual)
+    return _COMPARISONS[comparison](actual, wanted), shown
 
 
-def _works(text: str, name: str, frameworks: Sequence[Verdict]) -> Requirement:
+def _same(evidence: Evidence, field: str, wanted: str) -> _Answer:
+    values = [getattr(gpu, field, None) for gpu in evidence.inventory.gpus]
+    known = sorted({value for value in values if value is not None})
+    if not values:
+        return (None, "unknown") if is_silent(evidence) else (False, "no GPU")
+    found = ", ".join(known) or "unknown"
+    if len(known) > 1 or (known and wanted not in (EQUAL, known[0])):
+        return False, found
+    return (None if None in values else True), found
+
+
+def _works(name: str, frameworks: Sequence[Verdict]) -> _Answer:
     verdicts = [verdict for verdict in frameworks if verdict.name.split()[0] == name]
     if not verdicts:
-        return Requirement(text=text, met=False, found="not checked")
+        return False, "not checked"
     # Wherever it was looked for.
     bad = [v for v in verdicts if v.answer not in ("ok", "cpu only", "warning")]
-    return Requirement(text=text, met=not bad, found=(bad or verdicts)[0].text)
+    if bad and all(verdict.answer == "unknown" for verdict in bad):
+        return None, bad[0].text
+    return not bad, (bad or verdicts)[0].text

@@ -76,6 +76,9 @@ def judge_framework(probe: Probe, evidence: Evidence, findings: Sequence[Finding
     name = probe.label
     if probe.outcome == "not installed":
         return Verdict(name=name, answer="absent", text=f"not installed in {probe.where}")
+    if probe.outcome == "not started":
+        text = f"could not be looked at: {probe.detail}"
+        return Verdict(name=name, answer="unknown", text=text)
     answer, said = _worst(probe.label, findings)
     version = probe.result.get("version")
     facts = [str(version)] if version else []

@@ -19,7 +19,7 @@ from tarmac.checks.rules.rule import should_use_gpu
 from tarmac.checks.rules.table import RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tarmac.checks.evidence import Evidence
 
@@ -58,11 +58,15 @@ class Finding(BaseModel):
     source: str
 
 
-def find(evidence: Evidence) -> tuple[Finding, ...]:
+def find(evidence: Evidence, *, only: Collection[str] = ()) -> tuple[Finding, ...]:
     """Return what the evidence says: one finding for each cause, failures first.
 
     Causes stand without their consequences, and in the catalogue's order, which goes from the
     machine to what runs on it.
+
+    Args:
+        evidence: All of it.
+        only: Codes to look for; by default all. One that is not looked for hides nothing.
     """
     on_cpu = {
         probe.label
@@ -72,6 +76,8 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     in_texts = _in_texts(evidence)
     hits = []
     for code, failure in read_catalogue().items():
+        if only and code not in only:
+            continue
         seen = dict(in_texts.get(code, {}))
         if failure.needs_gpu:
             seen = {where: words for where, words in seen.items() if where not in on_cpu}

@@ -1,30 +1,45 @@
-"""``tarmac check``: parse, call, render."""
+"""``tarmac check``, and ``tarmac check compare``: parse, call, render."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
 
-from tarmac.cli.check_text import print_failure, print_report
-from tarmac.cli.choices import FRAMEWORKS
-from tarmac.cli.completion import complete_files, complete_frameworks
+from tarmac.cli.check_output import choose_format, errors_as, print_as, save_report
+from tarmac.cli.check_text import print_failure
+from tarmac.cli.choices import FAIL_ON, FORMATS, FRAMEWORKS, Choice
+from tarmac.cli.completion import complete_codes, complete_files, complete_frameworks
 from tarmac.cli.log_text import print_log_report
-from tarmac.cli.options import count_option, examples, json_option, option
+from tarmac.cli.options import Group, count_option, examples, json_option, option
 from tarmac.errors import Interrupted, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["command"]
+    from tarmac.checks import Level
+
+__all__ = ["command", "group"]
+
+
+class _Check(cloup.Command):
+    """Shows the command on many reports in its help too."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "|", "COMMAND"]
+
+    def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        group.format_commands(ctx, formatter)
+        super().format_params(ctx, formatter)
 
 
 @cloup.command(
     "check",
+    cls=_Check,
     epilog=examples(
         "tarmac check",
         "tarmac check torch jax",
@@ -34,6 +49,9 @@ __all__ = ["command"]
         "tarmac check --explain no-driver",
         "tarmac check --read train.log",
         "dmesg | tarmac check --read -",
+        "tarmac check --save good.json",
+        "tarmac check --against good.json --brief",
+        "tarmac check compare n01.json n02.json n03.json",
     ),
 )
 @cloup.argument(
@@ -125,10 +143,58 @@ __all__ = ["command"]
         show_default=True,
         help="How long ago an error in the kernel's log (Xid) may have been to count.",
     ),
+    option(
+        "--expect",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Exit with 1 unless this machine is what a TOML file says; tarmac schema expect.",
+    ),
+    option(
+        "--against",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Exit with 1 where this machine is worse than a report of --save: a rate by more than "
+        "5 %, driver, firmware, GPUs, memory or links changed.",
+    ),
+    option(
+        "--save",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Write the report for --against and compare, where the check ends with 0.",
+    ),
+    option(
+        "--fail-on",
+        type=Choice(FAIL_ON),
+        show_default="failure; with --require nothing, as that decides alone",
+        help="Exit with 1 for findings of this level or a higher one.",
+    ),
+    option(
+        "--only",
+        multiple=True,
+        metavar="CODE",
+        shell_complete=complete_codes,
+        help="Look for this failure alone, by the code that a check shows; may be repeated.",
+    ),
+    option(
+        "--skip",
+        multiple=True,
+        metavar="CODE",
+        shell_complete=complete_codes,
+        help="Say this failure where it is found, and do not count it; may be repeated.",
+    ),
 )
 @cloup.option_group(
     "Output",
-    json_option("Print the report as JSON, and only that."),
+    option(
+        "--format",
+        "form",
+        type=Choice(FORMATS),
+        show_default="text",
+        help="Print the report for people, as JSON, as a line, as a Nagios plugin does (with its "
+        "exit codes), as JUnit's XML, or for Prometheus; and only that.",
+    ),
+    json_option("Short for --format json."),
+    option("--brief", is_flag=True, help="Short for --format brief: a line of 80 characters."),
     option(
         "--html",
         "page",
@@ -161,7 +227,15 @@ def command(
     devices: Sequence[str],
     ranks: int | None,
     require: Sequence[str],
+    expect: Path | None,
+    against: Path | None,
+    save: Path | None,
+    fail_on: Level | None,
+    only: Sequence[str],
+    skip: Sequence[str],
+    form: str | None,
     as_json: bool,
+    brief: bool,
     page: Path | None,
     explain: str | None,
     log: str | None,
@@ -173,13 +247,14 @@ def command(
     """Prove that frameworks compute on this machine's devices; else say what is wrong.
 
     Exits with 0 when all that is required holds (without --require: when nothing failed), with 1
-    when not, with 2 when the request was wrong.
+    when not, with 2 when the request was wrong, with 3 when it could not be told: a driver, a GPU
+    or a program did not answer.
     """
     from tarmac.checks import check, find_failure, read_log, render_page, without_names
     from tarmac.files import write_text
 
     if explain is not None:
-        print_failure(find_failure(explain), as_json=as_json)
+        print_failure(find_failure(explain), as_json=as_json or form == "json")
         return
     if log is not None:
         _refuse_checking(ctx)
@@ -188,37 +263,34 @@ def command(
         if not read.is_whole:
             raise Interrupted("interrupted")
         ctx.exit(0 if read.ok else 1)
-    if quick and deep:
-        raise RequestError("--quick and --deep exclude each other")
-    report = check(
-        frameworks,
-        pythons=pythons,
-        images=images,
-        provision=provision,
-        depth="quick" if quick else "deep" if deep else "normal",
-        devices=devices,
-        ranks=ranks,
-        require=require,
-        timeout_s=timeout_s,
-        xid_hours=xid_hours,
-    )
-    if not names:
-        report = without_names(report, os.environ)
-    if page is not None:
-        write_text(page, render_page(report))
-    if as_json:
-        # By the model, which writes null for a number that is none: JSON has no NaN.
-        facts = json.loads(report.model_dump_json())
-        click.echo(json.dumps({"ok": report.ok, **facts}, indent=2))
-    else:
-        print_report(report)
-        if verbose:
-            from tarmac.cli.placements_text import print_placements
-
-            print_placements(report)
+    form = choose_format(form, as_json=as_json, brief=brief)
+    with errors_as(form):
+        if quick and deep:
+            raise RequestError("--quick and --deep exclude each other")
+        report = check(
+            frameworks,
+            pythons=pythons,
+            images=images,
+            provision=provision,
+            depth="quick" if quick else "deep" if deep else "normal",
+            devices=devices,
+            ranks=ranks,
+            require=require,
+            expect=expect,
+            against=against,
+            fail_on=fail_on,
+            only=only,
+            skip=skip,
+            timeout_s=timeout_s,
+            xid_hours=xid_hours,
+        )
+        if not names:
+            report = without_names(report, os.environ)
         if page is not None:
-            click.echo(f"page {page}")
-    ctx.exit(0 if report.ok else 1)
+            write_text(page, render_page(report))
+        if save is not None:
+            save_report(save, report)
+    ctx.exit(print_as(form, report, page, verbose=verbose))
 
 
 # What may be said with --read; everything else says how to check.
@@ -235,3 +307,63 @@ def _refuse_checking(ctx: click.Context) -> None:
                 f"--read checks nothing, and {named} was given",
                 hint="Leave it out: tarmac check --read FILE",
             )
+
+
+class _Group(Group):
+    """Checks, unless the first word is one of its commands."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args and args[0] in self.commands:
+            return super().make_context(info_name, args, parent, **extra)
+        return command.make_context(info_name, args, parent, **extra)
+
+
+@click.group("check", cls=_Group)
+def group() -> None:
+    """Prove that frameworks compute on this machine's devices; else say what is wrong."""
+
+
+@group.command(
+    epilog=examples(
+        "tarmac check compare n01.json n02.json n03.json",
+        "tarmac check compare --json reports/*.json",
+        "tarmac check -- compare               a framework of that name",
+    )
+)
+@cloup.argument(
+    "files",
+    nargs=-1,
+    metavar="REPORT REPORT...",
+    type=click.Path(path_type=Path),
+    help="What tarmac check --save or --json has written on each machine.",
+)
+@json_option()
+@click.pass_context
+def compare(ctx: click.Context, files: Sequence[Path], as_json: bool) -> None:
+    """Say which of many machines is the odd one out: versions, settings, rates.
+
+    Exits with 1 where one is, with 2 where a file is no report.
+    """
+    from tarmac.checks import compare_reports, read_report
+    from tarmac.cli.check_text import print_fleet
+
+    if len(files) < 2:
+        raise RequestError(f"{len(files)} reports are named, expected at least 2 to compare")
+    stems = [path.stem for path in files]
+    names = stems if len({*stems}) == len(stems) else [str(path) for path in files]
+    if len({*names}) < len(names):
+        raise RequestError("a report is named twice")
+    fleet = compare_reports(
+        {name: read_report(path) for name, path in zip(names, files, strict=True)}
+    )
+    if as_json:
+        click.echo(json.dumps(fleet.facts(), indent=2))
+    else:
+        print_fleet(fleet)
+    ctx.exit(1 if fleet.odd else 0)

@@ -23,9 +23,13 @@ __all__ = ["command"]
     + "\n\nA first line like this lets editors with the YAML language server complete a file:\n\n"
     "\b\n  # yaml-language-server: $schema=job.schema.json",
 )
-@cloup.argument("kind", type=Choice(["job", "study"]), help="A job file or a study's file.")
+@cloup.argument(
+    "kind",
+    type=Choice(["job", "study", "expect"]),
+    help="A job file, a study's file, or what tarmac check --expect takes.",
+)
 def command(kind: str) -> None:
-    """Print the JSON Schema of a job file or of a study's file.
+    """Print the JSON Schema of a job file, of a study's, or of what a machine is expected to be.
 
     It says which keys there are, what each takes and what each means. What depends on several
     values, such as a circle of needs, only tarmac run --dry-run sees.
@@ -36,6 +40,10 @@ def command(kind: str) -> None:
         from tarmac.jobs import Job
 
         schema = render_schema(Job, "A job file of Tarmac's")
+    elif kind == "expect":
+        from tarmac.checks import Expectation
+
+        schema = render_schema(Expectation, "What tarmac check --expect takes")
     else:
         from tarmac.studies import Request
 

@@ -1,0 +1,95 @@
+"""Whether a machine is still as good as it was: an earlier report as conditions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.checks.report.rates import rates_of
+from tarmac.checks.report.requirements import Condition
+from tarmac.checks.report.stored import differing_model, hardware_facts, read_report
+from tarmac.checks.report.unseen import is_silent
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from pathlib import Path
+
+    from tarmac.checks.evidence import Evidence, Inventory
+    from tarmac.checks.report.model import Report, Verdict
+    from tarmac.checks.report.rates import Rate
+
+__all__ = ["TOLERANCE", "Baseline"]
+
+# What Microsoft's superbenchmark takes for a defect: https://github.com/microsoft/superbenchmark.
+TOLERANCE = 0.05
+
+
+class Baseline:
+    """A report of the same machine, or of another of its model, when all was well.
+
+    Args:
+        path: Of the report's file.
+
+    Raises:
+        RequestError: It cannot be read, or is no report of this schema.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._report: Report = read_report(path)
+
+    def refuse_other(self, inventory: Inventory) -> None:
+        """Refuse a machine of another model.
+
+        Raises:
+            RequestError: This is one.
+        """
+        why = differing_model(self._report.inventory, inventory)
+        if why:
+            raise RequestError(
+                f"{self._path}: of another model of machine: {why}",
+                hint="Save one of this model: tarmac check --save FILE",
+            )
+
+    def conditions(self, frameworks: Collection[str] = ()) -> Iterator[Condition]:
+        """Yield that facts are as they were, and that no rate is more than 5 % worse.
+
+        Args:
+            frameworks: Whose rates are compared; by default all that were measured.
+        """
+        for name, value in hardware_facts(self._report.inventory).items():
+            yield self._same(name, value)
+        probes = self._report.probes
+        if frameworks:
+            probes = tuple(probe for probe in probes if probe.framework in frameworks)
+        for rate in rates_of(probes):
+            yield self._no_worse(rate)
+
+    def _same(self, name: str, value: str) -> Condition:
+        def answer(evidence: Evidence, _: Sequence[Verdict]) -> tuple[bool | None, str]:
+            found = hardware_facts(evidence.inventory).get(name, "none")
+            # What the driver does not tell has not changed for all that is known.
+            is_unknown = found != value and name != "memory" and is_silent(evidence)
+            return (None, "unknown") if is_unknown else (found == value, found)
+
+        return Condition(f"{name}: {value}", answer, source=self._path.name)
+
+    def _no_worse(self, rate: Rate) -> Condition:
+        def now(evidence: Evidence) -> Rate | None:
+            return next((r for r in rates_of(evidence.probes) if r.name == rate.name), None)
+
+        def answer(evidence: Evidence, _: Sequence[Verdict]) -> tuple[bool | None, str]:
+            found = now(evidence)
+            if found is None:
+                return False, "not measured"
+            change = found.value / rate.value - 1
+            word = "better" if change >= 0 else "worse"
+            said = f"{found.value:.4g} {found.unit}, {abs(change):.1%} {word}"
+            return change >= -TOLERANCE, said
+
+        def better(evidence: Evidence) -> bool:
+            found = now(evidence)
+            return found is not None and found.value > (1 + TOLERANCE) * rate.value
+
+        text = f"{rate.name}: {rate.value:.4g} {rate.unit}"
+        return Condition(text, answer, needs_rates=True, source=self._path.name, better=better)

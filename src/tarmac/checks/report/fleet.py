@@ -1,0 +1,119 @@
+"""Many machines' reports side by side: which is the odd one out, and in what."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from tarmac.checks.report.baseline import TOLERANCE
+from tarmac.checks.report.rates import rates_of
+from tarmac.checks.report.stored import hardware_facts, odd_ones, software_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tarmac.checks.report.model import Report
+    from tarmac.checks.report.rates import Rate
+
+__all__ = ["Difference", "Fleet", "compare_reports"]
+
+# From so many machines on their spread says what is usual; three of its robust measure (1.4826 is
+# what makes it a normal distribution's standard deviation).
+_MIN_SPREAD = 4
+_MAX_SPREADS = 3 * 1.4826
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """Something in which machines differ.
+
+    Attributes:
+        item: What it is.
+        usual: What most have, or the median with the range; empty where there is no majority.
+        odd: Those that have something else, each with it.
+    """
+
+    item: str
+    usual: str
+    odd: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fleet:
+    """What many reports say together.
+
+    Attributes:
+        machines: Their names.
+        differences: In what some are odd.
+        num_alike: Facts and rates in which none is.
+    """
+
+    machines: tuple[str, ...]
+    differences: tuple[Difference, ...]
+    num_alike: int
+
+    @property
+    def odd(self) -> tuple[str, ...]:
+        """The machines that are odd in anything, in their order."""
+        odd = {name for difference in self.differences for name in difference.odd}
+        return tuple(name for name in self.machines if name in odd)
+
+    def facts(self) -> dict[str, Any]:
+        """Return all of it for JSON."""
+        return {**dataclasses.asdict(self), "odd": self.odd}
+
+
+def compare_reports(reports: Mapping[str, Report]) -> Fleet:
+    """Compare machines.
+
+    A fact is odd that most do not share; a rate is odd that is more than 5 % under the median, and,
+    of four machines or more, further under it than three times the usual distance.
+
+    Args:
+        reports: By the machine's name; at least two.
+    """
+    found = [*_facts(reports), *_rates(reports)]
+    return Fleet(
+        machines=tuple(reports),
+        differences=tuple(difference for difference in found if difference.odd),
+        num_alike=sum(not difference.odd for difference in found),
+    )
+
+
+def _facts(reports: Mapping[str, Report]) -> Iterator[Difference]:
+    facts = {
+        name: {**hardware_facts(report.inventory), **software_facts(report)}
+        for name, report in reports.items()
+    }
+    for item in dict.fromkeys(item for each in facts.values() for item in each):
+        values = {name: each.get(item, "none") for name, each in facts.items()}
+        usual, odd = odd_ones(values)
+        yield Difference(item, usual or "", odd)
+
+
+def _rates(reports: Mapping[str, Report]) -> Iterator[Difference]:
+    rates: dict[str, dict[str, Rate]] = {}
+    for name, report in reports.items():
+        for rate in rates_of(report.probes):
+            rates.setdefault(rate.name, {})[name] = rate
+    for item, measured in rates.items():
+        values = [rate.value for rate in measured.values()]
+        median, unit = statistics.median(values), next(iter(measured.values())).unit
+        least = median - max(TOLERANCE * median, _usual_distance(values, median))
+        odd = {
+            name: f"{rate.value:.4g} {unit}, {1 - rate.value / median:.1%} less"
+            for name, rate in measured.items()
+            if rate.value < least
+        }
+        # Where most have a rate, one that has none is odd.
+        if 2 * len(measured) > len(reports):
+            odd |= {name: "not measured" for name in reports if name not in measured}
+        usual = f"{median:.4g} {unit} ({min(values):.4g} to {max(values):.4g})"
+        yield Difference(item, usual, odd)
+
+
+def _usual_distance(values: list[float], median: float) -> float:
+    if len(values) < _MIN_SPREAD:
+        return 0.0
+    return _MAX_SPREADS * statistics.median(abs(value - median) for value in values)

@@ -1,0 +1,47 @@
+"""The forms in which a report is written for programs, by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from tarmac.checks.report.brief import render_brief
+from tarmac.checks.report.junit import render_junit
+from tarmac.checks.report.nagios import nagios_status, render_nagios
+from tarmac.checks.report.prometheus import render_prometheus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tarmac.checks.report.model import Report
+
+__all__ = ["FORMS", "Form"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """A form.
+
+    Attributes:
+        render: Returns the text, with its last newline.
+        exit_code: Of the command; what reads a form may have rules of its own.
+    """
+
+    render: Callable[[Report], str]
+    exit_code: Callable[[Report], int] = lambda report: report.exit_code
+
+
+def _render_json(report: Report) -> str:
+    # By the model, which writes null for a number that is none: JSON has no NaN.
+    facts = json.loads(report.model_dump_json())
+    return json.dumps({"ok": report.ok, "exit_code": report.exit_code, **facts}, indent=2) + "\n"
+
+
+FORMS: Mapping[str, Form] = {
+    "brief": Form(lambda report: f"{render_brief(report)}\n"),
+    "json": Form(_render_json),
+    "junit": Form(render_junit),
+    "nagios": Form(render_nagios, nagios_status),
+    "prometheus": Form(render_prometheus),
+}

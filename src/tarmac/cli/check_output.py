@@ -1,0 +1,100 @@
+"""In which form `tarmac check` prints its report, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import click
+
+from tarmac.errors import RequestError, TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tarmac.checks import Report
+
+__all__ = ["choose_format", "errors_as", "print_as", "save_report"]
+
+
+def choose_format(form: str | None, *, as_json: bool, brief: bool) -> str:
+    """Return the name of the form that was asked for, ``text`` by default.
+
+    Raises:
+        RequestError: Two were asked for.
+    """
+    short = {"--json": "json" if as_json else None, "--brief": "brief" if brief else None}
+    asked = {name: chosen for name, chosen in short.items() if chosen is not None}
+    if form is not None:
+        asked[f"--format {form}"] = form
+    if len({*asked.values()}) > 1:
+        raise RequestError(f"{' and '.join(asked)} exclude each other")
+    return next(iter(asked.values()), "text")
+
+
+@contextlib.contextmanager
+def errors_as(form: str) -> Iterator[None]:
+    """Let errors end a check as what reads its form expects.
+
+    A Nagios plugin's exit code 2 is CRITICAL: where nothing could be looked at, it is 3.
+    """
+    from tarmac.checks import UNKNOWN, render_nagios_error
+
+    try:
+        yield
+    except TarmacError as error:
+        if form != "nagios":
+            raise
+        click.echo(render_nagios_error(error.message), nl=False)
+        click.get_current_context().exit(UNKNOWN)
+
+
+def save_report(path: Path, report: Report) -> None:
+    """Write a report whole, or, where the check did not end well, nothing, and say so.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    from tarmac.checks import FORMS
+    from tarmac.files import write_text
+
+    if report.ok:
+        write_text(path, FORMS["json"].render(report))
+    else:
+        click.echo(f"{path} is not written: this machine is no example to others", err=True)
+
+
+def print_as(form: str, report: Report, page: Path | None, *, verbose: bool = False) -> int:
+    """Print a report, and return the exit code of the command.
+
+    Args:
+        form: ``text``, or of `tarmac.checks.FORMS`.
+        report: What is printed.
+        page: Where a page was written as well.
+        verbose: Whether text says where each operation ran.
+
+    Raises:
+        TarmacError: What is printed to is full.
+    """
+    from tarmac.checks import FORMS
+    from tarmac.cli.check_text import print_report
+    from tarmac.cli.placements_text import print_placements
+
+    try:
+        if form in FORMS:
+            click.echo(FORMS[form].render(report), nl=False)
+            return FORMS[form].exit_code(report)
+        print_report(report)
+        if verbose:
+            print_placements(report)
+        if page is not None:
+            click.echo(f"page {page}")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise TarmacError(
+            f"the report cannot be printed: {error.strerror}",
+            hint="Free some space, or print it elsewhere; the check itself was made",
+        ) from error
+    return report.exit_code

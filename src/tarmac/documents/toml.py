@@ -1,0 +1,97 @@
+"""Reads TOML files as plain values with their places.
+
+The standard library's parser keeps no places. What it makes of the text up to a line says which
+values have been given by then, so each value's place is the first line that gives it.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from tarmac.documents.document import Document, Path, Place
+from tarmac.documents.parsing import read_text
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    import pathlib
+    from collections.abc import Iterator
+
+__all__ = ["parse_toml", "read_toml"]
+
+# Each line is a parse of all before it.
+_MAX_LINES = 2000
+
+
+def read_toml(path: pathlib.Path) -> Document:
+    """Read a file.
+
+    Raises:
+        RequestError: It cannot be read, or is no TOML; the message has its line and column.
+    """
+    return parse_toml(read_text(path), str(path))
+
+
+def parse_toml(text: str, name: str) -> Document:
+    """Read a document from its text; see `read_toml`.
+
+    Args:
+        text: The document.
+        name: Of the file, for messages.
+    """
+    lines = text.splitlines()
+    if len(lines) > _MAX_LINES:
+        raise RequestError(f"{name}: {len(lines):,} lines, expected at most {_MAX_LINES:,}")
+    try:
+        value = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise _refused(name, str(error), lines) from error
+    return Document(name, value, _places(lines))
+
+
+def _refused(name: str, message: str, lines: list[str]) -> RequestError:
+    end = f"at line {len(lines)}, column {len(lines[-1]) + 1}" if lines else ""
+    message = message.replace("at end of document", end)
+    found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL)
+    if found is None:
+        return RequestError(f"{name}: {message}")
+    return RequestError(f"{name}:{found[2]}:{found[3]}: {found[1][0].lower()}{found[1][1:]}")
+
+
+def _places(lines: list[str]) -> dict[Path, Place]:
+    places: dict[Path, Place] = {(): Place(1, 1)}
+    first = 0
+    for number in range(1, len(lines) + 1):
+        try:
+            value = tomllib.loads("\n".join(lines[:number]))
+        except tomllib.TOMLDecodeError:
+            # A value goes on in the next line.
+            continue
+        for path in _paths(value, ()):
+            if path not in places:
+                places[path] = _place(lines[first:number], first, path)
+        first = number
+    return places
+
+
+def _place(lines: list[str], before: int, path: Path) -> Place:
+    """Return where a key stands in the lines that give it; of an item, where its list does."""
+    keys = [part for part in path if isinstance(part, str)]
+    # Further keys of an inline table stand behind the first.
+    for number, line in enumerate(lines):
+        found = re.search(rf"(?<![\w-]){re.escape(keys[-1])}(?![\w-])", line) if keys else None
+        if found is not None:
+            return Place(before + number + 1, found.start() + 1)
+    return Place(before + 1, len(lines[0]) - len(lines[0].lstrip()) + 1)
+
+
+def _paths(value: Any, path: Path) -> Iterator[Path]:
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _paths(part, (*path, key))
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _paths(part, (*path, index))
