@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tarmac.checks.amd import read_amd
 from tarmac.checks.engines import Engines, read_engines
 from tarmac.checks.evidence import Container, Driver, Host, Inventory, Limits, PciCard
 from tarmac.checks.kernel_reading import DEFAULT_HOURS, read_kernel_log
@@ -87,6 +88,7 @@ def read_inventory(
         },
         kernel_log=kernel_log,
         kernel=kernel,
+        amd=read_amd(root),
         engines=read_engines(root) if has_gpus else Engines(),
         libraries=libraries,
     )

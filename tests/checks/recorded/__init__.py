@@ -11,6 +11,7 @@ programs' own sources, or from this project's probes.
 from __future__ import annotations
 
 from recorded import (
+    amd,
     cluster,
     containers,
     driver,
@@ -25,6 +26,7 @@ RECORDED = {
     **driver.RECORDED,
     **kernel.RECORDED,
     **hardware.RECORDED,
+    **amd.RECORDED,
     **frameworks.RECORDED,
     **speed.RECORDED,
     **results.RECORDED,
@@ -36,6 +38,7 @@ CLOSE = {
     **driver.CLOSE,
     **kernel.CLOSE,
     **hardware.CLOSE,
+    **amd.CLOSE,
     **frameworks.CLOSE,
     **speed.CLOSE,
     **results.CLOSE,

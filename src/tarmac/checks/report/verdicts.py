@@ -24,7 +24,7 @@ def judge_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verd
     inventory = evidence.inventory
     verdicts = [_of_gpu(gpu, findings) for gpu in inventory.gpus]
     shown = {gpu.address for gpu in inventory.gpus}
-    verdicts += [_of_card(card) for card in inventory.cards if card.address not in shown]
+    verdicts += [_of_card(card, findings) for card in inventory.cards if card.address not in shown]
     host = inventory.host
     text = f"{host.cpu}, {host.cores} cores, {inventory.usable_memory_bytes / 2**30:.0f} GiB"
     if inventory.limits.cpus is not None and inventory.limits.cpus < host.cores:
@@ -32,14 +32,15 @@ def judge_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verd
     return (*verdicts, Verdict(name="CPU", answer="ok", text=text))
 
 
-def _of_card(card: PciCard) -> Verdict:
+def _of_card(card: PciCard, findings: Sequence[Finding]) -> Verdict:
     """Return the verdict of a card that NVML does not show."""
     name, driver = f"card {card.address}", card.driver or "none"
     memory = f", {card.memory_bytes / 2**30:.0f} GiB" if card.memory_bytes else ""
     text = f"{card.vendor} {card.device}{memory}, driver {driver}"
     if card.vendor == "nvidia":
         return Verdict(name=name, answer="failure", text=f"{text}: not usable")
-    return Verdict(name=name, answer="ok", text=text)
+    answer, said = _worst(name, findings)
+    return Verdict(name=name, answer=answer, text=text + said)
 
 
 def _of_gpu(gpu: Gpu, findings: Sequence[Finding]) -> Verdict:

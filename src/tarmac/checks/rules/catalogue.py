@@ -30,6 +30,7 @@ _FILES = (
     "driver",
     "kernel",
     "hardware",
+    "amd",
     "frameworks",
     "speed",
     "results",

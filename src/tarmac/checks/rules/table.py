@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tarmac.checks.rules import (
+    amd,
     cluster,
     containers,
     driver,
@@ -26,6 +27,7 @@ RULES: Mapping[str, Rule] = {
     **driver.RULES,
     **kernel.RULES,
     **hardware.RULES,
+    **amd.RULES,
     **frameworks.RULES,
     **speed.RULES,
     **results.RULES,
