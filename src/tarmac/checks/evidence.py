@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.checks.amd import Amd
 from tarmac.checks.engines import Engines
 from tarmac.checks.kernel_reading import KernelLog
 from tarmac.checks.under_load import UnderLoad  # noqa: TC001 - pydantic reads it
@@ -162,6 +163,7 @@ class Inventory(_Facts):
         environment: The variables that steer GPUs, of those that are set.
         kernel_log: Lines of the kernel's log that matter, since the start of the machine.
         kernel: How that log was read.
+        amd: AMD's GPUs, and what computing on them needs.
         engines: What could start a container here, where there are GPUs to give.
         libraries: CUDA's, cuDNN's and NCCL's libraries that a program of this Python would load,
             name to path.
@@ -180,6 +182,7 @@ class Inventory(_Facts):
     environment: Mapping[str, str] = {}
     kernel_log: tuple[str, ...] = ()
     kernel: KernelLog = KernelLog()
+    amd: Amd = Amd()
     engines: Engines = Engines()
     libraries: Mapping[str, str] = {}
     missing_instructions: tuple[str, ...] = ()

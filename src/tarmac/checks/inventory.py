@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tarmac.checks.amd import read_amd
 from tarmac.checks.engines import Engines, read_engines
 from tarmac.checks.evidence import (
     Container,
@@ -116,6 +117,7 @@ def read_inventory(
         },
         kernel_log=kernel_log,
         kernel=kernel,
+        amd=read_amd(root),
         engines=read_engines(root) if has_gpus else Engines(),
         libraries=libraries,
         missing_instructions=_missing_instructions(root),

@@ -11,6 +11,7 @@ programs' own sources, or from this project's probes.
 from __future__ import annotations
 
 from recorded import (
+    amd,
     cluster,
     containers,
     driver,
@@ -27,6 +28,7 @@ RECORDED = {
     **kernel.RECORDED,
     **hardware.RECORDED,
     **links.RECORDED,
+    **amd.RECORDED,
     **frameworks.RECORDED,
     **speed.RECORDED,
     **results.RECORDED,
@@ -38,6 +40,8 @@ CLOSE = {
     **driver.CLOSE,
     **kernel.CLOSE,
     **hardware.CLOSE,
+    **links.CLOSE,
+    **amd.CLOSE,
     **frameworks.CLOSE,
     **speed.CLOSE,
     **results.CLOSE,

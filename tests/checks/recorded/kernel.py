@@ -143,7 +143,7 @@ RECORDED: dict[str, list[Evidence]] = {
     "pcie-corrected": [log(f"[ 3300.1] nvidia 0000:19:00.0: AER: {_CORRECTED}")],
     "xid-restart-program": [log(xid(31)), log(xid(13, "Graphics SM Warp Exception"))],
     "xid-watch": [log(xid(63, "Row Remapper: New row (0x0) remapped")), log(xid(43))],
-    "oom-killed": [log(*_KILL), Evidence(inventory=machine(kernel_log=_KILL[1:], kernel=READ))],
+    "oom-killed": [log(*_KILL), log(*_KILL[1:])],
     "kernel-log-unreadable": [
         log(
             kernel=KernelLog(
@@ -211,6 +211,8 @@ CLOSE: dict[str, list[Evidence]] = {
     "oom-killed": [
         log("[ 3000.1] systemd[1]: Started Userspace Out-Of-Memory (OOM) Killer."),
         log("[ 3000.1] Killed process groups are counted"),
+        # No GPU is here that a program could have computed on.
+        Evidence(inventory=machine(kernel_log=_KILL, kernel=READ)),
     ],
     "kernel-log-unreadable": [
         log(),

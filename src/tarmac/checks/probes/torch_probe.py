@@ -156,7 +156,7 @@ def main(probe):
     probe.result["version"] = torch.__version__
     probe.stage("devices")
     build = {"cuda": torch.version.cuda, "hip": torch.version.hip, "cudnn": None}
-    build["architectures"] = torch.cuda.get_arch_list() if torch.version.cuda else []
+    build["architectures"] = torch.cuda.get_arch_list() if build["cuda"] or build["hip"] else []
     build["releases"] = releases(torch)
     probe.result["build"] = build
     count = torch.cuda.device_count()

@@ -97,8 +97,8 @@ def read_gate(
     Raises:
         RequestError: Something of it is not understood, or cannot be told by such a check.
     """
-    for code in (*only, *skip):
-        find_failure(code)
+    # A code that was renamed is known by its old name too.
+    only, skip = ([find_failure(code).code for code in codes] for codes in (only, skip))
     if both := {*only} & {*skip}:
         raise RequestError(f"{', '.join(sorted(both))} cannot be looked for alone and be skipped")
     if fail_on not in (None, *SEVERITY):

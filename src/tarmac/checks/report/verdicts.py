@@ -26,7 +26,7 @@ def judge_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verd
     loads = {load.index: load for load in evidence.under_load}
     verdicts = [_of_gpu(gpu, loads.get(gpu.index), findings) for gpu in inventory.gpus]
     shown = {gpu.address for gpu in inventory.gpus}
-    verdicts += [_of_card(card) for card in inventory.cards if card.address not in shown]
+    verdicts += [_of_card(card, findings) for card in inventory.cards if card.address not in shown]
     host = inventory.host
     text = f"{host.cpu}, {host.cores} cores, {inventory.usable_memory_bytes / 2**30:.0f} GiB"
     if inventory.limits.cpus is not None and inventory.limits.cpus < host.cores:
@@ -34,14 +34,15 @@ def judge_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verd
     return (*verdicts, Verdict(name="CPU", answer="ok", text=text))
 
 
-def _of_card(card: PciCard) -> Verdict:
+def _of_card(card: PciCard, findings: Sequence[Finding]) -> Verdict:
     """Return the verdict of a card that NVML does not show."""
     name, driver = f"card {card.address}", card.driver or "none"
     memory = f", {card.memory_bytes / 2**30:.0f} GiB" if card.memory_bytes else ""
     text = f"{card.vendor} {card.device}{memory}, driver {driver}"
     if card.vendor == "nvidia":
         return Verdict(name=name, answer="failure", text=f"{text}: not usable")
-    return Verdict(name=name, answer="ok", text=text)
+    answer, said = _worst(name, findings)
+    return Verdict(name=name, answer=answer, text=text + said)
 
 
 def _of_gpu(gpu: Gpu, load: UnderLoad | None, findings: Sequence[Finding]) -> Verdict:

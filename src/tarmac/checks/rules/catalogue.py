@@ -34,6 +34,7 @@ _FILES = (
     "kernel",
     "hardware",
     "links",
+    "amd",
     "frameworks",
     "speed",
     "results",

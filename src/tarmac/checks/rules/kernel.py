@@ -100,6 +100,13 @@ def _of_cards(code: str) -> Rule:
     return rule
 
 
+def _oom_killed(evidence: Evidence) -> Hits:
+    inventory = evidence.inventory
+    # On other machines, whose programs they were is no matter of a check.
+    if inventory.gpus or inventory.nvidia_cards or inventory.amd.gpus:
+        yield from logged("oom-killed")(evidence)
+
+
 def _unreadable(evidence: Evidence) -> Hits:
     inventory = evidence.inventory
     if inventory.kernel.problem is not None and (inventory.gpus or inventory.nvidia_cards):
@@ -148,7 +155,6 @@ _LOGGED = (
     "xid-unknown",
     "sxid",
     "sxid-fatal",
-    "oom-killed",
 )
 
 RULES: Mapping[str, Rule] = {
@@ -158,6 +164,7 @@ RULES: Mapping[str, Rule] = {
         code: _while_unused(code)
         for code in ("adapter-init-failed", "open-module-needed", "driver-too-new")
     },
+    "oom-killed": _oom_killed,
     "secure-boot": _secure_boot,
     "kernel-log-unreadable": _unreadable,
 }

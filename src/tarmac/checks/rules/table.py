@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tarmac.checks.rules import (
+    amd,
     cluster,
     containers,
     driver,
@@ -28,6 +29,7 @@ RULES: Mapping[str, Rule] = {
     **kernel.RULES,
     **hardware.RULES,
     **links.RULES,
+    **amd.RULES,
     **frameworks.RULES,
     **speed.RULES,
     **results.RULES,

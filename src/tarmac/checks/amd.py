@@ -1,0 +1,156 @@
+"""AMD's GPUs as the kernel's files describe them, without ROCm's tools.
+
+The files are those of the driver amdgpu (https://docs.kernel.org/gpu/amdgpu/index.html) and of its
+computing part, KFD, which counts all of a machine's nodes, CPUs too.
+
+Example:
+    >>> gfx_name(90402), gfx_name(90010), gfx_name(110001)
+    ('gfx942', 'gfx90a', 'gfx1101')
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import re
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Amd", "AmdGpu", "gfx_name", "read_amd"]
+
+# Sensors of hwmon by their number (https://docs.kernel.org/gpu/amdgpu/thermal.html).
+_SENSORS = {"temp1_input": "edge", "temp2_input": "junction", "temp3_input": "memory"}
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AmdGpu(_Facts):
+    """A GPU that KFD knows.
+
+    Attributes:
+        address: ``0000:75:00.0``.
+        gfx: What programs are compiled for: ``gfx942``.
+        temperature_c: Of ``edge``, ``junction`` and ``memory``, where it has such a sensor.
+        power_watts: ``now``, and ``limit``.
+        uncorrected_errors: Counted by all parts since the driver was loaded; None where it counts
+            none.
+        corrected_errors: Likewise.
+    """
+
+    address: str
+    gfx: str | None = None
+    temperature_c: Mapping[str, int] = {}
+    power_watts: Mapping[str, float] = {}
+    uncorrected_errors: int | None = None
+    corrected_errors: int | None = None
+
+
+class Amd(_Facts):
+    """What computing on AMD's GPUs needs.
+
+    Attributes:
+        gpus: In KFD's order.
+        kfd: Whether this process may use ``/dev/kfd``, may not, or there is none.
+        kfd_group: The group that may.
+        numa_balancing: Whether the kernel moves memory between NUMA nodes by itself.
+    """
+
+    gpus: tuple[AmdGpu, ...] = ()
+    kfd: Literal["open", "denied", "absent"] = "absent"
+    kfd_group: str | None = None
+    numa_balancing: bool | None = None
+
+
+def gfx_name(version: int) -> str:
+    """Return the name that compilers give to a ``gfx_target_version``: 90402 is gfx942."""
+    return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+
+
+def read_amd(root: Path = Path("/")) -> Amd:
+    """Describe AMD's GPUs.
+
+    Args:
+        root: Where ``dev``, ``proc`` and ``sys`` are; for tests.
+    """
+    kfd = root / "dev/kfd"
+    group = None
+    with contextlib.suppress(OSError, KeyError):
+        group = grp.getgrgid(kfd.stat().st_gid).gr_name
+    is_open = os.access(kfd, os.R_OK | os.W_OK)
+    balancing = _text(root / "proc/sys/kernel/numa_balancing")
+    return Amd(
+        gpus=tuple(_gpus(root)),
+        kfd="open" if is_open else "denied" if kfd.exists() else "absent",
+        kfd_group=group,
+        numa_balancing=None if balancing is None else balancing != "0",
+    )
+
+
+def _gpus(root: Path) -> Iterator[AmdGpu]:
+    nodes = (root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties")
+    for path in sorted(nodes, key=lambda path: (len(path.parent.name), path.parent.name)):
+        lines = [line.split() for line in (_text(path) or "").splitlines()]
+        facts = {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdecimal()}
+        version, location = facts.get("gfx_target_version", 0), facts.get("location_id", 0)
+        if version == 0:
+            # A CPU.
+            continue
+        bus, slot, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 0x7
+        address = f"{facts.get('domain', 0):04x}:{bus:02x}:{slot:02x}.{function}"
+        device = root / "sys/bus/pci/devices" / address
+        uncorrected, corrected = _ras(device)
+        yield AmdGpu(
+            address=address,
+            gfx=gfx_name(version),
+            temperature_c={
+                name: value // 1000
+                for file, name in _SENSORS.items()
+                if (value := _sensor(device, file)) is not None
+            },
+            power_watts={
+                name: value / 1e6
+                for name, files in (
+                    ("now", ("power1_average", "power1_input")),
+                    ("limit", ("power1_cap",)),
+                )
+                if (value := _sensor(device, *files)) is not None
+            },
+            uncorrected_errors=uncorrected,
+            corrected_errors=corrected,
+        )
+
+
+def _sensor(device: Path, *files: str) -> int | None:
+    """Return the first of some sensors that the card has."""
+    for file in files:
+        for path in sorted(device.glob(f"hwmon/hwmon*/{file}")):
+            text = _text(path)
+            if text and text.isdecimal():
+                return int(text)
+    return None
+
+
+def _ras(device: Path) -> tuple[int | None, int | None]:
+    """Return the uncorrected and corrected errors of all parts of a card."""
+    uncorrected, corrected = [], []
+    for path in device.glob("ras/*_err_count"):
+        text = _text(path) or ""
+        uncorrected += [int(number) for number in re.findall(r"^ue: (\d+)$", text, re.MULTILINE)]
+        corrected += [int(number) for number in re.findall(r"^ce: (\d+)$", text, re.MULTILINE)]
+    return sum(uncorrected) if uncorrected else None, sum(corrected) if corrected else None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
