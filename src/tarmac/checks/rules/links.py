@@ -36,6 +36,7 @@ _BOARD = 8
 
 
 def _pcie_narrow(evidence: Evidence) -> Hits:
+    # Idle links of NVIDIA's cards keep their lanes; of AMD's that is not certain.
     inventory = evidence.inventory
     for gpu in _answering(inventory):
         path = inventory.topology.path_of(gpu.address)
