@@ -221,18 +221,3 @@ CLOSE: dict[str, list[Evidence]] = {
         Evidence(inventory=with_gpu()),
     ],
 }
-
-# What comes close, and is no such failure, by code.
-CLOSE: dict[str, list[Evidence]] = {
-    "xid": [
-        # An application's own fault.
-        Evidence(
-            inventory=with_gpu(
-                kernel_log=(
-                    "[12.1] NVRM: Xid (PCI:0000:01:00): 31, pid=7, name=python, MMU Fault",
-                    "[12.2] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.126.20",
-                )
-            )
-        )
-    ],
-}
