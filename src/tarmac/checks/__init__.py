@@ -9,6 +9,8 @@ from tarmac.checks.report.model import Report, Requirement, Verdict
 from tarmac.checks.report.page import render_page
 from tarmac.checks.rules.catalogue import Failure, find_failure, read_catalogue
 from tarmac.checks.rules.findings import Finding
+from tarmac.checks.soak import SoakedDevice, SoakProgress
+from tarmac.checks.soaked import Soak, SoakedGpu
 from tarmac.checks.verb import check
 
 __all__ = [
@@ -18,6 +20,10 @@ __all__ = [
     "Framework",
     "Report",
     "Requirement",
+    "Soak",
+    "SoakProgress",
+    "SoakedDevice",
+    "SoakedGpu",
     "Verdict",
     "check",
     "check_here",

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.checks.soaked import Soak  # noqa: TC001 - pydantic reads it
 from tarmac.machine import Gpu  # noqa: TC001 - pydantic reads it
 
 __all__ = [
@@ -150,7 +151,7 @@ class Inventory(_Facts):
         return self.container.kind not in (None, "wsl")
 
 
-Outcome = Literal["done", "failed", "crashed", "hung", "no result", "not installed"]
+Outcome = Literal["done", "failed", "crashed", "hung", "no result", "not installed", "interrupted"]
 
 
 class Probe(_Facts):
@@ -201,3 +202,4 @@ class Evidence(_Facts):
     inventory: Inventory
     probes: tuple[Probe, ...] = ()
     texts: tuple[str, ...] = ()
+    soak: Soak | None = None

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tarmac.cli.soak_text import print_soak
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -42,6 +44,8 @@ def print_report(report: Report) -> None:
     _print_verdicts("Frameworks", report.frameworks, width)
     if not report.frameworks:
         click.echo("  none is installed in this Python; name another: tarmac check --python PATH")
+    if report.soak is not None:
+        print_soak(report.soak)
     if report.requirements:
         click.secho("Required", bold=True)
         for requirement in report.requirements:

@@ -14,6 +14,7 @@ from recorded import (
     hardware,
     kernel,
     results,
+    soak,
     speed,
 )
 
@@ -24,6 +25,7 @@ RECORDED = {
     **frameworks.RECORDED,
     **speed.RECORDED,
     **results.RECORDED,
+    **soak.RECORDED,
     **containers.RECORDED,
     **cluster.RECORDED,
 }

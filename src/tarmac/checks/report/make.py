@@ -42,4 +42,5 @@ def make_report(
         inventory=evidence.inventory,
         probes=evidence.probes,
         seconds=seconds,
+        soak=evidence.soak,
     )

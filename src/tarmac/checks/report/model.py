@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.evidence import Inventory, Probe  # noqa: TC001 - pydantic reads them
 from tarmac.checks.rules.findings import Finding  # noqa: TC001 - pydantic reads it
+from tarmac.checks.soaked import Soak  # noqa: TC001 - pydantic reads it
 
 __all__ = ["Answer", "Report", "Requirement", "Verdict"]
 
@@ -55,6 +56,7 @@ class Report(_Part):
         inventory: The machine.
         probes: What each framework said.
         seconds: The whole check took.
+        soak: What the driver saw of a soak; None where there was none.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -66,6 +68,7 @@ class Report(_Part):
     inventory: Inventory
     probes: tuple[Probe, ...]
     seconds: float
+    soak: Soak | None = None
 
     @property
     def driver(self) -> str:

@@ -32,6 +32,7 @@ _FILES = (
     "frameworks",
     "speed",
     "results",
+    "soak",
     "containers",
     "cluster",
 )

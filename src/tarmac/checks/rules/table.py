@@ -12,6 +12,7 @@ from tarmac.checks.rules import (
     hardware,
     kernel,
     results,
+    soak,
     speed,
 )
 
@@ -29,6 +30,7 @@ RULES: Mapping[str, Rule] = {
     **frameworks.RULES,
     **speed.RULES,
     **results.RULES,
+    **soak.RULES,
     **containers.RULES,
     **cluster.RULES,
 }

@@ -29,6 +29,7 @@ __all__ = ["command"]
         "tarmac check --python ~/venvs/jax/bin/python",
         "tarmac check --provision tensorflow",
         "tarmac check --quick --require 'gpus>=8' --require 'gpu_memory>=80' --json",
+        "tarmac check --soak 10m",
         "tarmac check --explain no-driver",
     ),
 )
@@ -93,6 +94,16 @@ __all__ = ["command"]
     ),
 )
 @cloup.option_group(
+    "Does it stay right?",
+    option(
+        "--soak",
+        metavar="TIME",
+        help="Keep all GPUs (the CPU where there is none) at work for so long, such as 60s or "
+        "10m: products, copies and memory patterns, compared bit for bit. A device that gives no "
+        "sign for --timeout counts as hung.",
+    ),
+)
+@cloup.option_group(
     "As a gate",
     option(
         "--require",
@@ -138,6 +149,7 @@ def command(
     explain: str | None,
     names: bool,
     timeout_s: float,
+    soak: str | None,
 ) -> None:
     """Prove that frameworks compute on this machine's devices; else say what is wrong.
 
@@ -145,7 +157,8 @@ def command(
     when not, with 2 when the request was wrong.
     """
     from tarmac.checks import check, find_failure, render_page, without_names
-    from tarmac.errors import RequestError
+    from tarmac.cli.soak_text import has_mismatch, seconds_of, soaking
+    from tarmac.errors import Interrupted, RequestError
     from tarmac.files import write_text
 
     if explain is not None:
@@ -153,17 +166,21 @@ def command(
         return
     if quick and deep:
         raise RequestError("--quick and --deep exclude each other")
-    report = check(
-        frameworks,
-        pythons=pythons,
-        images=images,
-        provision=provision,
-        depth="quick" if quick else "deep" if deep else "normal",
-        devices=devices,
-        ranks=ranks,
-        require=require,
-        timeout_s=timeout_s,
-    )
+    with soaking(is_asked=soak is not None) as (stop, tell):
+        report = check(
+            frameworks,
+            pythons=pythons,
+            images=images,
+            provision=provision,
+            depth="quick" if quick else "deep" if deep else "normal",
+            devices=devices,
+            ranks=ranks,
+            require=require,
+            timeout_s=timeout_s,
+            soak_s=None if soak is None else seconds_of(soak),
+            stop=stop,
+            tell=tell,
+        )
     if not names:
         report = without_names(report, os.environ)
     if page is not None:
@@ -176,4 +193,6 @@ def command(
         print_report(report)
         if page is not None:
             click.echo(f"page {page}")
+    if report.soak is not None and report.soak.interrupted and not has_mismatch(report):
+        raise Interrupted("interrupted", hint="What is above was done until then.")
     ctx.exit(0 if report.ok else 1)
