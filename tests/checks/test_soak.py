@@ -124,6 +124,21 @@ def test_mismatches_are_counted_and_the_first_are_kept(soak):
     assert len(soak.state["mismatches"]) == 20
 
 
+def test_a_soak_takes_no_more_than_its_control_group_leaves(limited_group):
+    group = limited_group("memory", {"memory.max": str(256 << 20)})
+    program = (
+        "import os, sys\n"
+        f"open({str(group / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))\n"
+        f"sys.path.insert(0, {str(PROBES)!r})\n"
+        "import soak_work\n"
+        "print(min(soak_work._group_bytes()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert 128 << 20 < int(done.stdout) <= 256 << 20
+
+
 class Soaking:
     """A ``tarmac check --soak`` that runs, its progress on a terminal of ours."""
 

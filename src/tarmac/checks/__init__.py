@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tarmac.checks.cached import check_here, quick_check
 from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
+from tarmac.checks.ranked import Pair, Rank, Ranks
+from tarmac.checks.ranks.verb import RanksChecked, check_ranks
 from tarmac.checks.report.anonymous import without_names
 from tarmac.checks.report.model import Report, Requirement, Verdict
 from tarmac.checks.report.page import render_page
@@ -18,6 +20,10 @@ __all__ = [
     "Failure",
     "Finding",
     "Framework",
+    "Pair",
+    "Rank",
+    "Ranks",
+    "RanksChecked",
     "Report",
     "Requirement",
     "Soak",
@@ -27,6 +33,7 @@ __all__ = [
     "Verdict",
     "check",
     "check_here",
+    "check_ranks",
     "find_failure",
     "framework_names",
     "quick_check",

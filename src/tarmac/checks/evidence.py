@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.checks.network import Network
+from tarmac.checks.ranked import Ranks  # noqa: TC001 - pydantic reads it
 from tarmac.checks.soaked import Soak  # noqa: TC001 - pydantic reads it
 from tarmac.machine import Gpu  # noqa: TC001 - pydantic reads it
 
@@ -123,6 +125,7 @@ class Inventory(_Facts):
         kernel_log: Lines of NVIDIA's driver in the kernel's log, where it may be read.
         libraries: CUDA's, cuDNN's and NCCL's libraries that a program of this Python would load,
             name to path.
+        network: What it has to reach other machines by.
     """
 
     host: Host
@@ -134,6 +137,7 @@ class Inventory(_Facts):
     environment: Mapping[str, str] = {}
     kernel_log: tuple[str, ...] = ()
     libraries: Mapping[str, str] = {}
+    network: Network = Network()
 
     @property
     def nvidia_cards(self) -> list[str]:
@@ -203,3 +207,4 @@ class Evidence(_Facts):
     probes: tuple[Probe, ...] = ()
     texts: tuple[str, ...] = ()
     soak: Soak | None = None
+    ranks: Ranks | None = None

@@ -16,6 +16,7 @@ import psutil
 
 from tarmac.checks.evidence import Container, Driver, Host, Inventory, Limits, PciCard
 from tarmac.checks.libraries import find_libraries
+from tarmac.checks.network import read_network
 from tarmac.machine import NvmlProblem, name_cpu, open_nvml, read_limits
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def read_inventory(
         },
         kernel_log=_kernel_log(),
         libraries=libraries,
+        network=read_network(root),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tarmac.cli.ranks_text import print_ranks
 from tarmac.cli.soak_text import print_soak
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def print_report(report: Report) -> None:
     _print_verdicts("Frameworks", report.frameworks, width)
     if not report.frameworks:
         click.echo("  none is installed in this Python; name another: tarmac check --python PATH")
+    if report.ranks is not None:
+        print_ranks(report.ranks)
     if report.soak is not None:
         print_soak(report.soak)
     if report.requirements:

@@ -13,6 +13,7 @@ from recorded import (
     frameworks,
     hardware,
     kernel,
+    ranks,
     results,
     soak,
     speed,
@@ -28,4 +29,5 @@ RECORDED = {
     **soak.RECORDED,
     **containers.RECORDED,
     **cluster.RECORDED,
+    **ranks.RECORDED,
 }

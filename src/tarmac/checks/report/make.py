@@ -43,4 +43,5 @@ def make_report(
         probes=evidence.probes,
         seconds=seconds,
         soak=evidence.soak,
+        ranks=evidence.ranks,
     )

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.evidence import Inventory, Probe  # noqa: TC001 - pydantic reads them
+from tarmac.checks.ranked import Ranks  # noqa: TC001 - pydantic reads it
 from tarmac.checks.rules.findings import Finding  # noqa: TC001 - pydantic reads it
 from tarmac.checks.soaked import Soak  # noqa: TC001 - pydantic reads it
 
@@ -57,6 +58,7 @@ class Report(_Part):
         probes: What each framework said.
         seconds: The whole check took.
         soak: What the driver saw of a soak; None where there was none.
+        ranks: What several ranks measured; None where one process has looked.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -69,6 +71,7 @@ class Report(_Part):
     probes: tuple[Probe, ...]
     seconds: float
     soak: Soak | None = None
+    ranks: Ranks | None = None
 
     @property
     def driver(self) -> str:

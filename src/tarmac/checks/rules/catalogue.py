@@ -35,6 +35,7 @@ _FILES = (
     "soak",
     "containers",
     "cluster",
+    "ranks",
 )
 
 

@@ -11,6 +11,7 @@ from tarmac.checks.rules import (
     frameworks,
     hardware,
     kernel,
+    ranks,
     results,
     soak,
     speed,
@@ -33,4 +34,5 @@ RULES: Mapping[str, Rule] = {
     **soak.RULES,
     **containers.RULES,
     **cluster.RULES,
+    **ranks.RULES,
 }

@@ -13,10 +13,12 @@ import cloup
 from tarmac.cli.check_text import print_failure, print_report
 from tarmac.cli.choices import FRAMEWORKS
 from tarmac.cli.completion import complete_files, complete_frameworks
-from tarmac.cli.options import count_option, examples, json_option, option
+from tarmac.cli.options import examples, json_option, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tarmac.checks import Report
 
 __all__ = ["command"]
 
@@ -30,6 +32,7 @@ __all__ = ["command"]
         "tarmac check --provision tensorflow",
         "tarmac check --quick --require 'gpus>=8' --require 'gpu_memory>=80' --json",
         "tarmac check --soak 10m",
+        "srun tarmac check --ranks all",
         "tarmac check --explain no-driver",
     ),
 )
@@ -78,10 +81,13 @@ __all__ = ["command"]
     "How thoroughly",
     option("--quick", is_flag=True, help="The machine, and PyTorch alone; no rates."),
     option("--deep", is_flag=True, help="Measure longer, fill memory, all Keras backends."),
-    count_option(
+    option(
         "--ranks",
+        metavar="N|all",
         show_default="the number of GPUs",
-        help="Processes that add numbers up together, by PyTorch and Horovod; 2 or more.",
+        help="Processes that add numbers up together, by PyTorch and Horovod; 2 or more. all: "
+        "those that srun, torchrun or mpirun has started this command as, on all hosts; which host "
+        "is slow, gone or different?",
     ),
     option(
         "--timeout",
@@ -142,7 +148,7 @@ def command(
     quick: bool,
     deep: bool,
     devices: Sequence[str],
-    ranks: int | None,
+    ranks: str | None,
     require: Sequence[str],
     as_json: bool,
     page: Path | None,
@@ -156,16 +162,31 @@ def command(
     Exits with 0 when all that is required holds (without --require: when nothing failed), with 1
     when not, with 2 when the request was wrong.
     """
-    from tarmac.checks import check, find_failure, render_page, without_names
+    from tarmac.checks import check, check_ranks, find_failure
+    from tarmac.cli.ranks_text import ranks_of
     from tarmac.cli.soak_text import has_mismatch, seconds_of, soaking
     from tarmac.errors import Interrupted, RequestError
-    from tarmac.files import write_text
 
     if explain is not None:
         print_failure(find_failure(explain), as_json=as_json)
         return
     if quick and deep:
         raise RequestError("--quick and --deep exclude each other")
+    number = ranks_of(ranks)
+    if number == "all":
+        if frameworks or images or provision or quick or deep or soak or len(pythons) > 1:
+            raise RequestError(
+                "--ranks all goes with --python, --device, --require, --timeout and output options"
+            )
+        together = check_ranks(
+            python=next(iter(pythons), None),
+            devices=devices,
+            require=require,
+            timeout_s=timeout_s,
+        )
+        if together.report is None:
+            ctx.exit(together.exit_code)
+        ctx.exit(_show(together.report, as_json=as_json, page=page, names=names))
     with soaking(is_asked=soak is not None) as (stop, tell):
         report = check(
             frameworks,
@@ -174,13 +195,24 @@ def command(
             provision=provision,
             depth="quick" if quick else "deep" if deep else "normal",
             devices=devices,
-            ranks=ranks,
+            ranks=number,
             require=require,
             timeout_s=timeout_s,
             soak_s=None if soak is None else seconds_of(soak),
             stop=stop,
             tell=tell,
         )
+    code = _show(report, as_json=as_json, page=page, names=names)
+    if report.soak is not None and report.soak.interrupted and not has_mismatch(report):
+        raise Interrupted("interrupted", hint="What is above was done until then.")
+    ctx.exit(code)
+
+
+def _show(report: Report, *, as_json: bool, page: Path | None, names: bool) -> int:
+    """Print a report, and return the exit code."""
+    from tarmac.checks import render_page, without_names
+    from tarmac.files import write_text
+
     if not names:
         report = without_names(report, os.environ)
     if page is not None:
@@ -193,6 +225,4 @@ def command(
         print_report(report)
         if page is not None:
             click.echo(f"page {page}")
-    if report.soak is not None and report.soak.interrupted and not has_mismatch(report):
-        raise Interrupted("interrupted", hint="What is above was done until then.")
-    ctx.exit(0 if report.ok else 1)
+    return 0 if report.ok else 1
