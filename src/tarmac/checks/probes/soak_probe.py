@@ -50,7 +50,8 @@ def as_rank(directory, number, device, following, end):
 def count_gpus(probe):
     """Return how many GPUs PyTorch sees; where there can be none, without its import."""
     nodes = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")
-    if set(probe.wanted) == {"cpu"} or not any(map(os.path.exists, nodes)):
+    can_be_none = not probe.wanted and not any(map(os.path.exists, nodes))
+    if can_be_none or set(probe.wanted) == {"cpu"}:
         return 0
     with probe.importing():
         import torch

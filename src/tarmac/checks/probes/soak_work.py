@@ -94,16 +94,16 @@ class Soak:
         else:
             types = {"fp32": torch.float32}
         self.step("set-up")
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator(device=device).manual_seed(0)
         size = PRODUCT_SIZE[self.kind]
         self.products = {}
         for name, dtype in types.items():
             a, b = (
-                torch.randn(size, size, generator=generator).to(device=device, dtype=dtype)
+                torch.randn(size, size, generator=generator, device=device).to(dtype)
                 for _ in range(2)
             )
             self.products[name] = [a, b, torch.mm(a, b), torch.empty_like(a)]
-        self.sent = self.random(COPY_BYTES, generator).to(device)
+        self.sent = self.random(COPY_BYTES, generator)
         self.back = torch.empty_like(self.sent)
         # Each place that copies go to, and what is to be there, which came over the host.
         self.places = []
@@ -121,7 +121,7 @@ class Soak:
         shifts = torch.arange(words + 64, device=device).bitwise_and_(63)
         self.walking = torch.ones_like(shifts).bitwise_left_shift_(shifts)
         del shifts
-        self.noise = self.random(BLOCK_BYTES[self.kind], generator).to(device)
+        self.noise = self.random(BLOCK_BYTES[self.kind], generator)
         self.expected = torch.empty_like(self.noise)
         self.blocks = []
         self.visits = []
@@ -129,11 +129,10 @@ class Soak:
         self.most = int(SHARE * self.free_bytes()) // BLOCK_BYTES[self.kind]
 
     def random(self, num_bytes, generator):
-        """Return random words of 64 bits, on the host."""
+        """Return random words of 64 bits."""
         torch = self.torch
-        halves = torch.randint(
-            -(1 << 31), (1 << 31) - 1, (num_bytes // 4,), generator=generator, dtype=torch.int32
-        )
+        halves = torch.empty(num_bytes // 4, dtype=torch.int32, device=self.device)
+        halves.random_(-(1 << 31), (1 << 31) - 1, generator=generator)
         return halves.view(torch.int64)
 
     def free_bytes(self):
