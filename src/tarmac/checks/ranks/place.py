@@ -13,7 +13,7 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Place", "find_place", "host_name"]
+__all__ = ["Place", "find_place", "first_host", "host_name"]
 
 # Rank, number of ranks, rank on its host, and what is the same for all of one launch.
 _LAUNCHERS = (
