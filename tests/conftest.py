@@ -29,7 +29,7 @@ _NEED = {
     "torch": (
         *("cli", "docs", "examples", "kernels", "machine", "studies", "training", "workloads"),
         *("checks/test_check.py", "checks/test_container.py", "checks/test_probes.py"),
-        "checks/test_probe_conformance.py",
+        *("checks/test_probe_conformance.py", "checks/test_soak.py", "checks/test_ranks.py"),
     ),
     "optuna": ("bench", "studies", "cli/test_search.py"),
     "obstore": ("jobs/test_objects.py",),

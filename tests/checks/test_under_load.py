@@ -138,56 +138,6 @@ def test_reasons_are_told_in_words_most_frequent_first():
     assert reasons_in_words(UnderLoad(index=0, samples=50)) == ""
 
 
-@pytest.mark.parametrize(
-    ("what", "evidence"),
-    [
-        ("a slowdown by hardware while clocks changed", loaded(reasons={"hw_slowdown": 0.05})),
-        ("one reading of heat in ten", loaded(samples=10, reasons={"sw_thermal": 0.1})),
-        ("too few readings", loaded(samples=3, reasons={"sw_thermal": 1.0}, temperature_c=90)),
-        ("an idle reading of a power limit", gpu(slowdowns=("sw_power_cap",))),
-        ("an idle reading of a slowdown", gpu(slowdowns=("hw_slowdown",))),
-        ("an idle link of PCIe 1", gpu(pcie={"generation": 1, "max_generation": 5})),
-        (
-            "as hot as it is made for",
-            loaded({"temperature_limits_c": {"operating": 87, "memory": 95}}, temperature_c=87),
-        ),
-        ("no margin left, none missing", loaded(temperature_margin_c=0)),
-        (
-            "a threshold that is no longer kept up",
-            loaded(
-                {"temperature_limits_c": {"operating": 60}},
-                temperature_c=80,
-                temperature_margin_c=7,
-            ),
-        ),
-        ("a few packets sent again", loaded(grown={"pcie_replays": 8})),
-        ("corrected errors", loaded(grown={"corrected_errors": 40})),
-        ("counters that a reset has set to 0", loaded(grown={"uncorrected_errors": -3})),
-        ("a limit above the default", gpu(power_watts={"limit": 450.0}, default_power_watts=420.0)),
-        ("a limit that is rounded", gpu(power_watts={"limit": 69.99}, default_power_watts=70.0)),
-        ("a limit without a default", gpu(power_watts={"limit": 70.0})),
-        (
-            "default application clocks under the highest",
-            gpu(sm_clock_mhz={"max": 1590}, application_clocks_mhz={"now": 585, "default": 585}),
-        ),
-        ("rows replaced, some left", gpu(remapped_rows={"corrected": 300, "uncorrected": 300})),
-        ("pages retired, few", gpu(retired_pages=15)),
-        ("rows are no pages", gpu(remapped_rows={"corrected": 70, "uncorrected": 0})),
-        ("links that send packets again", gpu(nvlink_errors={"crc": 90, "replay": 7})),
-        ("memory of a context that ends", gpu(unseen_bytes=500 * 2**20)),
-        ("memory of partitions", gpu(mig=True, mig_devices=(), unseen_bytes=2**36, name="x")),
-        ("memory of virtual machines", gpu(virtualization="vgpu host", unseen_bytes=2**36)),
-        ("a GPU that needs no licence", gpu(virtualization="passthrough", licensed=None)),
-        ("a licensed vGPU", gpu(virtualization="vgpu", licensed=True)),
-        ("nothing to be done", gpu(recovery_action="none")),
-    ],
-)
-def test_what_comes_close_is_no_finding(what, evidence):
-    levels = {finding.code: finding.level for finding in find(evidence)}
-    levels.pop("mig-empty", None)
-    assert levels == {}, what
-
-
 def test_a_fabric_that_is_not_ready_matters_only_while_cuda_waits_for_it():
     from tarmac.machine import Fabric
 

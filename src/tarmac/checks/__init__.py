@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tarmac.checks.cached import check_here, quick_check
 from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
+from tarmac.checks.ranked import Pair, Rank, Ranks
+from tarmac.checks.ranks.verb import RanksChecked, check_ranks
 from tarmac.checks.reading.model import LogFinding, LogReport
 from tarmac.checks.reading.read import read_log
 from tarmac.checks.report.anonymous import without_names
@@ -17,6 +19,8 @@ from tarmac.checks.report.page import render_page
 from tarmac.checks.report.stored import read_report
 from tarmac.checks.rules.catalogue import Failure, Level, find_failure, read_catalogue
 from tarmac.checks.rules.findings import Finding
+from tarmac.checks.soak import SoakedDevice, SoakProgress
+from tarmac.checks.soaked import Soak, SoakedGpu
 from tarmac.checks.verb import check
 
 __all__ = [
@@ -32,13 +36,22 @@ __all__ = [
     "Level",
     "LogFinding",
     "LogReport",
+    "Pair",
     "ProbedDevice",
+    "Rank",
+    "Ranks",
+    "RanksChecked",
     "Report",
     "Requirement",
+    "Soak",
+    "SoakProgress",
+    "SoakedDevice",
+    "SoakedGpu",
     "Unseen",
     "Verdict",
     "check",
     "check_here",
+    "check_ranks",
     "compare_reports",
     "describe_devices",
     "find_failure",

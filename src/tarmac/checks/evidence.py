@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict
 from tarmac.checks.amd import Amd
 from tarmac.checks.engines import Engines
 from tarmac.checks.kernel_reading import KernelLog
+from tarmac.checks.network import Network
+from tarmac.checks.ranked import Ranks  # noqa: TC001 - pydantic reads it
+from tarmac.checks.soaked import Soak  # noqa: TC001 - pydantic reads it
 from tarmac.checks.under_load import UnderLoad  # noqa: TC001 - pydantic reads it
 from tarmac.machine import Gpu, NvlinkPair, PciePath  # noqa: TC001 - pydantic reads them
 
@@ -171,6 +174,7 @@ class Inventory(_Facts):
             what this x86 CPU lacks.
         topology: How cards are joined to the machine and to each other.
         upkeep: What decides which commands work here.
+        network: What it has to reach other machines by.
     """
 
     host: Host
@@ -188,6 +192,7 @@ class Inventory(_Facts):
     missing_instructions: tuple[str, ...] = ()
     topology: Topology = Topology()
     upkeep: Upkeep = Upkeep()
+    network: Network = Network()
 
     @property
     def nvidia_cards(self) -> list[str]:
@@ -205,7 +210,9 @@ class Inventory(_Facts):
         return self.container.kind not in (None, "wsl")
 
 
-Outcome = Literal["done", "failed", "crashed", "hung", "no result", "not installed", "not started"]
+Outcome = Literal[
+    "done", "failed", "crashed", "hung", "no result", "not installed", "not started", "interrupted"
+]
 
 
 class Probe(_Facts):
@@ -263,3 +270,5 @@ class Evidence(_Facts):
     probes: tuple[Probe, ...] = ()
     texts: tuple[str, ...] = ()
     under_load: tuple[UnderLoad, ...] = ()
+    soak: Soak | None = None
+    ranks: Ranks | None = None

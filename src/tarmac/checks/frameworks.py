@@ -23,6 +23,7 @@ __all__ = [
     "FRAMEWORKS",
     "PROBES",
     "PROVISIONED",
+    "SOAK",
     "Framework",
     "find_framework",
     "framework_named",
@@ -106,6 +107,9 @@ _ALL = (
 
 # Several processes by PyTorch. It follows from what PyTorch sees, so users do not name it.
 ALL_REDUCE = Framework("all-reduce", "All-reduce, by PyTorch", probe=PROBES / "all_reduce_probe.py")
+
+# Every device at work for minutes, where that is asked for.
+SOAK = Framework("soak", "All devices at once, by PyTorch", probe=PROBES / "soak_probe.py")
 
 # Tarmac's own, name to title.
 FRAMEWORKS: Mapping[str, str] = {framework.name: framework.title for framework in _ALL}

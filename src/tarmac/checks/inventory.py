@@ -27,6 +27,7 @@ from tarmac.checks.evidence import (
 )
 from tarmac.checks.kernel_reading import DEFAULT_HOURS, read_kernel_log
 from tarmac.checks.libraries import find_libraries
+from tarmac.checks.network import read_network
 from tarmac.machine import (
     NvmlProblem,
     count_nvswitches,
@@ -123,6 +124,7 @@ def read_inventory(
         missing_instructions=_missing_instructions(root),
         topology=_topology(root, cards, pairs),
         upkeep=_upkeep(root, variables),
+        network=read_network(root),
     )
 
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tarmac.checks.evidence import Outcome, Probe
 from tarmac.checks.frameworks import PROBES
@@ -59,6 +59,7 @@ def run_probe(
     gpus_of: Callable[[int], set[int]] = lambda _: set(),
     stop: threading.Event | None = None,
     num_ranks: int | None = None,
+    watch: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Probe:
     """Run a framework's probe and return what it said.
 
@@ -74,6 +75,7 @@ def run_probe(
         gpus_of: Tells on which GPUs the driver sees a process, asked now and then.
         stop: When set, the probe is ended.
         num_ranks: Processes of a probe that computes by several; by default the probe's choice.
+        watch: Is given now and then what the probe has written so far.
     """
     mark = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="tarmac-probe-") as directory:
@@ -116,7 +118,13 @@ def run_probe(
         try:
             printed = OutputTail(child.popen.stdout, _KEPT_BYTES)
             seen: set[int] = set()
-            problem = _wait(child, timeout_s, lambda pid: seen.update(gpus_of(pid)), stop)
+
+            def look(pid: int) -> None:
+                seen.update(gpus_of(pid))
+                if watch is not None:
+                    watch(read_result(result)[0])
+
+            problem = _wait(child, timeout_s, look, stop)
         finally:
             # A container does not end with its client.
             if target.image is not None and not child.has_ended():

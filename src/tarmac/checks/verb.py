@@ -17,6 +17,7 @@ from tarmac.checks.kernel_reading import DEFAULT_HOURS
 from tarmac.checks.report.gate import read_gate
 from tarmac.checks.run_probe import is_measuring, measuring_turns, run_probe
 from tarmac.checks.sampling import sampling
+from tarmac.checks.soak import soak
 from tarmac.checks.targets import (
     THIS_PYTHON,
     Target,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from tarmac.checks.evidence import Probe
     from tarmac.checks.report.model import Report
     from tarmac.checks.rules.catalogue import Level
+    from tarmac.checks.soak import SoakProgress
+    from tarmac.checks.soaked import Soak
     from tarmac.machine import LoadReader, Nvml
 
 __all__ = ["Depth", "check"]
@@ -66,7 +69,9 @@ def check(
     skip: Sequence[str] = (),
     timeout_s: float = 120.0,
     xid_hours: float = DEFAULT_HOURS,
+    soak_s: float | None = None,
     stop: threading.Event | None = None,
+    tell: Callable[[SoakProgress], None] | None = None,
 ) -> Report:
     """Look at this machine, and let frameworks compute on its devices.
 
@@ -91,9 +96,12 @@ def check(
             with ``require`` alone none, as that decides.
         only: Codes of failures; no other is looked for, and none of a framework counts.
         skip: Codes of failures that are said, and do not count.
-        timeout_s: Of each probe.
+        timeout_s: Of each probe; of a soak, how long a device may give no sign.
         xid_hours: How far back errors in the kernel's log count, at most to the machine's start.
+        soak_s: Keep every GPU at work for so long, the CPU where there is none, and compare all
+            that is computed, copied and remembered; only frameworks that are named are probed then.
         stop: When set, the probes are ended.
+        tell: Is told now and then how far a soak is.
 
     Returns:
         The report; its ``ok`` says whether all that is required holds.
@@ -108,6 +116,8 @@ def check(
         raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")
     if not xid_hours > 0:
         raise RequestError(f"xid_hours is {xid_hours:g}, expected above 0")
+    if soak_s is not None:
+        _refuse_soak(soak_s, ranks, pythons=pythons, images=images, provision=provision)
     if depth not in ("quick", "normal", "deep"):
         raise RequestError(f"depth is {depth!r}, expected quick, normal or deep")
     asked = [find_framework(name).name for name in frameworks]
@@ -131,11 +141,12 @@ def check(
     tasks += [
         _Task(name, target, is_asked=bool(asked))
         for target in targets
-        for name in asked or framework_names()
+        for name in asked or (framework_names() if soak_s is None else ())
     ]
     if not targets:
         provided = {task.framework for task in tasks}
-        here = [] if tasks and not asked else asked or _installed(depth)
+        is_alone = (tasks or soak_s is not None) and not asked
+        here = [] if is_alone else asked or _installed(depth)
         tasks += [
             _Task(name, THIS_PYTHON, is_asked=bool(asked) or name in needed)
             for name in dict.fromkeys((*here, *needed))
@@ -157,7 +168,13 @@ def check(
         stop=stop,
     )
     gate.refuse_other(evidence.inventory)
-    if ranks is not None or depth != "quick":
+    if soak_s is not None:
+        target = targets[0] if targets else THIS_PYTHON
+        probe, soaked = soak(
+            target, limit_s=soak_s, silence_s=timeout_s, devices=devices, stop=stop, tell=tell
+        )
+        evidence = _soaked(evidence, probe, soaked)
+    elif ranks is not None or depth != "quick":
         all_reduces = [
             run_probe(
                 ALL_REDUCE,
@@ -171,6 +188,39 @@ def check(
         ]
         evidence = evidence.model_copy(update={"probes": (*evidence.probes, *all_reduces)})
     return gate.judge(evidence, seconds=time.perf_counter() - started)
+
+
+def _refuse_soak(
+    soak_s: float,
+    ranks: int | None,
+    *,
+    pythons: Sequence[str | Path],
+    images: Sequence[str],
+    provision: Sequence[str],
+) -> None:
+    if not soak_s > 0:
+        raise RequestError(f"soak is {soak_s:g}, expected above 0 seconds")
+    if ranks is not None:
+        raise RequestError("a soak and ranks exclude each other")
+    if provision or len(pythons) + len(images) > 1:
+        raise RequestError(
+            "a soak takes all devices, for one PyTorch",
+            hint="Name one --python or one --image at most, and no --provision.",
+        )
+
+
+def _soaked(evidence: Evidence, probe: Probe, soaked: Soak) -> Evidence:
+    """Return evidence with a soak, and with the machine as the soak has left it."""
+    before = set(evidence.inventory.kernel_log)
+    after = read_inventory()
+    lines = tuple(line for line in after.kernel_log if line not in before)
+    return evidence.model_copy(
+        update={
+            "inventory": after,
+            "probes": (*evidence.probes, probe),
+            "soak": soaked.model_copy(update={"kernel_log": lines}),
+        }
+    )
 
 
 def _installed(depth: Depth) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Report
 
-__all__ = ["choose_format", "errors_as", "print_as", "save_report"]
+__all__ = ["choose_format", "errors_as", "show_report"]
 
 
 def choose_format(form: str | None, *, as_json: bool, brief: bool) -> str:
@@ -50,7 +51,42 @@ def errors_as(form: str) -> Iterator[None]:
         click.get_current_context().exit(UNKNOWN)
 
 
-def save_report(path: Path, report: Report) -> None:
+def show_report(
+    report: Report,
+    *,
+    form: str,
+    page: Path | None,
+    save: Path | None,
+    names: bool,
+    verbose: bool,
+) -> int:
+    """Print and write a report, and return the exit code of the command.
+
+    Args:
+        report: What was seen and concluded.
+        form: ``text``, or of `tarmac.checks.FORMS`.
+        page: Where a page is written as well.
+        save: Where it is kept for later comparisons, where the check ended well.
+        names: Whether names of users and homes stay in it.
+        verbose: Whether text says where each operation ran.
+
+    Raises:
+        StorageError: A file cannot be written.
+        TarmacError: What is printed to is full.
+    """
+    from tarmac.checks import render_page, without_names
+    from tarmac.files import write_text
+
+    if not names:
+        report = without_names(report, os.environ)
+    if page is not None:
+        write_text(page, render_page(report))
+    if save is not None:
+        _save(save, report)
+    return _print(form, report, page, verbose=verbose)
+
+
+def _save(path: Path, report: Report) -> None:
     """Write a report whole, or, where the check did not end well, nothing, and say so.
 
     Raises:
@@ -65,7 +101,7 @@ def save_report(path: Path, report: Report) -> None:
         click.echo(f"{path} is not written: this machine is no example to others", err=True)
 
 
-def print_as(form: str, report: Report, page: Path | None, *, verbose: bool = False) -> int:
+def _print(form: str, report: Report, page: Path | None, *, verbose: bool) -> int:
     """Print a report, and return the exit code of the command.
 
     Args:

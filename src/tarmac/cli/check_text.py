@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tarmac.cli.ranks_text import print_ranks
+from tarmac.cli.soak_text import print_soak
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -46,21 +49,35 @@ def print_report(report: Report) -> None:
     _print_verdicts("Frameworks", report.frameworks, width)
     if not report.frameworks:
         click.echo("  none is installed in this Python; name another: tarmac check --python PATH")
+    if report.ranks is not None:
+        print_ranks(report.ranks)
+    if report.soak is not None:
+        print_soak(report.soak)
     if report.requirements:
-        click.secho("Required", bold=True)
-        for requirement in report.requirements:
-            # Of a file of many, what is as it should be is counted.
-            if requirement.source and requirement.met and not requirement.better:
-                continue
-            word, colour = _MET[requirement.met]
-            click.echo(f"  {click.style(f'{word:<8}', fg=colour)}  {requirement.text}", nl=False)
-            click.echo(f"  (found {requirement.found})")
-        _print_rest(report)
+        _print_requirements(report)
     worth_doing = [finding for finding in report.findings if finding.level != "note"]
     if worth_doing:
         click.secho("What to do", bold=True)
         for number, finding in enumerate(worth_doing, 1):
             _print_finding(number, finding)
+    _print_notes(report)
+    click.echo(f"checked in {report.seconds:.1f} s")
+
+
+def _print_requirements(report: Report) -> None:
+    click.secho("Required", bold=True)
+    for requirement in report.requirements:
+        # Of a file of many, what is as it should be is counted.
+        if requirement.source and requirement.met and not requirement.better:
+            continue
+        word, colour = _MET[requirement.met]
+        click.echo(f"  {click.style(f'{word:<8}', fg=colour)}  {requirement.text}", nl=False)
+        click.echo(f"  (found {requirement.found})")
+    _print_rest(report)
+
+
+def _print_notes(report: Report) -> None:
+    """Print what is worth knowing, and what was not looked for or could not be."""
     for finding in report.findings:
         if finding.level == "note":
             click.echo(f"Note: {finding.title} ({', '.join(finding.where)}): {finding.fix[0]}")
@@ -70,7 +87,6 @@ def print_report(report: Report) -> None:
         click.echo(f"Looked for nothing but: {', '.join(report.only)}")
     for unseen in report.unseen:
         click.secho(f"Could not look: {unseen.where}: {unseen.why}", fg="red")
-    click.echo(f"checked in {report.seconds:.1f} s")
 
 
 def _print_rest(report: Report) -> None:

@@ -19,7 +19,9 @@ from recorded import (
     hardware,
     kernel,
     links,
+    ranks,
     results,
+    soak,
     speed,
 )
 
@@ -32,8 +34,10 @@ RECORDED = {
     **frameworks.RECORDED,
     **speed.RECORDED,
     **results.RECORDED,
+    **soak.RECORDED,
     **containers.RECORDED,
     **cluster.RECORDED,
+    **ranks.RECORDED,
 }
 
 CLOSE = {
@@ -47,4 +51,6 @@ CLOSE = {
     **results.CLOSE,
     **containers.CLOSE,
     **cluster.CLOSE,
+    **ranks.CLOSE,
+    **soak.CLOSE,
 }

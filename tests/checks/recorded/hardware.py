@@ -129,12 +129,27 @@ CLOSE: dict[str, list[Evidence]] = {
         text("    ECC Errors: Volatile: SRAM Uncorrectable : 0, DRAM Uncorrectable : 0"),
         gpu(corrected_errors=12, uncorrected_errors=0, retired_pages=3),
         gpu(ecc=False, remap_failed=False, retired_pages_pending=False),
+        loaded(grown={"corrected_errors": 40}),
+        # A reset has set it to 0.
+        loaded(grown={"uncorrected_errors": -3}),
     ],
-    "throttle-thermal": [gpu(slowdowns=("sw_power_cap",), temperature_c=84)],
-    "throttle-power": [gpu(power_watts={"now": 690, "limit": 700})],
-    "throttle-hardware": [gpu(slowdowns=("hw_slowdown", "hw_thermal"))],
-    "pcie-narrow": [gpu(pcie={"generation": 1, "max_generation": 5, "width": 8, "max_width": 8})],
-    "nvlink-down": [gpu(nvlinks=(False,) * 4), gpu(nvlinks=(True,) * 18)],
+    "throttle-thermal": [
+        gpu(slowdowns=("sw_power_cap",), temperature_c=84),
+        # One reading in ten, and too few of them.
+        loaded(samples=10, reasons={"sw_thermal": 0.1}),
+        loaded(samples=3, reasons={"sw_thermal": 1.0}, temperature_c=90),
+    ],
+    "throttle-power": [
+        gpu(power_watts={"now": 690, "limit": 700}),
+        # When idle it says nothing.
+        gpu(slowdowns=("sw_power_cap",)),
+    ],
+    "throttle-hardware": [
+        gpu(slowdowns=("hw_slowdown", "hw_thermal")),
+        # It is set while clocks change, too.
+        gpu(slowdowns=("hw_slowdown",)),
+        loaded(reasons={"hw_slowdown": 0.05}),
+    ],
     "exclusive-mode": [
         gpu(compute_mode="exclusive process"),
         gpu(processes=(GpuProcess(pid=7, name="train", memory_bytes=2**28),)),
@@ -148,4 +163,51 @@ CLOSE: dict[str, list[Evidence]] = {
         gpu(persistence=None),
     ],
     "p2p-broken": [done("all-reduce", notes=["peer copies agree"])],
+    "too-hot": [
+        loaded({"temperature_limits_c": {"operating": 87, "memory": 95}}, temperature_c=87),
+        loaded(temperature_margin_c=0),
+        # A threshold that is no longer kept up: the margin is what counts.
+        loaded(
+            {"temperature_limits_c": {"operating": 60}}, temperature_c=80, temperature_margin_c=7
+        ),
+    ],
+    "pcie-generation": [gpu(pcie={"generation": 1, "max_generation": 5})],
+    "pcie-replays": [loaded(grown={"pcie_replays": 8})],
+    "power-limited": [
+        gpu(power_watts={"limit": 450.0}, default_power_watts=420.0),
+        # Limits are rounded.
+        gpu(power_watts={"limit": 69.99}, default_power_watts=70.0),
+        gpu(power_watts={"limit": 70.0}),
+    ],
+    "clocks-lowered": [
+        # Some chips' default is under the highest.
+        gpu(sm_clock_mhz={"max": 1590}, application_clocks_mhz={"now": 585, "default": 585}),
+    ],
+    "memory-worn": [
+        gpu(remapped_rows={"corrected": 300, "uncorrected": 300}),
+        gpu(remapped_rows={"corrected": 70, "uncorrected": 0}),
+        gpu(retired_pages=15),
+    ],
+    "sram-errors": [gpu(sram_threshold_exceeded=False), gpu(sram_threshold_exceeded=None)],
+    "inforom-corrupt": [gpu(inforom_valid=True), gpu(inforom_valid=None)],
+    "nvlink-errors": [gpu(nvlink_errors={"crc": 90, "replay": 7})],
+    "mem-held-unseen": [
+        # Of a context that ends, of partitions, of virtual machines.
+        gpu(unseen_bytes=500 * 2**20),
+        gpu(mig=True, mig_devices=(), unseen_bytes=2**36, name="x"),
+        gpu(virtualization="vgpu host", unseen_bytes=2**36),
+    ],
+    "vgpu-unlicensed": [
+        gpu(virtualization="passthrough", licensed=None),
+        gpu(virtualization="vgpu", licensed=True),
+    ],
+    "reset-required": [gpu(recovery_action="none"), gpu(recovery_action="reboot")],
+    "reboot-required": [gpu(recovery_action="none"), gpu(recovery_action="reset")],
+    "drain-required": [gpu(recovery_action="none")],
+    "fabric-degraded": [gpu(fabric=Fabric(state="completed"))],
+    "gpus-differ": [
+        pair(),
+        # Another maker's card has firmware of its own.
+        pair(board="0x17c110de", vbios="96.00.B1.00.02"),
+    ],
 }

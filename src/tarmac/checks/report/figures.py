@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac.checks.rates import chip_of, find_matrix_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["device_in_words"]
 
@@ -21,6 +21,8 @@ def device_in_words(device: Mapping[str, Any]) -> str:
     shown = [_rate(device, kind, rate) for kind, rate in (device.get("flops") or {}).items()]
     if "bus_bytes_per_s" in device:
         shown.append(f"bus {device['bus_bytes_per_s'] / 1e9:.3g} GB/s")
+    if "soak" in device:
+        shown += _soaked(device["soak"])
     return f"{device['name']}: {', '.join(shown)}" if shown else str(device["name"])
 
 
@@ -32,6 +34,18 @@ def _rate(device: Mapping[str, Any], kind: str, rate: float) -> str:
     health = matrix.health if matrix is not None and matrix.kind == kind else None
     judged = "" if health is None else f" ({100 * health:.0f} % of what a healthy one reaches)"
     return f"{kind} {rate / 1e12:.3g} of {nominal:g} TFLOP/s{judged}"
+
+
+def _soaked(state: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what was compared, what differed, and how even the rounds were."""
+    if "comparisons" not in state:
+        return
+    wrong = f"{state['num_mismatches']:,} wrong"
+    yield f"{state['comparisons']:,} comparisons of {state['bytes'] / 2**30:,.1f} GiB, {wrong}"
+    yield f"{state['memory_bytes'] / 2**30:.1f} GiB of memory under patterns"
+    if state["fastest_s"] is not None:
+        fastest, slowest = (1000 * state[key] for key in ("fastest_s", "slowest_s"))
+        yield f"products of a round in {fastest:.3g} to {slowest:.3g} ms"
 
 
 def _flops(rate: float) -> str:

@@ -57,4 +57,6 @@ def make_report(
         probes=evidence.probes,
         under_load=evidence.under_load,
         seconds=seconds,
+        soak=evidence.soak,
+        ranks=evidence.ranks,
     )

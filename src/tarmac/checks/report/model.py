@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.evidence import Inventory, Probe  # noqa: TC001 - pydantic reads them
+from tarmac.checks.ranked import Ranks  # noqa: TC001 - pydantic reads it
 from tarmac.checks.rules.catalogue import Level  # noqa: TC001 - pydantic reads it
 from tarmac.checks.rules.findings import Finding  # noqa: TC001 - pydantic reads it
+from tarmac.checks.soaked import Soak  # noqa: TC001 - pydantic reads it
 from tarmac.checks.under_load import UnderLoad  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
@@ -92,6 +94,8 @@ class Report(_Part):
         probes: What each framework said.
         under_load: Each GPU that computed while a probe measured.
         seconds: The whole check took.
+        soak: What the driver saw of a soak; None where there was none.
+        ranks: What several ranks measured; None where one process has looked.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -108,6 +112,8 @@ class Report(_Part):
     probes: tuple[Probe, ...]
     under_load: tuple[UnderLoad, ...] = ()
     seconds: float
+    soak: Soak | None = None
+    ranks: Ranks | None = None
 
     @property
     def driver(self) -> str:

@@ -54,6 +54,8 @@ def render_page(report: Report) -> str:
             "<h2>Evidence</h2>",
             _details("The machine", report.inventory),
             *(_details(probe.label, probe) for probe in report.probes),
+            *([_details("The soak", report.soak)] if report.soak is not None else ()),
+            *([_details("The ranks", report.ranks)] if report.ranks is not None else ()),
         )
     )
     return (

@@ -38,8 +38,10 @@ _FILES = (
     "frameworks",
     "speed",
     "results",
+    "soak",
     "containers",
     "cluster",
+    "ranks",
 )
 
 

@@ -13,7 +13,9 @@ from tarmac.checks.rules import (
     hardware,
     kernel,
     links,
+    ranks,
     results,
+    soak,
     speed,
 )
 
@@ -33,6 +35,8 @@ RULES: Mapping[str, Rule] = {
     **frameworks.RULES,
     **speed.RULES,
     **results.RULES,
+    **soak.RULES,
     **containers.RULES,
     **cluster.RULES,
+    **ranks.RULES,
 }

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
 
-from tarmac.cli.check_output import choose_format, errors_as, print_as, save_report
+from tarmac.cli.check_output import choose_format, errors_as, show_report
 from tarmac.cli.check_text import print_failure
 from tarmac.cli.choices import FAIL_ON, FORMATS, FRAMEWORKS, Choice
 from tarmac.cli.completion import complete_codes, complete_files, complete_frameworks
 from tarmac.cli.log_text import print_log_report
-from tarmac.cli.options import Group, count_option, examples, json_option, option
+from tarmac.cli.options import Group, examples, json_option, option
 from tarmac.errors import Interrupted, RequestError
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class _Check(cloup.Command):
         "tarmac check --python ~/venvs/jax/bin/python",
         "tarmac check --provision tensorflow",
         "tarmac check --quick --require 'gpus>=8' --require 'gpu_memory>=80' --json",
+        "tarmac check --soak 10m",
+        "srun tarmac check --ranks all",
         "tarmac check --explain no-driver",
         "tarmac check --read train.log",
         "dmesg | tarmac check --read -",
@@ -99,10 +101,13 @@ class _Check(cloup.Command):
     "How thoroughly",
     option("--quick", is_flag=True, help="The machine, and PyTorch alone; no rates."),
     option("--deep", is_flag=True, help="Measure longer, fill memory, all Keras backends."),
-    count_option(
+    option(
         "--ranks",
+        metavar="N|all",
         show_default="the number of GPUs",
-        help="Processes that add numbers up together, by PyTorch and Horovod; 2 or more.",
+        help="Processes that add numbers up together, by PyTorch and Horovod; 2 or more. all: "
+        "those that srun, torchrun or mpirun has started this command as, on all hosts; which host "
+        "is slow, gone or different?",
     ),
     option(
         "--timeout",
@@ -123,6 +128,16 @@ class _Check(cloup.Command):
         shell_complete=complete_files,
         help="Say which known failures a log of any program shows, - for the standard input, and "
         "check nothing. Exits with 1 when there is one; a note alone is none.",
+    ),
+)
+@cloup.option_group(
+    "Does it stay right?",
+    option(
+        "--soak",
+        metavar="TIME",
+        help="Keep all GPUs (the CPU where there is none) at work for so long, such as 60s or "
+        "10m: products, copies and memory patterns, compared bit for bit. A device that gives no "
+        "sign for --timeout counts as hung.",
     ),
 )
 @cloup.option_group(
@@ -225,7 +240,7 @@ def command(
     quick: bool,
     deep: bool,
     devices: Sequence[str],
-    ranks: int | None,
+    ranks: str | None,
     require: Sequence[str],
     expect: Path | None,
     against: Path | None,
@@ -243,6 +258,7 @@ def command(
     verbose: bool,
     timeout_s: float,
     xid_hours: float,
+    soak: str | None,
 ) -> None:
     """Prove that frameworks compute on this machine's devices; else say what is wrong.
 
@@ -250,8 +266,9 @@ def command(
     when not, with 2 when the request was wrong, with 3 when it could not be told: a driver, a GPU
     or a program did not answer.
     """
-    from tarmac.checks import check, find_failure, read_log, render_page, without_names
-    from tarmac.files import write_text
+    from tarmac.checks import check, check_ranks, find_failure, read_log
+    from tarmac.cli.ranks_text import ranks_of
+    from tarmac.cli.soak_text import has_mismatch, seconds_of, soaking
 
     if explain is not None:
         print_failure(find_failure(explain), as_json=as_json or form == "json")
@@ -264,49 +281,83 @@ def command(
             raise Interrupted("interrupted")
         ctx.exit(0 if read.ok else 1)
     form = choose_format(form, as_json=as_json, brief=brief)
+    show = functools.partial(
+        show_report, form=form, page=page, save=save, names=names, verbose=verbose
+    )
     with errors_as(form):
         if quick and deep:
             raise RequestError("--quick and --deep exclude each other")
-        report = check(
-            frameworks,
-            pythons=pythons,
-            images=images,
-            provision=provision,
-            depth="quick" if quick else "deep" if deep else "normal",
-            devices=devices,
-            ranks=ranks,
-            require=require,
-            expect=expect,
-            against=against,
-            fail_on=fail_on,
-            only=only,
-            skip=skip,
-            timeout_s=timeout_s,
-            xid_hours=xid_hours,
-        )
-        if not names:
-            report = without_names(report, os.environ)
-        if page is not None:
-            write_text(page, render_page(report))
-        if save is not None:
-            save_report(save, report)
-    ctx.exit(print_as(form, report, page, verbose=verbose))
+        number = ranks_of(ranks)
+        if number == "all":
+            _refuse_beside_all_ranks(ctx)
+            together = check_ranks(
+                python=next(iter(pythons), None),
+                devices=devices,
+                require=require,
+                timeout_s=timeout_s,
+            )
+            ctx.exit(together.exit_code if together.report is None else show(together.report))
+        with soaking(is_asked=soak is not None) as (stop, tell):
+            report = check(
+                frameworks,
+                pythons=pythons,
+                images=images,
+                provision=provision,
+                depth="quick" if quick else "deep" if deep else "normal",
+                devices=devices,
+                ranks=number,
+                require=require,
+                expect=expect,
+                against=against,
+                fail_on=fail_on,
+                only=only,
+                skip=skip,
+                timeout_s=timeout_s,
+                xid_hours=xid_hours,
+                soak_s=None if soak is None else seconds_of(soak),
+                stop=stop,
+                tell=tell,
+            )
+        code = show(report)
+    if report.soak is not None and report.soak.interrupted and not has_mismatch(report):
+        raise Interrupted("interrupted", hint="What is above was done until then.")
+    ctx.exit(code)
 
 
-# What may be said with --read; everything else says how to check.
-_READ_OPTIONS = {"log", "as_json", "names"}
+# What may be said with --read, and with --ranks all; everything else says how else to check.
+_READ_OPTIONS = frozenset({"log", "as_json", "names"})
+_RANKS_OPTIONS = frozenset(
+    {"ranks", "pythons", "devices", "require", "timeout_s", "form", "as_json", "brief", "page"}
+    | {"names", "verbose"}
+)
 
 
-def _refuse_checking(ctx: click.Context) -> None:
+def _given_beside(ctx: click.Context, options: frozenset[str]) -> str | None:
+    """Name what was given on the command line beside some options."""
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(str(parameter.name))
         given = source is click.core.ParameterSource.COMMANDLINE
-        if given and parameter.name not in _READ_OPTIONS and ctx.params[str(parameter.name)]:
-            named = parameter.opts[0] if isinstance(parameter, click.Option) else "a framework"
-            raise RequestError(
-                f"--read checks nothing, and {named} was given",
-                hint="Leave it out: tarmac check --read FILE",
-            )
+        if given and parameter.name not in options and ctx.params[str(parameter.name)]:
+            return parameter.opts[0] if isinstance(parameter, click.Option) else "a framework"
+    return None
+
+
+def _refuse_checking(ctx: click.Context) -> None:
+    named = _given_beside(ctx, _READ_OPTIONS)
+    if named is not None:
+        raise RequestError(
+            f"--read checks nothing, and {named} was given",
+            hint="Leave it out: tarmac check --read FILE",
+        )
+
+
+def _refuse_beside_all_ranks(ctx: click.Context) -> None:
+    named = _given_beside(ctx, _RANKS_OPTIONS)
+    if named is not None or len(ctx.params["pythons"]) > 1:
+        raise RequestError(
+            f"--ranks all does not go with {named or 'several --python'}",
+            hint="It goes with --python, --device, --require, --timeout and options of output.",
+        )
 
 
 class _Group(Group):

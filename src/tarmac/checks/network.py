@@ -1,0 +1,83 @@
+"""What a machine has to reach others by: interfaces, and ports of InfiniBand and RoCE."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Network", "Port", "read_network"]
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Port(_Facts):
+    """A port of an adapter for remote direct memory access.
+
+    Attributes:
+        name: Adapter and number, ``mlx5_0/1``.
+        state: ``ACTIVE``, ``DOWN``, ``INIT`` or ``ARMED``.
+        physical: ``LinkUp``, ``Disabled``, ``Polling``, or another word of the kernel.
+        layer: ``InfiniBand``, or ``Ethernet`` for RoCE.
+        rate: ``400 Gb/sec (4X NDR)``.
+    """
+
+    name: str
+    state: str
+    physical: str = ""
+    layer: str = ""
+    rate: str = ""
+
+
+class Network(_Facts):
+    """What a machine has to reach others by.
+
+    Attributes:
+        interfaces: Their names.
+        ports: Of InfiniBand and RoCE.
+        open_module: Whether NVIDIA's kernel module is the open one, which lends a GPU's memory to
+            adapters by dma-buf; None where none is loaded.
+    """
+
+    interfaces: tuple[str, ...] = ()
+    ports: tuple[Port, ...] = ()
+    open_module: bool | None = None
+
+
+def read_network(root: Path) -> Network:
+    """Read the kernel's files.
+
+    Args:
+        root: Where ``proc`` and ``sys`` are.
+    """
+    module = _text(root / "proc/driver/nvidia/version")
+    return Network(
+        interfaces=tuple(sorted(path.name for path in (root / "sys/class/net").glob("*"))),
+        ports=tuple(_ports(root)),
+        open_module="Open Kernel Module" in module if module else None,
+    )
+
+
+def _ports(root: Path) -> Iterator[Port]:
+    for path in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
+        yield Port(
+            name=f"{path.parent.parent.name}/{path.name}",
+            # "4: ACTIVE"
+            state=_text(path / "state").partition(": ")[2],
+            physical=_text(path / "phys_state").partition(": ")[2],
+            layer=_text(path / "link_layer"),
+            rate=_text(path / "rate"),
+        )
+
+
+def _text(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    return ""

@@ -1,0 +1,121 @@
+"""What several ranks said of themselves, and what they computed together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
+from statistics import median
+
+from pydantic import BaseModel, ConfigDict
+
+from tarmac.checks.network import Network
+
+__all__ = ["Pair", "Rank", "Ranks"]
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Rank(_Facts):
+    """A rank, and the machine that it is on; None stands for what is not known.
+
+    Attributes:
+        rank: From 0.
+        host: As Slurm or the machine itself calls it.
+        address: By which the others reach it.
+        driver: NVIDIA's driver.
+        torch: PyTorch's version.
+        torch_cuda: The CUDA that it is built for.
+        nccl: The NCCL that it has.
+        gpu: What tells its GPU apart.
+        gpu_name: What its GPU is called.
+        clock_off_s: By how much its clock differs from rank 0's, in seconds.
+        modules: Loaded kernel modules that matter.
+        network: What its machine has to reach others by.
+        environment: The variables that steer GPUs and their messages.
+        problem: Why it has no PyTorch that answers; empty where it has.
+    """
+
+    rank: int
+    host: str
+    address: str = ""
+    driver: str | None = None
+    torch: str | None = None
+    torch_cuda: str | None = None
+    nccl: str | None = None
+    gpu: str | None = None
+    gpu_name: str | None = None
+    clock_off_s: float | None = None
+    modules: tuple[str, ...] = ()
+    network: Network = Network()
+    environment: Mapping[str, str] = {}
+    problem: str = ""
+
+
+class Pair(_Facts):
+    """Two hosts, or two ranks of one host, that added numbers up alone.
+
+    Attributes:
+        round: In which, from 0.
+        names: Of both.
+        seconds: Of one all-reduce: the median, of the slowest ranks; None where it failed.
+        problem: Why it failed.
+        own: Names of those whose own process failed, and not their partner's.
+    """
+
+    round: int
+    names: tuple[str, str]
+    seconds: float | None = None
+    problem: str = ""
+    own: tuple[str, ...] = ()
+
+
+class Ranks(_Facts):
+    """Several ranks, and what they computed together.
+
+    Attributes:
+        size: How many there should be.
+        limit_s: How long they were waited for, in seconds.
+        ranks: Those that came.
+        missing: Those that did not.
+        lost: Those that were lost later, with how.
+        message_bytes: Of what pairs all-reduce.
+        pairs: Round after round.
+    """
+
+    size: int
+    limit_s: float
+    ranks: tuple[Rank, ...]
+    missing: tuple[int, ...] = ()
+    lost: Mapping[int, str] = {}
+    message_bytes: int = 0
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def hosts(self) -> dict[str, list[Rank]]:
+        """The ranks of each host."""
+        hosts: dict[str, list[Rank]] = {}
+        for rank in self.ranks:
+            hosts.setdefault(rank.host, []).append(rank)
+        return hosts
+
+    @property
+    def units(self) -> dict[str, list[Rank]]:
+        """What is paired, by name: hosts, or the ranks of a single one."""
+        if len(self.hosts) > 1:
+            return self.hosts
+        return {f"rank {rank.rank}": [rank] for rank in self.ranks}
+
+    def name_of(self, rank: int) -> str:
+        """Return what a rank is called, with its host where that is known."""
+        hosts = [known.host for known in self.ranks if known.rank == rank]
+        return f"rank {rank} on {hosts[0]}" if hosts and len(self.hosts) > 1 else f"rank {rank}"
+
+    def median_s(self, name: str, *, of_others: bool = False) -> float | None:
+        """Return the median time of the pairs of a unit, or of those without it."""
+        times = [
+            pair.seconds
+            for pair in self.pairs
+            if pair.seconds is not None and (name in pair.names) != of_others
+        ]
+        return median(times) if times else None

@@ -1,0 +1,242 @@
+"""Rank 0: meets the others, lets them compute together and in pairs, and tells them the end."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from tarmac.checks.ranked import Pair, Rank, Ranks
+from tarmac.checks.ranks.lines import Line, listen
+from tarmac.checks.ranks.rounds import pair_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tarmac.checks.ranks.place import Place
+
+__all__ = ["Lead"]
+
+# Each host is compared with as many others as this; a single slow one among them is outvoted.
+_MOST_ROUNDS = 7
+
+# What an answer may take on top of what it is about.
+_GRACE_S = 15.0
+_GREETING_S = 5.0
+
+
+@dataclasses.dataclass
+class _Member:
+    rank: Rank
+    line: Line
+    is_ready: bool = False
+
+
+class Lead:
+    """Leads the ranks of one launch.
+
+    Args:
+        place: Of rank 0.
+        timeout_s: How long ranks are waited for, and how long PyTorch's import may take, in
+            seconds.
+        round_s: How long an all-reduce of a group may take, its rendezvous included, in seconds.
+        on_cpu: Whether GPUs are left out.
+
+    Attributes:
+        lost: Ranks that were lost on the way, with how.
+    """
+
+    def __init__(self, place: Place, *, timeout_s: float, round_s: float, on_cpu: bool) -> None:
+        self._place = place
+        self._timeout_s = timeout_s
+        self._round_s = round_s
+        self._on_cpu = on_cpu
+        self._server = listen(place)
+        self._members: dict[int, _Member] = {}
+        self.lost: dict[int, str] = {}
+        self._came = threading.Condition()
+
+    def close(self, code: int) -> None:
+        """Tell all the exit code, and end the connections."""
+        with self._came:
+            members = list(self._members.values())
+        for member in members:
+            member.line.send(do="end", code=code)
+            member.line.close()
+        # Wakes the thread that accepts.
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    def gather(self) -> Ranks:
+        """Wait for all ranks, and for their PyTorch."""
+        end = time.monotonic() + self._timeout_s
+        threading.Thread(target=self._accept, args=(self._server,), daemon=True).start()
+        with self._came:
+            while len(self._members) < self._place.size and time.monotonic() < end:
+                self._came.wait(end - time.monotonic())
+            # Whoever comes later is too late, and is told the end alone.
+            members = dict(sorted(self._members.items()))
+        for member in members.values():
+            before = time.time()
+            said = self._ask(member, {"do": "clock"}, _GREETING_S)
+            if "clock" in said:
+                off = said["clock"] - (before + time.time()) / 2
+                member.rank = member.rank.model_copy(update={"clock_off_s": off})
+        self._start(list(members))
+        return Ranks(
+            size=self._place.size,
+            limit_s=self._timeout_s,
+            ranks=tuple(member.rank for member in members.values()),
+            missing=tuple(rank for rank in range(self._place.size) if rank not in members),
+        )
+
+    def add_up(self, ranks: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Let some ranks all-reduce as one group; return what each says."""
+        members = [self._members[rank] for rank in ranks if rank not in self.lost]
+        self._start([member.rank.rank for member in members if not member.is_ready])
+        if not members or not all(member.is_ready for member in members):
+            return {
+                member.rank.rank: {"error": member.rank.problem, "own": True}
+                if not member.is_ready
+                else {"error": "its partner cannot", "own": False}
+                for member in members
+            }
+        first = members[0]
+        port = self._ask(first, {"do": "port"}, _GREETING_S).get("port", 0)
+        group = {
+            "do": "add",
+            "host": first.rank.address,
+            "port": port,
+            "count": len(members),
+            "limit_s": self._round_s,
+            "on_gpu": self._is_on_gpus([member.rank for member in members]),
+        }
+        with ThreadPoolExecutor(len(members)) as threads:
+            answers = threads.map(
+                lambda numbered: self._ask(
+                    numbered[1], {**group, "rank": numbered[0]}, self._round_s + _GRACE_S
+                ),
+                enumerate(members),
+            )
+            said = {
+                member.rank.rank: answer for member, answer in zip(members, answers, strict=True)
+            }
+        for member in members:
+            member.is_ready = "error" not in said[member.rank.rank]
+        return said
+
+    def meet_in_pairs(self, ranks: Ranks) -> tuple[tuple[Pair, ...], int]:
+        """Let hosts, or the ranks of a single one, all-reduce two by two; return also the bytes."""
+        units = ranks.units
+        found: list[Pair] = []
+        num_bytes = 0
+        for number, pairs in enumerate(pair_up(list(units), _MOST_ROUNDS)):
+            with ThreadPoolExecutor(max(1, len(pairs))) as threads:
+                done = threads.map(lambda pair: self._meet(units[pair[0]], units[pair[1]]), pairs)
+                for names, lanes in zip(pairs, done, strict=True):
+                    found.append(_summed_up(number, names, units, lanes))
+                    sizes = [said.get("answer", {}).get("bytes", 0) for said in lanes.values()]
+                    num_bytes = max(num_bytes, *sizes, 0)
+        return tuple(found), num_bytes
+
+    def _meet(self, ours: Sequence[Rank], theirs: Sequence[Rank]) -> dict[int, dict[str, Any]]:
+        """Let each rank of a host all-reduce with its like on another, all at once."""
+        # A host with fewer ranks leaves some of the other's without a partner.
+        lanes = list(zip(ours, theirs, strict=False))
+        with ThreadPoolExecutor(len(lanes)) as threads:
+            done = threads.map(lambda lane: self._add_two(lane[0].rank, lane[1].rank), lanes)
+            return {rank: said for lane in done for rank, said in lane.items()}
+
+    def _add_two(self, a: int, b: int) -> dict[int, dict[str, Any]]:
+        gone = {r: {"error": self.lost[r], "own": True} for r in (a, b) if r in self.lost}
+        if gone:
+            return {r: gone.get(r, {"error": "its partner is gone", "own": False}) for r in (a, b)}
+        return self.add_up([a, b])
+
+    def _is_on_gpus(self, ranks: Sequence[Rank]) -> bool:
+        gpus = {(rank.host, rank.gpu) for rank in ranks if rank.gpu is not None}
+        return not self._on_cpu and len(gpus) == len(ranks)
+
+    def _start(self, ranks: Sequence[int]) -> None:
+        """Start PyTorch on some ranks, anew where it has failed."""
+        if not ranks:
+            return
+        told = {"do": "start", "limit_s": self._timeout_s}
+        members = [self._members[rank] for rank in ranks]
+        with ThreadPoolExecutor(len(members)) as threads:
+            answers = threads.map(
+                lambda member: self._ask(member, told, self._timeout_s + _GRACE_S), members
+            )
+            for member, said in zip(members, answers, strict=True):
+                member.is_ready = "facts" in said
+                update = said.get("facts") or {"problem": said["error"]}
+                member.rank = member.rank.model_copy(update=update)
+
+    def _ask(self, member: _Member, told: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        """Tell a rank something, and return what it answers; one that does not is lost."""
+        member.line.send(**told)
+        try:
+            said = member.line.receive(limit_s)
+        except TimeoutError:
+            how = f"gave no answer for {limit_s:g} s"
+        else:
+            if said is not None:
+                return said
+            how = "its connection has ended"
+        self.lost[member.rank.rank] = how
+        return {"error": how, "own": True}
+
+    def _accept(self, server: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._greet, args=(connection,), daemon=True).start()
+
+    def _greet(self, connection: socket.socket) -> None:
+        try:
+            line = Line(connection)
+            line.send(tarmac=self._place.launch)
+            said = line.receive(_GREETING_S)
+            rank = Rank.model_validate(said["rank"] if said else None)
+        except (OSError, KeyError, ValueError):
+            # Whoever that is, it is no rank.
+            connection.close()
+            return
+        rank = rank.model_copy(update={"address": line.address})
+        with self._came:
+            if rank.rank < self._place.size and rank.rank not in self._members:
+                self._members[rank.rank] = _Member(rank, line)
+                self._came.notify_all()
+
+
+def _summed_up(
+    number: int,
+    names: tuple[str, str],
+    units: Mapping[str, Sequence[Rank]],
+    lanes: Mapping[int, Mapping[str, Any]],
+) -> Pair:
+    """Return a pair's time, that of its slowest ranks, or what went wrong."""
+    failed = {rank: said for rank, said in lanes.items() if "error" in said}
+    if not failed:
+        wrong = [rank for rank, said in lanes.items() if not said["answer"]["ok"]]
+        seconds = max(median(said["answer"]["seconds"]) for said in lanes.values())
+        problem = f"rank {wrong[0]} got a wrong sum" if wrong else ""
+        return Pair(round=number, names=names, seconds=seconds, problem=problem)
+
+    def names_of(ranks: Mapping[int, Any]) -> Iterator[str]:
+        for name in names:
+            if any(rank.rank in ranks for rank in units[name]):
+                yield name
+
+    own = {rank: said for rank, said in failed.items() if said.get("own")}
+    rank, said = next(iter((own or failed).items()))
+    problem = f"rank {rank}: {said['error']}"
+    return Pair(round=number, names=names, problem=problem, own=tuple(names_of(own)))

@@ -1,0 +1,84 @@
+"""A rank that does what rank 0 tells it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from tarmac.checks.inventory import read_inventory
+from tarmac.checks.ranked import Rank
+from tarmac.checks.ranks.lines import connect
+from tarmac.checks.ranks.place import host_name
+from tarmac.checks.ranks.worker import RankWorker
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.checks.ranks.place import Place
+
+__all__ = ["follow"]
+
+
+def follow(
+    place: Place,
+    *,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    limit_s: float,
+) -> int:
+    """Connect to rank 0, do what it tells, and return the exit code that all shall end with.
+
+    Args:
+        place: Which rank this is.
+        command: The interpreter that computes.
+        environment: All variables.
+        limit_s: How long to look for rank 0, in seconds.
+
+    Raises:
+        TarmacError: Rank 0 is not there, or is gone before it has told the end.
+    """
+    inventory = read_inventory(environment=environment)
+    rank = Rank(
+        rank=place.rank,
+        host=host_name(environment),
+        driver=inventory.driver.version,
+        modules=inventory.driver.modules,
+        network=inventory.network,
+        environment=inventory.environment,
+    )
+    line = connect(place, limit_s)
+    worker: RankWorker | None = None
+    try:
+        line.send(rank=rank.model_dump(mode="json"))
+        while (told := line.receive()) is not None:
+            match told.pop("do", None):
+                case "clock":
+                    line.send(clock=time.time())
+                case "port":
+                    line.send(port=_free_port())
+                case "start":
+                    if worker is not None:
+                        worker.close()
+                    worker = RankWorker(command, environment, place.local_rank)
+                    line.send(**worker.hear(told["limit_s"]))
+                case "add" if worker is not None:
+                    worker.tell(**told)
+                    line.send(**worker.hear(told["limit_s"]))
+                case "end":
+                    return int(told["code"])
+    finally:
+        if worker is not None:
+            worker.close()
+        line.close()
+    raise TarmacError(
+        f"rank {place.rank} has lost rank 0 at {place.host}",
+        hint="What rank 0 printed says more; if it was killed, see the kernel's log of its host.",
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        return int(taken.getsockname()[1])

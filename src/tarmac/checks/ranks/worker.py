@@ -1,0 +1,114 @@
+"""The process of a rank that computes: told what to do, heard, and ended where it hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from tarmac.checks.frameworks import PROBES
+from tarmac.processes import kill_tree, spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["RankWorker"]
+
+_PROGRAM = PROBES / "ranks_probe.py"
+_MARK = "TARMAC_RANK"
+
+# It gives a sign twice a second; one that is silent for longer does not merely wait for others.
+_SILENCE_S = 3.0
+
+
+class RankWorker:
+    """A started ``ranks_probe.py``.
+
+    Args:
+        command: The interpreter.
+        environment: All of its variables.
+        local_rank: Which GPU of its host is its own.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], local_rank: int
+    ) -> None:
+        # Probes import what they share from the folder that they are in.
+        self._child = spawn(
+            [*command, str(_PROGRAM), str(local_rank)],
+            environment={**environment, "PYTHONSAFEPATH": ""},
+            mark=f"{_MARK}={uuid.uuid4().hex}",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._step = "start"
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def tell(self, **command: Any) -> None:
+        """Send a command; one to a process that has ended is lost."""
+        assert self._child.popen.stdin is not None
+        with contextlib.suppress(OSError):
+            self._child.popen.stdin.write(json.dumps(command).encode() + b"\n")
+            self._child.popen.stdin.flush()
+
+    def hear(self, limit_s: float) -> dict[str, Any]:
+        """Return its answer, or its facts, or an ``error``.
+
+        An error says whether it is its ``own``, as it has ended or gives no sign, or may be that
+        of ranks that it waits for. After an error the process is of no use any more.
+        """
+        end = last_sign = time.monotonic()
+        end += limit_s
+        while True:
+            try:
+                message = self._messages.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                silent = time.monotonic() - last_sign > _SILENCE_S
+                how = "gives no sign" if silent else "waits"
+                return {"error": f"{how} at: {self._step}, after {limit_s:g} s", "own": silent}
+            if message is None:
+                return {"error": f"{self._how_it_ended()} at: {self._step}", "own": True}
+            last_sign = time.monotonic()
+            self._step = message.get("step", self._step)
+            if "error" in message:
+                # PyTorch's words for a peer that is gone are those of one that waits for it.
+                own = self._step in ("start", "import")
+                return {"error": f"{message['error']} at: {self._step}", "own": own}
+            if "facts" in message or "answer" in message:
+                self._step = "ready"
+                return message
+
+    def close(self) -> None:
+        """End it, with all that it has started."""
+        kill_tree(self._child)
+        self._child.finish()
+        for stream in (self._child.popen.stdin, self._child.popen.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def _listen(self) -> None:
+        assert self._child.popen.stdout is not None
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._child.popen.stdout:
+                self._messages.put(json.loads(line))
+        self._messages.put(None)
+
+    def _how_it_ended(self) -> str:
+        self._child.wait(_SILENCE_S)
+        # Looked at, and not waited for: that is for `finish`.
+        ended = os.waitid(os.P_PIDFD, self._child.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return "closed its output"
+        if ended.si_code == os.CLD_EXITED:
+            return f"ended with exit code {ended.si_status}"
+        return f"ended by {signal.Signals(ended.si_status).name}"

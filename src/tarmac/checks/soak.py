@@ -1,0 +1,143 @@
+"""Keeps all devices at work for minutes, and watches them meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+from tarmac.checks.frameworks import SOAK
+from tarmac.checks.run_probe import run_probe
+from tarmac.checks.soaked import Soak, watched_gpus
+from tarmac.machine import Nvml, open_nvml
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tarmac.checks.evidence import Probe
+    from tarmac.checks.targets import Target
+    from tarmac.machine import Gpu
+
+__all__ = ["SoakProgress", "SoakedDevice", "soak"]
+
+# How often the driver is asked, in seconds: temperatures need seconds to change.
+_ASK_EVERY_S = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class SoakedDevice:
+    """How far a device is.
+
+    Attributes:
+        name: ``cuda:0``.
+        step: What runs.
+        comparisons: Done so far.
+        num_mismatches: Of these.
+        lost: How its process ended before its time; empty where it did not.
+    """
+
+    name: str
+    step: str
+    comparisons: int
+    num_mismatches: int
+    lost: str
+
+
+@dataclasses.dataclass(frozen=True)
+class SoakProgress:
+    """How far a soak is.
+
+    Attributes:
+        elapsed_s: Since its start.
+        limit_s: How long it is to take.
+        devices: All that are soaked, once they are known.
+        hottest_c: Of all GPUs now; None where the driver does not say.
+    """
+
+    elapsed_s: float
+    limit_s: float
+    devices: tuple[SoakedDevice, ...]
+    hottest_c: int | None
+
+
+def soak(
+    target: Target,
+    *,
+    limit_s: float,
+    silence_s: float,
+    devices: Sequence[str] = (),
+    stop: threading.Event,
+    tell: Callable[[SoakProgress], None] | None = None,
+) -> tuple[Probe, Soak]:
+    """Let every device compute, copy and remember until a time is over; compare all of it.
+
+    Args:
+        target: The interpreter or image whose PyTorch computes.
+        limit_s: How long, in seconds; a round under way at the end is finished.
+        silence_s: After how long without a sign a device counts as hung, in seconds.
+        devices: ``cuda:0``, ``cuda``, ``cpu``; by default all GPUs, the CPU where there is none.
+        stop: When set, it is ended at once.
+        tell: Is told now and then how far it is.
+    """
+    started = time.monotonic()
+    with open_nvml() as nvml:
+
+        def look() -> tuple[Gpu, ...]:
+            return nvml.read_gpus() if isinstance(nvml, Nvml) else ()
+
+        seen = [look()]
+        asked = time.monotonic()
+
+        def watch(written: Mapping[str, Any]) -> None:
+            nonlocal asked
+            now = time.monotonic()
+            if now - asked >= _ASK_EVERY_S:
+                seen.append(look())
+                asked = now
+            if tell is not None:
+                hottest = max((gpu.temperature_c or 0 for gpu in seen[-1]), default=0)
+                tell(
+                    SoakProgress(
+                        elapsed_s=now - started,
+                        limit_s=limit_s,
+                        devices=tuple(_devices(written)),
+                        hottest_c=hottest or None,
+                    )
+                )
+
+        probe = run_probe(
+            SOAK,
+            target,
+            depth="normal",
+            devices=devices,
+            # The program itself ends devices that hang, each after its own silence.
+            timeout_s=limit_s + 2 * silence_s,
+            environment={
+                "TARMAC_PROBE_SOAK_S": f"{limit_s:g}",
+                "TARMAC_PROBE_SILENCE_S": f"{silence_s:g}",
+            },
+            stop=stop,
+            watch=watch,
+        )
+        seen.append(look())
+    interrupted = stop.is_set() and probe.outcome == "hung"
+    if interrupted:
+        detail = f"after {time.monotonic() - started:.0f} of {limit_s:g} s"
+        # What is ended has no chance to end what it started: that was done for it.
+        update = {"outcome": "interrupted", "detail": detail, "left_behind": 0}
+        probe = probe.model_copy(update=update)
+    return probe, Soak(asked_s=limit_s, interrupted=interrupted, gpus=watched_gpus(seen))
+
+
+def _devices(written: Mapping[str, Any]) -> list[SoakedDevice]:
+    return [
+        SoakedDevice(
+            name=device["name"],
+            step=device.get("soak", {}).get("step", "start"),
+            comparisons=device.get("soak", {}).get("comparisons", 0),
+            num_mismatches=device.get("soak", {}).get("num_mismatches", 0),
+            lost=device.get("lost", ""),
+        )
+        for device in written.get("devices", ())
+    ]

@@ -1,0 +1,100 @@
+"""What a soak has done to the machine: the GPUs' counters before and after, and the extremes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tarmac.machine import Gpu
+
+__all__ = ["Soak", "SoakedGpu", "counter_changes", "watched_gpus"]
+
+# What only ever grows while a driver is loaded, among what it tells of a GPU.
+_COUNTER = re.compile("errors|retired_pages$|replays|remaps|remapped|violation")
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SoakedGpu(_Facts):
+    """A GPU as the driver saw it during a soak; None stands for what it does not tell.
+
+    Attributes:
+        name: ``GPU 0``.
+        hottest_c: In degrees Celsius.
+        most_watts: Of power.
+        sm_clock_mhz: The ``lowest`` and the ``highest``.
+        slowdowns: The driver's reasons for low clocks, all that came.
+        counters: By how much each count of errors has grown, zeros included.
+    """
+
+    name: str
+    hottest_c: int | None = None
+    most_watts: float | None = None
+    sm_clock_mhz: Mapping[str, int] = {}
+    slowdowns: tuple[str, ...] = ()
+    counters: Mapping[str, int] = {}
+
+
+class Soak(_Facts):
+    """How long a soak was to take, and what the driver saw of it.
+
+    Attributes:
+        asked_s: How long it was to take, in seconds.
+        interrupted: Whether it was ended before.
+        gpus: All that the driver has.
+        kernel_log: Lines that came into the kernel's log meanwhile, of those that are kept.
+    """
+
+    asked_s: float
+    interrupted: bool = False
+    gpus: tuple[SoakedGpu, ...] = ()
+    kernel_log: tuple[str, ...] = ()
+
+
+def watched_gpus(seen: Sequence[Sequence[Gpu]]) -> tuple[SoakedGpu, ...]:
+    """Sum up what the driver said of its GPUs at several times.
+
+    Args:
+        seen: All GPUs at each time, the first before the soak and the last after it.
+    """
+    return tuple(
+        _watched([gpu for gpus in seen for gpu in gpus if gpu.index == first.index])
+        for first in (seen[0] if seen else ())
+    )
+
+
+def _watched(times: Sequence[Gpu]) -> SoakedGpu:
+    clocks = [gpu.sm_clock_mhz["now"] for gpu in times if "now" in gpu.sm_clock_mhz]
+    reasons = dict.fromkeys(reason for gpu in times for reason in gpu.slowdowns)
+    return SoakedGpu(
+        name=times[0].label,
+        hottest_c=max((t for gpu in times if (t := gpu.temperature_c) is not None), default=None),
+        most_watts=max((w for gpu in times if (w := gpu.power_watts.get("now"))), default=None),
+        sm_clock_mhz={"lowest": min(clocks), "highest": max(clocks)} if clocks else {},
+        slowdowns=tuple(reasons),
+        counters=counter_changes(times[0], times[-1]),
+    )
+
+
+def counter_changes(before: Gpu, after: Gpu) -> dict[str, int]:
+    """Return by how much each count of errors has grown that is known at both times."""
+    then, now = dict(_counters(before)), dict(_counters(after))
+    return {name: now[name] - then[name] for name in then if name in now}
+
+
+def _counters(gpu: Gpu) -> Iterator[tuple[str, int]]:
+    for name, value in gpu.model_dump().items():
+        if not _COUNTER.search(name):
+            continue
+        parts = value.items() if isinstance(value, Mapping) else [("", value)]
+        for part, number in parts:
+            if isinstance(number, int) and not isinstance(number, bool):
+                yield f"{name} {part}".strip().replace("_", " "), number
