@@ -158,13 +158,22 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def on_machine(stand_in: Path) -> Callable[..., dict[str, str]]:
-    """Return a function that gives the environment in which a machine's GPUs are seen."""
+def on_machine(stand_in: Path, tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """Return a function that gives the environment in which a machine's GPUs are seen.
+
+    Its kernel has logged nothing but its start: what this machine's has is this machine's.
+    """
+    programs = tmp_path / "programs-of-the-machine"
+    programs.mkdir()
+    dmesg = programs / "dmesg"
+    dmesg.write_text("#!/bin/sh\necho '[    0.000000] Linux version 6.1.0'\n")
+    dmesg.chmod(0o755)
 
     def give(name: str, **environment: str) -> dict[str, str]:
         return (
             os.environ
             | {
+                "PATH": f"{programs}:{os.environ['PATH']}",
                 "LD_LIBRARY_PATH": str(stand_in),
                 "NVML_STAND_IN": str(_MACHINES / f"{name}.txt"),
             }

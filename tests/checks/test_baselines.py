@@ -138,7 +138,7 @@ WRONG = [
     ("", ":1:1: no JSON: expecting value"),
     ('{"a": 1,\n "b": }', ":2:7: no JSON: expecting value"),
     ("[]", ": no report of tarmac check"),
-    ('{"schema_version": 2}', ": no report of tarmac check"),
+    ('{"schema_version": 3}', ": no report of tarmac check"),
     ('{"schema_version": 1, "inventory": {}}', ": of schema_version 1, this Tarmac's is "),
     (f'{{"schema_version": {SCHEMA_VERSION}, "inventory": {{}}}}', ": no whole report: "),
 ]

@@ -115,7 +115,7 @@ def test_json_has_the_published_form(on_machine):
     schema = json.loads((ROOT / "docs" / "check-report.schema.json").read_text())
     jsonschema.validate(report, schema)
     assert report["ok"] is False
-    assert report["schema_version"] == 2
+    assert report["schema_version"] == 3
     assert report["inventory"]["gpus"][0]["uncorrected_errors"] == 3
 
 
@@ -362,7 +362,7 @@ def trained(tmp_path):
 
 def test_the_first_training_of_a_boot_checks_its_devices_itself(trained):
     output, report, programs = trained()
-    assert report["schema_version"] == 2
+    assert report["schema_version"] == 3
     (probe,) = report["probes"]
     (device,) = probe["result"]["devices"]
     assert device["training"]["ok"]

@@ -259,7 +259,9 @@ def test_under_windows_the_driver_is_windows():
     ("version", "expected"),
     [
         ("2.13.0+cpu", ("PYTORCH_ALLOC_CONF", "TORCH_FR_BUFFER_SIZE")),
-        ("2.9.0", ("PYTORCH_ALLOC_CONF", "TORCH_FR_BUFFER_SIZE")),
+        ("2.11.0", ("PYTORCH_ALLOC_CONF", "TORCH_FR_BUFFER_SIZE")),
+        # 2.9 knows the new name and obeys the old one alone (pytorch/pytorch#183387).
+        ("2.9.0", ("PYTORCH_CUDA_ALLOC_CONF", "TORCH_FR_BUFFER_SIZE")),
         ("2.8.0", ("PYTORCH_CUDA_ALLOC_CONF", "TORCH_NCCL_TRACE_BUFFER_SIZE")),
         # The older name does in both.
         ("", ("PYTORCH_CUDA_ALLOC_CONF", "TORCH_NCCL_TRACE_BUFFER_SIZE")),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SEVERITY", "Answer", "Report", "Requirement", "Unseen", "Verdict"]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 Answer = Literal["ok", "cpu only", "warning", "failure", "absent", "unknown"]
 

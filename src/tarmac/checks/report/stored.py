@@ -62,7 +62,7 @@ def hardware_facts(inventory: Inventory) -> dict[str, str]:
         "GPUs": str(sum(gpu.error is None for gpu in gpus)),
         "GPU names": _tally(gpu.name for gpu in gpus),
         "GPU memory": _tally(_gib(gpu.memory_bytes) for gpu in gpus),
-        "VBIOS": _tally(getattr(gpu, "vbios", None) for gpu in gpus),
+        "VBIOS": _tally(gpu.vbios for gpu in gpus),
         # An idle link lowers its generation, and never its width.
         "PCIe lanes": _tally(_text(gpu.pcie.get("width")) for gpu in gpus),
         "PCIe generation at most": _tally(_text(gpu.pcie.get("max_generation")) for gpu in gpus),
