@@ -309,7 +309,9 @@ def test_what_pip_is_to_install_has_a_packages_form():
         for word in packages_of(line):
             Requirement(word)
         for url in re.findall(r"--index-url (\S+)", line):
-            assert re.fullmatch(r"https://download\.pytorch\.org/whl/(cpu|cu\d{3})", url), line
+            assert re.fullmatch(
+                r"https://download\.pytorch\.org/whl/(cpu|cu\d{3}|rocm\d\.\d)", url
+            ), line
 
 
 @pytest.mark.frameworks

@@ -313,7 +313,7 @@ def test_the_short_forms_are_those_that_are_named(on_machine):
     ("arguments", "message"),
     [
         (["--only", "eccc"], "unknown code 'eccc', did you mean 'ecc'?"),
-        (["--skip", "xidd"], "unknown code 'xidd', did you mean 'xid'?"),
+        (["--skip", "xidd"], "unknown code 'xidd', did you mean 'sxid'?"),
         (["--skip", "ecc", "--only", "ecc"], "ecc cannot be looked for alone and be skipped"),
         (["--fail-on", "warnings"], "unknown --fail-on 'warnings', did you mean 'warning'?"),
         (["--format", "xml"], "unknown --format 'xml'"),
@@ -331,7 +331,7 @@ def test_a_wrong_request_is_refused(arguments, message):
 def test_a_nagios_plugin_that_was_asked_wrongly_is_unknown():
     done = run("--format", "nagios", "--skip", "xidd")
     assert (done.returncode, done.stderr) == (3, "")
-    assert done.stdout == "TARMAC UNKNOWN - unknown code 'xidd', did you mean 'xid'?\n"
+    assert done.stdout == "TARMAC UNKNOWN - unknown code 'xidd', did you mean 'sxid'?\n"
 
 
 @pytest.mark.parametrize("form", FORMATS)

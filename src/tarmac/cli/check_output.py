@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Report
 
-__all__ = ["choose_format", "errors_as", "show_report"]
+__all__ = ["choose_format", "errors_as", "print_as", "write_files"]
 
 
 def choose_format(form: str | None, *, as_json: bool, brief: bool) -> str:
@@ -51,28 +51,17 @@ def errors_as(form: str) -> Iterator[None]:
         click.get_current_context().exit(UNKNOWN)
 
 
-def show_report(
-    report: Report,
-    *,
-    form: str,
-    page: Path | None,
-    save: Path | None,
-    names: bool,
-    verbose: bool,
-) -> int:
-    """Print and write a report, and return the exit code of the command.
+def write_files(report: Report, *, page: Path | None, save: Path | None, names: bool) -> Report:
+    """Write what was asked to be written, and return the report as it is to be shown.
 
     Args:
         report: What was seen and concluded.
-        form: ``text``, or of `tarmac.checks.FORMS`.
-        page: Where a page is written as well.
-        save: Where it is kept for later comparisons, where the check ended well.
+        page: Where a page is written.
+        save: Where the report is kept for later comparisons, if the check ended well.
         names: Whether names of users and homes stay in it.
-        verbose: Whether text says where each operation ran.
 
     Raises:
         StorageError: A file cannot be written.
-        TarmacError: What is printed to is full.
     """
     from tarmac.checks import render_page, without_names
     from tarmac.files import write_text
@@ -83,7 +72,7 @@ def show_report(
         write_text(page, render_page(report))
     if save is not None:
         _save(save, report)
-    return _print(form, report, page, verbose=verbose)
+    return report
 
 
 def _save(path: Path, report: Report) -> None:
@@ -101,7 +90,7 @@ def _save(path: Path, report: Report) -> None:
         click.echo(f"{path} is not written: this machine is no example to others", err=True)
 
 
-def _print(form: str, report: Report, page: Path | None, *, verbose: bool) -> int:
+def print_as(form: str, report: Report, page: Path | None, *, verbose: bool) -> int:
     """Print a report, and return the exit code of the command.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from tarmac.cli.check_output import choose_format, errors_as, show_report
+from tarmac.cli.check_output import choose_format, errors_as, print_as, write_files
 from tarmac.cli.check_text import print_failure
 from tarmac.cli.choices import FAIL_ON, FORMATS, FRAMEWORKS, Choice
 from tarmac.cli.completion import complete_codes, complete_files, complete_frameworks
@@ -281,9 +280,6 @@ def command(
             raise Interrupted("interrupted")
         ctx.exit(0 if read.ok else 1)
     form = choose_format(form, as_json=as_json, brief=brief)
-    show = functools.partial(
-        show_report, form=form, page=page, save=save, names=names, verbose=verbose
-    )
     with errors_as(form):
         if quick and deep:
             raise RequestError("--quick and --deep exclude each other")
@@ -296,29 +292,33 @@ def command(
                 require=require,
                 timeout_s=timeout_s,
             )
-            ctx.exit(together.exit_code if together.report is None else show(together.report))
-        with soaking(is_asked=soak is not None) as (stop, tell):
-            report = check(
-                frameworks,
-                pythons=pythons,
-                images=images,
-                provision=provision,
-                depth="quick" if quick else "deep" if deep else "normal",
-                devices=devices,
-                ranks=number,
-                require=require,
-                expect=expect,
-                against=against,
-                fail_on=fail_on,
-                only=only,
-                skip=skip,
-                timeout_s=timeout_s,
-                xid_hours=xid_hours,
-                soak_s=None if soak is None else seconds_of(soak),
-                stop=stop,
-                tell=tell,
-            )
-        code = show(report)
+            if together.report is None:
+                ctx.exit(together.exit_code)
+            report = together.report
+        else:
+            with soaking(is_asked=soak is not None) as (stop, tell):
+                report = check(
+                    frameworks,
+                    pythons=pythons,
+                    images=images,
+                    provision=provision,
+                    depth="quick" if quick else "deep" if deep else "normal",
+                    devices=devices,
+                    ranks=number,
+                    require=require,
+                    expect=expect,
+                    against=against,
+                    fail_on=fail_on,
+                    only=only,
+                    skip=skip,
+                    timeout_s=timeout_s,
+                    xid_hours=xid_hours,
+                    soak_s=None if soak is None else seconds_of(soak),
+                    stop=stop,
+                    tell=tell,
+                )
+        report = write_files(report, page=page, save=save, names=names)
+    code = print_as(form, report, page, verbose=verbose)
     if report.soak is not None and report.soak.interrupted and not has_mismatch(report):
         raise Interrupted("interrupted", hint="What is above was done until then.")
     ctx.exit(code)
