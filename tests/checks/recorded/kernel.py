@@ -22,6 +22,14 @@ def log(*lines: str, **facts: Any) -> Evidence:
     return Evidence(inventory=machine((_CARD_GPU,), **facts))
 
 
+def well(*lines: str) -> Evidence:
+    """Return the same machine, whose driver says that its GPU needs no recovery."""
+    gpu = _CARD_GPU.model_copy(update={"recovery_action": "none"})
+    return Evidence(
+        inventory=machine((gpu,), cards=(CARD,), driver=DRIVER, kernel=READ, kernel_log=lines)
+    )
+
+
 def unused(*lines: str, **facts: Any) -> Evidence:
     """Return a machine with a card that has no driver."""
     facts = {"cards": (CARD,), "driver": ABSENT, "kernel": READ, "kernel_log": lines} | facts
@@ -121,6 +129,7 @@ RECORDED: dict[str, list[Evidence]] = {
         )
     ],
     "xid-contained": [
+        well(xid(94, "pid=7194, name=python, Contained: SM (0x1). RST: No, D-RST: No")),
         log(xid(94, "pid=7194, name=python, Contained: SM (0x1). RST: No, D-RST: No")),
         log(
             "[ 3360.1] NVRM: Xid (PCI:0000:19:00 GPU-I:05): 94, pid=7194, Contained: CE User "
@@ -189,7 +198,14 @@ CLOSE: dict[str, list[Evidence]] = {
         unused("[    3.1] NVRM: BAR1 is 32768M @ 0x0 (PCI:0000:19:00.0)"),
     ],
     "xid-reboot": [*_READING, log(xid(63))],
-    "xid-reset": [*_READING, log(xid(94)), log(xid(43))],
+    "xid-reset": [
+        *_READING,
+        log(xid(94)),
+        log(xid(43)),
+        # The GPU was reset since, and its driver wants nothing any more.
+        well(xid(48)),
+        well(xid(95)),
+    ],
     "xid-support": [log(xid(156))],
     "xid-cables": [log(xid(45))],
     "xid-update": [log(xid(80))],

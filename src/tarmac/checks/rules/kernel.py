@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "lines_without_event", "logged"]
 
+# Failures that a reset of the GPU ends.
+_ASK_FOR_RESET = frozenset({"xid-reset", "xid-reset-soon"})
+
 
 def lines_without_event(evidence: Evidence) -> list[str]:
     """Return the lines of the log that only patterns can judge."""
@@ -32,8 +35,8 @@ def logged(code: str) -> Rule:
     def rule(evidence: Evidence) -> Hits:
         seen: dict[str, list[str]] = {}
         for event, number, age_s in _latest(evidence):
-            if event.code == code:
-                where = _place(event, evidence.inventory)
+            where = _place(event, evidence.inventory)
+            if event.code == code and not _is_over(event, where, evidence.inventory):
                 seen.setdefault(where, []).append(_words(event, where, number, age_s))
         for where, words in seen.items():
             yield where, "; ".join(words)
@@ -58,6 +61,15 @@ def _latest(evidence: Evidence) -> Iterator[tuple[KernelEvent, int, float | None
     for lines in found.values():
         event, line = lines[-1]
         yield event, len(lines), None if clock is None else read_age(line, clock)
+
+
+def _is_over(event: KernelEvent, where: str, inventory: Inventory) -> bool:
+    """Tell whether an error that asks for a reset is over, as the driver wants nothing any more.
+
+    A reset by nvidia-smi need not leave a line in the log.
+    """
+    wants = {gpu.label: gpu.recovery_action for gpu in inventory.gpus}
+    return event.is_reset and event.code in _ASK_FOR_RESET and wants.get(where) == "none"
 
 
 def _place(event: KernelEvent, inventory: Inventory) -> str:
