@@ -383,7 +383,7 @@ def group() -> None:
 @group.command(
     epilog=examples(
         "tarmac check compare n01.json n02.json n03.json",
-        "tarmac check compare --json reports/*.json",
+        "tarmac check compare --json n01.json n02.json",
         "tarmac check -- compare               a framework of that name",
     )
 )
