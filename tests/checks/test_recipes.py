@@ -237,6 +237,19 @@ def test_a_health_check_drains_the_node_and_takes_it_back(slurm, node, tmp_path)
     assert (cluster.state(), cluster.reason()) == ("drained", "fan replaced")
 
 
+def test_ranks_that_srun_starts_meet_and_compute_in_pairs(slurm):
+    cluster = slurm("")
+    words = ("-m", "tarmac", "check", "--ranks", "all", "--device", "cpu", "--json")
+    done = cluster.run(
+        *("srun", "-n", "4", "--overcommit", "--export=ALL,OMP_NUM_THREADS=1"),
+        *(sys.executable, *words),
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert [rank["host"] for rank in report["ranks"]["ranks"]] == ["n1"] * 4
+    assert report["frameworks"][0]["name"] == "all-reduce (4 ranks on 1 host)"
+
+
 @pytest.fixture
 def container(tmp_path, node):
     """Return the name of a container with the page's HEALTHCHECK, looking each second."""
