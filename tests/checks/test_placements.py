@@ -14,7 +14,7 @@ from tarmac.checks import ProbedDevice, describe_devices
 from tarmac.checks.evidence import Evidence, Inventory, Probe
 from tarmac.checks.probe_result import is_result
 from tarmac.checks.report.make import make_report
-from tarmac.cli.placements_text import print_placements
+from tarmac.cli.views.placements import print_placements
 
 
 def probe(*devices: dict, **result) -> Probe:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from tarmac.cli.check_output import choose_format, errors_as, print_as, write_files
-from tarmac.cli.check_text import print_failure
 from tarmac.cli.choices import FAIL_ON, FORMATS, FRAMEWORKS, Choice
 from tarmac.cli.completion import complete_codes, complete_files, complete_frameworks
-from tarmac.cli.log_text import print_log_report
 from tarmac.cli.options import Group, examples, json_option, option
+from tarmac.cli.views.check import print_failure
+from tarmac.cli.views.check_forms import choose_format, errors_as, print_as, write_files
+from tarmac.cli.views.log import print_log_report
 from tarmac.errors import Interrupted, RequestError
 
 if TYPE_CHECKING:
@@ -266,8 +266,8 @@ def command(
     or a program did not answer.
     """
     from tarmac.checks import check, check_ranks, find_failure, read_log
-    from tarmac.cli.ranks_text import ranks_of
-    from tarmac.cli.soak_text import has_mismatch, seconds_of, soaking
+    from tarmac.cli.views.ranks import ranks_of
+    from tarmac.cli.views.soak import has_mismatch, seconds_of, soaking
 
     if explain is not None:
         print_failure(find_failure(explain), as_json=as_json or form == "json")
@@ -402,7 +402,7 @@ def compare(ctx: click.Context, files: Sequence[Path], as_json: bool) -> None:
     Exits with 1 where one is, with 2 where a file is no report.
     """
     from tarmac.checks import compare_reports, read_report
-    from tarmac.cli.check_text import print_fleet
+    from tarmac.cli.views.check import print_fleet
 
     if len(files) < 2:
         raise RequestError(f"{len(files)} reports are named, expected at least 2 to compare")

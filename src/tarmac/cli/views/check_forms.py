@@ -103,8 +103,8 @@ def print_as(form: str, report: Report, page: Path | None, *, verbose: bool) -> 
         TarmacError: What is printed to is full.
     """
     from tarmac.checks import FORMS
-    from tarmac.cli.check_text import print_report
-    from tarmac.cli.placements_text import print_placements
+    from tarmac.cli.views.check import print_report
+    from tarmac.cli.views.placements import print_placements
 
     try:
         if form in FORMS:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tarmac.cli.ranks_text import print_ranks
-from tarmac.cli.soak_text import print_soak
+from tarmac.cli.views.ranks import print_ranks
+from tarmac.cli.views.soak import print_soak
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
