@@ -1,8 +1,7 @@
-"""``tarmac check``, and ``tarmac check compare``: parse, call, render."""
+"""``tarmac check``: parse, call, render."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 import cloup
 
 from tarmac.cli.choices import FAIL_ON, FORMATS, FRAMEWORKS, Choice
+from tarmac.cli.commands.check_compare import compare
 from tarmac.cli.completion import complete_codes, complete_files, complete_frameworks
 from tarmac.cli.options import Group, examples, json_option, option
 from tarmac.cli.views.check import print_failure
@@ -380,41 +380,4 @@ def group() -> None:
     """Prove that frameworks compute on this machine's devices; else say what is wrong."""
 
 
-@group.command(
-    epilog=examples(
-        "tarmac check compare n01.json n02.json n03.json",
-        "tarmac check compare --json n01.json n02.json",
-        "tarmac check -- compare               a framework of that name",
-    )
-)
-@cloup.argument(
-    "files",
-    nargs=-1,
-    metavar="REPORT REPORT...",
-    type=click.Path(path_type=Path),
-    help="What tarmac check --save or --json has written on each machine.",
-)
-@json_option()
-@click.pass_context
-def compare(ctx: click.Context, files: Sequence[Path], as_json: bool) -> None:
-    """Say which of many machines is the odd one out: versions, settings, rates.
-
-    Exits with 1 where one is, with 2 where a file is no report.
-    """
-    from tarmac.checks import compare_reports, read_report
-    from tarmac.cli.views.check import print_fleet
-
-    if len(files) < 2:
-        raise RequestError(f"{len(files)} reports are named, expected at least 2 to compare")
-    stems = [path.stem for path in files]
-    names = stems if len({*stems}) == len(stems) else [str(path) for path in files]
-    if len({*names}) < len(names):
-        raise RequestError("a report is named twice")
-    fleet = compare_reports(
-        {name: read_report(path) for name, path in zip(names, files, strict=True)}
-    )
-    if as_json:
-        click.echo(json.dumps(fleet.facts(), indent=2))
-    else:
-        print_fleet(fleet)
-    ctx.exit(1 if fleet.odd else 0)
+group.add_command(compare)

@@ -1,0 +1,59 @@
+"""``tarmac check compare``: parse, call, render."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import cloup
+
+from tarmac.cli.options import examples, json_option
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["compare"]
+
+
+@cloup.command(
+    "compare",
+    epilog=examples(
+        "tarmac check compare n01.json n02.json n03.json",
+        "tarmac check compare --json n01.json n02.json",
+        "tarmac check -- compare               a framework of that name",
+    ),
+)
+@cloup.argument(
+    "files",
+    nargs=-1,
+    metavar="REPORT REPORT...",
+    type=click.Path(path_type=Path),
+    help="What tarmac check --save or --json has written on each machine.",
+)
+@json_option()
+@click.pass_context
+def compare(ctx: click.Context, files: Sequence[Path], as_json: bool) -> None:
+    """Say which of many machines is the odd one out: versions, settings, rates.
+
+    Exits with 1 where one is, with 2 where a file is no report.
+    """
+    from tarmac.checks import compare_reports, read_report
+    from tarmac.cli.views.check import print_fleet
+
+    if len(files) < 2:
+        raise RequestError(f"{len(files)} reports are named, expected at least 2 to compare")
+    stems = [path.stem for path in files]
+    names = stems if len({*stems}) == len(stems) else [str(path) for path in files]
+    if len({*names}) < len(names):
+        raise RequestError("a report is named twice")
+    fleet = compare_reports(
+        {name: read_report(path) for name, path in zip(names, files, strict=True)}
+    )
+    if as_json:
+        click.echo(json.dumps(fleet.facts(), indent=2))
+    else:
+        print_fleet(fleet)
+    ctx.exit(1 if fleet.odd else 0)
