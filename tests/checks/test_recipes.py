@@ -241,7 +241,7 @@ def test_ranks_that_srun_starts_meet_and_compute_in_pairs(slurm):
     cluster = slurm("")
     words = ("-m", "tarmac", "check", "--ranks", "all", "--device", "cpu", "--json")
     done = cluster.run(
-        *("srun", "-n", "4", "--overcommit", "--export=ALL,OMP_NUM_THREADS=1"),
+        *("srun", "-n", "4", "--overcommit", "--export=ALL,OMP_NUM_THREADS=1,MASTER_ADDR=127.0.0.1"),
         *(sys.executable, *words),
     )
     assert done.returncode == 0, done.stderr

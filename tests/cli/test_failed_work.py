@@ -132,7 +132,13 @@ def test_logs_that_are_missing_or_binary_are_passed_over(tmp_path):
     assert read_tails([tmp_path / "none", binary, tmp_path]) == []
 
 
+PORT_IN_USE = (
+    "The server socket has failed to listen on any local network address. port: 29500, useIpv6: "
+    "false, code: -98, name: EADDRINUSE, message: address already in use"
+)
+
+
 def test_only_the_end_of_a_long_log_is_read(tmp_path):
     log = tmp_path / "stderr"
-    log.write_text("CUDA out of memory\n" + "fine\n" * 100_000 + "EADDRINUSE\n")
+    log.write_text("CUDA out of memory\n" + "fine\n" * 100_000 + f"{PORT_IN_USE}\n")
     assert [finding.code for finding in read_tails([log])] == ["port-in-use"]

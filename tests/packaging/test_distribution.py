@@ -111,6 +111,6 @@ def test_code_on_pythonpath_works_without_an_installation(tmp_path):
         )
         return done.stdout.split()
 
-    assert version_from(_ROOT / "src") == [_project()["version"], "2"]
+    assert version_from(_ROOT / "src") == [_project()["version"], "3"]
     # The path of the code itself leads nowhere.
-    assert version_from(copied) == ["0+unknown", "2"]
+    assert version_from(copied) == ["0+unknown", "3"]

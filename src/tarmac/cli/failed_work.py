@@ -24,6 +24,9 @@ __all__ = ["explaining_failure", "in_short", "read_tails"]
 # Of each log: a failure's last words, and not what a long run has printed before.
 _TAIL_BYTES = 2**18
 
+# A training names the process that ended first; that others miss it is no cause of anything.
+_OF_MISSED_RANKS = frozenset({"rank-unreachable", "nccl-generic"})
+
 
 def read_tails(paths: Iterable[Path], said: str = "") -> list[LogFinding]:
     """Return what the ends of logs show, each failure once; what is only worth knowing is left out.
@@ -66,7 +69,8 @@ def explaining_failure(reference: str, output: str | None, *, as_json: bool) -> 
     except Exception as error:
         run = _failed_run(error, reference, output)
         logs = () if run is None else sorted((run.path / "logs").glob("rank-*"))
-        findings = read_tails(logs, "".join(traceback.format_exception(error)))
+        text = "".join(traceback.format_exception(error))
+        findings = [f for f in read_tails(logs, text) if f.code not in _OF_MISSED_RANKS]
         if as_json and run is not None:
             result = {
                 "path": str(run.path),
