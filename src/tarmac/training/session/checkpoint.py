@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -42,13 +43,13 @@ def write_checkpoint(directory: Path, checkpoint: TrainingState) -> Path:
 
     Args:
         directory: Where checkpoints are.
-        checkpoint: Whose tensors are as `portable` returns them, none in memory of another.
+        checkpoint: Whose tensors are on the CPU, none in memory of another.
 
     Raises:
         StorageError: It could not be written; those before it are still there.
     """
     tensors = {
-        f"{part}/{name}": value
+        f"{part}/{name}": _in_usual_order(value)
         for part in ("model", "optimizer", "random")
         for name, value in getattr(checkpoint, part).items()
     }
@@ -65,6 +66,13 @@ def write_checkpoint(directory: Path, checkpoint: TrainingState) -> Path:
     for old in sorted(directory.glob("epoch-*.safetensors"))[:-_NUM_KEPT]:
         old.unlink(missing_ok=True)
     return path
+
+
+def _in_usual_order(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in the usual memory order, by NumPy, which computes in this thread alone."""
+    if tensor.is_contiguous():
+        return tensor
+    return torch.from_numpy(np.ascontiguousarray(tensor.numpy()))
 
 
 def portable(tensor: torch.Tensor) -> torch.Tensor:

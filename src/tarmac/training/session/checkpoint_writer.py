@@ -97,7 +97,7 @@ class CheckpointWriter:
         if not tensor.is_cuda:
             return portable(tensor)
         if name not in self._pinned:
-            self._pinned[name] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            self._pinned[name] = torch.empty_like(tensor, device="cpu", pin_memory=True)
         return self._pinned[name].copy_(tensor.detach(), non_blocking=True)
 
 
