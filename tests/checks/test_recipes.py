@@ -240,9 +240,10 @@ def test_a_health_check_drains_the_node_and_takes_it_back(slurm, node, tmp_path)
 def test_ranks_that_srun_starts_meet_and_compute_in_pairs(slurm):
     cluster = slurm("")
     words = ("-m", "tarmac", "check", "--ranks", "all", "--device", "cpu", "--json")
+    # The node's name is Slurm's alone, and leads nowhere.
+    variables = "OMP_NUM_THREADS=1,MASTER_ADDR=127.0.0.1"
     done = cluster.run(
-        *("srun", "-n", "4", "--overcommit", "--export=ALL,OMP_NUM_THREADS=1,MASTER_ADDR=127.0.0.1"),
-        *(sys.executable, *words),
+        *("srun", "-n", "4", "--overcommit", f"--export=ALL,{variables}"), sys.executable, *words
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
