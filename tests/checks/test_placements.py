@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -16,6 +17,11 @@ from tarmac.checks.probe_result import is_result
 from tarmac.checks.report.make import make_report
 from tarmac.cli.views.placements import print_placements
 
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None,
+    reason="PyTorch computes here: pip install 'tarmac-gpu[train]'",
+)
+
 
 def probe(*devices: dict, **result) -> Probe:
     facts = {"version": "2.21.0", "devices": list(devices), **result}
@@ -29,6 +35,7 @@ CPU = {"name": "cpu", "kind": "cpu"}
 QUICK = (sys.executable, "-m", "tarmac", "check", "torch", "--quick", "--device", "cpu")
 
 
+@needs_torch
 def test_pytorch_says_where_each_operation_ran():
     done = subprocess.run(
         [*QUICK, "--verbose", "--json"],
@@ -43,6 +50,7 @@ def test_pytorch_says_where_each_operation_ran():
     ]
 
 
+@needs_torch
 def test_a_person_sees_devices_and_operations():
     done = subprocess.run(
         [*QUICK, "--verbose"],

@@ -237,6 +237,10 @@ def test_a_health_check_drains_the_node_and_takes_it_back(slurm, node, tmp_path)
     assert (cluster.state(), cluster.reason()) == ("drained", "fan replaced")
 
 
+@pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None,
+    reason="PyTorch computes here: pip install 'tarmac-gpu[train]'",
+)
 def test_ranks_that_srun_starts_meet_and_compute_in_pairs(slurm):
     cluster = slurm("")
     words = ("-m", "tarmac", "check", "--ranks", "all", "--device", "cpu", "--json")
