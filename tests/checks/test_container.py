@@ -111,6 +111,6 @@ def test_a_container_that_hangs_is_ended(image):
 def test_a_missing_image_is_said_in_the_engines_words(image):
     report = tarmac.check(["torch"], images=["tarmac-test-none"])
     (probe,) = report.probes
-    assert probe.outcome == "no result"
+    assert probe.outcome == "not started"
     assert "Error" in probe.detail
     assert "tarmac-test-none" in probe.printed
