@@ -217,8 +217,8 @@ def _outline(
         with torch.device("meta"):
             outline = _build(workload, arguments, seed)
     except (CannotStackError, RequestError, NotImplementedError, TypeError):
-        # A model may read a value or say itself where its weights lie; and only an error of the
-        # real one is the user's.
+        # A model may read a value, which PyTorch has not implemented without values, or say itself
+        # where its weights lie; and only an error of the real one is the user's.
         return _build(workload, arguments, seed)
     # Without values it depends on its arguments alone.
     if known is not None:
