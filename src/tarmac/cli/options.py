@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = [
     "SETTINGS",
     "Group",
+    "GroupWithMain",
+    "MainCommand",
     "count_option",
     "examples",
     "json_option",
@@ -81,6 +83,43 @@ class Group(cloup.Group):
         """Return a heading's commands with their summaries."""
         summaries = [(name, summary_of(command)) for name, command in section.list_commands()]
         return cloup.formatting.HelpSection(section.title, summaries)
+
+
+class GroupWithMain(Group):
+    """A group that does what one command does, unless the first word is one of its own."""
+
+    main: cloup.Command
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Parse the words as one of the group's commands, or else as the main one."""
+        if args and args[0] in self.commands:
+            return super().make_context(info_name, args, parent, **extra)
+        return self.main.make_context(info_name, args, parent, **extra)
+
+
+class MainCommand(cloup.Command):
+    """What a group does by itself; shows the group's commands in its help too."""
+
+    group: GroupWithMain
+
+    def serve(self, group: GroupWithMain) -> None:
+        """Be what a group does."""
+        self.group, group.main = group, self
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Say that a command may stand in the arguments' place."""
+        return [*super().collect_usage_pieces(ctx), "|", "COMMAND"]
+
+    def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the group's commands before the options."""
+        self.group.format_commands(ctx, formatter)
+        super().format_params(ctx, formatter)
 
 
 def summary_of(command: click.Command) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import cloup
@@ -11,7 +11,7 @@ import cloup
 from tarmac.cli.choices import FAIL_ON, FORMATS, FRAMEWORKS, Choice
 from tarmac.cli.commands.check_compare import compare
 from tarmac.cli.completion import complete_codes, complete_files, complete_frameworks
-from tarmac.cli.options import Group, examples, json_option, option
+from tarmac.cli.options import GroupWithMain, MainCommand, examples, json_option, option
 from tarmac.cli.views.check import print_failure
 from tarmac.cli.views.check_forms import choose_format, errors_as, print_as, write_files
 from tarmac.cli.views.log import print_log_report
@@ -25,20 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["command", "group"]
 
 
-class _Check(cloup.Command):
-    """Shows the command on many reports in its help too."""
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "|", "COMMAND"]
-
-    def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        group.format_commands(ctx, formatter)
-        super().format_params(ctx, formatter)
-
-
 @cloup.command(
     "check",
-    cls=_Check,
+    cls=MainCommand,
     epilog=examples(
         "tarmac check",
         "tarmac check torch jax",
@@ -360,24 +349,10 @@ def _refuse_beside_all_ranks(ctx: click.Context) -> None:
         )
 
 
-class _Group(Group):
-    """Checks, unless the first word is one of its commands."""
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        if args and args[0] in self.commands:
-            return super().make_context(info_name, args, parent, **extra)
-        return command.make_context(info_name, args, parent, **extra)
-
-
-@click.group("check", cls=_Group)
+@click.group("check", cls=GroupWithMain)
 def group() -> None:
     """Prove that frameworks compute on this machine's devices; else say what is wrong."""
 
 
 group.add_command(compare)
+command.serve(group)

@@ -15,7 +15,8 @@ from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNING_RULES, Choice
 from tarmac.cli.completion import complete_objectives, complete_studies, complete_workloads
 from tarmac.cli.imports import uncollected_imports
 from tarmac.cli.options import (
-    Group,
+    GroupWithMain,
+    MainCommand,
     count_option,
     examples,
     json_option,
@@ -33,32 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["begin", "command"]
 
 
-class _Group(Group):
-    """Searches, unless the first word is one of its commands."""
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        if args and args[0] in self.commands:
-            return super().make_context(info_name, args, parent, **extra)
-        return begin.make_context(info_name, args, parent, **extra)
-
-
-class _Search(cloup.Command):
-    """Shows the commands on studies in its help too."""
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "|", "COMMAND"]
-
-    def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        command.format_commands(ctx, formatter)
-        super().format_params(ctx, formatter)
-
-
 def _complete_first(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
@@ -67,14 +42,14 @@ def _complete_first(
     return complete_workloads(ctx, parameter, incomplete) + commands
 
 
-@click.group("search", cls=_Group)
+@click.group("search", cls=GroupWithMain)
 def command() -> None:
     """Search for a good network: evolve, try all, or sample."""
 
 
 @cloup.command(
     "search",
-    cls=_Search,
+    cls=MainCommand,
     epilog=examples(
         "tarmac search digits-mlp --set hidden=8,16,32,64 --trials 10",
         "tarmac search mlp-evolve --set dataset=digits --budget 10m",
@@ -484,3 +459,6 @@ def _dashboard(
     serve_dashboard(
         found, host, port, lambda url: click.echo(f"{found.name}: {url} (Ctrl-C ends it)")
     )
+
+
+begin.serve(command)
