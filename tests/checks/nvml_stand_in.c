@@ -193,6 +193,15 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out) {
     const char *code = of(*out, "error");
     return code ? atoi(code) : SUCCESS;
 }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **out) {
+    unsigned count = 0;
+    nvmlDeviceGetCount_v2(&count);
+    for (unsigned i = 0; i < count; i++) {
+        const char *own = of((void *)(long)(i + 1), "uuid");
+        if (own && strcmp(own, uuid) == 0) return nvmlDeviceGetHandleByIndex_v2(i, out);
+    }
+    return NOT_FOUND;
+}
 int nvmlDeviceGetName(void *g, char *out, unsigned n) { return words(of(g, "name"), out, n); }
 int nvmlDeviceGetUUID(void *g, char *out, unsigned n) {
     /* Partitions have numbers of their own from 1000 on: "999.uuid" is the first one's. */

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sysconfig
-from pathlib import Path
 
 import pytest
 
@@ -27,42 +23,15 @@ _PACKAGES = (
 
 
 @pytest.fixture(scope="session")
-def image(tmp_path_factory) -> str:
+def image(python_image) -> str:
     """Return an image of Debian's Python 3.11 with this environment's PyTorch."""
-    engine = shutil.which("docker")
-    answers = engine and subprocess.run([engine, "version"], capture_output=True, check=False)
-    if not answers or answers.returncode != 0:
-        pytest.skip("no Docker engine answers; provide one: sudo sh .ci/start-docker")
-    if shutil.which("debootstrap") is None or os.geteuid() != 0:
-        pytest.skip("an image is built by debootstrap as root: sudo apt install debootstrap")
-    if sysconfig.get_python_version() != "3.11":
-        pytest.skip("the image has Debian's Python 3.11, and gets this environment's packages")
-    root = tmp_path_factory.mktemp("image")
-    command = ["debootstrap", "--variant=minbase", "--include=python3", "bookworm", str(root)]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout[-2000:]
-    packages = Path(sysconfig.get_path("purelib"))
-    there = root / "usr/lib/python3/dist-packages"
-    for name in _PACKAGES:
-        source = packages / name
-        if source.is_dir():
-            shutil.copytree(source, there / name, symlinks=True)
-        elif source.exists():
-            shutil.copy(source, there / name)
-    tar = subprocess.Popen(["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE)
-    subprocess.run([engine, "import", "-", IMAGE], stdin=tar.stdout, check=True)
-    shutil.rmtree(root)
-    return IMAGE
+    return python_image(IMAGE, _PACKAGES)
 
 
 def containers() -> list[str]:
-    listed = subprocess.run(
-        ["docker", "ps", "--all", "--format", "{{.Names}}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [name for name in listed.stdout.split() if name.startswith("tarmac-")]
+    # Tests beside these have containers of other images.
+    command = ["docker", "ps", "--all", "--quiet", "--filter", f"ancestor={IMAGE}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_pytorch_computes_in_a_container(image):

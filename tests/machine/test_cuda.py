@@ -32,7 +32,7 @@ torch = types.SimpleNamespace(
 )
 sys.modules["torch"] = torch
 from tarmac import RequestError
-from tarmac.machine import find_devices, why_on_cpu
+from tarmac.machine import find_devices, name_left_out, why_on_cpu
 answer = {"devices": [], "error": "", "hint": ""}
 try:
     found = find_devices(request)
@@ -40,6 +40,7 @@ try:
         [d.torch_name, d.uuid, d.memory_bytes, d.available_bytes, d.held_by] for d in found
     ]
     answer["why"] = why_on_cpu()
+    answer["left_out"] = name_left_out()
 except RequestError as error:
     answer |= {"error": error.message, "hint": error.hint}
 print(json.dumps(answer | {"contexts": Cuda.contexts}))
@@ -162,7 +163,10 @@ def test_a_gpu_that_cannot_be_computed_on_is_refused_or_left_alone(
 def test_of_several_gpus_those_are_taken_that_can_be_computed_on(found):
     old = {"uuid": "a", "major": 7, "minor": 0, "name": "Tesla V100"}
     good = {"uuid": UUID}
-    assert [d[0] for d in found("healthy", old, good)["devices"]] == ["cuda:1"]
+    taken = found("healthy", old, good)
+    assert [d[0] for d in taken["devices"]] == ["cuda:1"]
+    assert taken["left_out"].startswith("without cuda:0: Tesla V100 is sm_70, and PyTorch 2.13.0")
+    assert found("healthy", good)["left_out"] == ""
     assert [d[0] for d in found("healthy", old, good, request="1")["devices"]] == ["cuda:1"]
     refused = found("healthy", old, good, request="2")
     assert refused["error"].startswith(

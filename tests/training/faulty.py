@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import torch
 from torch import nn
 
@@ -40,13 +42,50 @@ def terminate_launcher() -> None:
     os.kill(os.getppid(), signal.SIGTERM)
 
 
+def kill_agent() -> None:
+    """Kill what has started the training on this node."""
+    launcher = psutil.Process().parent()
+    launcher.parent().kill()
+    # The engine ends what is left; a step more would be a checkpoint that is not to be.
+    hang()
+
+
+def terminate_group() -> None:
+    os.killpg(0, signal.SIGTERM)
+
+
+def fail_node() -> None:
+    """Wait until the test lets this node fail."""
+    hang()
+
+
+def requeue() -> None:
+    """Have Slurm begin the job again, and go on when it says so: with a step and a checkpoint."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
+    signal.sigwait({signal.SIGTERM})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    signal.raise_signal(signal.SIGTERM)
+
+
 def interrupt_everyone() -> None:
     os.killpg(os.getpgid(os.getppid()), signal.SIGINT)
 
 
 FAULTS = {
     found.__name__: found
-    for found in (kill, stop, hang, fail, terminate_launcher, interrupt_everyone)
+    for found in (
+        kill,
+        stop,
+        hang,
+        fail,
+        terminate_launcher,
+        terminate_group,
+        kill_agent,
+        fail_node,
+        requeue,
+        interrupt_everyone,
+    )
 }
 
 

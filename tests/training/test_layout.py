@@ -63,6 +63,13 @@ def test_auto_takes_several_gpus_only_where_the_work_is_worth_it(request_, strat
     assert why
 
 
+@pytest.mark.parametrize(("request_", "count"), [("auto", 1), ("all", 4), ("4", 4), ("auto", 4)])
+def test_the_reason_for_the_devices_names_those_that_are_left_out(request_, count):
+    left_out = "without cuda:4: Fast is in compute mode PROHIBITED"
+    _, why = choose_devices(request_, "auto", GPUS[:count], 1e12, why_not_all=left_out)
+    assert why.endswith(left_out)
+
+
 @pytest.mark.parametrize(
     ("request_", "count", "rendezvous", "strategy"),
     [

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 import tarmac
-from tarmac import TarmacError
+from tarmac import RequestError, TarmacError
 from tarmac.files import StorageError
 from tarmac.runs import Run
+from tarmac.training import Silent
 from tarmac.training.engine.state import TrainingState
 from tarmac.training.session.checkpoint import newest_checkpoint, read_checkpoint
 from tarmac.training.session.checkpoint_writer import CheckpointWriter, writing_checkpoints
@@ -179,3 +180,90 @@ def test_the_most_memory_that_is_recorded_is_this_trainings_own(tmp_path):
     large = tarmac.train("mnist-mlp", epochs=1, output=tmp_path, train_size=1000)
     small = tarmac.train("digits-mlp", epochs=1, output=tmp_path)
     assert small.history[-1]["memory_bytes"] < large.history[-1]["memory_bytes"]
+
+
+class _Steps(Silent):
+    """Asks to stop in a step, and keeps count of the epochs that ended."""
+
+    def __init__(self, epoch: int, step: int) -> None:
+        self._last = (epoch, step)
+        self.is_reached = threading.Event()
+        self.num_epochs = 0
+
+    def stepped(self, epoch, step, score):
+        if (epoch, step) >= self._last:
+            self.is_reached.set()
+
+    def epoch_done(self, row):
+        self.num_epochs += 1
+
+
+def in_thread(function):
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(function).result()
+
+
+def test_a_program_stops_a_training_of_another_thread_after_any_step_and_it_goes_on(tmp_path):
+    asked = {"epochs": 3, "batch_size": 100, "device": "cpu", "output": tmp_path}
+    whole = tarmac.train("digits-mlp", **asked)
+    steps = _Steps(2, 5)
+    stopped = in_thread(
+        lambda: tarmac.train(
+            "digits-mlp", reporter=steps, interrupted=steps.is_reached.is_set, **asked
+        )
+    )
+    assert (stopped.record.status, steps.num_epochs) == ("interrupted", 1)
+    newest = newest_checkpoint(stopped.checkpoints)
+    assert newest is not None
+    assert newest.name == "epoch-00001-step-0000005.safetensors"
+    resumed = in_thread(lambda: tarmac.resume(stopped.path, interrupted=lambda: False))
+    assert resumed.record.status == "completed"
+    assert resumed.model.read_bytes() == whole.model.read_bytes()
+
+
+def test_a_program_stops_workers_too(tmp_path):
+    steps = _Steps(1, 1)
+    run = in_thread(
+        lambda: tarmac.train(
+            "digits-mlp",
+            epochs=2000,
+            device="cpu:2",
+            strategy="ddp",
+            output=tmp_path,
+            reporter=steps,
+            interrupted=steps.is_reached.is_set,
+        )
+    )
+    assert run.record.status == "interrupted"
+    assert newest_checkpoint(run.checkpoints) is not None
+
+
+def test_a_run_has_the_name_that_is_asked_for_once(tmp_path):
+    asked = {"epochs": 1, "device": "cpu", "output": tmp_path, "name": "mine"}
+    assert tarmac.train("digits-mlp", **asked).path == tmp_path / "mine"
+    with pytest.raises(TarmacError, match=f"there is a run mine in {tmp_path} already"):
+        tarmac.train("digits-mlp", **asked)
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "a/b", ".hidden", "a\0b"])
+def test_a_name_that_is_no_directory_of_its_own_is_refused(tmp_path, name):
+    with pytest.raises(RequestError, match=r"name is .*, expected that of a directory"):
+        tarmac.train("digits-mlp", output=tmp_path / "runs", name=name, epochs=1)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_name_whose_directory_was_left_half_made_is_free(tmp_path):
+    (tmp_path / "mine" / "checkpoints").mkdir(parents=True)
+    run = tarmac.train("digits-mlp", epochs=1, device="cpu", output=tmp_path, name="mine")
+    assert run.record.status == "completed"
+
+
+def test_a_run_that_goes_on_is_judged_by_the_recipe_that_it_began_with(tmp_path):
+    looks = iter([False] * 3)
+    run = tarmac.train(
+        "digits-mlp", output=tmp_path, devices="cpu", interrupted=lambda: next(looks, True)
+    )
+    assert run.status == "interrupted"
+    text = tarmac.resume(run.path).record.expectation["text"]
+    assert text.startswith("test accuracy 0.9")
+    assert "changed" not in text

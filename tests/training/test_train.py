@@ -353,7 +353,7 @@ def test_any_train_size_up_to_the_datas_will_do(tmp_path):
         ({"train_size": 1439}, "train_size is 1439, but digits has 1438 samples"),
         ({"train_size": 0}, "train_size is 0"),
         ({"train_size": 1400, "validation_size": 100}, "100 more are held out"),
-        ({"validation_size": 2000}, "digits has 0 samples"),
+        ({"validation_size": 2000}, "2000, which leaves none of the 1438 samples of digits"),
         ({"epochs": 0}, "epochs is 0, expected at least 1"),
         ({"batch_size": -1}, "batch_size is -1"),
         ({"learning_rate": 0}, "learning_rate is 0"),

@@ -126,10 +126,13 @@ def run_probe(
 
             problem = _wait(child, timeout_s, look, stop)
         finally:
-            # A container does not end with its client.
-            if target.image is not None and not child.has_ended():
-                _end_container(target, mark)
+            # A container does not end with its client, nor is one killed that was only just made.
+            is_cut_short = target.image is not None and not child.has_ended()
+            if is_cut_short:
+                _remove_container(target, mark)
             left_behind = kill_tree(child)
+            if is_cut_short:
+                _remove_container(target, mark)
             code = child.finish()
         text = printed.text(timeout_s=5.0)
         seconds = time.perf_counter() - started
@@ -199,10 +202,11 @@ def _in_container(
     ]
 
 
-def _end_container(target: Target, mark: str) -> None:
+def _remove_container(target: Target, mark: str) -> None:
+    """End and remove a container, in whatever state it is; one that is not there is as good."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(
-            [*target.command, "kill", f"tarmac-{mark}"],
+            [*target.command, "rm", "--force", f"tarmac-{mark}"],
             capture_output=True,
             timeout=30,
             check=False,

@@ -12,12 +12,10 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
 from tarmac.data.files import find
 from tarmac.data.store import parse, parse_file, place, whole_layout
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import UnreachableError, download, storage_errors
+from tarmac.files import UnreachableError, download, storage_errors, taking_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -167,14 +165,11 @@ def _urls(source: Source, name: str) -> list[str]:
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    lock = FileLock(directory / ".lock", is_singleton=False)
-    with storage_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    try:
+    with contextlib.ExitStack() as turn:
+        with storage_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            turn.enter_context(taking_turns(directory / ".lock"))
         yield
-    finally:
-        lock.release()
 
 
 @contextlib.contextmanager

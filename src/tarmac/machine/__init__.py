@@ -21,18 +21,18 @@ from tarmac.machine.builds import (
 )
 from tarmac.machine.chips import Chip, find_chip, read_chips
 from tarmac.machine.device import (
-    NO_GPU,
     UNUSABLE,
     Device,
     find_devices,
     name_cpu,
     name_devices,
+    name_left_out,
     read_cpuinfo,
     why_on_cpu,
 )
 from tarmac.machine.driver import wake_driver
 from tarmac.machine.gpu import Fabric, Gpu, GpuProcess, MigDevice
-from tarmac.machine.limits import ProcessLimits, is_unified, own_groups, read_limits
+from tarmac.machine.limits import ProcessLimits, read_limits
 from tarmac.machine.nvlink import NvlinkPair, read_nvlink_pairs
 from tarmac.machine.nvml import Nvml, NvmlProblem, open_nvml
 from tarmac.machine.nvml_load import Counters, LoadReader, LoadSample
@@ -53,7 +53,6 @@ from tarmac.machine.pcie import (
 from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gpus
 
 __all__ = [
-    "NO_GPU",
     "RELEASES",
     "UNUSABLE",
     "BuildChoice",
@@ -83,14 +82,13 @@ __all__ = [
     "find_devices",
     "find_obstacle",
     "is_driver_too_old",
-    "is_unified",
     "list_gpus",
     "name_cpu",
     "name_devices",
     "name_holders",
+    "name_left_out",
     "names_nothing",
     "open_nvml",
-    "own_groups",
     "read_chips",
     "read_cpuinfo",
     "read_limits",

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from tarmac.machine.obstacles import Obstacle
 
 __all__ = [
-    "NO_GPU",
     "UNUSABLE",
     "Device",
     "find_devices",
     "name_cpu",
     "name_devices",
+    "name_left_out",
     "read_cpuinfo",
     "why_on_cpu",
 ]
 
 # Why `auto` takes the CPU.
-NO_GPU = "no GPU is here"
+_NO_GPU = "no GPU is here"
 UNUSABLE = "the GPUs here cannot be used"
 
 
@@ -113,13 +113,24 @@ def find_devices(request: str = "auto", *, shared: bool = False) -> tuple[Device
 
 
 def why_on_cpu() -> str:
-    """Return why ``auto`` takes the CPU: `NO_GPU`, or `UNUSABLE` with what is wrong and to do."""
+    """Return why ``auto`` takes the CPU: that none is here, or what is wrong and what to do."""
     gpus, why_none = look_at_gpus()
     obstacles = [gpu.obstacle for gpu in gpus if gpu.obstacle is not None]
     if why_none is not None:
         obstacles.append(why_none)
     texts = dict.fromkeys(f"{obstacle.text}. {obstacle.hint}" for obstacle in obstacles)
-    return f"{UNUSABLE}: {'; '.join(texts)}" if texts else NO_GPU
+    return f"{UNUSABLE}: {'; '.join(texts)}" if texts else _NO_GPU
+
+
+def name_left_out(*, shared: bool = False) -> str:
+    """Return which of the GPUs here cannot be computed on, and why; empty where all can be.
+
+    Args:
+        shared: As for `find_devices`.
+    """
+    gpus, _ = look_at_gpus(shared=shared)
+    words = [f"cuda:{g.index}: {g.obstacle.text}" for g in gpus if g.obstacle is not None]
+    return f"without {'; without '.join(words)}" if words else ""
 
 
 def name_devices(devices: Sequence[Device]) -> str:

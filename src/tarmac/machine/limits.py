@@ -1,8 +1,6 @@
 """How much of the machine this process may use: affinity, control groups, shared memory.
 
-Both layouts are known: https://docs.kernel.org/admin-guide/cgroup-v2.html and
-https://docs.kernel.org/admin-guide/cgroup-v1/. A group's limit holds for all groups in it, so the
-smallest on the way up counts.
+A control group's limit holds for all groups in it, so the smallest on the way up counts.
 """
 
 from __future__ import annotations
@@ -13,13 +11,14 @@ import os
 import shutil
 from pathlib import Path
 
-__all__ = ["ProcessLimits", "is_unified", "own_groups", "read_limits"]
+from tarmac.control_groups import is_unified, own_groups
+
+__all__ = ["ProcessLimits", "read_limits"]
 
 # Version 1 writes "no limit" as the largest number of pages (mm/page_counter.c), in bytes.
 _UNLIMITED = 2**62
 
 _ROOT = Path("/")
-_MOUNTED = "sys/fs/cgroup"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,44 +56,6 @@ def read_limits(root: Path = _ROOT) -> ProcessLimits:
 def _affinity() -> int:
     # Linux alone says on which cores a process may run.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def is_unified(root: Path = _ROOT) -> bool:
-    """Whether control groups are of version 2."""
-    mounted = root / _MOUNTED
-    return any((mounted / name).exists() for name in ("cgroup.controllers", "cpu.max"))
-
-
-def own_groups(controller: str, root: Path = _ROOT) -> tuple[Path, ...]:
-    """Return the directories of this process's control group and those above, the nearest first.
-
-    Args:
-        controller: As the kernel calls it: ``memory``, ``cpu``.
-        root: Where ``proc`` and ``sys`` are.
-
-    Returns:
-        The directories; none where no control groups are mounted.
-    """
-    mounted = root / _MOUNTED
-    if not is_unified(root):
-        mounted /= controller
-    if not mounted.is_dir():
-        return ()
-    own = _own_path("" if is_unified(root) else controller, root)
-    group = mounted / own.strip("/")
-    # A container that sees only its part of the tree has its own group at the root.
-    if ".." in group.parts or not group.is_dir():
-        return (mounted,)
-    above = (path for path in group.parents if path.is_relative_to(mounted))
-    return tuple(dict.fromkeys((group, *above)))
-
-
-def _own_path(controller: str, root: Path) -> str:
-    for line in (_text(root / "proc/self/cgroup") or "").splitlines():
-        _, names, path = line.split(":", 2)
-        if controller in names.split(","):
-            return path
-    return "/"
 
 
 def _quota(group: Path, *, unified: bool) -> tuple[int | None, int | None]:

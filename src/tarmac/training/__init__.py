@@ -26,6 +26,7 @@ from tarmac.training.session.modes import denormals_flushed
 from tarmac.training.session.patience import Patience
 from tarmac.training.session.reporter import Reporter, Silent
 from tarmac.training.session.stop_request import StopRequest
+from tarmac.training.session.upload import uploaded
 from tarmac.training.shares import order_of
 from tarmac.training.verb import resume, train
 
@@ -62,4 +63,5 @@ __all__ = [
     "settings_of",
     "strategy_names",
     "train",
+    "uploaded",
 ]

@@ -14,11 +14,11 @@ from tarmac.files import is_object
 from tarmac.training.engine.team import Alone
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
-from tarmac.training.processes.rendezvous import find_rendezvous
+from tarmac.training.processes.rendezvous import find_launch, find_rendezvous
 from tarmac.training.session.epochs import train_epochs
 from tarmac.training.session.modes import denormals_flushed
 from tarmac.training.session.rank import train_as_rank
-from tarmac.training.session.record import create_run, plan_of, recorded
+from tarmac.training.session.record import create_run, find_begun, plan_of, recorded
 from tarmac.training.session.reporter import Reporter, Silent
 from tarmac.training.session.stop_request import StopRequest
 from tarmac.training.session.upload import uploaded
@@ -41,33 +41,39 @@ def train(
     workload: str | Workload,
     *,
     output: str | Path | None = None,
+    name: str | None = None,
     reporter: Reporter | None = None,
     stop: EpochHook | None = None,
+    interrupted: Callable[[], bool] | None = None,
     load: data.Loader = data.load,
     **options: Any,
 ) -> Run:
     """Train a workload and return its run.
 
     Where torchrun or its like has started several processes, each must call this; the first makes
-    the run, and all return it.
+    the run, and all return it. Where an earlier attempt of the same task has begun it, that run is
+    gone on with from its newest checkpoint.
 
     Args:
         workload: A name (``"mnist-mlp"``), ``"path/to/file.py:attribute"``, or a `Workload`. For
             ``ddp`` it must be one that its workers can import.
         output: The directory in which the run's own is made; by default `runs.default_output`. A
             URI, ``s3://bucket/prefix``, gets a copy once the training has ended or was stopped.
+        name: The name of the run's directory; by default made of workload and time.
         reporter: Who is told how it goes; nobody by default.
         stop: Called after every epoch with its line of ``metrics.jsonl``, in the thread that trains
             and before the epoch's checkpoint. Returns why the training ends there, which the run
             keeps as ``run.record.stopped_early``, or None to go on. A training that it ends is
             finished like any other. Where a launcher has started several processes each must give
             one, and the first's is asked; ``ddp`` in workers of Tarmac's own takes none.
+        interrupted: Asked after every step whether to save the state and stop there, as SIGINT and
+            SIGTERM ask it; for programs that learn it otherwise, and train outside the main thread.
         load: Loads the workload's dataset where that is named; by default `tarmac.data.load`.
         **options: The fields of `Options`, such as ``epochs``, ``batch_size``, ``devices``;
             ``device`` is another word for ``devices``.
 
     Returns:
-        The finished run, e.g. ``run.metrics["test_accuracy"]``. One that a signal stopped has
+        The finished run, e.g. ``run.metrics["test_accuracy"]``. One that was interrupted has
         ``run.record.status == "interrupted"``.
 
     Raises:
@@ -82,17 +88,21 @@ def train(
 
     def prepare() -> tuple[Workload, Plan]:
         found = find_workload(workload) if isinstance(workload, str) else workload
-        name = _absolute(reference)
-        plan = make_plan(found, name, asked, reporter.downloading, rendezvous=rendezvous, load=load)
+        where = _absolute(reference)
+        plan = make_plan(
+            found, where, asked, reporter.downloading, rendezvous=rendezvous, load=load
+        )
         if plan.process_per_device and rendezvous is None and not isinstance(workload, str):
             plan = dataclasses.replace(plan, reference=reference_of(workload))
         return found, plan
 
     directory, uri = _directory_and_uri(output)
 
+    launch = rendezvous.launch if rendezvous is not None else find_launch(os.environ)
+
     def make_run(found: Workload, plan: Plan) -> Run:
-        launch = rendezvous.launch if rendezvous is not None else ""
-        return create_run(plan, found, reference, directory, launch=launch)
+        begun = find_begun(launch, directory) if rendezvous is None else None
+        return begun or create_run(plan, found, reference, directory, launch=launch, name=name)
 
     return _work(
         prepare,
@@ -102,6 +112,7 @@ def train(
         uri=uri,
         reporter=reporter,
         stop=stop,
+        interrupted=interrupted,
     )
 
 
@@ -113,6 +124,7 @@ def resume(
     workload: str | Workload | None = None,
     reporter: Reporter | None = None,
     stop: EpochHook | None = None,
+    interrupted: Callable[[], bool] | None = None,
 ) -> Run:
     """Go on with a run that was stopped, from its newest checkpoint.
 
@@ -123,6 +135,7 @@ def resume(
         workload: Must be the run's own if given. One passed to `train` as a value has to be.
         reporter: Who is told how it goes; nobody by default.
         stop: As for `train`, of the epochs that are left.
+        interrupted: As for `train`.
 
     Returns:
         The run. On a CPU its weights are the same bits as without the stop.
@@ -157,6 +170,7 @@ def resume(
         uri=uri,
         reporter=reporter,
         stop=stop,
+        interrupted=interrupted,
     )
 
 
@@ -169,6 +183,7 @@ def _work(
     uri: str | None,
     reporter: Reporter,
     stop: EpochHook | None,
+    interrupted: Callable[[], bool] | None,
 ) -> Run:
     """Train into a run's directory, record how it ended, and upload it where that is asked."""
     if rendezvous is not None:
@@ -182,6 +197,7 @@ def _work(
                 begun=own.append,
                 reporter=reporter,
                 stop=stop,
+                interrupted=interrupted,
             )
     workload, plan = prepare()
     if stop is not None and plan.process_per_device:
@@ -191,15 +207,15 @@ def _work(
             hint="Train on one device, by towers, or under torchrun.",
         )
     run = make_run(workload, plan)
+    if run.record.status == "completed":
+        return run
     with uploaded() as own, recorded(run, plan, workload, uri=uri) as conclude:
         own.append(run)
         if plan.process_per_device:
-            conclude(train_in_workers(plan, run, reporter))
+            conclude(train_in_workers(plan, run, reporter, interrupted))
         else:
-            with StopRequest() as signalled:
-                conclude(
-                    train_epochs(plan, run, Alone(), reporter, lambda: bool(signalled), stop=stop)
-                )
+            with StopRequest(interrupted) as asked:
+                conclude(train_epochs(plan, run, Alone(), reporter, asked, stop=stop))
     return run
 
 

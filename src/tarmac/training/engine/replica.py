@@ -12,6 +12,7 @@ from tarmac.training.engine.augmented_feed import AugmentedFeed
 from tarmac.training.engine.dropout import replace_dropout
 from tarmac.training.engine.evaluation import Evaluation
 from tarmac.training.engine.feeds import open_feed
+from tarmac.training.engine.linear import mkl_is_held_back, replace_linears
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.engine.shared_state import SharedState
 
@@ -94,6 +95,9 @@ class Replica:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # undeclared
         if device.type == "cpu":
             replace_dropout(model)
+            # The compiler chooses products itself.
+            if plan.precision == "fp32" and not plan.compile and mkl_is_held_back():
+                replace_linears(model)
         self._bf16 = plan.precision == "bf16"
         self.parameters = Parameters(
             model,

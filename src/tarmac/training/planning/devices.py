@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-from tarmac.machine import NO_GPU, Device, find_devices
+from tarmac.machine import Device, find_devices, name_left_out, why_on_cpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tarmac.training.processes.rendezvous import Rendezvous
 
-__all__ = ["choose_devices", "devices_again", "devices_of_machine", "find_training_devices"]
+__all__ = [
+    "choose_devices",
+    "devices_again",
+    "devices_of_machine",
+    "find_training_devices",
+    "why_not_all",
+]
 
 # A step on one more device costs about 0.1 ms of messages on good links and far more on bad ones;
 # this much work takes a GPU of 100 TFLOP/s a millisecond. Arithmetic, not yet a measurement.
@@ -86,6 +92,24 @@ def devices_again(recorded: str, rendezvous: Rendezvous | None) -> str:
     return recorded if num_recorded == rendezvous.local_world_size else "auto"
 
 
+def why_not_all(request: str, found: Sequence[Device], rendezvous: Rendezvous | None) -> str:
+    """Return why a request for GPUs in general found the CPU, or not all of the GPUs here.
+
+    Args:
+        request: What was asked.
+        found: What `find_training_devices` made of it.
+        rendezvous: Which of several processes this one is, where a launcher has started them.
+
+    Returns:
+        Empty where nothing was left out, or devices were named.
+    """
+    if request not in ("auto", "all") and not request.isdecimal():
+        return ""
+    if found[0].type == "cpu":
+        return why_on_cpu()
+    return name_left_out(shared=rendezvous is not None)
+
+
 def choose_devices(
     request: str,
     strategy: str,
@@ -93,7 +117,7 @@ def choose_devices(
     flops_per_device: float,
     rendezvous: Rendezvous | None = None,
     *,
-    why_cpu: str = NO_GPU,
+    why_not_all: str = "",
 ) -> tuple[Sequence[Device], str]:
     """Choose among several GPUs that ``auto`` found.
 
@@ -103,18 +127,21 @@ def choose_devices(
         found: What `find_training_devices` made of it.
         flops_per_device: A step's matrix work on each, were all of them used.
         rendezvous: Which of several processes this one is, where a launcher has started them.
-        why_cpu: Why ``auto`` found the CPU, where it did.
+        why_not_all: What `why_not_all` says of them.
 
     Returns:
         The devices, and the reason in words.
     """
     if rendezvous is not None:
         return found, "one for each process here"
+    aside = f", {why_not_all}" if why_not_all else ""
     if request != "auto":
-        return found, "as asked"
+        return found, f"as asked{aside}"
+    if found[0].type == "cpu":
+        return found, why_not_all
     if len(found) == 1:
-        return found, "the one GPU" if found[0].type == "cuda" else why_cpu
+        return found, f"the one GPU{aside}"
     work = f"{flops_per_device:.0e} FLOP per step on each of {len(found)} GPUs"
     if strategy in ("auto", "single") and flops_per_device < _MIN_FLOPS_PER_DEVICE:
-        return found[:1], f"{work} are too few to share"
-    return found, work
+        return found[:1], f"{work} are too few to share{aside}"
+    return found, f"{work}{aside}"

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 
 from tarmac import data
 from tarmac.errors import RequestError
-from tarmac.machine import why_on_cpu
 from tarmac.training.engine.model import bind_dataset
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.plan import Plan
 from tarmac.training.planning.autotune import choose_autotune
 from tarmac.training.planning.batch_size import choose_batch_size
-from tarmac.training.planning.devices import choose_devices, find_training_devices
+from tarmac.training.planning.devices import (
+    choose_devices,
+    find_training_devices,
+    why_not_all,
+)
 from tarmac.training.planning.feed import choose_feed
 from tarmac.training.planning.fused import Others, choose_fused
 from tarmac.training.planning.memory import check_memory
@@ -80,7 +83,7 @@ def make_plan(
         found,
         trial.sample_flops * samples_each,
         rendezvous,
-        why_cpu=why_on_cpu() if options.devices == "auto" and found[0].type == "cpu" else "",
+        why_not_all=why_not_all(str(options.devices), found, rendezvous),
     )
     world_size = len(devices) if rendezvous is None else rendezvous.world_size
     strategy, why_strategy = choose_strategy(options.strategy, devices, rendezvous)
@@ -179,13 +182,18 @@ def _load(workload: Workload, load: data.Loader, progress: data.Progress | None)
 
 def _train_size(options: Options, dataset: Dataset) -> int:
     available = len(dataset.train) - options.validation_size
+    if available < 1:
+        raise RequestError(
+            f"validation_size is {options.validation_size}, which leaves none of the "
+            f"{len(dataset.train)} samples of {dataset.name} to train on"
+        )
     train_size = available if options.train_size is None else options.train_size
     if not 1 <= train_size <= available:
         held_out = (
             f" ({options.validation_size} more are held out)" if options.validation_size else ""
         )
         raise RequestError(
-            f"train_size is {train_size}, but {dataset.name} has {max(available, 0)} samples "
+            f"train_size is {train_size}, but {dataset.name} has {available} samples "
             f"to train on{held_out}"
         )
     return train_size

@@ -22,9 +22,10 @@ import torch.nn.functional as F
 from tarmac.errors import TarmacError
 from tarmac.files import write_json
 from tarmac.machine import read_cpuinfo
+from tarmac.training.engine.linear import fast_linear, mkl_is_held_back
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tarmac.machine import Device
@@ -63,25 +64,28 @@ def bf16_speedup(device: Device, cache: Path | None = None) -> float:
 
 
 def measure_bf16_speedup() -> float:
-    """Measure products of both precisions in turn, on one thread.
+    """Measure products of both precisions in turn, as trainings compute them, on one thread.
 
     Several threads wait for the slowest of them, so one of other work would be measured.
     """
+    fp32_linear = fast_linear if mkl_is_held_back() else F.linear
     fp32_s = bf16_s = 0.0
     with _one_thread(), torch.no_grad():
         for rows, inputs, outputs in _SHAPES:
             wide = torch.ones(rows, inputs), torch.ones(outputs, inputs)
             half = wide[0].bfloat16(), wide[1].bfloat16()
-            F.linear(*wide), F.linear(*half)
-            times = [(_time(*wide), _time(*half)) for _ in range(_ROUNDS)]
+            fp32_linear(*wide), F.linear(*half)
+            times = [(_time(fp32_linear, *wide), _time(F.linear, *half)) for _ in range(_ROUNDS)]
             fp32_s += min(fp32 for fp32, _ in times)
             bf16_s += min(bf16 for _, bf16 in times)
     return fp32_s / bf16_s
 
 
-def _time(inputs: torch.Tensor, weights: torch.Tensor) -> float:
+def _time(
+    linear: Callable[..., torch.Tensor], inputs: torch.Tensor, weights: torch.Tensor
+) -> float:
     started = time.perf_counter()
-    F.linear(inputs, weights)
+    linear(inputs, weights)
     return time.perf_counter() - started
 
 
@@ -101,6 +105,7 @@ def _key(device: Device) -> str:
         device.name,
         sorted(read_cpuinfo().get("flags", "").split()),
         torch.__version__,
+        mkl_is_held_back(),
         *(os.environ.get(name) for name in _VARIABLES),
     )
     return hashlib.blake2b(repr(facts).encode(), digest_size=12).hexdigest()

@@ -62,7 +62,8 @@ def apply_settings(
         changes: Values, or texts of them, by the names of `settings_of`.
 
     Returns:
-        The changed workload, and the keyword arguments for its model.
+        The changed workload, and the keyword arguments for its model that differ from its own
+        defaults. A run that goes on names them all, and changes nothing by it.
 
     Raises:
         RequestError: An unknown name or a value of another type than the default's.
@@ -89,7 +90,8 @@ def apply_settings(
             recipe = dataclasses.replace(recipe, **{part: part_value})
     changed = dataclasses.replace(workload, recipe=recipe)
     parameters = inspect.signature(workload.model).parameters
-    return changed, {name: value for name, value in values.items() if name in parameters}
+    arguments = {name: values[name] for name in parameters if name in values}
+    return changed, {name: value for name, value in arguments.items() if value != defaults[name]}
 
 
 def _with_choices(workload: Workload, changes: Mapping[str, Setting]) -> Workload:

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore
+from torch._C._distributed_c10d import PrefixStore, Store
 
 from tarmac.errors import PeerFailed, RequestError, TarmacError
+from tarmac.training.processes.reach import find_unreached, listening
 from tarmac.training.processes.self_test import check_all_reduce, stuck
 from tarmac.training.processes.watchdog import OnHang, Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tarmac.machine import Device
+    from tarmac.training.processes.reach import Place
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.training.processes.store import RankStore
 
@@ -116,35 +118,62 @@ def join(
     """
     on_cuda = device.type == "cuda"
     own = device.torch_name if on_cuda else f"pid {os.getpid()}"
-    names = _refuse_shared_gpus(store, f"{socket.gethostname()} {own}", device)
+    # As Slurm knows the node, where that has started the process.
+    host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    with listening(host) as place:
+        names, places = _refuse_shared_gpus(store, f"{host} {own}", device, place)
+        with _joined(store, device, names, places, limit_s=hang_timeout_s, on_hang=on_hang) as team:
+            yield team
+
+
+@contextlib.contextmanager
+def _joined(
+    store: RankStore,
+    device: Device,
+    names: Sequence[str],
+    places: Sequence[Place],
+    *,
+    limit_s: float,
+    on_hang: OnHang,
+) -> Iterator[ProcessTeam]:
+    on_cuda = device.type == "cuda"
     if on_cuda:
         torch.cuda.set_device(device.torch_name)
     is_guest = dist.is_initialized()
     rendezvous = store.rendezvous
-    watchdog = Watchdog(store.keys, rendezvous.rank, rendezvous.world_size, hang_timeout_s, on_hang)
+    watchdog = Watchdog(store.keys, rendezvous.rank, rendezvous.world_size, limit_s, on_hang)
+    # The watchdog asks in a thread of its own.
+    asked: Store = store.keys.clone()  # type: ignore[attr-defined]  # undeclared
+
+    def unreached() -> str:
+        return find_unreached(asked, rendezvous.rank, places)
+
     # The watchdog must find a hung rank before the group gives up by itself.
-    limit = timedelta(seconds=2 * hang_timeout_s + 60)
+    limit = timedelta(seconds=2 * limit_s + 60)
     is_whole = False
     try:
         if not is_guest:
-            dist.init_process_group(
-                "cpu:gloo,cuda:nccl" if on_cuda else "gloo",
-                store=PrefixStore("group", store.keys),
-                rank=rendezvous.rank,
-                world_size=rendezvous.world_size,
-                timeout=limit,
-                device_id=torch.device(device.torch_name) if on_cuda else None,
-            )
+            try:
+                dist.init_process_group(
+                    "cpu:gloo,cuda:nccl" if on_cuda else "gloo",
+                    store=PrefixStore("group", store.keys),
+                    rank=rendezvous.rank,
+                    world_size=rendezvous.world_size,
+                    timeout=limit,
+                    device_id=torch.device(device.torch_name) if on_cuda else None,
+                )
+            except RuntimeError as error:
+                raise _not_joined(rendezvous.rank, error, unreached()) from error
         with watchdog.running():
             team = ProcessTeam(rendezvous, watchdog)
             if team.world_size > 1:
-                watchdog.stage = stuck(names)
+                watchdog.stage = lambda: stuck(names, unreached())
                 check_all_reduce(names, team.rank, torch.device(device.torch_name))
-                watchdog.stage = ""
+                watchdog.stage = str
             yield team
             is_whole = True
     except dist.DistError as error:
-        raise TarmacError(f"rank {rendezvous.rank} could not join the others: {error}") from error
+        raise _not_joined(rendezvous.rank, error, unreached()) from error
     finally:
         # NCCL's end waits for all ranks, which do not come where one of them has failed. Its words
         # must get out, and its process ends.
@@ -152,12 +181,25 @@ def join(
             dist.destroy_process_group()
 
 
-def _refuse_shared_gpus(store: RankStore, name: str, device: Device) -> list[str]:
-    """Return the names of all ranks' devices, once no two ranks have the same one."""
-    names, owners = [], dict[str, int]()
-    for rank, text in enumerate(store.all_gather(json.dumps([name, device.uuid]))):
-        where, uuid = json.loads(text)
+def _not_joined(rank: int, error: RuntimeError, unreached: str) -> TarmacError:
+    if not unreached:
+        return TarmacError(f"rank {rank} could not join the others: {error}")
+    return TarmacError(
+        f"rank {rank} could not join the others: {unreached}",
+        hint="Let the name of each host stand for an address that the others reach, or name the "
+        "network between them by GLOO_SOCKET_IFNAME. Firewalls must let all ports through.",
+    )
+
+
+def _refuse_shared_gpus(
+    store: RankStore, name: str, device: Device, place: Place
+) -> tuple[list[str], list[Place]]:
+    """Return all ranks' names and places, once no two ranks have the same device."""
+    names, places, owners = [], [], dict[str, int]()
+    for rank, text in enumerate(store.all_gather(json.dumps([name, device.uuid, place]))):
+        where, uuid, (host, address, port) = json.loads(text)
         names.append(where)
+        places.append((host, address, port))
         if uuid is not None and owners.setdefault(uuid, rank) != rank:
             message = (
                 f"ranks {owners[uuid]} and {rank} both have {where} ({uuid}), which NCCL refuses"
@@ -167,4 +209,4 @@ def _refuse_shared_gpus(store: RankStore, name: str, device: Device) -> list[str
             raise RequestError(
                 message, hint="Start one process per GPU, each with its own LOCAL_RANK."
             )
-    return names
+    return names, places

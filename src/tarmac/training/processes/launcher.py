@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.training.processes.link import LOST_PEERS, Failure, listen
+from tarmac.ranks import LOST_PEERS
+from tarmac.training.processes.link import Failure, listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +36,8 @@ _SHUTDOWN_S = 60
 # that can notice it end by themselves.
 _AFTERLIFE_S = 5.0
 
+_LOOK_EVERY_S = 0.1
+
 
 def launch(
     module: str,
@@ -44,6 +47,7 @@ def launch(
     max_restarts: int,
     receive: Callable[[str, dict[str, Any]], None],
     restarting: Callable[[str], None],
+    interrupted: Callable[[], bool] | None = None,
 ) -> None:
     """Run the workers of a run to their end.
 
@@ -58,13 +62,15 @@ def launch(
         max_restarts: How often to start again.
         receive: Is told what rank 0 reports, an event and its values, in a thread of its own.
         restarting: Is told why all start again.
+        interrupted: Whether the workers are to save their state and end, as a signal to this
+            process asks of them; asked several times a second, in a thread of its own.
 
     Raises:
         RequestError: A worker says that the request is wrong.
         TarmacError: A worker failed, or was lost once too often.
     """
     for attempt in range(max_restarts + 1):
-        with _Inbox(receive) as inbox:
+        with _Inbox(receive, interrupted) as inbox:
             lost = _attempt(module, run, num_workers, attempt, inbox.take)
         failures = inbox.failures
         own = [failure for failure in failures if failure.kind != "hang"]
@@ -95,17 +101,26 @@ class _Inbox:
     wait half a minute.
     """
 
-    def __init__(self, receive: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        receive: Callable[[str, dict[str, Any]], None],
+        interrupted: Callable[[], bool] | None,
+    ) -> None:
         self._receive = receive
+        self._interrupted = interrupted
+        self._over = threading.Event()
         self._pids: dict[int, int] = {}
         self._done = set[int]()
         self._end_of_all: threading.Timer | None = None
         self.failures: list[Failure] = []
 
     def __enter__(self) -> _Inbox:
+        if self._interrupted is not None:
+            threading.Thread(target=self._watch, args=[self._interrupted], daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         if self._end_of_all is not None:
             self._end_of_all.cancel()
 
@@ -128,12 +143,24 @@ class _Inbox:
             case name:
                 self._receive(name, event)
 
+    def _watch(self, interrupted: Callable[[], bool]) -> None:
+        """Ask each worker once to save its state and end, as soon as that is wished."""
+        asked = set[int]()
+        while not self._over.wait(_LOOK_EVERY_S):
+            if interrupted():
+                ranks = self._pids.keys() - asked
+                self._signal(ranks, signal.SIGTERM)
+                asked |= ranks
+
     def _kill(self, ranks: Iterable[int]) -> None:
+        self._signal(ranks, signal.SIGKILL)
+
+    def _signal(self, ranks: Iterable[int], number: signal.Signals) -> None:
         for rank in tuple(ranks):
             pid = self._pids.get(rank)
             if pid is not None:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(pid, number)
 
 
 def _attempt(

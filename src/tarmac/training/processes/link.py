@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["LOST_PEERS", "Failure", "Link", "listen"]
-
-# The exit code of a worker that has nothing to say but that others are gone.
-LOST_PEERS = os.EX_TEMPFAIL
+__all__ = ["Failure", "Link", "listen"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Rendezvous", "find_rendezvous"]
+__all__ = ["Rendezvous", "find_launch", "find_rendezvous"]
 
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 _PLACE = ("MASTER_ADDR", "MASTER_PORT")
@@ -62,6 +62,13 @@ def find_rendezvous(environment: Mapping[str, str], parent_pid: int) -> Rendezvo
         RequestError: Some variables are set without the others, or they contradict each other.
     """
     if not any(name in environment for name in _RANKS):
+        if environment.get("TARMAC_NODES", "1") != "1":
+            raise RequestError(
+                f"this program was started once on each of {environment['TARMAC_NODES']} nodes, "
+                "and would train on each for itself",
+                hint="Start it by torchrun, which finds the nodes in its variables, or use: "
+                "tarmac train",
+            )
         return None
     names = (*_RANKS, *_PLACE)
     missing = [name for name in names if not environment.get(name)]
@@ -86,13 +93,28 @@ def find_rendezvous(environment: Mapping[str, str], parent_pid: int) -> Rendezvo
             f"WORLD_SIZE={world_size} contradict each other",
             hint=_HINT,
         )
+    launch = find_launch(environment)
     run_id = environment.get("TORCHELASTIC_RUN_ID", "")
+    if run_id and not launch:
+        launch = f"{run_id}-{parent_pid}"
     return Rendezvous(
         rank=rank,
         world_size=world_size,
         local_rank=local_rank,
         local_world_size=local_world_size,
         address=f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}",
-        launch=f"{run_id}-{parent_pid}" if run_id else "",
+        launch=launch,
         num_restarts=int(environment.get("TORCHELASTIC_RESTART_COUNT", "0")),
     )
+
+
+def find_launch(environment: Mapping[str, str]) -> str:
+    """Return the name of the task that this process trains for; empty where it is none's.
+
+    ``TARMAC_LAUNCH`` is the same for all attempts of a task, and for no other, so that a later one
+    goes on with the run that an earlier one has begun.
+
+    Args:
+        environment: Usually ``os.environ``.
+    """
+    return environment.get("TARMAC_LAUNCH", "")

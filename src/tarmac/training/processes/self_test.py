@@ -77,16 +77,25 @@ def blame(names: Sequence[str], wrong: Sequence[tuple[int, int]]) -> str:
     return f"the all-reduce self-test gave a wrong sum between {pairs}"
 
 
-def stuck(names: Sequence[str]) -> str:
+def stuck(names: Sequence[str], unreached: str = "") -> str:
     """Word what to say behind a rank that hangs in the self-test.
 
     Args:
-        names: Of all ranks' devices.
+        names: Of all ranks' devices, each behind its host's.
+        unreached: Which hosts cannot reach which, in words; empty where that is not why.
     """
-    return (
-        f", in the all-reduce self-test over {', '.join(names)}; "
-        "try NCCL_P2P_DISABLE=1, or --strategy towers"
-    )
+    if unreached:
+        return (
+            f", in the all-reduce self-test: {unreached}; is there a firewall between these hosts, "
+            "or does the name of the second stand for another address there?"
+        )
+    fix = "try NCCL_P2P_DISABLE=1, or --strategy towers"
+    if len({name.partition(" ")[0] for name in names}) > 1:
+        fix = (
+            "name the network between these hosts by NCCL_SOCKET_IFNAME, and GLOO_SOCKET_IFNAME "
+            "for CPUs; NCCL_DEBUG=INFO shows which was taken"
+        )
+    return f", in the all-reduce self-test over {', '.join(names)}; {fix}"
 
 
 def _is_right(

@@ -21,6 +21,7 @@ OnHang: TypeAlias = Callable[[str, Sequence[int], bool], None]
 
 _LOOKS_PER_LIMIT = 10
 _LONGEST_PAUSE_S = 2.0
+_ENDS_WITHIN_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Watchdog:
 
     Attributes:
         waits: Whether this rank waits for others now.
-        stage: What else there is to say of a rank that hangs now, behind the message.
+        stage: Says what else there is to say of a rank that hangs now, behind the message.
     """
 
     def __init__(
@@ -118,8 +119,9 @@ class Watchdog:
         self._beats = 0
         self._looks = 0
         self._done = threading.Event()
+        self._has_answered = threading.Event()
         self.waits = False
-        self.stage = ""
+        self.stage: Callable[[], str] = str
         self._tell()
 
     def heartbeat(self) -> None:
@@ -129,30 +131,56 @@ class Watchdog:
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Look after the others meanwhile."""
-        thread = threading.Thread(target=self._look_around, name="tarmac-watchdog", daemon=True)
-        thread.start()
+        threads = [
+            threading.Thread(target=look, name="tarmac-watchdog", daemon=True)
+            for look in (self._look_around, self._look_at_store)
+        ]
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
             self._done.set()
-            thread.join()
+            for thread in threads:
+                # One that waits for a store whose process is stopped may never end.
+                thread.join(_ENDS_WITHIN_S)
 
     def _tell(self) -> None:
         self._looks += 1
         self._store.set(str(self._rank), Heartbeat(self._beats, self.waits, self._looks).encode())
 
+    @property
+    def _pause_s(self) -> float:
+        return min(self._limit_s / _LOOKS_PER_LIMIT, _LONGEST_PAUSE_S)
+
+    def _look_at_store(self) -> None:
+        """Find that the process which holds the store is stopped: no look of others ends then."""
+        silent_s, before = 0.0, time.monotonic()
+        while not self._done.wait(self._pause_s):
+            now = time.monotonic()
+            # Time in which this process was suspended, with all the others, does not count.
+            silent_s, before = silent_s + min(now - before, 2 * self._pause_s), now
+            if self._has_answered.is_set():
+                self._has_answered.clear()
+                silent_s = 0.0
+            elif silent_s > self._limit_s:
+                words = f"{_ranks([0])} not answered for {silent_s:.0f} s"
+                self._on_hang(words, [0], self._rank == 1)
+                return
+
     def _look_around(self) -> None:
-        pause_s = min(self._limit_s / _LOOKS_PER_LIMIT, _LONGEST_PAUSE_S)
         keys = [str(rank) for rank in range(self._world_size)]
         beat_at: dict[int, tuple[int, float]] = {}
         look_at: dict[int, tuple[int, float]] = {}
-        while not self._done.wait(pause_s):
+        while not self._done.wait(self._pause_s):
             try:
                 self._tell()
                 texts = self._store.multi_get(keys)
             except RuntimeError:
                 # The process that holds the store has ended, and with it the training.
+                self._done.set()
                 return
+            self._has_answered.set()
             now = time.monotonic()
             heartbeats = {rank: Heartbeat.decode(text.decode()) for rank, text in enumerate(texts)}
             for rank, heartbeat in heartbeats.items():
@@ -170,7 +198,7 @@ class Watchdog:
                 message, ranks = hung
                 others = [rank for rank in range(self._world_size) if rank not in ranks]
                 reports = self._rank == (others or ranks)[0]
-                self._on_hang(message + self.stage, ranks, reports)
+                self._on_hang(message + self.stage(), ranks, reports)
                 return
 
 

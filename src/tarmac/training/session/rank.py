@@ -7,25 +7,26 @@ import dataclasses
 import os
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from tarmac import runs
 from tarmac.errors import PeerFailed, TarmacError
+from tarmac.ranks import FOUND_HUNG, LOST_PEERS
 from tarmac.runs import Run
 from tarmac.training.processes.group import join
+from tarmac.training.processes.rendezvous import find_launch
 from tarmac.training.processes.store import RanksMissing, open_store
 from tarmac.training.session.epochs import train_epochs
 from tarmac.training.session.modes import denormals_flushed
-from tarmac.training.session.record import Outcome, plan_of, recorded
+from tarmac.training.session.record import Outcome, find_begun, plan_of, recorded
 from tarmac.training.session.reporter import Reporter, Silent
 from tarmac.training.session.stop_request import StopRequest
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from tarmac.training.plan import Plan
     from tarmac.training.processes.rendezvous import Rendezvous
@@ -72,7 +73,7 @@ def train_as_worker(
         _missing_ranks_as_hung(on_hang),
         join(store, device, hang_timeout_s=limit_s, on_hang=on_hang) as team,
     ):
-        return train_epochs(plan, run, team, reporter, lambda: bool(stop))
+        return train_epochs(plan, run, team, reporter, stop)
 
 
 def train_as_rank(
@@ -85,6 +86,7 @@ def train_as_rank(
     begun: Callable[[Run], None],
     reporter: Reporter,
     stop: EpochHook | None = None,
+    interrupted: Callable[[], bool] | None = None,
 ) -> Run:
     """Train as one of the processes that another launcher has started.
 
@@ -101,6 +103,7 @@ def train_as_rank(
         begun: Is given the run, on the first rank.
         reporter: Is told how it goes, on the first rank.
         stop: See `tarmac.training.train`.
+        interrupted: Likewise.
 
     Returns:
         The run, which all processes see where they share its directory.
@@ -121,7 +124,8 @@ def train_as_rank(
         reasons = {**made.reasons, "precision": why}
         made = dataclasses.replace(made, precision=precision, reasons=reasons)
         with _on_all_ranks(store):
-            run = _find_again(rendezvous, output) if rendezvous.num_restarts else None
+            goes_on = rendezvous.num_restarts or find_launch(os.environ)
+            run = find_begun(rendezvous.launch, output) if goes_on else None
             run = run or (make_run(workload, made) if team.is_main else None)
         path, record = team.all_gather((run.path, run.record) if run is not None else None)[0]
         run = Run(path, record)
@@ -136,10 +140,10 @@ def train_as_rank(
                     if team.is_main
                     else None
                 )
-            signalled = held.enter_context(StopRequest())
+            asked = held.enter_context(StopRequest(interrupted))
             held.enter_context(_one_rank_reports(store))
             heard = reporter if team.is_main else Silent()
-            outcome = train_epochs(made, run, team, heard, lambda: bool(signalled), stop=stop)
+            outcome = train_epochs(made, run, team, heard, asked, stop=stop)
             if conclude is not None:
                 conclude(outcome)
         return Run(path, team.all_gather(run.record)[0])
@@ -152,12 +156,6 @@ def _take_threads(plan: Plan, rendezvous: Rendezvous) -> None:
         threads = plan.devices[rendezvous.local_rank].num_threads
         if threads:
             torch.set_num_threads(threads)
-
-
-def _find_again(rendezvous: Rendezvous, output: str | Path | None) -> Run | None:
-    """Find the run that this launch made before all its processes were started again."""
-    found, _ = runs.list_runs(Path(output) if output is not None else None)
-    return next((run for run in found if run.record.launch == rendezvous.launch != ""), None)
 
 
 @contextlib.contextmanager
@@ -217,6 +215,6 @@ def _report_hang(message: str, _hung: Sequence[int], reports: bool) -> None:
     if reports:
         sys.stderr.write(f"error: {message}\n")
         sys.stderr.flush()
-    else:
-        time.sleep(_REPORT_WAIT_S)
-    os._exit(1)
+        os._exit(FOUND_HUNG)
+    time.sleep(_REPORT_WAIT_S)
+    os._exit(LOST_PEERS)

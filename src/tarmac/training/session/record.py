@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.workloads import Workload
 
-__all__ = ["Outcome", "create_run", "plan_of", "recorded"]
+__all__ = ["Outcome", "create_run", "find_begun", "plan_of", "recorded"]
 
 _PACKAGES = ("torch", "numpy", "safetensors")
 
@@ -51,7 +51,13 @@ class Outcome:
 
 
 def create_run(
-    plan: Plan, workload: Workload, reference: str, output: str | Path | None, *, launch: str = ""
+    plan: Plan,
+    workload: Workload,
+    reference: str,
+    output: str | Path | None,
+    *,
+    launch: str = "",
+    name: str | None = None,
 ) -> Run:
     """Make the run's directory for a plan.
 
@@ -61,9 +67,10 @@ def create_run(
         reference: How the user named it.
         output: Where runs are made; by default `runs.default_output`.
         launch: Which launch of several processes this is.
+        name: The directory's; by default made of workload and time.
 
     Raises:
-        RequestError: The directory cannot be made.
+        RequestError: The directory cannot be made, or there is a run of that name.
     """
     return Run.create(
         Path(output) if output is not None else runs.default_output(),
@@ -74,11 +81,25 @@ def create_run(
         device=plan.devices[0].to_record(),
         parallel=_parallel(plan),
         launch=launch,
+        name=name,
         versions=_versions(),
         seed=plan.seed,
         git=runs.git_state(_source_directory(reference)),
         expectation=_expectation(workload, plan),
     )
+
+
+def find_begun(launch: str, output: str | Path | None) -> Run | None:
+    """Find the run that a launch has made, should its processes have been started before.
+
+    Args:
+        launch: Which; None is found where it is empty.
+        output: Where it made the run; by default `runs.default_output`.
+    """
+    if not launch:
+        return None
+    found, _ = runs.list_runs(Path(output) if output is not None else None)
+    return next((run for run in found if run.record.launch == launch), None)
 
 
 def plan_of(

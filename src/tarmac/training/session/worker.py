@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from tarmac.errors import PeerFailed, RequestError, TarmacError
-from tarmac.training.processes.link import LOST_PEERS, Link
+from tarmac.ranks import LOST_PEERS
+from tarmac.training.processes.link import Link
 from tarmac.training.processes.rendezvous import find_rendezvous
 from tarmac.training.session.rank import train_as_worker
 from tarmac.training.session.reporter import Silent
@@ -62,15 +63,16 @@ def main() -> NoReturn:
     path, address = Path(sys.argv[1]), sys.argv[2]
     rendezvous = find_rendezvous(os.environ, os.getppid())
     assert rendezvous is not None, "the launcher sets the variables"
-    link = Link(address, rendezvous.rank)
 
     def hang(message: str, hung: Sequence[int], reports: bool) -> None:  # noqa: ARG001 - one is heard
         link.fail("hang", message, hung=hung)
         os._exit(1)
 
-    reporter = _Remote(link) if rendezvous.rank == 0 else Silent()
     exit_code = 1
     with StopRequest() as stop:
+        # The launcher may ask to stop as soon as it knows of this process.
+        link = Link(address, rendezvous.rank)
+        reporter = _Remote(link) if rendezvous.rank == 0 else Silent()
         try:
             outcome = train_as_worker(path, rendezvous, reporter, hang, stop)
             if rendezvous.rank == 0:

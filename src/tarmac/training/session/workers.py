@@ -10,6 +10,8 @@ from tarmac.training.processes.launcher import launch
 from tarmac.training.session.record import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tarmac.runs import Run
     from tarmac.training.plan import Plan
     from tarmac.training.session.reporter import Reporter
@@ -19,13 +21,16 @@ __all__ = ["WORKER", "train_in_workers"]
 WORKER = "tarmac.training.session.worker"
 
 
-def train_in_workers(plan: Plan, run: Run, reporter: Reporter) -> Outcome:
-    """Train by one worker per device, to the end or to a signal.
+def train_in_workers(
+    plan: Plan, run: Run, reporter: Reporter, interrupted: Callable[[], bool] | None = None
+) -> Outcome:
+    """Train by one worker per device, to the end or until something asks to stop.
 
     Args:
         plan: What to do; the workers read it from the run's record.
         run: Held by the caller.
         reporter: Is told what the first rank reports, in a thread of its own.
+        interrupted: Whether to stop; asked several times a second, in another thread.
 
     Raises:
         TarmacError: A worker failed, or too many were lost.
@@ -37,6 +42,7 @@ def train_in_workers(plan: Plan, run: Run, reporter: Reporter) -> Outcome:
         plan.world_size,
         max_restarts=plan.max_restarts,
         receive=relay.receive,
+        interrupted=interrupted,
         restarting=reporter.restarting,
     )
     return relay.outcome

@@ -1,0 +1,82 @@
+"""What a quick check says of the GPUs that a job was given, and not of others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tarmac.checks.evidence import Evidence, Probe
+from tarmac.checks.given_gpus import judge_given
+from tarmac.checks.report.make import make_report
+
+FIRST = "GPU-7d3c132a-675f-077e-3bf7-99d79213d062"
+SECOND = "GPU-9c1f0d2e-1111-4e2a-8a5c-6d0f3a2b1c00"
+
+
+@pytest.fixture
+def judge(inventory_of):
+    """Return a function that judges GPUs of a machine by what PyTorch's probe has said there."""
+
+    def of(machine: str, *given: str, **said):
+        gpus = [{"kind": "gpu", "name": "cuda:0"}]
+        probe = {"outcome": "done", "result": {"devices": gpus, "build": {"cuda": "13.0"}}}
+        probes = (Probe(framework="torch", where="this Python", **{**probe, **said}),)
+        evidence = Evidence(inventory=inventory_of(machine), probes=probes)
+        return judge_given(make_report(evidence, seconds=1.0), given)
+
+    return of
+
+
+def test_nothing_is_said_of_gpus_that_compute(judge):
+    assert judge("pair", FIRST, SECOND) == ([], [])
+
+
+def test_what_the_driver_says_of_a_given_gpu_fails_it_and_of_another_does_not(judge):
+    failures, _ = judge("ecc-errors", FIRST)
+    assert failures == [
+        "uncorrected memory errors (GPU 0): 3 uncorrected since the driver was loaded, pages or "
+        "rows wait to be replaced"
+    ]
+    assert judge("fell-off-bus", FIRST)[0] == []
+
+
+def test_a_gpu_that_the_driver_does_not_show_is_no_fit_one(judge):
+    assert judge("healthy", SECOND)[0] == [f"the driver does not show {SECOND}"]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_failure"),
+    [
+        ({"outcome": "hung"}, True),
+        ({"outcome": "failed", "detail": "RuntimeError: CUDA error: out of memory"}, True),
+        (
+            {
+                "outcome": "failed",
+                "detail": "ModuleNotFoundError: No module named 'sympy'",
+                "result": {"stage": "import"},
+            },
+            False,
+        ),
+        ({"outcome": "not started", "detail": "python: Exec format error"}, False),
+    ],
+)
+def test_pytorch_speaks_against_a_gpu_only_where_its_installation_is_not_the_fault(
+    judge, said, is_failure
+):
+    failures, unseen = judge("healthy", FIRST, **{"result": {}, **said})
+    assert (bool(failures), bool(unseen)) == (is_failure, not is_failure), (failures, unseen)
+
+
+def test_the_answer_is_one_object_whatever_else_is_printed(on_machine):
+    done = subprocess.run(
+        [sys.executable, "-m", "tarmac.checks.given_gpus", FIRST],
+        env=on_machine("ecc-errors", CUDA_VISIBLE_DEVICES=FIRST),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer = json.loads(done.stdout)
+    assert answer["failures"][0].startswith("uncorrected memory errors (GPU 0): 3 uncorrected")
