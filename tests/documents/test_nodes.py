@@ -43,6 +43,12 @@ def test_an_anchor_hides_neither_a_numbers_text_nor_its_place():
     assert document.place_of(("env", "W")) == (1, 19)
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, '[{"a":' * 50_000, "[[1]," * 100_000])
+def test_what_is_nested_without_end_is_refused_before_it_is_read_to_the_end(text):
+    with pytest.raises(RequestError, match="x: nested too deeply"):
+        parse_document(text, "x")
+
+
 def test_a_second_document_is_refused_with_its_place():
     with pytest.raises(RequestError, match=r"x:3:1: a second document, expected one in a file"):
         parse_document("a: 1\n---\nb: 1\n", "x")

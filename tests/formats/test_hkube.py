@@ -17,6 +17,7 @@ from tarmac.errors import RequestError
 from tarmac.formats import (
     left_out_for_hkube,
     notes_for_hkube,
+    read_algorithm,
     read_any,
     read_hkube,
     write_hkube,
@@ -146,19 +147,6 @@ def test_unknown_keys_are_kept_and_reported():
     assert write_hkube(job)["algorithmEnvs"] == {"A": 1}
 
 
-PIPELINE = """{"name": "p",
- "nodes": [{"nodeName": "a", "algorithmName": "green-alg", "input": ["@flowInput.x"]}],
- "flowInput": {"x": 1}, "triggers": {"cron": {"pattern": "0 * * * *"}}, "priority": 3}"""
-
-
-@pytest.mark.parametrize("wrap", ["{}", "[{}]"])
-def test_a_pipeline_is_refused_as_one(wrap):
-    with pytest.raises(RequestError) as caught:
-        read_any(parse_document(wrap.replace("{}", PIPELINE), "p.json"))
-    assert str(caught.value).startswith("p.json:2:2: ")
-    assert "an HKube pipeline: not run here yet" in str(caught.value)
-
-
 BUILT = "HKube builds this algorithm's image from its code, which is not done here"
 
 
@@ -197,7 +185,7 @@ def test_a_definition_without_an_image_is_refused(text):
         "{name: a, command: x, gpu: 1}",
         "{name: a, command: x, nodes: [1]}",
         "{name: a, image: x}",
-        "{name: a, tasks: [], options: {}}",
+        "{name: a, tasks: [], cpu: 1}",
     ],
 )
 def test_a_job_file_with_a_wrong_key_is_no_definition(text):
@@ -340,6 +328,81 @@ def test_a_changed_job_is_written_with_its_changes_and_says_so():
     (note,) = notes_for_hkube(changed)
     assert note.startswith("a1: the job was changed since it was read")
     assert write_hkube(job) == definition
+
+
+OWN = {
+    "name": "count-words",
+    "cpu": 1,
+    "options": {
+        "pending": False,
+        "tarmac": {
+            "protocol": "plain",
+            "command": ["python", "x.py"],
+            "inputs": [{"from": "x.py"}],
+        },
+    },
+}
+
+
+def test_a_definition_says_what_runs_on_this_machine_in_options_of_its_own():
+    (job,), _ = read(json.dumps(OWN))
+    assert (job.command, job.environment.kind) == (("python", "x.py"), "system")
+    assert [one.source for one in job.inputs] == ["x.py"]
+    assert write_hkube(job) == OWN
+    changed = job.model_copy(update={"command": ("python", "y.py")})
+    own = OWN["options"]["tarmac"] | {"command": ["python", "y.py"]}
+    assert write_hkube(changed) == OWN | {"options": {"pending": False, "tarmac": own}}
+    assert left_out_for_hkube(changed) == []
+    algorithm = read_algorithm(OWN)
+    assert (algorithm.protocol, algorithm.job.command) == ("plain", ("python", "x.py"))
+    assert algorithm.options == {"pending": False}
+
+
+def test_a_command_goes_over_the_image_and_says_so():
+    own = {"command": "x", "environment": {"image": "other"}}
+    (job,), _ = read(json.dumps({"name": "ab", "options": {"tarmac": own}}))
+    assert (job.environment.image, job.command) == ("other", "x")
+    own = {"command": "x"}
+    definition = {"name": "ab", "algorithmImage": "i", "options": {"tarmac": own}}
+    (job,), notes = read(json.dumps(definition))
+    assert job.environment.kind == "system"
+    assert "options.tarmac.command: runs on this machine, and not the image i" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"protocol": "http"}, "options.tarmac.protocol: 'http': expected one of hkube, plain"),
+        ({"comand": "x"}, "options.tarmac.comand: unknown key"),
+        ({"command": []}, "options.tarmac: cannot be run here: command is empty"),
+        ({"environment": "system"}, "command is missing, which only an image has of its own"),
+        ({"environment": {"x": 1}, "command": "x"}, "options.tarmac.environment: cannot be run"),
+        ({"command": "x", "inputs": [{}]}, "options.tarmac.inputs[0].from: cannot be run here"),
+        ("x", "options.tarmac: 'x': expected a mapping"),
+    ],
+)
+def test_what_is_wrong_in_options_of_its_own_is_said_where_it_stands(own, message):
+    with pytest.raises(RequestError) as caught:
+        read(json.dumps({"name": "ab", "options": {"tarmac": own}}))
+    assert str(caught.value).startswith("alg.json:1:")
+    assert message in str(caught.value)
+
+
+def test_an_algorithm_is_what_a_host_obeys():
+    definition = {
+        "name": "a1",
+        "image": "x",
+        "minHotWorkers": 2,
+        "maxWorkers": None,
+        "workerEnv": {"A": 5, "B": {"fieldRef": {}}, "C": None},
+        "env": "python",
+    }
+    algorithm = read_algorithm(definition)
+    assert (algorithm.min_hot_workers, algorithm.max_workers) == (2, 0)
+    assert (algorithm.worker_env, algorithm.env) == ({"A": "5"}, "python")
+    assert (algorithm.protocol, algorithm.definition) == ("hkube", definition)
+    with pytest.raises(RequestError, match=r"^algorithm a1: mem: '1': memory unit must be one of"):
+        read_algorithm(definition | {"mem": "1"})
 
 
 def test_a_change_goes_where_hkubectls_form_has_it():
@@ -497,3 +560,17 @@ def test_a_job_file_of_0_1_is_written_from_what_it_kept_and_with_its_changes():
     changed = parse_job(json.dumps(value))
     assert write_hkube(changed) == definition | {"cpu": 2.0}
     assert "was changed" in notes_for_hkube(changed)[0]
+
+
+def test_a_job_with_a_workload_becomes_an_algorithm_that_serves_it():
+    text = (
+        "{name: x1, workload: digits-mlp, settings: {hidden: 64, note: '{{ job.name }}'}, "
+        "environment: {image: i}, resources: {gpus: 2}, env: {A: b}}"
+    )
+    job = parse_job(text)
+    assert left_out_for_hkube(job) == []
+    variables = write_hkube(job)["algorithmEnv"]
+    assert json.loads(variables.pop("TARMAC_SETTINGS")) == {"hidden": "64", "note": "x1"}
+    assert variables == {"TARMAC_WORKLOAD": "digits-mlp", "TARMAC_GPUS": "2", "A": "b"}
+    plain = write_hkube(parse_job("{name: x1, workload: mnist-mlp, environment: {image: i}}"))
+    assert plain["algorithmEnv"] == {"TARMAC_WORKLOAD": "mnist-mlp"}

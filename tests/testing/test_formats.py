@@ -72,11 +72,30 @@ algorithmEnv:
   B: {secretKeyRef: {name: s, key: k}}
   C: {fieldRef: {fieldPath: x}}
 """
+HKUBE_PIPELINE = """
+name: p
+nodes:
+- {nodeName: a, algorithmName: green-alg, input: ['#@flowInput.x', {y: ['@flowInput']}]}
+- {nodeName: b, algorithmName: green-alg, input: ['@a'], retry: {policy: Never}, ttl: 5}
+- {nodeName: t, kind: hyperparamsTuner, spec: {numberOfTrials: 2, objectivePipeline: o,
+   hyperParams: [{name: x, suggest: uniform, low: 0, high: 1}]}}
+- {nodeName: o, kind: output, input: ['@b', '@t']}
+flowInput: {x: [1, 2]}
+options: {batchTolerance: 100}
+triggers: {cron: {pattern: 0 * * * *}}
+streaming: {flows: {}}
+edges: [{source: a, target: t}]
+"""
 
 CASES = {
     "tarmac": FormatCase(
         find_format("tarmac"),
-        [OWN, "{name: x, command: [echo, hello]}"],
+        [
+            OWN,
+            "{name: x, command: [echo, hello]}",
+            "{name: x, pipeline: {name: p, nodes: [{nodeName: a, algorithmName: aa}]}, "
+            "algorithms: [{name: aa, algorithmImage: x}]}",
+        ],
         ["name: x\ncommands: y\n", "name: x\ntasks: [{name: a, command: b, needs: [c]}]", "5"],
     ),
     "shipyard": FormatCase(
@@ -90,8 +109,20 @@ CASES = {
     ),
     "hkube": FormatCase(
         find_format("hkube"),
-        [HKUBE, '[{"name": "ab", "image": "x", "resources": {"cpu": 1, "mem": "1Gi"}}]'],
-        ["name: ab\nalgorithmImage: x\ncpu: many\n", "nodes: []\nname: p\n"],
+        [
+            HKUBE,
+            '[{"name": "ab", "image": "x", "resources": {"cpu": 1, "mem": "1Gi"}}]',
+            "{name: ab, options: {tarmac: {command: [a], protocol: plain, inputs: [{from: a}]}}}",
+            HKUBE_PIPELINE,
+            "{name: ab, input: [1, {x: '#[1...3]'}]}",
+            "{name: p, flowInput: {x: 1}, priority: 5}",
+        ],
+        [
+            "name: ab\nalgorithmImage: x\ncpu: many\n",
+            "nodes: []\nname: p\n",
+            "name: p\nflowInput: []\n",
+            "name: A\ninput: []\n",
+        ],
     ),
 }
 

@@ -28,6 +28,9 @@ __all__ = ["MAX_VALUES", "TAG", "List", "Mapping", "Node", "Scalar", "compose"]
 # memory holds; real job files have thousands of values.
 MAX_VALUES = 1_000_000
 
+# A parser takes ever longer for each level more, and no job file has as many as this.
+_MAX_DEPTH = 500
+
 TAG = "tag:yaml.org,2002:"
 
 # Where libyaml, which is of YAML 1.1, may read otherwise.
@@ -178,6 +181,8 @@ class _Composer:
         if event.anchor is not None:
             self._anchors[event.anchor] = node
         if not isinstance(node, Scalar):
+            if len(self._open) == _MAX_DEPTH:
+                raise RequestError(f"{self._name}: nested too deeply")
             self._open.append(node.parts)
 
     def _node(self, kind: str, event: Any, place: Place) -> Node:

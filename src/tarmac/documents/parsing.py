@@ -127,7 +127,8 @@ class _Builder:
                 continue
             for mapping in value.parts if isinstance(value, List) else [value]:
                 if not isinstance(mapping, Mapping):
-                    raise self._error(value, "<< takes a mapping, or a list of them")
+                    # Where a value is that is not there, parsers disagree.
+                    raise self._error(key, "<< takes a mapping, or a list of them")
                 merged.setdefault(id(mapping), mapping)
         if merged:
             self._merge(node, pairs, merged.values())

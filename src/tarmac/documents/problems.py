@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from tarmac.documents.document import Document, Place, show_path
+from tarmac.documents.document import Document, Path, Place, show_path
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def refuse(document: Document, problems: Sequence[Problem]) -> RequestError:
     """Make one error of all problems, in the order of the file; of very many, of the first."""
     lines = []
     for problem in sorted(problems, key=lambda problem: problem.place)[:_MAX_SHOWN]:
-        where = f"{document.name}:{problem.place.line}:{problem.place.column}"
+        # What was never a file's has no lines.
+        at = f":{problem.place.line}:{problem.place.column}" if document.places else ""
+        where = f"{document.name}{at}"
         path = f" {problem.path}:" if problem.path else ""
         lines.append(f"{where}:{path} {problem.message}")
         if problem.hint:
@@ -53,35 +55,40 @@ def refuse(document: Document, problems: Sequence[Problem]) -> RequestError:
 
 
 def problems_of(
-    error: ValidationError, document: Document, model: type[BaseModel]
+    error: ValidationError, document: Document, model: type[BaseModel], path: Path = ()
 ) -> list[Problem]:
     """Say where in a document each of Pydantic's errors is, in the order of the file.
 
     Args:
-        error: From validating ``document.value``.
+        error: From validating ``document.value``, or what is at the path there.
         document: The file.
         model: What it was validated as; the nearest of its names is said of an unknown key.
+        path: Of what was validated.
     """
     found = []
     for each in error.errors(include_url=False):
         # Pydantic puts the branch of a union that it tried between the keys.
-        location = _real_path(each["loc"], document.value)
+        location = _real_path((*path, *each["loc"]), document.value)
         found.append((document.place_of(location), location, each))
     found.sort(key=lambda one: one[0])
     # Finding the nearest name takes long, and only the first problems are shown.
     return [
-        _problem(place, location, each, model if number < _MAX_SHOWN else None)
+        _problem(place, location, each, model if number < _MAX_SHOWN else None, len(path))
         for number, (place, location, each) in enumerate(found)
     ]
 
 
 def _problem(
-    place: Place, location: Sequence[str | int], found: Any, model: type[BaseModel] | None
+    place: Place,
+    location: Sequence[str | int],
+    found: Any,
+    model: type[BaseModel] | None,
+    start: int,
 ) -> Problem:
     path = show_path(location)
     if found["type"] == "extra_forbidden":
         name = str(location[-1]) if location else ""
-        valid = _fields_at(model, location[:-1]) if model is not None else []
+        valid = _fields_at(model, location[start:-1]) if model is not None else []
         near = difflib.get_close_matches(name, valid, n=1) if len(name) <= _MAX_TEXT else []
         hint = f"  did you mean {near[0]!r}?" if near else f"  valid: {', '.join(valid)}"
         return Problem(place, path, "unknown key", hint if valid else "")

@@ -91,6 +91,8 @@ class Format:
         holds_several: Whether a file may hold several jobs.
         is_part: Whether a document, which looks like this format, has no jobs of its own and is
             read with one that has.
+        joins: Whether a document is, where it is given with one that does not join, read with that
+            rather than for jobs of its own.
         load: Reads a file that is this format's by its name or its bytes and of which no word may
             be in a message; None where it is not, as nearly always.
         siblings: Returns what belongs to a file and lies beside it, unless it is among the
@@ -106,6 +108,7 @@ class Format:
     write: Callable[[Sequence[Job], Path], Written] | None = None
     holds_several: bool = True
     is_part: Callable[[Any], bool] = _never
+    joins: Callable[[Any], bool] = _never
     load: Callable[[Path], Document | None] = _not_mine
     siblings: Callable[[Path, Sequence[Document]], Sequence[Document]] = _alone
     find: Callable[[Path], Sequence[Path]] | None = None

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["formats_of", "is_changed", "original_of", "with_original"]
 
 _DIGEST = "digest"
-# What is no part of what a job does.
-_APART = {"original", "refusals"}
+# What is no part of what a job does; the algorithms that a pipeline names are found anew.
+_APART = {"algorithms", "original", "refusals"}
 
 
 def with_original(job: Job, name: str, value: dict[str, Any], refusals: Sequence[str] = ()) -> Job:

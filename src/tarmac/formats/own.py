@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.documents import dump_document
 from tarmac.formats.format import Format, Reading, Written
+from tarmac.formats.hkube import complete_job, definitions_beside
 from tarmac.jobs import job_of
 
 if TYPE_CHECKING:
@@ -26,9 +27,16 @@ def _looks_like(value: Any) -> bool:
 
 def _read(documents: Sequence[Document], environment: Mapping[str, str]) -> Reading:
     del environment
-    (document,) = documents
-    job = job_of(document)
+    job = job_of(documents[-1])
+    if job.pipeline is not None:
+        return complete_job(job, documents)
     return Reading("tarmac", [job], refusals=job.refusals)
+
+
+def _siblings(path: Path, documents: Sequence[Document]) -> Sequence[Document]:
+    value = documents[-1].value
+    has_pipeline = isinstance(value, dict) and isinstance(value.get("pipeline"), dict)
+    return definitions_beside(path, documents) if has_pipeline else ()
 
 
 def _write(jobs: Sequence[Job], directory: Path) -> Written:
@@ -44,4 +52,5 @@ TARMAC = Format(
     read=_read,
     write=_write,
     holds_several=False,
+    siblings=_siblings,
 )

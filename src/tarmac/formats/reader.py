@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document
     from tarmac.formats.format import Format, Reading
+    from tarmac.jobs import Job
 
-__all__ = ["read_any", "read_paths"]
+__all__ = ["read_any", "read_paths", "read_the_job"]
 
 
 def read_any(document: Document) -> Reading:
@@ -33,6 +34,7 @@ def read_paths(
     *,
     change: Callable[[Document], Document] = lambda document: document,
     environment: Mapping[str, str] | None = None,
+    folders: Sequence[Path] = (),
 ) -> list[tuple[Reading, Path]]:
     """Read files and folders of any known format.
 
@@ -44,6 +46,7 @@ def read_paths(
         change: Changes a job file before it is read.
         environment: Usually ``os.environ``; where it names a storage account, Batch Shipyard's
             factories over files ask for what is there.
+        folders: Where what belongs to a file is looked for beside its own folder, and goes over it.
 
     Returns:
         What each holds, and the directory that its paths start from.
@@ -53,13 +56,16 @@ def read_paths(
     """
     formats = all_formats()
     files = [file for path in paths for file in _files_of(path, formats)]
-    opened = [_open(file, formats) for file in files]
+    opened = _joined([_open(file, formats) for file in files])
     with_jobs = [file for file in opened if not file.is_part]
     readings = []
     for file in with_jobs:
         base = file.path.resolve().parent
         parts = _parts_of(file.format, opened)
-        beside = file.format.siblings(file.path, [*parts, file.document])
+        beside = [*file.format.siblings(file.path, [*parts, file.document])]
+        for folder in folders:
+            known = [*beside, *parts, file.document]
+            beside += file.format.siblings(folder / file.path.name, known)
         # What is changed may be of another file, which one with jobs goes over.
         documents = [*beside, *parts, change(file.document)]
         readings.append((file.format.read(documents, environment or {}), base))
@@ -73,15 +79,52 @@ def read_paths(
     return readings
 
 
+def read_the_job(
+    path: Path,
+    *,
+    change: Callable[[Document], Document] = lambda document: document,
+    environment: Mapping[str, str] | None = None,
+    folders: Sequence[Path] = (),
+) -> Job:
+    """Read the one job of a file that is to be run here; see `read_paths`.
+
+    Raises:
+        RequestError: It cannot be read, is wrong, cannot be run here, or has none or several.
+    """
+    readings = read_paths([path], change=change, environment=environment, folders=folders)
+    refusals = [refusal for reading, _ in readings for refusal in reading.refusals]
+    if refusals:
+        first, *rest = refusals
+        raise RequestError(f"cannot be run here: {first}", hint="\n".join(rest) or None)
+    jobs = [job for reading, _ in readings for job in reading.jobs]
+    if len(jobs) != 1:
+        raise RequestError(f"{path} holds {len(jobs)} jobs, and one is run")
+    return jobs[0]
+
+
 @dataclasses.dataclass(frozen=True)
 class _Opened:
     path: Path
     document: Document
     format: Format
+    is_part: bool
 
-    @property
-    def is_part(self) -> bool:
-        return self.format.is_part(self.document.value)
+
+def _joined(opened: Sequence[_Opened]) -> list[_Opened]:
+    """Return files, of which those are parts that join another one."""
+    leaders = {
+        file.format.name
+        for file in opened
+        if not file.is_part and not file.format.joins(file.document.value)
+    }
+    return [
+        dataclasses.replace(
+            file,
+            is_part=file.is_part
+            or (file.format.name in leaders and file.format.joins(file.document.value)),
+        )
+        for file in opened
+    ]
 
 
 def _open(path: Path, formats: Sequence[Format]) -> _Opened:
@@ -89,7 +132,8 @@ def _open(path: Path, formats: Sequence[Format]) -> _Opened:
     document = next((each for each in loaded if each is not None), None)
     if document is None:
         document = read_document(path)
-    return _Opened(path, document, _format_of(document, formats))
+    format_ = _format_of(document, formats)
+    return _Opened(path, document, format_, format_.is_part(document.value))
 
 
 def _format_of(document: Document, formats: Sequence[Format]) -> Format:

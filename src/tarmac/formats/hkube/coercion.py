@@ -13,6 +13,8 @@ import math
 import re
 from typing import Any
 
+from pydantic import BeforeValidator
+
 __all__ = [
     "amount",
     "amount_or_none",
@@ -28,6 +30,8 @@ __all__ = [
     "sequence_or_none",
     "text_of_scalar",
     "text_or_none",
+    "whole",
+    "whole_or_none",
 ]
 
 _NUMBER = re.compile(
@@ -146,6 +150,35 @@ def count(value: Any) -> int:
 def count_or_none(value: Any) -> int | None:
     """Return a whole number of at least 0, or None where nothing is said."""
     return None if value is None or value == "" else count(value)
+
+
+def whole(least: int | None = None, most: int | None = None) -> BeforeValidator:
+    """Return a validator that takes whole numbers within limits, which belong to them."""
+    limits = "" if least is None else f" of at least {least}"
+    if most is not None:
+        limits = f" from {least} to {most}"
+
+    def take(value: Any) -> int:
+        try:
+            found = number(value)
+        except ValueError:
+            found = math.nan
+        is_within = (least is None or found >= least) and (most is None or found <= most)
+        if not found.is_integer() or not is_within:
+            raise ValueError(f"expected a whole number{limits}")
+        return int(found)
+
+    return BeforeValidator(take)
+
+
+def whole_or_none(least: int) -> BeforeValidator:
+    """Return a validator that takes whole numbers, or null for nothing."""
+    take = whole(least).func
+
+    def take_or_none(value: Any) -> Any:
+        return None if _is_nothing(value) else take(value)  # type: ignore[call-arg] # of a value alone
+
+    return BeforeValidator(take_or_none)
 
 
 def flag(value: Any) -> bool:

@@ -40,7 +40,7 @@ from tarmac.formats.hkube.rules import (
     variable,
 )
 
-__all__ = ["Definition"]
+__all__ = ["Definition", "OwnOptions"]
 
 
 class _Part(BaseModel):
@@ -61,10 +61,29 @@ Variables = Annotated[
 Labels = Annotated[dict[str, Any] | None, BeforeValidator(labels)]
 
 
+class OwnOptions(_Part):
+    """What a definition says to Tarmac, in ``options.tarmac``; HKube passes over it.
+
+    Attributes:
+        protocol: ``hkube``, that of HKube's worker, or ``plain``, a program that reads a file.
+        command: Runs on this machine instead of the image, or in the environment; as in job files.
+        environment: As in job files.
+        inputs: As in job files.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    protocol: Annotated[str | None, one_of("hkube", "plain")] = None
+    command: Any = None
+    environment: Any = None
+    inputs: Any = None
+
+
 class _Options(_Part):
     dev_mode: Flag | None = None
     pending: Flag | None = None
     opengl: Flag | None = None
+    tarmac: Annotated[OwnOptions | None, BeforeValidator(mapping)] = None
 
 
 class _Amounts(_Part):
@@ -156,6 +175,11 @@ class Definition(_Part):
 
     ``cpu`` and ``gpu`` are numbers, ``mem`` is in bytes; None is what the definition does not say.
     """
+
+    @property
+    def own(self) -> OwnOptions:
+        """What it says to Tarmac."""
+        return (self.options and self.options.tarmac) or OwnOptions()
 
     name: Annotated[str, BeforeValidator(algorithm_name)]
     kind: Annotated[str | None, one_of("batch", "stream")] = None

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.documents import show_path
 from tarmac.formats.hkube.definition import Definition
-from tarmac.jobs import Job
+from tarmac.jobs import Job, as_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from tarmac.documents import Document
 
 __all__ = [
     "KNOWN",
@@ -20,7 +22,10 @@ __all__ = [
     "NAME",
     "Field",
     "Path",
+    "definition_as_written",
     "flatten",
+    "is_algorithm_run",
+    "is_definition",
     "is_pipeline",
     "looks_like_hkube",
     "message",
@@ -39,6 +44,8 @@ KNOWN = tuple(field.alias or name for name, field in Definition.model_fields.ite
 _OWN = frozenset(KNOWN) - Job.model_fields.keys() | {"code"}
 _NOT_OWN = Job.model_fields.keys() - {*KNOWN, "resources"}
 _SURE = frozenset(("algorithmImage", "algorithmEnv", "workerEnv", "minHotWorkers", "gitRepository"))
+
+_OF_PIPELINES = frozenset(("experimentName", "streaming", "triggers", "webhooks"))
 
 # hkubectl's form, by where it goes in HKube's API; the API's own key goes over it.
 _ELSEWHERE: dict[Path, str] = {
@@ -63,17 +70,29 @@ class Field:
 def looks_like_hkube(value: Any) -> bool:
     """Whether a document is of HKube's: algorithm definitions, one or a list, or a pipeline."""
     parts = value if isinstance(value, list) else [value]
-    return any(is_pipeline(part) or _is_definition(part) for part in parts)
+    return any(is_pipeline(part) or is_algorithm_run(part) or is_definition(part) for part in parts)
 
 
 def is_pipeline(value: Any) -> bool:
-    """Whether a document is a pipeline."""
+    """Whether a document is a pipeline, or what is to be different in a stored one's run."""
     if not isinstance(value, dict) or "command" in value:
         return False
-    return isinstance(value.get("nodes"), list) or "flowInput" in value
+    if isinstance(value.get("nodes"), list) or "flowInput" in value:
+        return True
+    return bool(_OF_PIPELINES & value.keys()) and not (_SURE | _NOT_OWN) & value.keys()
 
 
-def _is_definition(value: Any) -> bool:
+def is_algorithm_run(value: Any) -> bool:
+    """Whether a document asks for a run of one algorithm, by its name."""
+    return (
+        isinstance(value, dict)
+        and {"name", "input"} <= value.keys()
+        and value.keys() <= {"name", "input", "debug"}
+    )
+
+
+def is_definition(value: Any) -> bool:
+    """Whether a document is an algorithm's definition."""
     if not isinstance(value, dict):
         return False
     if _SURE & value.keys():
@@ -83,8 +102,16 @@ def _is_definition(value: Any) -> bool:
         bool(_OWN & value.keys())
         or ("image" in value and isinstance(resources, dict))
         or (isinstance(resources, dict) and bool({"cpu", "mem", "gpu"} & resources.keys()))
+        or _are_of_an_algorithm(value.get("options"))
     )
     return has_own and not _NOT_OWN & value.keys()
+
+
+def _are_of_an_algorithm(options: Any) -> bool:
+    """Whether options are an algorithm's: those of a job are a mapping for each executor."""
+    if not isinstance(options, dict):
+        return False
+    return "tarmac" in options or not all(isinstance(part, dict) for part in options.values())
 
 
 def flatten(definition: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[str, Field]]:
@@ -103,10 +130,29 @@ def _elsewhere(path: Path, definition: Mapping[str, Any]) -> str:
     return show_path(path) if name is None or name in definition else name
 
 
+def definition_as_written(document: Document, path: Path) -> Any:
+    """Return a definition with the texts of what ``options.tarmac`` lets a program see.
+
+    Args:
+        document: It is in.
+        path: Where.
+    """
+    value = document.value
+    for part in path:
+        value = value[part]
+    options = value.get("options") if isinstance(value, dict) else None
+    if not isinstance(options, dict) or not isinstance(options.get("tarmac"), dict):
+        return value
+    own = as_written(document, (*path, "options", "tarmac"))
+    return value | {"options": options | {"tarmac": own}}
+
+
 def message(found: Any) -> str:
     """Return what is wrong, from one of Pydantic's errors."""
     if found["type"] == "missing":
         return "is missing"
+    if found["type"] == "extra_forbidden":
+        return "unknown key"
     message = str(found["msg"]).removeprefix("Value error, ")
     value = found.get("input")
     if isinstance(value, (str, int, float, bool)) or value is None:

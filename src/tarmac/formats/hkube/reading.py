@@ -20,6 +20,7 @@ from tarmac.formats.hkube.fields import (
     NAME,
     Field,
     Path,
+    definition_as_written,
     flatten,
     is_pipeline,
     message,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document
 
-__all__ = ["read_hkube"]
+__all__ = ["read_definition", "read_hkube"]
 
 # What HKube takes where a definition says nothing (api-server's and task-executor's defaults).
 _DEFAULT_CPU, _DEFAULT_MEMORY = 0.1, 256 * 2**20
@@ -47,6 +48,12 @@ _REQUESTS = (
 
 # What HKube builds an image from, where a definition names none.
 _BUILT_FROM = ("gitRepository", "code.path", "fileInfo", "entryPoint", "baseImage")
+
+# What a host of an algorithm obeys beside what a job says.
+_HOSTED = (
+    "env", "entryPoint", "kind", "maxWorkers", "minHotWorkers", "options", "reservedMemory", "type",
+    "workerEnv",
+)  # fmt: skip
 
 # A definition's key for what a job calls otherwise.
 _KEY_OF: dict[Path, str] = {
@@ -71,8 +78,8 @@ def read_hkube(document: Document) -> tuple[list[Job], list[str]]:
         effect here. The definitions themselves are kept in the jobs.
 
     Raises:
-        RequestError: HKube would refuse it too, or it is what cannot be run here: a pipeline, an
-            algorithm whose image HKube builds. Every problem is said.
+        RequestError: HKube would refuse it too, or it cannot be run here, as its image is one that
+            HKube builds. Every problem is said.
     """
     value = document.value
     parts: list[tuple[Path, Any]] = (
@@ -82,45 +89,79 @@ def read_hkube(document: Document) -> tuple[list[Job], list[str]]:
     notes: list[str] = []
     jobs = []
     for path, definition in parts:
-        reader = _Reader(document, path, problems, notes)
-        job = reader.read(definition)
-        if job is not None:
-            jobs.append(job)
+        found = read_definition(document, path, definition, problems, notes)
+        if found is not None:
+            jobs.append(found[0])
     if problems:
         raise refuse(document, problems)
     return jobs, [*notes, f"{document.name}: {_REQUESTS}"]
+
+
+def read_definition(
+    document: Document,
+    path: Path,
+    value: Any,
+    problems: list[Problem],
+    notes: list[str],
+    *,
+    is_hosted: bool = False,
+) -> tuple[Job, Definition] | None:
+    """Read one definition of a document.
+
+    Args:
+        document: It is in.
+        path: Where.
+        value: It.
+        problems: Is given those that are found.
+        notes: Is given what somebody should know who uses it.
+        is_hosted: Whether it is going to be served as HKube's worker does.
+
+    Returns:
+        The job that an instance of it is, and its fields; None where there is a problem.
+    """
+    return _Reader(document, path, problems, notes, is_hosted=is_hosted).read(value)
 
 
 class _Reader:
     """Reads one definition."""
 
     def __init__(
-        self, document: Document, path: Path, problems: list[Problem], notes: list[str]
+        self,
+        document: Document,
+        path: Path,
+        problems: list[Problem],
+        notes: list[str],
+        *,
+        is_hosted: bool,
     ) -> None:
+        self._used = (*MEANT, *(_HOSTED if is_hosted else ()))
         self._document = document
         self._path = path
         self._problems = problems
         self._notes = notes
 
-    def read(self, value: Any) -> Job | None:
+    def read(self, value: Any) -> tuple[Job, Definition] | None:
         if not isinstance(value, dict):
             self._refuse(self._path, f"{value!r} is no algorithm definition")
             return None
         if is_pipeline(value):
             key = "nodes" if "nodes" in value else "flowInput"
-            self._refuse((*self._path, key), "this is an HKube pipeline: not run here yet")
+            self._refuse((*self._path, key), "this is a pipeline, and no algorithm definition")
             return None
-        fields = dict(flatten(value, self._path))
+        written = definition_as_written(self._document, self._path)
+        fields = dict(flatten(written, self._path))
         definition = self._validate(fields)
-        self._refuse_without_image(fields)
-        if definition is None or not definition.algorithm_image:
+        program = _program(definition) if definition is not None else None
+        if program is None and (definition is not None or _own(fields) is None):
+            self._refuse_without_image(fields)
+        if definition is None or program is None:
             return None
         env, secrets = self._variables(fields.get("algorithmEnv"))
         self._note_what_is_read_otherwise(fields, definition)
         self._note_the_rest(fields, definition.name)
         content = {
             "name": definition.name.replace("\\", "-"),
-            "environment": {"kind": "container", "image": definition.algorithm_image},
+            **program,
             "resources": {
                 "cpus": definition.cpu or _DEFAULT_CPU,
                 "memory": _DEFAULT_MEMORY if definition.mem is None else int(definition.mem),
@@ -130,11 +171,14 @@ class _Reader:
             "secrets": secrets,
         }
         try:
-            return with_original(Job.model_validate(content), NAME, value)
+            return with_original(Job.model_validate(content), NAME, value), definition
         except ValidationError as error:
             for found in error.errors(include_url=False):
                 path = self._path_of(found, fields)
-                self._refuse(path, f"cannot be run here: {message(found)}")
+                said = message(found)
+                if not found["loc"] and "command" not in content:
+                    said = "command is missing, which only an image has of its own"
+                self._refuse(path, f"cannot be run here: {said}")
             return None
 
     def _validate(self, fields: Mapping[str, Field]) -> Definition | None:
@@ -150,6 +194,9 @@ class _Reader:
     def _path_of(self, found: Any, fields: Mapping[str, Field]) -> Path:
         """Return where in the definition is what a job does not take."""
         location = tuple(found["loc"])
+        own = _own(fields)
+        if own is not None and (not location or location[0] in own):
+            return (*fields["options"].path, "tarmac", *location)
         keys = (_KEY_OF.get(location[:length]) for length in (2, 1))
         field = fields.get(next((key for key in keys if key is not None), ""))
         if field is None:
@@ -215,6 +262,10 @@ class _Reader:
                 f"{shown} is read as {shown}Mi, as HKube stored it in 2019; today's HKube refuses "
                 "a number without a unit",
             )
+        if definition.own.command is not None and definition.algorithm_image:
+            path = (*fields["options"].path, "tarmac", "command")
+            where = "in its environment" if definition.own.environment else "on this machine"
+            self._note(path, f"runs {where}, and not the image {definition.algorithm_image}")
         if definition.cpu == 0:
             path = fields["cpu"].path
             self._note(path, f"0 sets nothing aside in HKube; here {_DEFAULT_CPU} is taken")
@@ -223,7 +274,10 @@ class _Reader:
         idle = [
             key
             for key, field in fields.items()
-            if key in KNOWN and key not in MEANT and field.value not in (None, {})
+            if key in KNOWN
+            and key not in self._used
+            and field.value not in (None, {})
+            and not (key == "options" and field.value.keys() == {"tarmac"})
         ]
         if idle:
             place = self._document.place_of(self._path)
@@ -249,6 +303,27 @@ class _Reader:
     def _refuse(self, path: Sequence[str | int], message: str) -> None:
         place = self._document.place_of(path)
         self._problems.append(Problem(place, show_path(path), message))
+
+
+def _own(fields: Mapping[str, Field]) -> dict[str, Any] | None:
+    """Return what is in ``options.tarmac``; None where that is no mapping."""
+    options = fields.get("options")
+    own = options.value.get("tarmac") if options and isinstance(options.value, dict) else None
+    return own if isinstance(own, dict) else None
+
+
+def _program(definition: Definition) -> dict[str, Any] | None:
+    """Return what runs and in what, by a job's keys; None where a definition names neither."""
+    own = definition.own
+    program: dict[str, Any] = {}
+    if own.environment is not None:
+        program = {"environment": own.environment}
+    elif definition.algorithm_image and own.command is None:
+        program = {"environment": {"kind": "container", "image": definition.algorithm_image}}
+    elif own.command is None:
+        return None
+    said = {"command": own.command, "inputs": own.inputs}
+    return program | {key: value for key, value in said.items() if value is not None}
 
 
 def _names(value: Any) -> list[str]:

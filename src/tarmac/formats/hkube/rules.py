@@ -19,17 +19,22 @@ from tarmac.formats.hkube.coercion import mapping_or_none, number, text_of_scala
 __all__ = [
     "algorithm_name",
     "claim",
+    "cron_pattern",
     "directory",
+    "experiment_name",
     "image",
     "labels",
     "memory",
     "one_of",
     "own_memory",
+    "pipeline_name",
+    "short_text",
     "url",
     "variable",
 ]
 
 _NAME = re.compile(r"[a-z0-9][-a-z0-9\\.]*[a-z0-9]")
+_PIPELINE = re.compile(r"[:\-_.A-Za-z0-9]+")
 _LABEL = re.compile(r"[a-z0-9][-_.a-z0-9\\]*[a-z0-9]")
 _LONGEST_LABEL = 63
 _URL = re.compile(r"(f|ht)tps?://.*", re.IGNORECASE | re.DOTALL)
@@ -40,6 +45,18 @@ _UNITS = {
 }  # fmt: skip
 _MEMORY = re.compile(r"\+?(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)", re.ASCII)
 _LEAST_MEMORY = 4 * 2**20
+
+# As npm's cron 1.8 has them, which is what HKube asks.
+_CRON_PART = re.compile(r"(\*|[a-z]{3}|[0-9]{1,2})(?:-([a-z]{3}|[0-9]{1,2}))?(?:/([0-9]{1,4}))?")
+_CRON_WORDS = {
+    f"@{word}"
+    for word in ("yearly", "monthly", "weekly", "daily", "hourly", "minutely", "secondly")
+} | {"@weekdays", "@weekends"}
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_CRON_LIMITS: tuple[tuple[int, int, tuple[str, ...]], ...] = (
+    (0, 59, ()), (0, 59, ()), (0, 23, ()), (1, 31, ()), (0, 11, _MONTHS), (0, 7, _DAYS),
+)  # fmt: skip
 
 _REFERENCES = ("fieldRef", "configMapKeyRef", "resourceFieldRef", "secretKeyRef")
 
@@ -53,6 +70,61 @@ def algorithm_name(value: Any) -> str:
             "2 to 32 characters, alphanumeric at both ends"
         )
     return text
+
+
+def pipeline_name(value: Any) -> str:
+    """Return a pipeline's name."""
+    return _long_name(value, "pipeline")
+
+
+def experiment_name(value: Any) -> str:
+    """Return an experiment's name."""
+    return short_text(_long_name(value, "experiment"), 32)
+
+
+def _long_name(value: Any, kind: str) -> str:
+    text = text_of_scalar(value)
+    if not _PIPELINE.fullmatch(text):
+        raise ValueError(
+            f"{kind} name must contain only alphanumeric, dash, dot or underscore, or a colon"
+        )
+    return text
+
+
+def short_text(value: Any, most: int | None = None) -> str:
+    """Return a text that is not empty, and perhaps not longer than so many characters."""
+    text = text_of_scalar(value)
+    if not text:
+        raise ValueError("is empty")
+    if most is not None and len(text) > most:
+        raise ValueError(f"expected at most {most} characters")
+    return text
+
+
+def cron_pattern(value: Any) -> str:
+    """Return when a trigger is due: five or six fields, or a word such as ``@daily``."""
+    text = text_of_scalar(value)
+    fields = text.split()
+    limits = _CRON_LIMITS[-len(fields) :]
+    is_whole = len(fields) in (5, 6) and all(map(_is_cron_field, fields, limits))
+    if not is_whole and text.strip().lower() not in _CRON_WORDS:
+        raise ValueError('should match format "cron": five or six fields, such as 0 * * * *')
+    return text
+
+
+def _is_cron_field(field: str, limits: tuple[int, int, tuple[str, ...]]) -> bool:
+    least, most, names = limits
+    numbers = {name: number for number, name in enumerate(names, least)}
+    for part in field.lower().split(","):
+        match = _CRON_PART.fullmatch(part)
+        if match is None:
+            return False
+        ends = [numbers.get(end, end) for end in (match[1], match[2]) if end not in (None, "*")]
+        if not all(str(end).isdecimal() and least <= int(end) <= most for end in ends):
+            return False
+        if match[3] == "0":
+            return False
+    return True
 
 
 def image(value: Any) -> str:

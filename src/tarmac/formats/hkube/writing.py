@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import pathlib
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from tarmac.documents import Document, show_path
 from tarmac.errors import RequestError
 from tarmac.formats.hkube.definition import Definition
 from tarmac.formats.hkube.fields import LEAST_MEMORY_MI, MEANT, NAME, Path, flatten, message
+from tarmac.formats.hkube.pipeline_reading import read_pipeline
 from tarmac.formats.hkube.reading import read_hkube
 from tarmac.formats.original import formats_of, is_changed, original_of
 from tarmac.jobs import plan_tasks
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Job, Task
 
-__all__ = ["left_out_for_hkube", "notes_for_hkube", "write_hkube"]
+__all__ = ["left_out_for_hkube", "notes_for_hkube", "write_hkube", "write_pipeline"]
+
+# What options.tarmac of a definition say as a job does.
+_OWN = ("command", "environment", "inputs")
 
 
 def write_hkube(job: Job) -> dict[str, Any]:
@@ -56,6 +61,25 @@ def write_hkube(job: Job) -> dict[str, Any]:
     return definition
 
 
+def write_pipeline(job: Job) -> dict[str, Any]:
+    """Return the pipeline of a job, or what asked for it; without the definitions that it names.
+
+    Args:
+        job: With a pipeline.
+
+    Raises:
+        RequestError: HKube would refuse it.
+    """
+    if job.pipeline is None:
+        raise RequestError(f"{job.name} has no pipeline")
+    original = original_of(job, NAME)
+    if original is not None and not is_changed(job):
+        return copy.deepcopy(original)
+    if "nodes" in job.pipeline:
+        read_pipeline(job.pipeline)
+    return copy.deepcopy(job.pipeline)
+
+
 def notes_for_hkube(job: Job) -> list[str]:
     """Return what somebody who converts a job to HKube's form should know, in sentences.
 
@@ -66,6 +90,10 @@ def notes_for_hkube(job: Job) -> list[str]:
         RequestError: It has several tasks.
     """
     notes = []
+    if job.pipeline is not None:
+        number = len(job.algorithms)
+        said = f"{job.name}: left out are {number} definitions, which HKube stores apart"
+        return [said] if number else []
     if _is_as_read(job):
         return []
     if original_of(job, NAME) is not None:
@@ -93,10 +121,8 @@ def left_out_for_hkube(job: Job) -> list[str]:
     if _is_as_read(job):
         return []
     task = _only_task(job)
-    (spec,) = job.tasks or (job,)
-    program = "workload" if spec.workload is not None else "command"
     said = {
-        program: task.command,
+        "command": () if _workload_of(job) else task.command,
         "inputs": task.inputs,
         "outputs": task.outputs,
         "timeout": task.timeout_s,
@@ -106,14 +132,15 @@ def left_out_for_hkube(job: Job) -> list[str]:
         "gpu_memory": task.resources.gpu_memory,
         "shm": task.resources.shm,
     }
-    if task.environment.kind == "container":
+    if task.environment.kind == "container" and not _says_what_runs(job):
         plain = type(task.environment)(image=task.environment.image)
         said |= {
             name: (value,)
             for name, value in dict(task.environment).items()
             if value != getattr(plain, name)
         }
-    found = [name for name, value in said.items() if value]
+    kept = _OWN if _says_what_runs(job) else ()
+    found = [name for name, value in said.items() if value and name not in kept]
     found += [name for name, secret in task.secrets.items() if secret.name is None]
     return found + [f"what is stored for {name}" for name in formats_of(job) if name != NAME]
 
@@ -150,25 +177,58 @@ def _only_task(job: Job) -> Task:
 
 def _definition_of(job: Job) -> dict[str, Any]:
     task = _only_task(job)
-    if task.environment.kind != "container":
+    definition: dict[str, Any] = {"name": job.name}
+    if _says_what_runs(job):
+        definition["tarmac"] = job.model_dump(
+            mode="json", by_alias=True, exclude_unset=True, include={*_OWN}
+        )
+    elif task.environment.kind == "container":
+        definition["algorithmImage"] = task.environment.image
+    else:
         raise RequestError(
             f"{job.name} has no image, and HKube's algorithms are images",
             hint="Give it one: environment: {image: NAME}",
         )
-    definition: dict[str, Any] = {"name": job.name, "algorithmImage": task.environment.image}
     definition["cpu"] = task.resources.cpus
     memory = task.resources.memory
     if memory is not None:
         definition["mem"] = f"{max(LEAST_MEMORY_MI, -(-memory // 2**20))}Mi"
     if task.resources.gpus:
         definition["gpu"] = task.resources.gpus
-    env: dict[str, Any] = dict(task.env)
+    env: dict[str, Any] = {**_served(job, task), **task.env}
     for name, secret in task.secrets.items():
         if secret.name is not None:
             env[name] = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
     if env:
         definition["algorithmEnv"] = env
     return definition
+
+
+def _workload_of(job: Job) -> str | None:
+    (spec,) = job.tasks or (job,)
+    return spec.workload
+
+
+def _served(job: Job, task: Task) -> dict[str, str]:
+    """Return the variables by which ``tarmac hkube serve`` knows what a definition is to train."""
+    if _workload_of(job) is None:
+        return {}
+    # As `tarmac train` would be told, with placeholders filled: WORKLOAD --set KEY=VALUE ...
+    *_, workload = task.command[:5]
+    settings = dict(option.split("=", 1) for option in task.command[6::2])
+    variables = {"TARMAC_WORKLOAD": workload}
+    if settings:
+        variables["TARMAC_SETTINGS"] = json.dumps(settings)
+    if task.resources.gpus:
+        variables["TARMAC_GPUS"] = f"{task.resources.gpus:g}"
+    return variables
+
+
+def _says_what_runs(job: Job) -> bool:
+    """Whether a job was read from a definition whose ``options.tarmac`` say what runs."""
+    options = (original_of(job, NAME) or {}).get("options")
+    own = options.get("tarmac") if isinstance(options, dict) else None
+    return isinstance(own, dict) and bool({"command", "environment"} & own.keys())
 
 
 def _changed(
@@ -186,6 +246,9 @@ def _changed(
             _put_differences(_at(definition, path), before.get(key, {}), after.get(key, {}))
         else:
             _put(_at(definition, path[:-1]), path[-1], after.get(key))
+    if "tarmac" in after:
+        own = definition["options"]["tarmac"]
+        _put_differences(own, before.get("tarmac", {}), after["tarmac"])
     return definition
 
 

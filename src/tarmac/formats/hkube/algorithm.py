@@ -1,0 +1,84 @@
+"""An algorithm as somebody sees it who hosts it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from tarmac.documents import Document, refuse
+from tarmac.formats.hkube.coercion import text_of_scalar
+from tarmac.formats.hkube.reading import read_definition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.documents import Problem
+    from tarmac.jobs import Job
+
+__all__ = ["Algorithm", "Protocol", "read_algorithm"]
+
+Protocol = Literal["hkube", "plain"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """An algorithm that can be hosted.
+
+    Attributes:
+        name: In HKube.
+        job: Of one task: what an instance of it runs, in what, with which resources, variables and
+            secrets. Its name is a job's, which may differ from the algorithm's.
+        protocol: How it gets its input: from HKube's worker, or as a plain program from a file.
+        min_hot_workers: So many instances are kept while nothing is to be done.
+        max_workers: At most so many at once; 0 for as many as there is room for.
+        env: ``nodejs``, ``python``, ``java``, ``jvm``; None where it is not said.
+        options: Of the definition, but for ``tarmac``.
+        worker_env: Variables of the worker's that are plain texts.
+        definition: As it was given.
+    """
+
+    name: str
+    job: Job
+    protocol: Protocol = "hkube"
+    min_hot_workers: int = 0
+    max_workers: int = 0
+    env: str | None = None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    worker_env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    definition: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def read_algorithm(definition: Mapping[str, Any]) -> Algorithm:
+    """Read an algorithm's definition, in the form of HKube's API or of hkubectl.
+
+    Args:
+        definition: Plain values, as in its file.
+
+    Raises:
+        RequestError: HKube would refuse it, or it cannot be run here. Every problem is said, by its
+            path in the definition.
+    """
+    document = Document(f"algorithm {definition.get('name', 'without a name')}", dict(definition))
+    problems: list[Problem] = []
+    found = read_definition(document, (), document.value, problems, [], is_hosted=True)
+    if found is None:
+        raise refuse(document, problems)
+    job, fields = found
+    options = fields.options.model_dump(by_alias=True, exclude_unset=True) if fields.options else {}
+    options.pop("tarmac", None)
+    variables = (fields.worker_env or {}).items()
+    return Algorithm(
+        name=fields.name,
+        job=job,
+        protocol=cast("Protocol", fields.own.protocol or "hkube"),
+        min_hot_workers=fields.min_hot_workers or 0,
+        max_workers=fields.max_workers or 0,
+        env=fields.env,
+        options=options,
+        worker_env={
+            name: text_of_scalar(value)
+            for name, value in variables
+            if isinstance(value, (str, int, float))
+        },
+        definition=definition,
+    )

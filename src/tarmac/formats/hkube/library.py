@@ -1,0 +1,156 @@
+"""Algorithms and pipelines by name, which HKube stores: here, what files define."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import re
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
+
+from tarmac.documents import Document, read_document
+from tarmac.errors import RequestError
+from tarmac.formats.hkube.fields import definition_as_written, is_definition, is_pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tarmac.formats.hkube.fields import Path
+
+__all__ = ["Library", "Stored", "definitions_beside", "library_of"]
+
+_SUFFIXES = (".json", ".yaml", ".yml")
+# Definitions are small; what lies beside a pipeline may be data.
+_MOST_FILES, _MOST_BYTES = 1_000, 2**20
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_FROM_FILE = re.compile(r"(-r\s*)(\S.*)")
+_MARKED = re.compile(
+    rb"[\"']?(algorithmImage|image|nodes|tarmac|gitRepository|code|minHotWorkers)[\"']?\s*:"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """A definition or a pipeline that a file holds.
+
+    Attributes:
+        document: The file.
+        path: Where in it.
+        value: It.
+    """
+
+    document: Document
+    path: Path
+    value: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """What can be named.
+
+    Attributes:
+        algorithms: Definitions, by name.
+        pipelines: Pipelines with nodes, by name.
+    """
+
+    algorithms: dict[str, Stored]
+    pipelines: dict[str, Stored]
+
+
+def library_of(documents: Sequence[Document]) -> Library:
+    """Return what documents define, later ones over earlier ones.
+
+    The files that a definition of another folder than the last document's names are those there.
+    """
+    library = Library({}, {})
+    home = FilePath(documents[-1].name).resolve().parent
+    for each in documents:
+        folder = FilePath(each.name).resolve().parent
+        document = each if folder == home else _with_files_of(each, folder)
+        for path, value in _parts_of(document.value):
+            name = value.get("name")
+            if not isinstance(name, str):
+                continue
+            if is_pipeline(value):
+                if isinstance(value.get("nodes"), list):
+                    library.pipelines[name] = Stored(document, path, value)
+            elif is_definition(value):
+                written = definition_as_written(document, path)
+                library.algorithms[name] = Stored(document, path, written)
+    return library
+
+
+def _parts_of(value: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield the mappings that a document holds: itself, of a list, of a job of Tarmac's."""
+    if isinstance(value, dict) and isinstance(value.get("pipeline"), dict):
+        parts = value.get("algorithms")
+        start: Path = ("algorithms",)
+    else:
+        parts, start = value, ()
+    if isinstance(parts, dict):
+        yield start, parts
+    elif isinstance(parts, list):
+        for number, part in enumerate(parts):
+            if isinstance(part, dict):
+                yield (*start, number), part
+
+
+def definitions_beside(path: FilePath, documents: Sequence[Document]) -> list[Document]:
+    """Return the documents of a file's folder that define algorithms and pipelines.
+
+    Files that are large, cannot be read or hold something else are passed over: what is needed and
+    not found is said where it is named.
+
+    Args:
+        path: The file, which need not be there.
+        documents: Those that are known, the file's own last; they are left out.
+    """
+    known = {FilePath(document.name).resolve() for document in documents}
+    found: list[Document] = []
+    for number, file in enumerate(_files_of(path.parent)):
+        if number >= _MOST_FILES:
+            break
+        if file.resolve() in known:
+            continue
+        try:
+            if file.stat().st_size > _MOST_BYTES or not _MARKED.search(file.read_bytes()):
+                continue
+            document = read_document(file)
+        except (OSError, RequestError):
+            continue
+        if any(is_pipeline(part) or is_definition(part) for _, part in _parts_of(document.value)):
+            found.append(document)
+    return found
+
+
+def _files_of(folder: FilePath) -> list[FilePath]:
+    try:
+        return sorted(file for file in folder.iterdir() if file.suffix.lower() in _SUFFIXES)
+    except OSError:
+        return []
+
+
+def _with_files_of(document: Document, folder: FilePath) -> Document:
+    """Return a document whose definitions name files of a folder by their whole paths."""
+    value = copy.deepcopy(document.value)
+    for _, part in _parts_of(value):
+        options = part.get("options")
+        own = options.get("tarmac") if isinstance(options, dict) else None
+        if not isinstance(own, dict):
+            continue
+        for one in _list_of(own, "inputs"):
+            source = one.get("from") if isinstance(one, dict) else None
+            if isinstance(source, str) and not _URL.match(source):
+                # An absolute path stays as it is.
+                one["from"] = str(folder / source)
+        lines = _list_of(own.get("environment"), "requirements")
+        for number, line in enumerate(lines):
+            match = _FROM_FILE.fullmatch(line) if isinstance(line, str) else None
+            if match:
+                lines[number] = f"{match[1]}{folder / match[2]}"
+    return dataclasses.replace(document, value=value)
+
+
+def _list_of(value: Any, key: str) -> list[Any]:
+    part = value.get(key) if isinstance(value, dict) else None
+    return part if isinstance(part, list) else []

@@ -1,0 +1,233 @@
+"""A pipeline as HKube's API server validates it.
+
+Keys that the schema does not have are taken. Its fields, of kube-HPC/hkube at 261d3d06:
+core/openapi-spec/swagger/components/schemas/pipelines/pipeline.yaml and pipelineNode.yaml.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from tarmac.formats.hkube.coercion import (
+    count,
+    different,
+    flag,
+    mapping,
+    mapping_or_none,
+    sequence,
+    text_of_scalar,
+    whole,
+    whole_or_none,
+)
+from tarmac.formats.hkube.rules import (
+    algorithm_name,
+    cron_pattern,
+    experiment_name,
+    one_of,
+    pipeline_name,
+    short_text,
+    url,
+)
+
+__all__ = ["KINDS", "Edge", "Node", "Options", "Pipeline", "Retry", "Triggers"]
+
+KINDS = ("algorithm", "pipeline", "debug", "dataSource", "gateway", "output", "hyperparamsTuner")
+_POLICIES = ("Never", "Always", "OnError", "OnCrash")
+_LEVELS = ("trace", "debug", "info", "warn", "error", "critical")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True
+    )
+
+
+class _Closed(_Part):
+    model_config = ConfigDict(extra="forbid")
+
+
+Text = Annotated[str, BeforeValidator(text_of_scalar)]
+ShortText = Annotated[str, BeforeValidator(short_text)]
+Flag = Annotated[bool, BeforeValidator(flag)]
+Count = Annotated[int, BeforeValidator(count)]
+Values = Annotated[list[Any], BeforeValidator(sequence)]
+AlgorithmName = Annotated[str | None, BeforeValidator(algorithm_name)]
+ExperimentName = Annotated[str, BeforeValidator(experiment_name)]
+Kind = Annotated[str, one_of(*KINDS)]
+Policy = Annotated[str, one_of(*_POLICIES)]
+Level = Annotated[str, one_of(*_LEVELS)]
+
+
+class Retry(_Part):
+    """When a node's task is tried again.
+
+    Attributes:
+        policy: ``Never``, ``Always``, ``OnError`` (the algorithm's own), or ``OnCrash`` (its
+            process has ended, or its socket stays away).
+        limit: At most so many attempts in all.
+    """
+
+    policy: Policy = "OnCrash"
+    limit: Annotated[int, whole(1)] = 3
+
+
+class _Metrics(_Part):
+    tensorboard: Flag | None = None
+
+
+class Node(_Part):
+    """A node of a pipeline.
+
+    Attributes:
+        node_name: Its own in the pipeline.
+        algorithm_name: Which algorithm does its work; None of kinds that name none.
+        input: What its tasks are given, with references to other nodes and to ``flowInput``.
+        ttl: Seconds that a task of it may take; None or 0 for as many as it needs.
+        include_in_result: Whether its result is one of the pipeline's, though others take it.
+        metrics: Kept only.
+        retry: When a task of it is tried again.
+        batch_operation: How several batches of its input are put together.
+        kind: One of `KINDS`.
+        min_stateless_count: Of streaming.
+        max_stateless_count: Of streaming.
+        spec: What its kind needs.
+        state_type: Of streaming.
+    """
+
+    node_name: ShortText
+    algorithm_name: AlgorithmName = None
+    input: Values = Field(default_factory=list)
+    ttl: Count | None = None
+    include_in_result: Flag = False
+    metrics: Annotated[_Metrics | None, BeforeValidator(mapping)] = None
+    retry: Annotated[Retry, BeforeValidator(mapping)] = Retry()
+    batch_operation: Annotated[str, one_of("indexed", "cartesian")] = "indexed"
+    kind: Kind = "algorithm"
+    min_stateless_count: Count = 0
+    max_stateless_count: Count | None = None
+    spec: Annotated[dict[str, Any] | None, BeforeValidator(mapping)] = None
+    state_type: Any = None
+
+    @property
+    def name(self) -> str:
+        """Its own in the pipeline."""
+        return self.node_name
+
+
+class _Concurrent(_Closed):
+    amount: Annotated[int | None, whole(1, 10_000)] = None
+    reject_on_failure: Flag = True
+
+
+class Options(_Part):
+    """Options of a pipeline.
+
+    Attributes:
+        ttl: Seconds that it may take, from when it is asked for.
+        active_ttl: Seconds that it may take, from when it begins; None for no limit.
+        batch_tolerance: Percent of a batch's tasks whose failure ends the pipeline.
+        concurrent_pipelines: Kept only.
+        progress_verbosity_level: Kept only.
+        debug_override: Names of nodes that are to be of the kind ``debug``.
+    """
+
+    ttl: Annotated[int, whole()] = 3600
+    active_ttl: Annotated[int | None, whole_or_none(1)] = None
+    batch_tolerance: Annotated[int, whole(0, 100)] = 80
+    concurrent_pipelines: Annotated[_Concurrent | None, BeforeValidator(mapping)] = None
+    progress_verbosity_level: Level = "info"
+    debug_override: Annotated[list[Text], BeforeValidator(different), BeforeValidator(sequence)] = (
+        Field(default_factory=list)
+    )
+
+
+class _Cron(_Part):
+    pattern: Annotated[str | None, BeforeValidator(cron_pattern)] = None
+    enabled: Flag = False
+
+
+class Triggers(_Closed):
+    """What starts a pipeline in a cluster.
+
+    Attributes:
+        pipelines: Those whose results do.
+        cron: Times that do.
+    """
+
+    pipelines: Annotated[list[ShortText], BeforeValidator(different), BeforeValidator(sequence)] = (
+        Field(default_factory=list)
+    )
+    cron: Annotated[_Cron | None, BeforeValidator(mapping)] = None
+
+
+class _Webhooks(_Closed):
+    progress: Annotated[str | None, BeforeValidator(url)] = None
+    result: Annotated[str | None, BeforeValidator(url)] = None
+
+
+class _Streaming(_Part):
+    default_flow: Text | None = None
+    flows: Annotated[dict[str, Any] | None, BeforeValidator(mapping)] = None
+
+
+class Edge(_Part):
+    """That a node waits for another without a reference to its result.
+
+    Attributes:
+        source: The node that goes first. HKube passes over an edge that names no nodes.
+        target: The node that waits.
+    """
+
+    source: Any = None
+    target: Any = None
+
+
+def _edges(value: Any) -> list[Any]:
+    # HKube takes any part, and passes over those that name no nodes.
+    return [part for part in sequence(value) if isinstance(part, dict)]
+
+
+Tag = Annotated[str, BeforeValidator(lambda value: short_text(value, 32))]
+
+
+class Pipeline(_Part):
+    """The fields of a pipeline, under HKube's own names.
+
+    Attributes:
+        name: Its own.
+        kind: ``batch`` or ``stream``.
+        experiment_name: Kept only.
+        description: Kept only.
+        nodes: In the order of the file, which does not say in which they run.
+        flow_input: What ``@flowInput`` stands for; None where there is none.
+        webhooks: Kept only.
+        options: Its limits.
+        priority: 1 to 5; 5 goes first.
+        triggers: Kept only.
+        tags: Kept only.
+        root_job_id: Kept only.
+        streaming: Kept only.
+        edges: Order beside that of the references.
+        version: Kept only.
+    """
+
+    name: Annotated[str, BeforeValidator(pipeline_name)]
+    kind: Annotated[str, one_of("batch", "stream")] = "batch"
+    experiment_name: ExperimentName = "main"
+    description: Text | None = None
+    nodes: Annotated[list[Annotated[Node, BeforeValidator(mapping)]], BeforeValidator(sequence)] = (
+        Field(default_factory=list)
+    )
+    flow_input: Annotated[dict[str, Any] | None, BeforeValidator(mapping_or_none)] = None
+    webhooks: Annotated[_Webhooks | None, BeforeValidator(mapping)] = None
+    options: Annotated[Options, BeforeValidator(mapping)] = Options()
+    priority: Annotated[int, whole(1, 5)] = 3
+    triggers: Annotated[Triggers | None, BeforeValidator(mapping)] = None
+    tags: Annotated[list[Tag], BeforeValidator(sequence)] = Field(default_factory=list)
+    root_job_id: Text | None = None
+    streaming: Annotated[_Streaming | None, BeforeValidator(mapping)] = None
+    edges: Annotated[list[Edge], BeforeValidator(_edges)] = Field(default_factory=list)
+    version: Text | None = None

@@ -1,0 +1,264 @@
+"""Jobs made of what asks for a run: a pipeline, joined with the definitions that it names."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any
+
+from tarmac.documents import Document, Problem, refuse, show_path
+from tarmac.formats.format import Reading
+from tarmac.formats.hkube.fields import NAME, is_algorithm_run, is_definition, is_pipeline
+from tarmac.formats.hkube.library import library_of
+from tarmac.formats.hkube.node_specs import tuning_faults
+from tarmac.formats.hkube.pipeline_notes import pipeline_notes
+from tarmac.formats.hkube.pipeline_reading import check_pipeline
+from tarmac.formats.hkube.pipeline_rules import cluster_faults, flow_input_faults
+from tarmac.formats.hkube.reading import read_definition
+from tarmac.formats.hkube.requests import merged_over, run_of_algorithm
+from tarmac.formats.hkube.stream_flows import stream_faults
+from tarmac.formats.original import with_original
+from tarmac.jobs import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tarmac.formats.hkube.fields import Path
+    from tarmac.formats.hkube.library import Library, Stored
+    from tarmac.formats.hkube.pipeline import Pipeline
+
+__all__ = ["complete_job", "has_runs", "read_runs"]
+
+_WHERE = "no file here defines it; --algorithms DIR names a folder of definitions"
+
+
+def has_runs(value: Any) -> bool:
+    """Whether a document asks for runs, rather than to define algorithms alone."""
+    parts = value if isinstance(value, list) else [value]
+    return any(is_pipeline(part) or is_algorithm_run(part) for part in parts)
+
+
+def read_runs(documents: Sequence[Document]) -> Reading:
+    """Read what a document asks to be run: pipelines, and algorithms with their input.
+
+    Args:
+        documents: Those that define algorithms and pipelines, and last the one that asks.
+
+    Raises:
+        RequestError: HKube would refuse it. Every problem is said with its line and column.
+    """
+    document = documents[-1]
+    library = library_of(documents)
+    value = document.value
+    parts: list[tuple[Path, Any]] = (
+        [((n,), v) for n, v in enumerate(value)] if isinstance(value, list) else [((), value)]
+    )
+    joiner = _Joiner(document, library)
+    jobs = [
+        joiner.job_of(path, part)
+        for path, part in parts
+        if not is_definition(part) or is_pipeline(part)
+    ]
+    if joiner.problems:
+        raise refuse(document, joiner.problems)
+    read = [job for job in jobs if job is not None]
+    return Reading(NAME, read, tuple(dict.fromkeys(joiner.notes)), tuple(joiner.refusals))
+
+
+def complete_job(job: Job, documents: Sequence[Document]) -> Reading:
+    """Check the pipeline of a job of Tarmac's own form, and join it with what it names.
+
+    Args:
+        job: With a pipeline.
+        documents: Those that define algorithms and pipelines, and last the job's.
+
+    Raises:
+        RequestError: HKube would refuse the pipeline.
+    """
+    document = documents[-1]
+    joiner = _Joiner(document, library_of(documents))
+    path: Path = ("pipeline",)
+    pipeline = check_pipeline(document, path, job.pipeline, joiner.problems)
+    if pipeline is None:
+        raise refuse(document, joiner.problems)
+    algorithms = joiner.join(document, path, pipeline)
+    if algorithms:
+        job = job.model_copy(update={"algorithms": algorithms})
+    return Reading("tarmac", [job], tuple(joiner.notes), (*job.refusals, *joiner.refusals))
+
+
+class _Joiner:
+    """Joins the pipelines of one document with what they name."""
+
+    def __init__(self, document: Document, library: Library) -> None:
+        self._document = document
+        self._library = library
+        self.problems: list[Problem] = []
+        self.notes: list[str] = []
+        self.refusals: list[str] = []
+        self._known: dict[tuple[int, bool], bool] = {}
+
+    def job_of(self, path: Path, value: Any) -> Job | None:
+        """Return the job of what is asked for at a path; None where it is wrong."""
+        document = self._document
+        if is_algorithm_run(value):
+            within, body = run_of_algorithm(document, path, value)
+            return self._job(within, (), body, value)
+        if not is_pipeline(value):
+            said = "this is no pipeline and no algorithm definition of HKube's"
+            self.problems.append(Problem(document.place_of(path), show_path(path), said))
+            return None
+        if "nodes" in value:
+            return self._job(document, path, value, None)
+        return self._stored_job(path, value)
+
+    def _stored_job(self, path: Path, value: dict[str, Any]) -> Job | None:
+        """Return the job of a stored pipeline, with what its request says."""
+        name = value.get("name")
+        stored = self._library.pipelines.get(name) if isinstance(name, str) else None
+        if stored is None and isinstance(name, str):
+            self._refuse(self._document, (*path, "name"), f"pipeline {name} Not Found: {_WHERE}")
+            return self._only_kept(path, value)
+        if stored is None:
+            check_pipeline(self._document, path, value, self.problems)
+            return None
+        if not self._is_right(stored):
+            return self._only_kept(path, value)
+        body = merged_over(stored.value, value)
+        size = len(path)
+        places = {
+            old[size:]: place for old, place in self._document.places.items() if old[:size] == path
+        }
+        return self._job(Document(self._document.name, body, places), (), body, value)
+
+    def _only_kept(self, path: Path, value: dict[str, Any]) -> Job | None:
+        """Return the job of a request whose pipeline is not known, to be shown and written."""
+        before = len(self.problems)
+        probe = value | {"nodes": [{"nodeName": "a", "algorithmName": "aa"}]}
+        check_pipeline(self._document, path, probe, self.problems)
+        if len(self.problems) > before:
+            return None
+        return Job.model_validate({"name": _job_name(value["name"]), "pipeline": value})
+
+    def _job(
+        self, document: Document, path: Path, body: dict[str, Any], original: dict[str, Any] | None
+    ) -> Job | None:
+        pipeline = check_pipeline(document, path, body, self.problems)
+        if pipeline is None:
+            return None
+        algorithms = self.join(document, path, pipeline)
+        content: dict[str, Any] = {"name": _job_name(pipeline.name), "pipeline": body}
+        if algorithms:
+            content["algorithms"] = algorithms
+        job = Job.model_validate(content)
+        return job if original is None else with_original(job, NAME, original)
+
+    def join(
+        self, document: Document, path: Path, pipeline: Pipeline
+    ) -> tuple[dict[str, Any], ...]:
+        """Return the definitions that a pipeline needs, then all others; note and refuse."""
+        for inner, said in (
+            *cluster_faults(pipeline),
+            *stream_faults(pipeline),
+            *tuning_faults(pipeline),
+        ):
+            self._refuse(document, (*path, *inner), said)
+        self.notes += pipeline_notes(document, path, pipeline)
+        needed = dict(self._needed(document, path, pipeline))
+        flow_inputs = [
+            stored.value.get("flowInput")
+            for (kind, _), stored in needed.items()
+            if kind == "pipeline"
+        ]
+        for inner, said in flow_input_faults(pipeline, flow_inputs):
+            self._refuse(document, (*path, *inner), said)
+        found = [stored.value for stored in needed.values()]
+        for kind, names in (
+            ("algorithm", self._library.algorithms),
+            ("pipeline", self._library.pipelines),
+        ):
+            for name, stored in names.items():
+                itself = kind == "pipeline" and name == pipeline.name
+                if (kind, name) not in needed and not itself and self._is_right(stored, note=True):
+                    found.append(stored.value)
+        return tuple(found)
+
+    def _needed(
+        self, document: Document, path: Path, pipeline: Pipeline
+    ) -> Iterator[tuple[tuple[str, str], Stored]]:
+        """Yield what a pipeline names, and what the pipelines that it names do; refuse the rest."""
+        seen: set[tuple[str, str]] = set()
+        ahead = [(document, path, pipeline)]
+        while ahead:
+            within, start, current = ahead.pop()
+            for inner, kind, name in _names_in(current):
+                if (kind, name) in seen:
+                    continue
+                seen.add((kind, name))
+                place = (*start, *inner)
+                known = self._library.pipelines if kind == "pipeline" else self._library.algorithms
+                stored = known.get(name)
+                if stored is None:
+                    near = difflib.get_close_matches(name, known, n=1)
+                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    self._refuse(within, place, f"{kind} {name} Not Found: {_WHERE}{hint}")
+                    continue
+                if not self._is_right(stored):
+                    continue
+                yield (kind, name), stored
+                if kind == "pipeline":
+                    problems: list[Problem] = []
+                    read = check_pipeline(stored.document, stored.path, stored.value, problems)
+                    if read is not None:
+                        ahead.append((stored.document, stored.path, read))
+
+    def _is_right(self, stored: Stored, *, note: bool = False) -> bool:
+        """Whether what is stored can be used here; what is wrong is refused, or only noted."""
+        # Many pipelines of one file may have the same definitions.
+        key = (id(stored), note)
+        if key not in self._known:
+            self._known[key] = self._check(stored, note=note)
+        return self._known[key]
+
+    def _check(self, stored: Stored, *, note: bool) -> bool:
+        problems: list[Problem] = []
+        notes: list[str] = []
+        if is_pipeline(stored.value):
+            found: object = check_pipeline(stored.document, stored.path, stored.value, problems)
+        else:
+            found = read_definition(
+                stored.document, stored.path, stored.value, problems, notes, is_hosted=True
+            )
+        if found is not None:
+            self.notes += [] if note else notes
+            return True
+        said = refuse(stored.document, problems).message
+        if note:
+            self.notes.append(f"{said}: is left out, and needed by no node")
+        else:
+            self.refusals.append(said)
+        return False
+
+    def _refuse(self, document: Document, path: Path, message: str) -> None:
+        place = document.place_of(path)
+        at = f":{place.line}:{place.column}" if document.places else ""
+        self.refusals.append(f"{document.name}{at}: {show_path(path)}: {message}")
+
+
+def _names_in(pipeline: Pipeline) -> Iterator[tuple[Path, str, str]]:
+    """Yield what nodes name, with its place and kind."""
+    for number, node in enumerate(pipeline.nodes):
+        path: Path = ("nodes", number)
+        spec = node.spec or {}
+        if node.kind == "pipeline":
+            yield (*path, "spec", "name"), "pipeline", str(spec["name"])
+        elif node.kind == "hyperparamsTuner":
+            name = str(spec["objectivePipeline"])
+            yield (*path, "spec", "objectivePipeline"), "pipeline", name
+        elif node.kind in ("algorithm", "debug") and node.algorithm_name is not None:
+            yield (*path, "algorithmName"), "algorithm", node.algorithm_name
+
+
+def _job_name(name: str) -> str:
+    """Return a job's name of a pipeline's, which may have colons, and anything at its ends."""
+    return re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9]+$", "", name.replace(":", "-")[:128]) or "pipeline"

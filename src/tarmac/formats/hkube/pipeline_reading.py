@@ -1,0 +1,65 @@
+"""Pipelines read from plain values, with all that HKube would refuse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from tarmac.documents import Document, Problem, problems_of, refuse, show_path
+from tarmac.formats.hkube.pipeline import Pipeline
+from tarmac.formats.hkube.pipeline_rules import pipeline_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.formats.hkube.fields import Path
+
+__all__ = ["check_pipeline", "read_pipeline"]
+
+
+def read_pipeline(body: Mapping[str, Any]) -> Pipeline:
+    """Read a pipeline from plain values.
+
+    Args:
+        body: In the form of HKube's API.
+
+    Raises:
+        RequestError: HKube would refuse it. Every problem is said, by its path in the pipeline.
+            Whether its run has the input that it refers to is not asked.
+    """
+    value = dict(body)
+    document = Document(f"pipeline {value.get('name', 'without a name')}", value)
+    problems: list[Problem] = []
+    pipeline = check_pipeline(document, (), value, problems)
+    if pipeline is None:
+        raise refuse(document, problems)
+    return pipeline
+
+
+def check_pipeline(
+    document: Document, path: Path, value: Any, problems: list[Problem]
+) -> Pipeline | None:
+    """Read a pipeline of a document.
+
+    Args:
+        document: It is in.
+        path: Where it stands there.
+        value: It.
+        problems: Is given those that are found.
+
+    Returns:
+        None where there is a problem.
+    """
+    before = len(problems)
+    pipeline: Pipeline | None = None
+    try:
+        pipeline = Pipeline.model_validate(value)
+    except ValidationError as error:
+        problems += problems_of(error, document, Pipeline, path)
+    else:
+        problems += [
+            Problem(document.place_of((*path, *inner)), show_path((*path, *inner)), said)
+            for inner, said in pipeline_faults(pipeline)
+        ]
+    return pipeline if len(problems) == before else None

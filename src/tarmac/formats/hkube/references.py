@@ -1,0 +1,183 @@
+"""References in a node's input, to what the nodes before it return and to the run's own input.
+
+    @train.loss       that value of the node's result, once the node has ended
+    #@train.files     a batch: one task for each element of it
+    *@train           one task for each task of the node's batch, as soon as that one ends
+    *#@train.files    both: as each task of the node ends, one for each element of its result
+    @flowInput.lr     that value of the run's input; #@flowInput.rates is a batch
+    #[1...5,x]        a batch that is written out
+
+A reference is a whole text, at any depth of the input. Source: kube-HPC/parsers.hkube 2.1.11,
+lib/const/inputs.js and lib/helpers.js.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = [
+    "DATA_SOURCE",
+    "FLOW_INPUT",
+    "MOST_ELEMENTS",
+    "Reference",
+    "marked_texts",
+    "read_raw_batch",
+    "read_reference",
+    "references",
+    "value_at",
+]
+
+FLOW_INPUT = "flowInput"
+DATA_SOURCE = "dataSource"
+
+# Sign, whether it makes a batch, whether it follows a batch task by task.
+_SIGNS = (("@", False, False), ("#@", True, False), ("*@", False, True), ("*#@", True, True))
+_RAW = "#["
+# What a reference, a batch that is written out, or a key of HKube's storage begins with.
+_MARKS = ("@", "#", "*", "$")
+_INTEGER = re.compile(r"[-+]?\d+", re.ASCII)
+
+# HKube has no limit but JavaScript's; this one keeps a slip from filling the memory.
+MOST_ELEMENTS = 1_000_000
+# Of a range's end, and of an element's number: more are none that can be meant.
+_MOST_DIGITS = 15
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reference:
+    """What a text of a node's input stands for.
+
+    Attributes:
+        text: As it is written.
+        root: The node's name, `FLOW_INPUT` or `DATA_SOURCE`.
+        path: Keys, and numbers of elements from 0, that lead to the value.
+        is_batch: Whether it makes a task for each element.
+        is_each: Whether it makes tasks for each task of the node's batch, as that one ends.
+    """
+
+    text: str
+    root: str
+    path: tuple[str, ...] = ()
+    is_batch: bool = False
+    is_each: bool = False
+
+    @property
+    def node(self) -> str | None:
+        """The node that it refers to; None of the run's input and of data sources."""
+        return None if self.root in {FLOW_INPUT, DATA_SOURCE} else self.root
+
+    @property
+    def is_flow_input(self) -> bool:
+        """Whether it refers to the run's input."""
+        return self.root == FLOW_INPUT
+
+
+def read_reference(text: str) -> Reference | None:
+    """Return the reference that a text is, or None where it is a text like any other.
+
+    Example:
+        >>> reference = read_reference("#@train.files")
+        >>> reference.root, reference.path, reference.is_batch
+        ('train', ('files',), True)
+    """
+    for sign, is_batch, is_each in _SIGNS:
+        if text.startswith(sign):
+            root, *path = text[len(sign) :].split(".")
+            return Reference(text, root, tuple(path), is_batch, is_each)
+    return None
+
+
+def read_raw_batch(text: str) -> Sequence[int | str] | None:
+    """Return the elements of a batch that is written out, or None where the text is none.
+
+    Elements are texts, numbers too, but for ``2...4``, which stands for the integers 2, 3, 4.
+
+    Raises:
+        RequestError: It has more than `MOST_ELEMENTS`.
+
+    Example:
+        >>> list(read_raw_batch("#[a, 2, 2...4]"))
+        ['a', '2', 2, 3, 4]
+    """
+    if not text.startswith(_RAW):
+        return None
+    parts = re.sub(r"[\[\]\s]", "", text[1:]).split(",")
+    spans = [_span(part) if "..." in part else [part] for part in parts]
+    if sum(map(len, spans)) > MOST_ELEMENTS:
+        raise RequestError(f"{text!r} has more than {MOST_ELEMENTS} elements")
+    return [element for span in spans for element in span]
+
+
+def _span(text: str) -> Sequence[int]:
+    first, last = (_INTEGER.match(end) for end in text.split("...")[:2])
+    if not first or not last:
+        return ()
+    if max(len(first[0]), len(last[0])) > _MOST_DIGITS:
+        raise RequestError(
+            f"{text!r} is no range: its numbers have more than {_MOST_DIGITS} digits"
+        )
+    return range(int(first[0]), int(last[0]) + 1)
+
+
+def references(value: Any) -> Iterator[tuple[tuple[str | int, ...], Reference]]:
+    """Yield each reference of an input with its place: the keys and numbers that lead to it."""
+    for place, text in marked_texts(value):
+        reference = read_reference(text)
+        if reference is not None:
+            yield place, reference
+
+
+def marked_texts(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each text of an input that may have a meaning of its own, by its sign, with its place.
+
+    An input may hold millions of values: nothing is made for one that is no such text.
+    """
+    if isinstance(value, str):
+        if value.startswith(_MARKS):
+            yield (), value
+        return
+    ahead: list[tuple[tuple[str | int, ...], Iterator[tuple[Any, Any]]]] = [((), _items(value))]
+    while ahead:
+        place, items = ahead[-1]
+        for key, part in items:
+            if isinstance(part, str):
+                if part.startswith(_MARKS):
+                    yield (*place, key), part
+            elif isinstance(part, (dict, list)):
+                ahead.append(((*place, key), _items(part)))
+                break
+        else:
+            ahead.pop()
+
+
+def _items(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return iter(value.items())
+    return iter(enumerate(value if isinstance(value, list) else ()))
+
+
+def value_at(value: Any, path: Sequence[str]) -> Any:
+    """Return what a reference's path leads to.
+
+    Raises:
+        KeyError: It leads to nothing.
+    """
+    for key in path:
+        if isinstance(value, dict):
+            value = value[key]
+        elif isinstance(value, list) and _is_place(key) and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            raise KeyError(key)
+    return value
+
+
+def _is_place(key: str) -> bool:
+    return key.isdecimal() and len(key) <= _MOST_DIGITS and str(int(key)) == key

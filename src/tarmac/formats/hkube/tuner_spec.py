@@ -1,0 +1,247 @@
+"""What a node of the kind hyperparamsTuner asks for.
+
+Sources, of kube-HPC/hkube at 261d3d06: the schemas of core/openapi-spec,
+swagger/components/schemas/hyperparamsTuner; core/api-server, lib/validation/hyperparams-tuners.js;
+and what draws at last, core/algorithm-hyperparams-tuner/hyperparamsAlgorithm.py. That fails at each
+``loguniform`` (it gives Optuna a list for a name), each ``discrete_uniform`` (no step) and each
+``PartialFixed`` (no sampler for the rest); here they do what their names say.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from tarmac.documents import show_path
+from tarmac.errors import RequestError
+from tarmac.formats.hkube.coercion import mapping, number, sequence, text_of_scalar
+from tarmac.formats.hkube.fields import message
+from tarmac.formats.hkube.rules import one_of, pipeline_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tarmac.formats.hkube.fields import Path
+
+__all__ = ["HyperParam", "Sampler", "TunerSpec", "draw_faults", "read_tuner_spec", "schema_faults"]
+
+Suggest = Literal["uniform", "loguniform", "int", "discrete_uniform", "categorical"]
+SamplerName = Literal["Grid", "PartialFixed", "Random", "TPE", "CmaEs"]
+
+# Optuna keeps a grid's combinations in memory, and looks at all trials before each.
+_MOST_COMBINATIONS = 100_000
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+Text = Annotated[str, BeforeValidator(text_of_scalar)]
+Number = Annotated[float, BeforeValidator(number)]
+# Null is the number 0 where a key is there, as HKube's validator has it.
+NumberIfGiven = Annotated[float | None, BeforeValidator(number)]
+SuggestGiven = Annotated[Suggest, one_of(*get_args(Suggest))]
+SamplerGiven = Annotated[SamplerName, one_of(*get_args(SamplerName))]
+MappingIfGiven = Annotated[dict[str, Any] | None, BeforeValidator(mapping)]
+
+
+class HyperParam(_Part):
+    """A parameter and the values that it may have.
+
+    Attributes:
+        name: By which the objective pipeline finds it, at ``@flowInput.hyperParams.NAME``.
+        suggest: How values are drawn.
+        low: The least one, of numbers; None where it is not said.
+        high: The largest one, of numbers; None where it is not said.
+        q: Of ``discrete_uniform``: the step from ``low``. Not HKube's, which has none.
+        choices: Of ``categorical``.
+    """
+
+    name: Text
+    suggest: SuggestGiven
+    low: NumberIfGiven = None
+    high: NumberIfGiven = None
+    q: NumberIfGiven = None
+    choices: Annotated[list[Any] | None, BeforeValidator(sequence)] = None
+
+
+class Sampler(_Part):
+    """What chooses the parameters of a trial.
+
+    Attributes:
+        name: Which one. ``PartialFixed`` draws what is not fixed as ``TPE`` does.
+        search_space: Of ``Grid``: the values of each parameter.
+        fixed_values: Of ``PartialFixed``: the values of those that do not vary.
+        seed: Of all draws, 0 by default. Not HKube's, whose draws cannot be repeated.
+    """
+
+    name: SamplerGiven
+    search_space: MappingIfGiven = None
+    fixed_values: MappingIfGiven = None
+    seed: Number = 0
+
+
+class TunerSpec(_Part):
+    """What is tuned.
+
+    Attributes:
+        objective_pipeline: The pipeline that is run for each trial, by its name.
+        num_trials: At most so many; a grid ends before where it has fewer combinations.
+        hyper_params: What is drawn, in this order; of a grid, its parameters.
+        sampler: What draws; ``TPE`` where none is named, as in Optuna.
+    """
+
+    objective_pipeline: Annotated[str, BeforeValidator(pipeline_name)] = Field(
+        alias="objectivePipeline"
+    )
+    num_trials: Number = Field(alias="numberOfTrials")
+    hyper_params: Annotated[
+        tuple[Annotated[HyperParam, BeforeValidator(mapping)], ...] | None,
+        BeforeValidator(sequence),
+    ] = Field(alias="hyperParams", default=None)
+    sampler: Annotated[Sampler, BeforeValidator(mapping)] = Sampler(name="TPE")
+
+    @property
+    def parameters(self) -> tuple[HyperParam, ...]:
+        """What is drawn, in this order: of a grid its own, whatever ``hyperParams`` says."""
+        if self.sampler.name != "Grid":
+            return self.hyper_params or ()
+        space = self.sampler.search_space or {}
+        return tuple(
+            HyperParam(name=name, suggest="categorical", choices=choices)
+            for name, choices in space.items()
+        )
+
+    @property
+    def total(self) -> int:
+        """How many trials there will be: as many as were asked for, or combinations of a grid."""
+        asked = int(self.num_trials)
+        if self.sampler.name != "Grid":
+            return asked
+        return min(asked, math.prod(len(one.choices or ()) for one in self.parameters))
+
+
+def read_tuner_spec(spec: Mapping[str, Any] | None) -> TunerSpec:
+    """Read the ``spec`` of a node that tunes.
+
+    Args:
+        spec: As the pipeline has it; None where the node has none. Keys that nobody knows, and
+            those for the pod of HKube's tuner (``mem``, ``cpu``), are left alone.
+
+    Raises:
+        RequestError: HKube refuses it, or its tuner could never draw by it. All problems are said,
+            each with its path in ``spec``.
+    """
+    faults = list(schema_faults(spec))
+    if not faults:
+        read = TunerSpec.model_validate(spec)
+        faults = list(draw_faults(read))
+        if not faults:
+            return read
+    raise RequestError("\n".join(f"{show_path(path)}: {said}" for path, said in faults))
+
+
+def schema_faults(spec: Mapping[str, Any] | None) -> Iterator[tuple[Path, str]]:
+    """Yield why HKube refuses a ``spec``, by the path in its node."""
+    if spec is None:
+        yield ("spec",), "Hyper params tuner node must have spec attribute"
+        return
+    sampler = spec.get("sampler")
+    is_grid = isinstance(sampler, dict) and sampler.get("name") == "Grid"
+    if "hyperParams" not in spec and not is_grid:
+        yield ("spec",), "spec must include hyperParams"
+    try:
+        TunerSpec.model_validate(spec)
+    except ValidationError as error:
+        for found in error.errors(include_url=False):
+            yield ("spec", *found["loc"]), message(found)
+
+
+def draw_faults(spec: TunerSpec) -> Iterator[tuple[Path, str]]:
+    """Yield why nothing could ever be drawn by what HKube takes, by the path in the node."""
+    if spec.num_trials < 1 or not spec.num_trials.is_integer():
+        said = f"{spec.num_trials:g}: expected a whole number of at least 1"
+        yield ("spec", "numberOfTrials"), said
+    if spec.sampler.name == "Grid":
+        yield from _faults_of_grid(spec.sampler.search_space)
+        return
+    params = spec.hyper_params or ()
+    start: Path = ("spec", "hyperParams")
+    if not params:
+        yield start, "names no parameter"
+    seen = set()
+    for position, one in enumerate(params):
+        if one.name in seen:
+            yield (*start, position, "name"), f"{one.name!r} is named twice"
+        seen.add(one.name)
+        for inner, said in _faults_of_param(one):
+            yield (*start, position, *inner), said
+    if spec.sampler.name == "PartialFixed":
+        yield from _faults_of_fixed(spec.sampler.fixed_values, params)
+
+
+def _faults_of_param(one: HyperParam) -> Iterator[tuple[Path, str]]:
+    if one.suggest == "categorical":
+        if not one.choices:
+            yield (), f"{one.name} is categorical, which needs choices"
+        return
+    needed = ("low", "high", "q") if one.suggest == "discrete_uniform" else ("low", "high")
+    missing = [key for key in needed if getattr(one, key) is None]
+    for key in missing:
+        meaning = ", the step from low" if key == "q" else ""
+        yield (), f"{one.name} is {one.suggest}, which needs {key}{meaning}"
+    if missing:
+        return
+    assert one.low is not None
+    assert one.high is not None
+    if one.low > one.high:
+        yield ("low",), f"{one.low:g} is above high, {one.high:g}"
+    if one.suggest == "loguniform" and one.low <= 0:
+        yield ("low",), f"{one.low:g}: loguniform needs one above 0"
+    if one.suggest == "discrete_uniform" and one.q is not None and one.q <= 0:
+        yield ("q",), f"{one.q:g}: expected a step above 0"
+    if one.suggest == "int":
+        for key in ("low", "high"):
+            if not getattr(one, key).is_integer():
+                yield (key,), f"{getattr(one, key):g}: expected a whole number"
+
+
+def _faults_of_grid(space: Mapping[str, Any] | None) -> Iterator[tuple[Path, str]]:
+    path: Path = ("spec", "sampler", "search_space")
+    if not space:
+        yield path, "is missing: Grid takes each parameter's values from it"
+        return
+    for name, values in space.items():
+        if not isinstance(values, list) or not values:
+            yield (*path, name), "expected a list of at least one value"
+            return
+    combinations = math.prod(map(len, space.values()))
+    if combinations > _MOST_COMBINATIONS:
+        said = (
+            f"has {combinations:,} combinations, more than the {_MOST_COMBINATIONS:,} that a grid "
+            "may have here: use Random or TPE"
+        )
+        yield path, said
+
+
+def _faults_of_fixed(
+    fixed: Mapping[str, Any] | None, params: Sequence[HyperParam]
+) -> Iterator[tuple[Path, str]]:
+    path: Path = ("spec", "sampler", "fixed_values")
+    if not fixed:
+        yield path, "is missing: PartialFixed takes what does not vary from it"
+        return
+    by_name = {one.name: one for one in params}
+    for name, value in fixed.items():
+        one = by_name.get(name)
+        if one is None:
+            yield (*path, name), f"hyperParams has no {name}; it has {', '.join(by_name)}"
+        elif one.suggest == "categorical":
+            if value not in (one.choices or ()):
+                yield (*path, name), f"{value!r} is none of its choices"
+        elif not isinstance(value, (int, float)) or isinstance(value, bool):
+            yield (*path, name), "expected a number"
+        elif one.low is not None and one.high is not None and not one.low <= value <= one.high:
+            yield (*path, name), f"{value:g} is not within {one.low:g} to {one.high:g}"

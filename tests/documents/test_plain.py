@@ -1,0 +1,51 @@
+"""Values of which no line is said: JSON of any size, or YAML."""
+
+from __future__ import annotations
+
+import pytest
+
+from tarmac.documents import read_plain
+from tarmac.errors import RequestError
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("x.json", '\ufeff[1, 2.5, null, "\\ud83d\\ude00"]', [1, 2.5, None, "\U0001f600"]),
+        ("x.json", '{"a": 1, "a": 2}', {"a": 2}),
+        ("x.yaml", "- a: 1\n- yes\n", [{"a": 1}, "yes"]),
+        ("x", "a: b", {"a": "b"}),
+    ],
+)  # fmt: skip
+def test_json_and_yaml_are_read(tmp_path, name, text, value):
+    (tmp_path / name).write_text(text)
+    assert read_plain(tmp_path / name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.json", b'[1,\n 2,]', r"x.json:2:4: is no JSON: "),
+        ("x.json", b"", r"x.json:1:1: is no JSON: "),
+        ("x.json", b"\xff", "is not UTF-8"),
+        ("x.json", b'["\\ud800"]', "half of a character is there"),
+        ("x.json", b"[" * 100_000, "nested too deeply"),
+        ("x.json", b"9" * 5000, "has 5,000 digits"),
+        ("x.yaml", b"a: [", "x.yaml:1:5: "),
+    ],
+)  # fmt: skip
+def test_what_is_neither_is_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RequestError, match=message):
+        read_plain(tmp_path / name)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(RequestError, match=r"gone.json: cannot be read: No such file"):
+        read_plain(tmp_path / "gone.json")
+
+
+def test_more_than_a_job_file_may_have_is_read_of_json(tmp_path):
+    path = tmp_path / "large.json"
+    path.write_text(f'["{"x" * (17 * 2**20)}"]')
+    assert len(read_plain(path)[0]) == 17 * 2**20
