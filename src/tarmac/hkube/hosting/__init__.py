@@ -1,0 +1,24 @@
+"""Hosts algorithms as HKube's worker does: a websocket for each, started, fed and ended.
+
+Example:
+    >>> from tarmac.hkube.hosting import Timers
+    >>> Timers().stop_s
+    10.0
+"""
+
+from tarmac.hkube.hosting.interface import Calls, Ending, Host, RetryPolicy, Watcher, Why, Work
+from tarmac.hkube.hosting.pool import Pool, refuse
+from tarmac.hkube.hosting.timers import Timers
+
+__all__ = [
+    "Calls",
+    "Ending",
+    "Host",
+    "Pool",
+    "RetryPolicy",
+    "Timers",
+    "Watcher",
+    "Why",
+    "Work",
+    "refuse",
+]

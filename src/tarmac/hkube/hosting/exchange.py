@@ -1,0 +1,297 @@
+"""What worker and algorithm say to each other on one task, from ``initialize`` to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import math
+from typing import TYPE_CHECKING, Any
+
+from tarmac.hkube.hosting.executions import COMMANDS, Executions
+from tarmac.hkube.hosting.interface import Ending
+from tarmac.hkube.hosting.server import Gone
+from tarmac.hkube.protocol import Message, ProtocolError, read_stored
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from tarmac.hkube.hosting.interface import Calls, Watcher, Why, Work
+    from tarmac.hkube.protocol import Storage
+
+__all__ = ["Exchange", "Stage"]
+
+# What is told of progress more often is told as its latest.
+_PROGRESS_EVERY_S = 0.1
+# Of an error's text, which goes into a journal's line.
+_MAX_MESSAGE = 10_000
+_MAX_DETAILS = 100_000
+
+
+class Stage(enum.IntEnum):
+    """How far a task is."""
+
+    NEW = 0
+    INITIALIZING = 1
+    INITIALIZED = 2
+    STARTING = 3
+    WORKING = 4
+
+
+class Exchange:
+    """One task of an algorithm.
+
+    Args:
+        work: The task.
+        watcher: Is told of progress.
+        calls: Runs what the algorithm asks for.
+        send: Sends a message, or raises `Gone`.
+        answer: Sends a message once there is a connection.
+        storage: The storage's directory.
+        max_bytes: A value in the storage has at most so many.
+
+    Attributes:
+        work: Likewise.
+        ended: How it ended, or what kept it from ending.
+        stage: How far it is.
+        storage: As the connection has it.
+        started_at: When ``start`` was sent, in the loop's time; None before.
+        must_speak: Whether something has to come, as it says that it lives or as what it said may
+            be lost.
+        says_alive: Whether it says that it lives.
+        is_stopping: Whether it was told to stop, and is not started any more.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        *,
+        watcher: Watcher,
+        calls: Calls,
+        send: Callable[[Message], Awaitable[None]],
+        answer: Callable[[Message], Awaitable[None]],
+        storage: Path,
+        max_bytes: int,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._watcher = watcher
+        self._send = send
+        self._directory = storage
+        self._max_bytes = max_bytes
+        self._calls = calls
+        self._answer = answer
+        # Few ask for anything; and it refers to this one, which would keep large values longer.
+        self._executions: Executions | None = None
+        self._stored: Mapping[str, Any] | None = None
+        self._untold: tuple[float | None, str] | None = None
+        self._told_at = -math.inf
+        self._telling: asyncio.TimerHandle | None = None
+        self.work = work
+        self.ended: asyncio.Future[Ending] = self._loop.create_future()
+        self.stage = Stage.NEW
+        self.storage: Storage = "v1"
+        self.started_at: float | None = None
+        self.must_speak = False
+        self.says_alive = False
+        self.is_stopping = False
+
+    async def go_on(self) -> None:
+        """Say what the algorithm was not told yet: at first, and on a new connection."""
+        stage = self.stage
+        try:
+            if stage is Stage.NEW:
+                self.stage = Stage.INITIALIZING
+                await self._send(Message("initialize", _initialize(self.work)))
+            elif stage is Stage.INITIALIZED and not self.is_stopping:
+                self.stage = Stage.STARTING
+                self.started_at = self._loop.time()
+                await self._send(Message("start", {}))
+        except Gone:
+            # What was not sent as a whole was not read.
+            self.stage, self.started_at = stage, None
+        except ProtocolError as error:
+            self.end("error", error.message)
+
+    async def heard(self, message: Message) -> None:
+        """Do what the algorithm says.
+
+        Raises:
+            ProtocolError: It has no place now.
+        """
+        command = message.command
+        if self.ended.done():
+            # Late words on a task that has its end.
+            return
+        if command == "initialized":
+            self._expect(command, Stage.INITIALIZING)
+            if self.stage is Stage.INITIALIZING:
+                self.stage = Stage.INITIALIZED
+                self.must_speak = self.says_alive
+                await self.go_on()
+        elif command == "started":
+            self._expect(command, Stage.STARTING)
+            self.stage = Stage.WORKING
+            self.must_speak = self.says_alive
+        elif command == "done":
+            self._expect(command, Stage.STARTING)
+            self._is_done(message.data)
+        elif command == "errorMessage":
+            self._expect(command, Stage.INITIALIZING)
+            self._has_failed(message)
+        elif command == "storing":
+            self._expect(command, Stage.STARTING)
+            self._stored = message.data if isinstance(message.data, dict) else {}
+        elif command == "progress":
+            self._progress(message.data)
+        elif command == "alive":
+            self.must_speak = self.says_alive = True
+        elif command in COMMANDS:
+            self._expect(command, Stage.STARTING)
+            await self._execute(message)
+        # All else, such as spans and statistics, is for a cluster.
+
+    def end(
+        self, why: Why, message: str = "", *, value: Any = None, code: str = "", details: str = ""
+    ) -> None:
+        """End the task, if it has no end."""
+        self._close()
+        if not self.ended.done():
+            began = self.started_at
+            ending = Ending(
+                work=self.work,
+                value=value,
+                why=why,
+                message=message,
+                code=code,
+                details=details,
+                seconds=0.0 if began is None else self._loop.time() - began,
+            )
+            self.ended.set_result(ending)
+
+    def fail(self, error: Exception) -> None:
+        """End the wait for it, as for a reason that is not the task's own."""
+        self._close()
+        if not self.ended.done():
+            self.ended.set_exception(error)
+
+    def close(self) -> None:
+        """Stop all that was begun for it."""
+        if self._executions is not None:
+            self._executions.close()
+            self._executions = None
+        if self._telling is not None:
+            self._telling.cancel()
+
+    def _close(self) -> None:
+        if not self.ended.done():
+            self._tell()
+        self.close()
+
+    def _expect(self, command: str, first: Stage) -> None:
+        if self.stage < first:
+            raise ProtocolError(f"it said {command!r} on a task {_TOLD[self.stage]}")
+
+    async def _execute(self, message: Message) -> None:
+        if self._executions is None:
+            self._executions = Executions(
+                self.work,
+                self._calls,
+                self._answer,
+                on_error=self.fail,
+                storage=self._directory,
+                max_bytes=self._max_bytes,
+            )
+        await self._executions.heard(message)
+
+    def _is_done(self, value: Any) -> None:
+        if self.storage != "v1":
+            info = None if self._stored is None else self._stored.get("storageInfo")
+            if isinstance(info, dict):
+                try:
+                    value = read_stored(
+                        self._directory, info.get("path"), max_bytes=self._max_bytes
+                    )
+                except ProtocolError as error:
+                    self.end("error", f"its result was not found: {error.message}")
+                    return
+            elif value is None:
+                raise ProtocolError("it said 'done' without saying where its result is stored")
+        self.end("", value=value)
+
+    def _has_failed(self, message: Message) -> None:
+        if self.is_stopping:
+            # Whether it has stopped, `stopped` says.
+            return
+        error = message.error or {}
+        self.end(
+            "error",
+            _text(error.get("message"), _MAX_MESSAGE) or "the algorithm gave no reason",
+            code=_text(error.get("code"), _MAX_MESSAGE),
+            details=_text(error.get("details"), _MAX_DETAILS),
+        )
+
+    def _progress(self, data: Any) -> None:
+        fields = data if isinstance(data, dict) else {"progress": data}
+        value, details = fields.get("progress"), _text(fields.get("details"), _MAX_MESSAGE)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            # No share of the whole: told as it was said.
+            details = details or _text(value, _MAX_MESSAGE)
+            value = None
+        self._untold = value, details
+        if self._loop.time() - self._told_at >= _PROGRESS_EVERY_S:
+            self._tell()
+        elif self._telling is None:
+            self._telling = self._loop.call_later(_PROGRESS_EVERY_S, self._tell_late)
+
+    def _tell_late(self) -> None:
+        self._telling = None
+        try:
+            self._tell()
+        except Exception as error:
+            self.fail(error)
+
+    def _tell(self) -> None:
+        if self._untold is not None:
+            (value, details), self._untold = self._untold, None
+            self._told_at = self._loop.time()
+            self._watcher.progress(self.work, value, details)
+
+
+_TOLD = {
+    Stage.NEW: "of which it was told nothing",
+    Stage.INITIALIZING: "before it said 'initialized'",
+    Stage.INITIALIZED: "before it was told 'start'",
+}
+
+
+def _initialize(work: Work) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "input": list(work.input),
+        "jobId": work.job_id,
+        "taskId": work.task_id,
+        "nodeName": work.node,
+        "pipelineName": work.pipeline,
+        "algorithmName": work.algorithm,
+        "kind": "batch",
+        "parents": list(work.parents),
+        "childs": list(work.children),
+        "info": {
+            "savePaths": [],
+            "extraData": {},
+            "lastRunResult": None,
+            "rootJobId": work.root_job_id or work.job_id,
+        },
+        # Inputs are in the message, whatever the storage.
+        "flatInput": {},
+        "storage": {},
+    }
+    if work.batch_index is not None:
+        data["batchIndex"] = work.batch_index
+    return data
+
+
+def _text(value: Any, limit: int) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= limit else f"{text[:limit]} [...]"

@@ -1,0 +1,118 @@
+"""What a container needs before it is started: its image, and a way to its worker.
+
+An image is fetched before, so that an instance's time to start is not the registry's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.environments import engine_program, is_podman
+from tarmac.errors import TarmacError
+from tarmac.jobs import Container, Resources, SystemEnvironment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tarmac.jobs import Task
+
+__all__ = ["fetching_task", "listening_host", "ready_to_start"]
+
+_LOOPBACK = "127.0.0.1"
+_UNLESS_THERE = '"$0" image inspect "$1" >/dev/null 2>&1 || exec "$0" pull "$1"'
+_GATEWAY = "{{range .IPAM.Config}}{{.Gateway}} {{end}}"
+
+# It waits for a registry and must not wait for a core; no number of cores may be 0.
+_NOTHING = Resources(cpus=1e-9, shares_cpus=True)
+
+
+def fetching_task(template: Task, numbers: Iterator[int]) -> Task | None:
+    """Return the task that fetches an algorithm's image.
+
+    Args:
+        template: What the algorithm's job was planned to.
+        numbers: The next one is the task's in the run.
+
+    Returns:
+        The task; None where there is no image, or whoever stages the instance fetches it, as it
+        does where a registry asks for a login.
+    """
+    container = template.environment
+    if not isinstance(container, Container) or container.login is not None:
+        return None
+    engine, image = engine_program(container.engine), container.image
+    command: tuple[str, ...] = ("sh", "-c", _UNLESS_THERE, engine, image)
+    if container.pull == "never":
+        command = (engine, "image", "inspect", "--format", "{{.Id}}", image)
+    elif container.pull == "always":
+        command = (engine, "pull", image)
+    return dataclasses.replace(
+        template,
+        name=f"image of {template.name}",
+        index=next(numbers),
+        command=command,
+        environment=SystemEnvironment(),
+        resources=_NOTHING,
+        env={},
+        secrets={},
+        inputs=(),
+        outputs=(),
+        timeout_s=None,
+    )
+
+
+def ready_to_start(template: Task, *, has_worker: bool) -> Task:
+    """Return an algorithm's task as it is once its image is here.
+
+    One that has a worker shares the machine's network where its definition names none: as in
+    HKube's pods, the worker is at 127.0.0.1. A network of the engine's own may keep a container
+    from its host.
+    """
+    container = template.environment
+    if not isinstance(container, Container):
+        return template
+    changes: dict[str, str] = {}
+    if container.login is None:
+        changes["pull"] = "never"
+    if has_worker and container.network is None:
+        changes["network"] = "host"
+    return dataclasses.replace(template, environment=container.model_copy(update=changes))
+
+
+async def listening_host(template: Task) -> str:
+    """Return the address of this machine that an algorithm's instances can reach.
+
+    Raises:
+        TarmacError: There is none.
+    """
+    container = template.environment
+    if not isinstance(container, Container) or container.network in (None, "host"):
+        return _LOOPBACK
+    network = container.network
+    assert network is not None
+    if network == "none":
+        raise TarmacError(
+            f"{template.name}: without a network its container cannot reach its worker",
+            hint="Leave network away, which is host, or name one of the engine's.",
+        )
+    engine = engine_program(container.engine)
+    if is_podman(engine):
+        raise TarmacError(
+            f"{template.name}: in a network of Podman's a container cannot reach its worker: that "
+            "listens before, and the network's gateway is there once a container is",
+            hint="Leave network away, which is host.",
+        )
+    process = await asyncio.create_subprocess_exec(
+        *(engine, "network", "inspect", "--format", _GATEWAY, network),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    addresses = output.decode(errors="replace").split()
+    if process.returncode != 0 or not addresses:
+        said = (errors.decode(errors="replace").strip().splitlines() or ["it has no gateway"])[-1]
+        raise TarmacError(f"{template.name}: network {network}: {said}")
+    return addresses[0]

@@ -1,0 +1,113 @@
+"""One instance of an algorithm: its process, its socket, and what it has of the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import shutil
+from typing import TYPE_CHECKING, Any, Literal
+
+from tarmac.jobs import Container
+
+if TYPE_CHECKING:
+    from tarmac.hkube.hosting.environment import Folders
+    from tarmac.hkube.hosting.interface import Why
+    from tarmac.hkube.hosting.session import Session
+    from tarmac.hkube.hosting.waiting import Entry
+    from tarmac.jobs import Attempt, Finished, Grant
+
+__all__ = ["Instance", "Place", "explain_end", "first_of"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Place:
+    """Where an instance will be.
+
+    Attributes:
+        number: Its own in the run.
+        folders: Its own.
+        session: Listens for it, where it speaks HKube's protocol.
+    """
+
+    number: int
+    folders: Folders
+    session: Session | None = None
+
+    def discard(self) -> None:
+        """Take it away: nothing was started there."""
+        if self.session is not None:
+            self.session.close()
+        shutil.rmtree(self.folders.path, ignore_errors=True)
+
+
+@dataclasses.dataclass(eq=False)
+class Instance:
+    """An instance that has been started.
+
+    Attributes:
+        place: Where it is.
+        attempt: What the executor knows it by.
+        grant: What it has.
+        ended: Resolves when its process and what it has are no more.
+        call: Resolves with its next task while it starts or is idle; with None to have it end.
+        state: What it does.
+        entry: The task that it works on.
+        idle_since: In the loop's time.
+    """
+
+    place: Place
+    attempt: Attempt
+    grant: Grant
+    ended: asyncio.Future[Finished]
+    call: asyncio.Future[Entry | None]
+    state: Literal["starting", "idle", "busy", "ending"] = "starting"
+    entry: Entry | None = None
+    idle_since: float = 0.0
+
+    @property
+    def session(self) -> Session:
+        """Its session; it has one."""
+        assert self.place.session is not None
+        return self.place.session
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it takes another task: it runs, and has kept to the protocol until now."""
+        return self.session.is_usable and not self.ended.done()
+
+    def let_go(self) -> None:
+        """Have it end, when it starts or is idle."""
+        if not self.call.done():
+            self.call.set_result(None)
+
+
+def explain_end(instance: Instance) -> tuple[Why, str, int | None]:
+    """Return what the end of an instance's process is to the task that it had.
+
+    The process has ended by itself: whatever its exit code, there is no result.
+
+    Returns:
+        Why, a message, the exit code.
+    """
+    finished = instance.ended.result()
+    log = instance.place.folders.path / "stderr"
+    if finished.cause == "memory":
+        # HKube's words first.
+        return (
+            "memory",
+            "the algorithm killed due to out of memory, please specify higher memory value: "
+            f"{finished.reason} (mem)",
+            finished.exit_code,
+        )
+    if finished.exit_code is None:
+        environment = instance.attempt.task.environment
+        is_image = isinstance(environment, Container) and environment.login is not None
+        why: Why = "image" if is_image else "crash"
+        return why, f"it could not be started: {finished.reason}", None
+    reason = finished.reason or f"exit code {finished.exit_code}"
+    return "crash", f"its process ended without a result: {reason}; see {log}", finished.exit_code
+
+
+async def first_of(*futures: asyncio.Future[Any], timeout_s: float | None = None) -> None:
+    """Wait until one of some futures is done, for some seconds at most."""
+    await asyncio.wait(futures, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

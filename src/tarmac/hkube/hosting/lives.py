@@ -1,0 +1,377 @@
+"""How instances live: started, taken through their tasks, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from typing import TYPE_CHECKING
+
+from tarmac.errors import TarmacError
+from tarmac.files import StorageError
+from tarmac.hkube.hosting.environment import Folders, hosted_task, plain_task
+from tarmac.hkube.hosting.images import fetching_task, listening_host, ready_to_start
+from tarmac.hkube.hosting.instances import Instance, Place, first_of
+from tarmac.hkube.hosting.interface import Ending
+from tarmac.hkube.hosting.retries import is_tried_again
+from tarmac.hkube.hosting.session import open_session
+from tarmac.hkube.hosting.tasks import (
+    connect,
+    do_by_program,
+    do_by_session,
+    end_instance,
+    write_input,
+)
+from tarmac.jobs import Attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    from tarmac.hkube.hosting.algorithms import Hosted
+    from tarmac.hkube.hosting.interface import Calls, Watcher, Why
+    from tarmac.hkube.hosting.processes import Processes
+    from tarmac.hkube.hosting.roster import Roster
+    from tarmac.hkube.hosting.timers import Timers
+    from tarmac.hkube.hosting.waiting import Entry
+
+__all__ = ["Lives"]
+
+_LOOK_EVERY_S = 0.5
+_THE_END = "the run has ended"
+
+
+class Lives:
+    """The lives of a run's instances.
+
+    Args:
+        folder: Where instances have their directories. A run that is gone on with has some.
+        roster: Who waits, and who works.
+        processes: Starts them.
+        watcher: Is told what happens to tasks.
+        calls: Runs what algorithms ask for.
+        timers: How long to wait for what.
+        changed: Is called when something may begin that could not before.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        roster: Roster,
+        processes: Processes,
+        *,
+        watcher: Watcher,
+        calls: Calls,
+        timers: Timers,
+        changed: Callable[[], None],
+    ) -> None:
+        self._folder = folder
+        self._roster = roster
+        self._processes = processes
+        self._watcher = watcher
+        self._calls = calls
+        self._timers = timers
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._numbers = itertools.count(_next_number(folder))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+
+    def prepare(self, hosted: Hosted) -> None:
+        """Make ready to start an algorithm's instances, behind this call."""
+        hosted.state = "preparing"
+        self._spawn(self._prepare(hosted))
+
+    def open_place(self, hosted: Hosted) -> None:
+        """Open the place of an algorithm's next instance, behind this call."""
+        if not hosted.is_opening:
+            hosted.is_opening = True
+            self._spawn(self._open_place(hosted))
+
+    def start(self, hosted: Hosted, place: Place) -> bool:
+        """Start an instance; return whether there was room."""
+        if hosted.is_plain:
+            entry = hosted.waiting.first()
+            return entry is None or self._start_program(hosted, place, entry)
+        assert place.session is not None
+        address = place.session.host, place.session.port
+        task = hosted_task(hosted.algorithm, hosted.template, place.number, place.folders, address)
+        instance = self._begin(hosted, place, Attempt(task, 1, place.folders.path))
+        if instance is not None:
+            self._spawn(self._live_by_session(hosted, instance))
+        return instance is not None
+
+    def conclude(self, hosted: Hosted, entry: Entry, ending: Ending) -> bool:
+        """End a task, or have it tried again; return whether it was ended.
+
+        What is tried again is so in a fresh instance, as in HKube.
+        """
+        if entry.future.done():
+            return True
+        if is_tried_again(ending) and not self._is_closing:
+            self._watcher.retrying(entry.work, ending.message, 0.0)
+            hosted.waiting.push(entry)
+            self._changed()
+            return False
+        if entry.is_queued:
+            hosted.waiting.remove(entry)
+        entry.future.set_result(ending)
+        return True
+
+    def fail(self, error: Exception) -> None:
+        """Have all who wait for a task hear of an error that is not its algorithm's."""
+        entries = [entry for each in self._roster.hosted.values() for entry in each.waiting]
+        entries += [each.entry for each in self._roster.instances("busy") if each.entry]
+        for entry in entries:
+            if not entry.future.done():
+                entry.future.set_exception(error)
+
+    async def close(self) -> None:
+        """Stop what is at work, and end all instances."""
+        self._is_closing = True
+        for hosted in self._roster.hosted.values():
+            self._give_up(hosted, "stopped", _THE_END)
+            for instance in hosted.instances:
+                instance.let_go()
+                if instance.entry is not None:
+                    instance.entry.future.cancel()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        for hosted in self._roster.hosted.values():
+            if hosted.place is not None:
+                hosted.place.discard()
+
+    def _spawn(self, life: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(life)
+        self._tasks.add(task)
+        task.add_done_callback(self._is_over)
+
+    def _is_over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self.fail(error)
+
+    async def _prepare(self, hosted: Hosted) -> None:
+        """See where instances reach this host, and fetch their image."""
+        template = hosted.template
+        why: Why = "refused"
+        try:
+            if not hosted.is_plain:
+                hosted.host = await listening_host(template)
+            task = fetching_task(template, self._numbers)
+            why = "image"
+            if task is not None:
+                name = f"{task.index:06d}-image-of-{hosted.name}"
+                await self._fetch(hosted, Attempt(task, 1, self._folder / name))
+            hosted.template = ready_to_start(template, has_worker=not hosted.is_plain)
+            hosted.state = "ready"
+        except (OSError, TarmacError) as error:
+            hosted.state = "new"
+            self._give_up(hosted, why, str(error))
+        self._changed()
+
+    async def _fetch(self, hosted: Hosted, attempt: Attempt) -> None:
+        image = attempt.task.command[-1]
+        started = self._processes.start(attempt)
+        assert started is not None, "it takes nothing"
+        _, ended = started
+        is_told = False
+        while not ended.done() and not self._is_closing:
+            await first_of(ended, timeout_s=_LOOK_EVERY_S)
+            first = hosted.waiting.first()
+            # One that is here is found at once.
+            if not ended.done() and not is_told and first is not None:
+                is_told = True
+                self._watcher.waiting(first.work, f"its image {image} is fetched")
+        if not ended.done():
+            self._processes.end(attempt, _THE_END, self._timers.kill_s)
+        finished = await ended
+        if finished.outcome != "succeeded":
+            said = _last_line(attempt.directory / "stderr") or finished.reason
+            raise TarmacError(f"image {image} cannot be had: {said}")
+
+    async def _open_place(self, hosted: Hosted) -> None:
+        """Make the folders of the next instance, and listen for it."""
+        number = next(self._numbers)
+        folders = Folders(self._folder / f"{number:06d}-{hosted.name}")
+        try:
+            folders.make()
+            place = Place(number, folders)
+            if not hosted.is_plain:
+                options = hosted.session_options
+                session = await open_session(
+                    hosted.host, storage_directory=folders.storage, **options
+                )
+                place = Place(number, folders, session)
+            hosted.place = place
+        except OSError as error:
+            self._give_up(hosted, "refused", f"no instance can be started: {error}")
+        finally:
+            hosted.is_opening = False
+            self._changed()
+
+    def _give_up(self, hosted: Hosted, why: Why, message: str) -> None:
+        """End all tasks of an algorithm, those to come as well."""
+        hosted.problem = why, message
+        for entry in [*hosted.waiting]:
+            self.conclude(hosted, entry, Ending(work=entry.work, why=why, message=message))
+
+    def _begin(self, hosted: Hosted, place: Place, attempt: Attempt) -> Instance | None:
+        """Start the process of an instance; None where there is no room."""
+        started = self._processes.start(attempt)
+        if started is None:
+            return None
+        hosted.place, hosted.told = None, ""
+        instance = Instance(place, attempt, *started, self._loop.create_future())
+        hosted.instances.add(instance)
+        return instance
+
+    def _start_program(self, hosted: Hosted, place: Place, entry: Entry) -> bool:
+        try:
+            write_input(place.folders.input, entry.work)
+        except StorageError:
+            # The run's, not the task's: it goes on once there is room.
+            raise
+        except TarmacError as error:
+            ending = Ending(work=entry.work, why="refused", message=error.message)
+            self.conclude(hosted, entry, ending)
+            return True
+        task = plain_task(hosted.algorithm, hosted.template, place.number, place.folders)
+        instance = self._begin(hosted, place, Attempt(task, 1, place.folders.path))
+        if instance is None:
+            return False
+        hosted.waiting.pop()
+        self._roster.num_busy += 1
+        instance.state, instance.entry = "busy", entry
+        self._spawn(self._live_by_program(hosted, instance, entry))
+        return True
+
+    async def _live_by_session(self, hosted: Hosted, instance: Instance) -> None:
+        """Take an instance through its tasks."""
+        try:
+            failure = await connect(instance, hosted.start_s or self._timers.start_s)
+            if failure is not None:
+                self._charge(hosted, instance, *failure)
+                return
+            while await self._go_on(hosted, instance):
+                pass
+        finally:
+            await self._end(hosted, instance)
+
+    async def _go_on(self, hosted: Hosted, instance: Instance) -> bool:
+        """Have an instance do its next task; return whether it takes another."""
+        entry = await self._next(hosted, instance)
+        return entry is not None and await self._do(hosted, instance, entry)
+
+    async def _next(self, hosted: Hosted, instance: Instance) -> Entry | None:
+        """Return an instance's next task, once there is one; None where it is to end."""
+        is_let_go = instance.call.done() and instance.call.result() is None
+        if is_let_go or not instance.is_usable or self._is_closing:
+            return None
+        entry = self._roster.take(hosted, instance)
+        if entry is None:
+            instance.call = self._loop.create_future()
+            instance.state, instance.idle_since = "idle", self._loop.time()
+            self._changed()
+            await first_of(instance.call, instance.ended)
+            entry = instance.call.result() if instance.call.done() else None
+            if not instance.is_usable:
+                hosted.is_warming = False
+                if entry is not None:
+                    # It became useless before it was given something to do.
+                    self._roster.num_busy -= 1
+                    hosted.waiting.push(entry)
+                return None
+        instance.state = "busy" if entry is not None else "ending"
+        return entry
+
+    async def _do(self, hosted: Hosted, instance: Instance, entry: Entry) -> bool:
+        """Have an instance do a task; return whether it goes on."""
+        instance.entry = entry
+        try:
+            if self._is_closing:
+                entry.future.cancel()
+            if entry.future.done():
+                return True
+            self._begun(instance, entry)
+            ending, is_usable = await do_by_session(
+                instance,
+                entry,
+                watcher=self._watcher,
+                calls=self._calls,
+                processes=self._processes,
+                timers=self._timers,
+            )
+            return self.conclude(hosted, entry, ending) and is_usable
+        except Exception as error:
+            _fail(entry, error)
+            return False
+        finally:
+            instance.entry = None
+            self._roster.num_busy -= 1
+
+    async def _live_by_program(self, hosted: Hosted, instance: Instance, entry: Entry) -> None:
+        """Take an instance through its one task."""
+        try:
+            self._begun(instance, entry)
+            ending = await do_by_program(
+                instance, entry, processes=self._processes, timers=self._timers
+            )
+            self.conclude(hosted, entry, ending)
+        except Exception as error:
+            _fail(entry, error)
+        finally:
+            instance.entry = None
+            self._roster.num_busy -= 1
+            await self._end(hosted, instance)
+
+    def _begun(self, instance: Instance, entry: Entry) -> None:
+        entry.attempts += 1
+        path, gpus = instance.place.folders.path, instance.grant.gpus
+        self._watcher.started(entry.work, entry.attempts, path, gpus)
+
+    async def _end(self, hosted: Hosted, instance: Instance) -> None:
+        instance.state = "ending"
+        await end_instance(instance, self._processes, self._timers)
+        hosted.instances.discard(instance)
+        self._changed()
+
+    def _charge(
+        self, hosted: Hosted, instance: Instance, why: Why, message: str, code: int | None
+    ) -> None:
+        """Let an instance that never worked be an attempt of the task that goes first."""
+        hosted.is_warming = False
+        entry = hosted.waiting.pop()
+        if entry is None:
+            return
+        try:
+            self._begun(instance, entry)
+            ending = Ending(
+                work=entry.work,
+                why=why,
+                message=message,
+                exit_code=code,
+                attempts=entry.attempts,
+            )
+            self.conclude(hosted, entry, ending)
+        except Exception as error:
+            _fail(entry, error)
+
+
+def _fail(entry: Entry, error: Exception) -> None:
+    """Have whoever waits for a task hear of an error that is not its algorithm's."""
+    if not entry.future.done():
+        entry.future.set_exception(error)
+
+
+def _next_number(folder: Path) -> int:
+    numbers = (path.name.partition("-")[0] for path in folder.glob("*-*"))
+    return max((int(number) + 1 for number in numbers if number.isdigit()), default=0)
+
+
+def _last_line(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+    return ""

@@ -1,0 +1,49 @@
+"""What a task needs together with those that wait for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tarmac.hkube.hosting.interface import Work
+    from tarmac.jobs import Task
+
+__all__ = ["beside_callers", "callers_of"]
+
+
+def callers_of(work: Work) -> Iterator[Work]:
+    """Yield the tasks whose algorithms wait for one, the nearest first."""
+    caller = work.caller
+    while caller is not None:
+        yield caller
+        caller = caller.caller
+
+
+def beside_callers(work: Work, templates: Mapping[str, Task]) -> Task:
+    """Return a task that needs what one and its callers need: they keep theirs meanwhile.
+
+    Args:
+        work: It has a caller.
+        templates: What algorithms' jobs were planned to.
+    """
+    callers = [*callers_of(work)]
+    task = templates[work.algorithm]
+    every = [templates[each.algorithm].resources for each in callers if each.algorithm in templates]
+    every.append(task.resources)
+    gpus = sum(needs.gpus for needs in every)
+    together = task.resources.model_copy(
+        update={
+            "cpus": sum(needs.cpus for needs in every),
+            "memory": sum(needs.memory or 0 for needs in every) or None,
+            # Parts of one may share it.
+            "gpus": gpus if gpus <= 1 else float(math.ceil(gpus)),
+        }
+    )
+    names = ", ".join(each.name for each in callers)
+    return dataclasses.replace(
+        task, name=f"{work.name} beside {names}, which started it", resources=together
+    )

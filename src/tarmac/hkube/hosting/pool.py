@@ -1,0 +1,307 @@
+"""Hosts the algorithms of a run: who gets an instance, when one is started, kept, and ended.
+
+All of it is in one loop and one thread. A task goes to an idle instance of its algorithm, else to
+one that is started where there is room; where there is none, idle instances of other algorithms
+give way to what goes first. Nothing overtakes what lacks cores or memory: it might wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from typing import TYPE_CHECKING, Literal, Self
+
+from tarmac.errors import RequestError
+from tarmac.hkube.hosting.algorithms import Hosted
+from tarmac.hkube.hosting.interface import Ending
+from tarmac.hkube.hosting.lives import Lives
+from tarmac.hkube.hosting.needs import beside_callers
+from tarmac.hkube.hosting.processes import Processes
+from tarmac.hkube.hosting.roster import Roster
+from tarmac.hkube.hosting.timers import Timers
+from tarmac.hkube.hosting.waiting import Entry
+from tarmac.jobs import missing_secrets, plan_tasks, prepare, read_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from tarmac.formats import Algorithm
+    from tarmac.hkube.hosting.interface import Calls, Watcher, Why, Work
+    from tarmac.jobs import Secret
+
+__all__ = ["Pool", "refuse"]
+
+# GPUs that other programs have leased, and what stands still, are looked at so often.
+_DISPATCH_EVERY_S = 0.5
+
+_FOLDER = "instances"
+
+
+def refuse(
+    algorithms: Mapping[str, Algorithm],
+    base: Path,
+    secrets: Mapping[str, Secret],
+    fake_gpus: int = 0,
+) -> None:
+    """Refuse what no instance of some algorithms can ever do here, before anything starts.
+
+    Args:
+        algorithms: Those that a run will need.
+        base: What their jobs' relative paths start from.
+        secrets: What names of secrets stand for here.
+        fake_gpus: GPUs to pretend.
+
+    Raises:
+        RequestError: One needs more than this machine has, a secret that is not there, or a
+            container engine that does not answer.
+    """
+    for algorithm in algorithms.values():
+        prepare(algorithm.job, base, secrets, fake_gpus=fake_gpus)
+
+
+class Pool:
+    """Runs tasks by algorithms on this machine; a `Host`.
+
+    Example::
+
+        async with Pool(algorithms, run, base=base, watcher=watcher, calls=calls) as pool:
+            ending = await pool.submit(work)
+
+    Leaving the block stops what is at work, and ends all instances.
+
+    Args:
+        algorithms: By the names that tasks name them by.
+        run: The run's directory; instances have theirs in its ``instances``.
+        base: What relative paths of their jobs start from.
+        watcher: Is told what happens to tasks.
+        calls: Runs what algorithms ask for.
+        concurrency: At most so many tasks at once; by default as many as there is room for.
+        fake_gpus: GPUs to pretend.
+        secrets: What names of secrets stand for here.
+        timers: How long to wait for what.
+
+    Raises:
+        RequestError: An algorithm's job cannot be planned.
+    """
+
+    def __init__(
+        self,
+        algorithms: Mapping[str, Algorithm],
+        run: Path,
+        *,
+        base: Path,
+        watcher: Watcher,
+        calls: Calls,
+        concurrency: int | None = None,
+        fake_gpus: int = 0,
+        secrets: Mapping[str, Secret] | None = None,
+        timers: Timers | None = None,
+    ) -> None:
+        self._run = run.resolve()
+        self._base = base
+        self._watcher = watcher
+        self._calls = calls
+        self._secrets = secrets or {}
+        self._timers = timers or Timers()
+        hosted = {
+            name: Hosted(algorithm, next(iter(plan_tasks(algorithm.job, base))))
+            for name, algorithm in algorithms.items()
+        }
+        self._templates = {name: each.template for name, each in hosted.items()}
+        self._machine = read_machine(fake_gpus=fake_gpus)
+        self._roster = Roster(hosted, self._machine, concurrency)
+        self._arrivals = itertools.count()
+        self._stands_still_since: float | None = None
+        self._dispatched_at = 0.0
+        self._is_due = False
+        self._is_closing = False
+        self._opened = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Begin to take tasks."""
+        self._loop = asyncio.get_running_loop()
+        processes = await self._opened.enter_async_context(
+            Processes(
+                self._machine,
+                [*self._templates.values()],
+                self._run,
+                base=self._base,
+                secrets=self._secrets,
+                grace_s=self._timers.kill_s,
+                looked=self._dispatch_now_and_then,
+                failed=self._fail,
+            )
+        )
+        self._lives = Lives(
+            self._run / _FOLDER,
+            self._roster,
+            processes,
+            watcher=self._watcher,
+            calls=self._calls,
+            timers=self._timers,
+            changed=self._dispatch_soon,
+        )
+        self._opened.push_async_callback(self._lives.close)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop what is at work, and end all instances."""
+        self._is_closing = True
+        await self._opened.aclose()
+
+    def submit(self, work: Work) -> asyncio.Future[Ending]:
+        """Queue a task; see `Host`."""
+        entry = Entry.of(work, self._loop.create_future(), next(self._arrivals))
+        hosted = self._roster.hosted.get(work.algorithm)
+        problem = self._problem(hosted, work)
+        if hosted is None or problem is not None:
+            why, message = problem or ("refused", "")
+            entry.future.set_result(Ending(work=work, why=why, message=message))
+            return entry.future
+        hosted.waiting.push(entry)
+        entry.future.add_done_callback(lambda _: _forget(hosted, entry))
+        self._dispatch_soon()
+        return entry.future
+
+    def _problem(self, hosted: Hosted | None, work: Work) -> tuple[Why, str] | None:
+        """Return why a task can never be done here; None where it can."""
+        if hosted is None:
+            return (
+                "refused",
+                f"Algorithm named '{work.algorithm}' does not exist; give its definition",
+            )
+        try:
+            if not hosted.is_checked:
+                missing_secrets([hosted.template], os.environ, self._secrets, self._base)
+                self._machine.refuse_what_never_fits([hosted.template])
+                hosted.is_checked = True
+            if hosted.problem is None and work.caller is not None:
+                self._machine.refuse_what_never_fits([beside_callers(work, self._templates)])
+        except RequestError as error:
+            return "refused", str(error)
+        return hosted.problem
+
+    def _dispatch_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._dispatch)
+
+    def _dispatch_now_and_then(self) -> None:
+        is_time = self._loop.time() - self._dispatched_at >= _DISPATCH_EVERY_S
+        if is_time and self._roster.is_waited():
+            self._dispatch_soon()
+
+    def _dispatch(self) -> None:
+        """Give tasks to idle instances, and start what there is room for."""
+        self._is_due = False
+        self._dispatched_at = self._loop.time()
+        if self._is_closing:
+            return
+        try:
+            for hosted in self._roster.hosted.values():
+                self._wake_idle(hosted)
+            self._start_in_line()
+            self._look_for_standstill()
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._lives.fail(error)
+
+    def _wake_idle(self, hosted: Hosted) -> None:
+        if not hosted.waiting:
+            return
+        for instance in hosted.instances:
+            if instance.state == "idle" and not instance.call.done():
+                entry = self._roster.take(hosted, instance)
+                if entry is None:
+                    return
+                instance.state = "busy"
+                instance.call.set_result(entry)
+
+    def _start_in_line(self) -> None:
+        self._roster.kept = None
+        without_gpus = False
+        for hosted in self._roster.in_line():
+            needs = hosted.template.resources
+            if without_gpus and needs.gpus:
+                continue
+            answer = self._start_wanted(hosted)
+            if answer == "later":
+                # Its place is about to be there, and nothing overtakes it meanwhile.
+                return
+            if answer == "full":
+                self._roster.kept = self._roster.kept or hosted
+                self._tell(hosted, self._machine.why_full(needs))
+                for instance in self._roster.giving_way_to(hosted):
+                    instance.state = "ending"
+                    instance.let_go()
+                short = self._machine.shortage(needs)
+                if short.cpus or short.memory:
+                    return
+                without_gpus = True
+
+    def _start_wanted(self, hosted: Hosted) -> Literal["waits", "later", "full"]:
+        """Start as many instances as it can use and there is room for; say why no more."""
+        if hosted.state == "new":
+            self._lives.prepare(hosted)
+        while hosted.state == "ready" and hosted.num_wanted:
+            most = hosted.algorithm.max_workers
+            if most and len(hosted.instances) >= most:
+                self._tell(hosted, f"{most} of {most} instances are at work (maxWorkers)")
+                return "waits"
+            may_begin = self._roster.may_begin(hosted.waiting.first())
+            if not may_begin or self._roster.is_starting_enough():
+                return "waits"
+            if self._machine.shortage(hosted.template.resources):
+                return "full"
+            if hosted.place is None:
+                self._lives.open_place(hosted)
+                return "later"
+            if not self._lives.start(hosted, hosted.place):
+                return "full"
+        return "waits"
+
+    def _tell(self, hosted: Hosted, reason: str) -> None:
+        """Say why its first task waits, once for each reason."""
+        first = hosted.waiting.first()
+        # The first one has an instance soon where one starts.
+        if first is not None and reason != hosted.told and not hosted.count("starting"):
+            hosted.told = reason
+            self._watcher.waiting(first.work, reason)
+
+    def _look_for_standstill(self) -> None:
+        """Refuse a task whose callers, with others, hold all there is and wait for each other."""
+        found = self._roster.waiting_for_each_other()
+        if found is None:
+            self._stands_still_since = None
+            return
+        entry, names = found
+        now = self._loop.time()
+        self._stands_still_since = self._stands_still_since or now
+        if now - self._stands_still_since < self._timers.stalled_s:
+            return
+        self._stands_still_since = None
+        hosted = self._roster.hosted[entry.work.algorithm]
+        message = (
+            f"{hosted.told or 'it cannot begin'}, all by tasks that wait for others that they have "
+            f"started: {', '.join(names)}. Give their algorithms fewer instances (maxWorkers), or "
+            "less cpu, mem and gpu"
+        )
+        ending = Ending(work=entry.work, why="refused", message=message)
+        self._lives.conclude(hosted, entry, ending)
+
+
+def _forget(hosted: Hosted, entry: Entry) -> None:
+    """Take what was cancelled out of its queue."""
+    if entry.is_queued:
+        hosted.waiting.remove(entry)

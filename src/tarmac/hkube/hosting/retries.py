@@ -1,0 +1,31 @@
+"""Which endings another attempt follows.
+
+As in kube-HPC/hkube at 261d3d06, core/worker/lib/worker.js: an error is the algorithm's own word, a
+crash is the end of its container or its socket. What ran out of time is not tried again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.hkube.hosting.interface import Ending, RetryPolicy, Why
+
+__all__ = ["is_tried_again"]
+
+_CRASHES: frozenset[Why] = frozenset(("crash", "memory"))
+_ERRORS: frozenset[Why] = frozenset(("error",))
+_TRIED_AGAIN: Mapping[RetryPolicy, frozenset[Why]] = {
+    "Never": frozenset(),
+    "Always": _CRASHES | _ERRORS,
+    "OnError": _ERRORS,
+    "OnCrash": _CRASHES,
+}
+
+
+def is_tried_again(ending: Ending) -> bool:
+    """Whether another attempt follows."""
+    work = ending.work
+    return ending.why in _TRIED_AGAIN[work.retry] and ending.attempts < work.limit

@@ -1,0 +1,153 @@
+"""Who begins next: which task, in which instance, and which instance gives way.
+
+Choices alone: nothing is started, ended or told here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tarmac.hkube.hosting.algorithms import Hosted
+    from tarmac.hkube.hosting.instances import Instance
+    from tarmac.hkube.hosting.waiting import Entry, Order
+    from tarmac.jobs import Machine
+
+__all__ = ["Roster"]
+
+# What is started before there is work for it comes after all that there is work for.
+_LAST = (0, True, 2**62)
+
+
+class Roster:
+    """The algorithms of a run, with what waits for them and who works for them.
+
+    Args:
+        hosted: By the names that tasks name them by.
+        machine: What instances take from.
+        concurrency: At most so many tasks at once; None for as many as there is room for.
+
+    Attributes:
+        kept: What goes first among those that lack room, as of the last look.
+        num_busy: How many tasks are at work.
+    """
+
+    def __init__(
+        self, hosted: Mapping[str, Hosted], machine: Machine, concurrency: int | None
+    ) -> None:
+        self.hosted = hosted
+        self.kept: Hosted | None = None
+        self.num_busy = 0
+        self._machine = machine
+        self._concurrency = concurrency
+
+    def instances(self, *states: str) -> Iterator[Instance]:
+        """Yield the instances in some states."""
+        for hosted in self.hosted.values():
+            for instance in hosted.instances:
+                if instance.state in states:
+                    yield instance
+
+    def is_waited(self) -> bool:
+        """Whether a task waits."""
+        return any(hosted.waiting for hosted in self.hosted.values())
+
+    def in_line(self) -> list[Hosted]:
+        """Return the algorithms that could use another instance, first things first."""
+
+        def order(hosted: Hosted) -> Order:
+            first = hosted.waiting.first()
+            return _LAST if first is None else first.order
+
+        return sorted((each for each in self.hosted.values() if each.num_wanted), key=order)
+
+    def may_begin(self, entry: Entry | None) -> bool:
+        """Whether another task may begin, whatever room there is."""
+        if self._concurrency is None or self.num_busy < self._concurrency:
+            return True
+        # Its caller is counted, and waits for it.
+        return entry is not None and entry.work.caller is not None
+
+    def take(self, hosted: Hosted, instance: Instance) -> Entry | None:
+        """Return the next task for an instance; None where it has none, or gives way."""
+        first = hosted.waiting.first()
+        if first is None or not self.may_begin(first) or self._gives_way(hosted, instance, first):
+            return None
+        self.num_busy += 1
+        return hosted.waiting.pop()
+
+    def is_starting_enough(self) -> bool:
+        """Whether as many start already as there are cores: each takes one while it does."""
+        num_starting = sum(1 for _ in self.instances("starting"))
+        return num_starting >= max(1, int(self._machine.cpus))
+
+    def giving_way_to(self, hosted: Hosted) -> list[Instance]:
+        """Return the idle instances that are to end, so that another one has room.
+
+        Those that are to be kept while nothing is to be done end last, and only where no other
+        instance will end or change.
+        """
+        needs = hosted.template.resources
+        coming = [each.grant for each in self.instances("ending")]
+        will_change = bool(coming) or any(self.instances("starting", "busy"))
+        idle = [
+            (other, instance)
+            for other in self.hosted.values()
+            for instance in other.instances
+            if instance.state == "idle" and not instance.call.done()
+        ]
+        idle.sort(key=lambda each: each[1].idle_since)
+        ending: list[Instance] = []
+        for with_kept in (False,) if will_change else (False, True):
+            for other, instance in idle:
+                short = self._machine.shortage(needs, coming)
+                if not short:
+                    return ending
+                num_taken = sum(each in other.instances for each in ending)
+                is_kept = num_taken >= other.num_idle_to_spare
+                if instance in ending or (is_kept and not with_kept):
+                    continue
+                if short.is_eased_by(instance.grant):
+                    ending.append(instance)
+                    coming.append(instance.grant)
+        return ending
+
+    def waiting_for_each_other(self) -> tuple[Entry, list[str]] | None:
+        """Return what stands still: nothing works but tasks that wait for others, which wait.
+
+        Returns:
+            The one of them that goes first, and the names of all tasks at work; None where
+            something moves.
+        """
+        queues = [each.waiting for each in self.hosted.values()]
+        if not any(queue.callers for queue in queues):
+            return None
+        if any(self.instances("starting", "ending")) or any(
+            each.state == "preparing" for each in self.hosted.values()
+        ):
+            return None
+        names = []
+        for instance in self.instances("busy"):
+            entry = instance.entry
+            if entry is None or not any(entry.work.index in queue.callers for queue in queues):
+                return None
+            names.append(entry.work.name)
+        if not names:
+            return None
+        names.sort()
+        called = [entry for queue in queues for entry in queue if entry.work.caller is not None]
+        return min(called, key=lambda entry: entry.order), names
+
+    def _gives_way(self, hosted: Hosted, instance: Instance, entry: Entry) -> bool:
+        """Whether something that goes before a task lacks what its instance has."""
+        other = self.kept
+        if other is None or other is hosted:
+            return False
+        first = other.waiting.first()
+        if first is None or first.order > entry.order:
+            return False
+        coming = [each.grant for each in self.instances("ending")]
+        short = self._machine.shortage(other.template.resources, coming)
+        return short.is_eased_by(instance.grant)

@@ -1,0 +1,394 @@
+"""What HKube's worker does for one instance of an algorithm: task after task, by its websocket.
+
+A task goes through ``initialize``, ``initialized``, ``start``, ``started``; it ends by ``done``, by
+``errorMessage``, or by ``stopped`` after ``stop``. The same instance takes the next one, but after
+a stop. What an algorithm does against the protocol ends its task and the session, and nothing else.
+
+A connection that drops in the middle of a task may come back, and the answer comes on the new one.
+Nothing is said twice, as an algorithm would do it twice; so what was on its way when the connection
+dropped may be lost. Where an answer then stays away, the task has crashed.
+
+Source: kube-HPC/hkube at 261d3d06, core/worker/lib/worker.js, states/stateManager.js; what clients
+do was seen of hkube_python_wrapper 2.4.2 and 2.6.0.dev27.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import TarmacError
+from tarmac.hkube.hosting.exchange import Exchange, Stage
+from tarmac.hkube.hosting.server import Gone, open_listener
+from tarmac.hkube.protocol import Link, Message, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from tarmac.hkube.hosting.interface import Calls, Ending, Watcher, Work
+    from tarmac.hkube.hosting.server import Listener
+
+__all__ = ["MAX_PAYLOAD_BYTES", "Disconnected", "Session", "open_session"]
+
+# WORKER_SOCKET_MAX_PAYLOAD_BYTES of HKube's chart v2.0.20.
+MAX_PAYLOAD_BYTES = 1_000_000_000
+# ALGORITHM_DISCONNECTED_TIMEOUT_MS, WRAPPER_TIMEOUT_DURATION, `stop`, STOPPING_TIME_OUT, as HKube
+# has them in production.
+_DISCONNECTED_S = 60.0
+_ALIVE_S = 10.0
+_STOP_S = 10.0
+_STOPPING_S = 600.0
+_EXIT_S = 1.0
+
+
+class Disconnected(TarmacError):  # noqa: N818 - it says what has happened, in the protocol's word
+    """The algorithm's socket stays away, or it gives no sign of life: its task has crashed."""
+
+
+class Session:
+    """One instance's worker. Made by `open_session`; all of it in one loop's thread.
+
+    Attributes:
+        url: For the algorithm, without a query.
+        host: Likewise.
+        port: Likewise.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage_directory: Path,
+        max_payload_bytes: int,
+        disconnected_timeout_s: float,
+        alive_timeout_s: float,
+        users: Collection[int] | None,
+    ) -> None:
+        self._storage = storage_directory
+        self._max_payload_bytes = max_payload_bytes
+        self._disconnected_s = disconnected_timeout_s
+        self._alive_s = alive_timeout_s
+        self._users = users
+        self._loop = asyncio.get_running_loop()
+        self._listener: Listener
+        self._link = Link()
+        self._exchange: Exchange | None = None
+        self._arrived = asyncio.Event()
+        self._stopped: asyncio.Future[bool] | None = None
+        self._prolong_stop: Any = None
+        self._watch: asyncio.TimerHandle | None = None
+        # When it last spoke, came or went.
+        self._turned_at = self._loop.time()
+        self._pinging: asyncio.Task[None] | None = None
+        self._unusable = ""
+        self.url, self.host, self.port = "", "", 0
+
+    async def open(self, host: str) -> None:
+        """Listen on a free port of an address."""
+        self._listener = await open_listener(
+            host, self, max_payload_bytes=self._max_payload_bytes, users=self._users
+        )
+        self.host, self.port = self._listener.host, self._listener.port
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        self.url = f"ws://{name}:{self.port}"
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the algorithm's socket is there now."""
+        return self._listener.is_connected
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it takes another task. Once it does not, its process is to be ended."""
+        return not self._unusable
+
+    @property
+    def started_at(self) -> float | None:
+        """When the task under way was told ``start``, in the loop's time; None before."""
+        return None if self._exchange is None else self._exchange.started_at
+
+    async def connected(self, timeout_s: float = _DISCONNECTED_S) -> None:
+        """Wait until the algorithm is connected.
+
+        Raises:
+            Disconnected: It is not, after so many seconds, or the session was closed.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
+        self._check()
+        if not self._arrived.is_set():
+            refused = self._listener.refused
+            reason = f": it was refused, as {refused}" if refused else ""
+            raise Disconnected(f"the algorithm has not connected within {timeout_s:g} s{reason}")
+
+    async def run(self, work: Work, *, watcher: Watcher, calls: Calls) -> Ending:
+        """Have the algorithm do a task, and wait for its end.
+
+        Cancelled, it leaves the algorithm at work, and the session takes no other task.
+
+        Args:
+            work: The task.
+            watcher: Is told of its progress, ten times a second at most.
+            calls: Runs what the algorithm asks for. What is under way at the end is cancelled.
+
+        Returns:
+            How it ended: ``why`` is empty, ``error`` or ``stopped``; ``seconds`` from ``start``.
+
+        Raises:
+            Disconnected: Its socket stayed away, it gives no sign of life, or the session takes no
+                task.
+        """
+        self._check()
+        assert self._exchange is None, "one task at a time"
+        exchange = self._exchange = Exchange(
+            work,
+            watcher=watcher,
+            calls=calls,
+            send=self._listener.send,
+            answer=self._answer,
+            storage=self._storage,
+            max_bytes=self._max_payload_bytes,
+        )
+        exchange.storage = self._link.storage
+        self._listener.num_heard = 0
+        self._turned_at = self._loop.time()
+        try:
+            if self.is_connected:
+                await exchange.go_on()
+            else:
+                self._keep_watch()
+            return await exchange.ended
+        finally:
+            if not exchange.ended.done() or exchange.ended.cancelled():
+                self._unusable = self._unusable or "a task of it was given up"
+            exchange.close()
+            self._exchange = None
+            if self._watch is not None:
+                self._watch.cancel()
+                self._watch = None
+
+    async def stop(self, grace_s: float = _STOP_S) -> bool:
+        """Have the task under way stopped, and wait for ``stopped``.
+
+        Each ``stopping`` gives the algorithm as long again, and 10 minutes in all. Afterwards the
+        session takes no other task: the Node.js wrapper 2.1.3 says ``stopped`` and still works on,
+        and its late ``done`` would be the next task's.
+
+        Args:
+            grace_s: It has so many seconds.
+
+        Returns:
+            Whether it has stopped. If not, it may still work: its process is to be killed.
+        """
+        if self._unusable:
+            return False
+        exchange = self._exchange
+        if exchange is None:
+            return True
+        exchange.is_stopping = True
+        if exchange.stage is Stage.NEW:
+            # It was told of no task.
+            exchange.end("stopped")
+            return True
+        self._unusable = "it was told to stop"
+        self._stopped = self._loop.create_future()
+        last = self._loop.time() + max(_STOPPING_S, grace_s)
+        try:
+            async with asyncio.timeout(grace_s) as timeout:
+                self._prolong_stop = lambda: timeout.reschedule(
+                    min(self._loop.time() + grace_s, last)
+                )
+                await self._answer(Message("stop", {"forceStop": True}))
+                return await self._stopped
+        except TimeoutError:
+            return False
+        finally:
+            self._stopped = self._prolong_stop = None
+
+    async def exit(self) -> None:
+        """Tell the algorithm to end its process. It may not."""
+        self._unusable = self._unusable or "it was told to exit"
+        with contextlib.suppress(Gone, TimeoutError):
+            async with asyncio.timeout(_EXIT_S):
+                await self._listener.send(Message("exit", {"exitCode": 0}))
+
+    def close(self) -> None:
+        """End the socket. A task under way ends by `Disconnected`."""
+        self._unusable = self._unusable or "its session was closed"
+        self._listener.close()
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(False)
+        if self._exchange is not None:
+            self._exchange.fail(Disconnected(self._because()))
+        # Whoever waits for a connection learns that there will be none.
+        self._arrived.set()
+
+    async def arrived(self, link: Link) -> None:
+        """Take up what the last connection left."""
+        self._link = link
+        self._turned_at = self._loop.time()
+        self._arrived.set()
+        exchange = self._exchange
+        if exchange is None:
+            return
+        exchange.storage = link.storage
+        if not link.has_query and exchange.started_at is not None:
+            # Clients without a query read and work in one thread: they connect again when `start`
+            # has returned, and what it returned was sent to nobody.
+            self._crash("the algorithm lost its connection, and its result with it")
+            return
+        if exchange.stage in (Stage.INITIALIZING, Stage.STARTING):
+            # What it was told, or its answer, may have been lost with the last connection.
+            exchange.must_speak = True
+            self._keep_watch()
+        await exchange.go_on()
+
+    async def heard(self, message: Message) -> None:
+        """Do what the algorithm says.
+
+        Raises:
+            ProtocolError: It has no place now.
+        """
+        self._turned_at = self._loop.time()
+        exchange, command = self._exchange, message.command
+        if command == "stopped":
+            self._has_stopped()
+        elif command == "stopping":
+            if self._prolong_stop is not None:
+                self._prolong_stop()
+        elif command == "dataSourceRequest":
+            await self._refuse_data_source(message.data)
+        elif exchange is not None:
+            await exchange.heard(message)
+            if exchange.must_speak:
+                self._keep_watch()
+
+    def lost(self) -> None:
+        """Give the algorithm time to come back."""
+        self._arrived.clear()
+        self._turned_at = self._loop.time()
+        if self._exchange is not None:
+            self._keep_watch()
+
+    def broken(self, reason: Exception) -> None:
+        """End the task for what the algorithm has done, and take no other."""
+        exchange = self._exchange
+        if isinstance(reason, ProtocolError):
+            message = f"the algorithm broke the protocol: {reason.message}"
+            self._unusable = self._unusable or message
+            if exchange is not None:
+                exchange.end("error", message, code="Protocol")
+        else:
+            self._unusable = self._unusable or str(reason)
+            if exchange is not None:
+                exchange.fail(reason)
+
+    def _has_stopped(self) -> None:
+        if self._stopped is None:
+            raise ProtocolError("it said 'stopped' without being told to stop")
+        if not self._stopped.done():
+            self._stopped.set_result(True)
+        if self._exchange is not None:
+            self._exchange.end("stopped")
+
+    async def _refuse_data_source(self, data: Any) -> None:
+        request = data.get("requestId") if isinstance(data, dict) else None
+        error = "data sources are part of an HKube cluster, and not here"
+        await self._answer(Message("dataSourceResponse", {"requestId": request, "error": error}))
+
+    async def _answer(self, message: Message) -> None:
+        while not self._listener.is_closed:
+            try:
+                await self._listener.send(message)
+            except Gone:
+                if not self.is_connected:
+                    self._arrived.clear()
+                    # Whoever reads the socket may wait here, and not come to say that it is lost.
+                    self._keep_watch()
+                await self._arrived.wait()
+            else:
+                return
+
+    def _keep_watch(self) -> None:
+        if self._watch is None:
+            every_s = min(self._disconnected_s, self._alive_s) / 5
+            self._watch = self._loop.call_later(every_s, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        exchange = self._exchange
+        if exchange is None or exchange.ended.done():
+            return
+        now = self._loop.time()
+        is_silent = now - self._turned_at >= self._disconnected_s
+        if not self.is_connected:
+            if is_silent:
+                self._crash(
+                    f"the algorithm was disconnected for {self._disconnected_s:g} s while it worked"
+                )
+        elif exchange.must_speak:
+            unheard_s = now - self._listener.heard_at
+            if is_silent:
+                self._crash(
+                    f"the algorithm says nothing for {self._disconnected_s:g} s, not even that it "
+                    "is alive: its answer may be lost"
+                )
+            elif exchange.says_alive and unheard_s >= 2 * self._alive_s:
+                self._crash(f"the algorithm gave no sign of life for {2 * self._alive_s:g} s")
+            elif exchange.says_alive and unheard_s >= self._alive_s:
+                # Its thread may only be busy: whoever reads at all answers a ping.
+                self._ping()
+        self._keep_watch()
+
+    def _ping(self) -> None:
+        if self._pinging is None or self._pinging.done():
+            self._pinging = self._loop.create_task(self._listener.ping())
+
+    def _crash(self, message: str) -> None:
+        self._unusable = self._unusable or message
+        if self._exchange is not None:
+            self._exchange.fail(Disconnected(message))
+
+    def _check(self) -> None:
+        if self._unusable:
+            raise Disconnected(self._because())
+
+    def _because(self) -> str:
+        return f"the algorithm's process takes no task: {self._unusable}"
+
+
+async def open_session(
+    host: str = "127.0.0.1",
+    *,
+    storage_directory: Path,
+    max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+    disconnected_timeout_s: float = _DISCONNECTED_S,
+    alive_timeout_s: float = _ALIVE_S,
+    users: Collection[int] | None = None,
+) -> Session:
+    """Listen for one instance of an algorithm.
+
+    Args:
+        host: The address that it connects to. The port is free.
+        storage_directory: Where it puts results by storage v3: its ``BASE_FS_ADAPTER_DIRECTORY``.
+        max_payload_bytes: A larger message, or result in the storage, ends its task.
+        disconnected_timeout_s: A task whose socket is away for so long has crashed.
+        alive_timeout_s: An algorithm that has said during a task that it is alive says so again
+            within this time, or answers a ping within the same time.
+        users: Only processes of users with these ids may connect, as inputs are for nobody else's
+            eyes. None for any: a container's users are its own.
+
+    Raises:
+        OSError: The address cannot be listened on.
+    """
+    session = Session(
+        storage_directory=storage_directory,
+        max_payload_bytes=max_payload_bytes,
+        disconnected_timeout_s=disconnected_timeout_s,
+        alive_timeout_s=alive_timeout_s,
+        users=users,
+    )
+    await session.open(host)
+    return session

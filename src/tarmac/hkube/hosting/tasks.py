@@ -1,0 +1,209 @@
+"""How one task is done by one instance: fed, timed, stopped, and judged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import TarmacError
+from tarmac.files import storage_errors
+from tarmac.hkube.hosting.instances import explain_end, first_of
+from tarmac.hkube.hosting.interface import Ending
+from tarmac.hkube.hosting.session import MAX_PAYLOAD_BYTES, Disconnected
+from tarmac.hkube.protocol import ProtocolError, load_value, read_made
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tarmac.hkube.hosting.instances import Instance
+    from tarmac.hkube.hosting.interface import Calls, Watcher, Why, Work
+    from tarmac.hkube.hosting.processes import Processes
+    from tarmac.hkube.hosting.timers import Timers
+    from tarmac.hkube.hosting.waiting import Entry
+
+__all__ = ["connect", "do_by_program", "do_by_session", "end_instance", "write_input"]
+
+# What a process has sent before it ended is in the socket, and is read within this.
+_DRAIN_S = 0.5
+
+# As HKube says it (core/worker/lib/consts/log-messages.js).
+_OUT_OF_TIME = "Algorithm TTL expired"
+
+
+async def connect(instance: Instance, timeout_s: float) -> tuple[Why, str, int | None] | None:
+    """Wait until an instance is connected, or is let go.
+
+    Returns:
+        None once it is connected or let go; else why not, a message, and its exit code.
+    """
+    connecting = asyncio.ensure_future(instance.session.connected(timeout_s))
+    await first_of(connecting, instance.ended, instance.call)
+    if connecting.done() and connecting.exception() is None:
+        return None
+    has_ended = instance.ended.done()
+    error = await _given_up(connecting)
+    if has_ended:
+        why, message, code = explain_end(instance)
+        if code == 0:
+            message += (
+                ". It never connected to its worker: where it is a program without HKube's "
+                'wrapper, its definition says so: "options": {"tarmac": {"protocol": "plain"}}'
+            )
+        return why, message, code
+    return None if error is None else ("crash", f"{error}", None)
+
+
+async def do_by_session(
+    instance: Instance,
+    entry: Entry,
+    *,
+    watcher: Watcher,
+    calls: Calls,
+    processes: Processes,
+    timers: Timers,
+) -> tuple[Ending, bool]:
+    """Have an instance do a task by HKube's protocol.
+
+    Returns:
+        How it ended, and whether the instance can do another.
+    """
+    work, session, loop = entry.work, instance.session, asyncio.get_running_loop()
+    begun = loop.time()
+    running = asyncio.ensure_future(session.run(work, watcher=watcher, calls=calls))
+    until: float | None = work.ttl_s
+    while True:
+        await first_of(running, instance.ended, entry.future, timeout_s=until)
+        if running.done() or instance.ended.done() or entry.future.done() or work.ttl_s is None:
+            break
+        # Its time counts from `start`.
+        since = session.started_at
+        until = work.ttl_s if since is None else since + work.ttl_s - loop.time()
+        if until <= 0:
+            break
+    if not running.done() and instance.ended.done():
+        await first_of(running, timeout_s=_DRAIN_S)
+    if running.done() or instance.ended.done():
+        ending = await _judged(instance, running, work)
+        is_usable = instance.is_usable
+    else:
+        why: Why = "stopped" if entry.future.done() else "ttl"
+        has_stopped = await _stop(instance, running, timers)
+        message = _OUT_OF_TIME if why == "ttl" else "it was stopped"
+        if not has_stopped:
+            message += f"; it did not stop within {timers.stop_s:g} s and was killed"
+            processes.end(instance.attempt, message, 0.0)
+        ending = Ending(work=work, why=why, message=message)
+        is_usable = has_stopped and instance.is_usable
+    seconds = ending.seconds or loop.time() - begun
+    return dataclasses.replace(ending, attempts=entry.attempts, seconds=seconds), is_usable
+
+
+async def do_by_program(
+    instance: Instance, entry: Entry, *, processes: Processes, timers: Timers
+) -> Ending:
+    """Wait for the end of an instance that is a plain program, and read its result."""
+    work, loop = entry.work, asyncio.get_running_loop()
+    begun = loop.time()
+    await first_of(instance.ended, entry.future, timeout_s=work.ttl_s)
+    ending = Ending(work=work)
+    if not instance.ended.done():
+        why: Why = "stopped" if entry.future.done() else "ttl"
+        message = _OUT_OF_TIME if why == "ttl" else "it was stopped"
+        processes.end(instance.attempt, message, timers.stop_s)
+        await instance.ended
+        ending = Ending(work=work, why=why, message=message)
+    elif instance.ended.result().outcome == "succeeded":
+        ending = _with_result(instance, work)
+    else:
+        why, message, code = explain_end(instance)
+        ending = Ending(work=work, why=why, message=message, exit_code=code)
+    seconds = instance.ended.result().seconds or loop.time() - begun
+    return dataclasses.replace(ending, attempts=entry.attempts, seconds=seconds)
+
+
+async def end_instance(instance: Instance, processes: Processes, timers: Timers) -> None:
+    """Have an instance end: by ``exit``, SIGTERM, SIGKILL. Returns once it has."""
+    if instance.place.session is not None:
+        if instance.session.is_connected and not instance.ended.done():
+            await instance.session.exit()
+            # The original's own runner answers nothing and goes on.
+            await first_of(instance.ended, timeout_s=timers.exit_s)
+        instance.session.close()
+    if not instance.ended.done():
+        processes.end(instance.attempt, "it is no longer needed", timers.kill_s)
+        await instance.ended
+
+
+def write_input(path: Path, work: Work) -> None:
+    """Write what a plain program reads.
+
+    Args:
+        path: The file.
+        work: The task.
+
+    Raises:
+        StorageError: It cannot be written.
+        TarmacError: JSON cannot carry it.
+    """
+    try:
+        text = json.dumps(list(work.input), allow_nan=True)
+    except (TypeError, ValueError) as error:
+        raise TarmacError(
+            f"its input cannot be written as JSON, which a plain algorithm reads: {error}"
+        ) from error
+    with storage_errors(path):
+        path.write_text(text, encoding="utf-8")
+
+
+def _with_result(instance: Instance, work: Work) -> Ending:
+    path = instance.place.folders.result
+    try:
+        content = read_made(path.parent, [path.name], max_bytes=MAX_PAYLOAD_BYTES)
+        return Ending(work=work, value=load_value(content, "json") if content.strip() else None)
+    except FileNotFoundError:
+        return Ending(work=work)
+    except (OSError, ProtocolError) as error:
+        said = error.message if isinstance(error, ProtocolError) else error.strerror
+        message = f"{path}: {said}"
+        return Ending(work=work, why="error", code="Failed", message=message)
+
+
+async def _judged(instance: Instance, running: asyncio.Future[Ending], work: Work) -> Ending:
+    """Return how a task ended whose session or process has."""
+    if not running.done():
+        await _given_up(running)
+    elif running.exception() is None:
+        return running.result()
+    error = None if running.cancelled() else running.exception()
+    if error is not None and not isinstance(error, Disconnected):
+        # The host's own, such as a journal without space.
+        raise error
+    if instance.ended.done():
+        why, message, code = explain_end(instance)
+        return Ending(work=work, why=why, message=message, exit_code=code)
+    assert error is not None
+    return Ending(work=work, why="crash", message=error.message)
+
+
+async def _stop(instance: Instance, running: asyncio.Future[Ending], timers: Timers) -> bool:
+    """Have an instance stop its task; return whether it has."""
+    stopping = asyncio.ensure_future(instance.session.stop(timers.stop_s))
+    await first_of(stopping, instance.ended)
+    has_stopped = stopping.done() and stopping.exception() is None and stopping.result()
+    await _given_up(stopping)
+    if has_stopped:
+        # It has its ending, in the session's next step.
+        await first_of(running, timeout_s=_DRAIN_S)
+    await _given_up(running)
+    return bool(has_stopped)
+
+
+async def _given_up(future: asyncio.Future[Any]) -> BaseException | None:
+    """Cancel what still runs; return what it raised, if it did."""
+    future.cancel()
+    with contextlib.suppress(asyncio.CancelledError, TarmacError):
+        await future
+    return None if future.cancelled() else future.exception()

@@ -1,0 +1,48 @@
+"""What is known of a pipeline's tasks before any has run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.hkube.pipelines.batches import count_tasks
+from tarmac.hkube.pipelines.templates import RawBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.hkube.pipelines.graph import Graph, GraphNode
+    from tarmac.hkube.pipelines.supply import Supply
+
+__all__ = ["count_all_tasks"]
+
+
+def count_all_tasks(graph: Graph, supply: Supply) -> Mapping[str, int | None]:
+    """Return how many tasks each node will have where none fails; None where results decide it."""
+    numbers: dict[str, int | None] = {}
+    for name, node in graph.nodes.items():
+        leaders = [numbers[leader] for leader in node.leaders]
+        lengths = [_length(node, number, graph, supply, numbers) for number in node.batches]
+        known = [length for length in lengths if length is not None]
+        followed = [number for number in leaders if number is not None]
+        if len(known) < len(lengths) or len(followed) < len(leaders):
+            numbers[name] = None
+        else:
+            num_each = count_tasks(known, is_cartesian=node.is_cartesian)
+            numbers[name] = num_each * max(followed, default=1)
+    return numbers
+
+
+def _length(
+    node: GraphNode,
+    number: int,
+    graph: Graph,
+    supply: Supply,
+    numbers: Mapping[str, int | None],
+) -> int | None:
+    """Return how many elements a place's batch will have."""
+    source = node.template.sources[number]
+    if isinstance(source, RawBatch) or source.node is None:
+        return len(supply.value(node, number))
+    if number in node.each or not graph.nodes[source.node].is_batch:
+        return None
+    return numbers[source.node]

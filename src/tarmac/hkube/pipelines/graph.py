@@ -1,0 +1,176 @@
+"""Which node takes what from which other: a pipeline's graph, which its inputs' references make.
+
+Source: kube-HPC/DAG.hkube 2.2.2, lib/dag/dag.js.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.hkube.pipelines.templates import RawBatch, Template, read_template
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from tarmac.formats import Pipeline
+
+__all__ = ["Graph", "GraphNode", "read_graph"]
+
+_OUTPUT = "output"
+_CARTESIAN = "cartesian"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GraphNode:
+    """A node among the others.
+
+    Attributes:
+        name: Its own.
+        algorithm: The algorithm's name, as results have it.
+        is_output: Whether its result is its input, without anything that runs.
+        is_result: Whether its results are the pipeline's.
+        is_batch: Whether its tasks have batch indices.
+        is_cartesian: Whether there is a task for each combination of its batches' elements.
+        template: Its input.
+        batches: Numbers of the template's places that make batches.
+        each: Numbers of the places that follow another node's batch task by task.
+        leaders: Nodes whose batches it follows task by task.
+        needs: Nodes that it waits for as a whole.
+        children: Nodes that wait for it or follow it.
+    """
+
+    name: str
+    algorithm: str
+    is_output: bool
+    is_result: bool
+    is_batch: bool
+    is_cartesian: bool
+    template: Template
+    batches: tuple[int, ...]
+    each: frozenset[int]
+    leaders: tuple[str, ...]
+    needs: tuple[str, ...]
+    children: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Graph:
+    """A pipeline's nodes.
+
+    Attributes:
+        nodes: By name, each after those that it takes results of.
+        order: Their names, in the order in which HKube gives their results.
+    """
+
+    nodes: Mapping[str, GraphNode]
+    order: tuple[str, ...]
+
+
+def read_graph(pipeline: Pipeline) -> Graph:
+    """Read a pipeline's nodes, which need each other in no circle: `read_pipeline` has checked it.
+
+    Raises:
+        RequestError: Two nodes have one name, or an input takes from a data source or a node that
+            is not there, or is nested too deeply.
+    """
+    nodes = {}
+    for node in pipeline.nodes:
+        # That of a stored pipeline may be another's, once it is in that one's place.
+        if node.name in nodes:
+            raise RequestError(f'pipeline {pipeline.name}: found duplicate node "{node.name}"')
+        nodes[node.name] = node
+    templates = {
+        name: read_template(node.input, f"the input of node {name}") for name, node in nodes.items()
+    }
+    referred = {
+        name: list(dict.fromkeys(_nodes_of(name, template, pipeline, nodes)))
+        for name, template in templates.items()
+    }
+    by_edge = _by_edges(pipeline, referred)
+    parents = {name: [*before, *by_edge[name]] for name, before in referred.items()}
+    children: dict[str, list[str]] = {name: [] for name in nodes}
+    for name, before in parents.items():
+        for parent in before:
+            children[parent].append(name)
+    graph: dict[str, GraphNode] = {}
+    for name in _in_order(parents, children):
+        node, batches, each, leaders, needs = nodes[name], [], set[int](), [], [*by_edge[name]]
+        for number, source in enumerate(templates[name].sources):
+            if isinstance(source, RawBatch) or source.is_batch:
+                batches.append(number)
+            if isinstance(source, RawBatch) or source.node is None:
+                continue
+            # To follow task by task makes a difference for a batch alone.
+            if source.is_each and graph[source.node].is_batch:
+                each.add(number)
+                leaders.append(source.node)
+            else:
+                needs.append(source.node)
+        is_output = node.kind == _OUTPUT
+        graph[name] = GraphNode(
+            name=name,
+            # As HKube's API server names an output's algorithm.
+            algorithm=f"{pipeline.name}-{_OUTPUT}" if is_output else node.algorithm_name or "",
+            is_output=is_output,
+            is_result=not children[name] or node.include_in_result,
+            is_batch=bool(batches or leaders),
+            is_cartesian=node.batch_operation == _CARTESIAN,
+            template=templates[name],
+            batches=tuple(batches),
+            each=frozenset(each),
+            leaders=tuple(dict.fromkeys(leaders)),
+            needs=tuple(dict.fromkeys(needs)),
+            children=tuple(children[name]),
+        )
+    return Graph(graph, tuple(dict.fromkeys(_as_results(referred))))
+
+
+def _by_edges(pipeline: Pipeline, referred: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the nodes that each waits for without a reference."""
+    found: dict[str, dict[str, None]] = {name: {} for name in referred}
+    for edge in pipeline.edges:
+        source, target = edge.source, edge.target
+        are_nodes = all(isinstance(end, str) and end in referred for end in (source, target))
+        if are_nodes and source not in referred[target]:
+            found[target][source] = None
+    return {name: [*before] for name, before in found.items()}
+
+
+def _nodes_of(
+    name: str, template: Template, pipeline: Pipeline, nodes: Collection[str]
+) -> Iterator[str]:
+    """Yield the nodes that an input refers to."""
+    for source in template.sources:
+        if isinstance(source, RawBatch) or source.is_flow_input:
+            continue
+        if source.root not in nodes:
+            what = f"there is no node {source.root}"
+            if source.node is None:
+                what = "data sources are in HKube's cluster alone"
+            raise RequestError(f"pipeline {pipeline.name}: node {name} takes {source.text}: {what}")
+        yield source.root
+
+
+def _in_order(
+    parents: Mapping[str, Sequence[str]], children: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Return the nodes' names, each after its parents'."""
+    left = {name: len(before) for name, before in parents.items()}
+    order = [name for name, number in left.items() if not number]
+    for name in order:  # It grows meanwhile.
+        for child in children[name]:
+            left[child] -= 1
+            if not left[child]:
+                order.append(child)
+    assert len(order) == len(parents)
+    return order
+
+
+def _as_results(referred: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield the names as HKube's graph comes to know them: by references, then by themselves."""
+    for name, before in referred.items():
+        for parent in before:
+            yield from (parent, name)
+        yield name

@@ -1,0 +1,100 @@
+"""What a pipeline's state takes and gives, as values."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tarmac.hkube.pipelines.batches import Inputs
+
+__all__ = [
+    "NodeFailure",
+    "NodeForecast",
+    "NodeTask",
+    "NodeTasks",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeTask:
+    """A task of a node that can be started now.
+
+    Attributes:
+        node: The node's name.
+        batch_index: From 1; None where the node is no batch.
+        input: With every reference replaced. Parts are shared with other tasks and with results.
+    """
+
+    node: str
+    batch_index: int | None
+    input: Sequence[Any]
+
+    @property
+    def name(self) -> str:
+        """``train``, or ``train[3]`` of a batch."""
+        return self.node if self.batch_index is None else f"{self.node}[{self.batch_index}]"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeTasks:
+    """Tasks of one node that can be started now, each made when it is asked for.
+
+    Attributes:
+        node: The node's name.
+        first_index: The first one's batch index; None where the node is no batch.
+        inputs: Of each.
+    """
+
+    node: str
+    first_index: int | None
+    inputs: Inputs
+
+    def __len__(self) -> int:
+        return self.inputs.count
+
+    def __iter__(self) -> Iterator[NodeTask]:
+        return map(self.make, range(self.inputs.count))
+
+    def name_at(self, place: int) -> str:
+        """Return the name of a task by its place among these, from 0, without its input."""
+        return NodeTask(self.node, self._index_at(place), ()).name
+
+    def make(self, place: int) -> NodeTask:
+        """Return the task at a place among these, from 0."""
+        return NodeTask(self.node, self._index_at(place), self.inputs.make(place))
+
+    def _index_at(self, place: int) -> int | None:
+        return None if self.first_index is None else self.first_index + place
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeFailure:
+    """How a task failed.
+
+    Attributes:
+        message: In words.
+        is_image: Its image cannot be had, which ends a pipeline at once.
+    """
+
+    message: str
+    is_image: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeForecast:
+    """What is known of a node's tasks before anything has run.
+
+    Attributes:
+        node: The node's name.
+        num_tasks: Where no task of a node before it fails; None where results decide it.
+        tasks: Where their inputs are known too; else None.
+        depends_on: The nodes whose results its tasks take.
+    """
+
+    node: str
+    num_tasks: int | None
+    tasks: NodeTasks | None
+    depends_on: Sequence[str]

@@ -1,0 +1,319 @@
+"""A pipeline as it goes: which tasks can start, given those that have ended.
+
+Example:
+    >>> from tarmac.formats import read_pipeline
+    >>> pipeline = read_pipeline({"name": "sum", "nodes": [
+    ...     {"nodeName": "square", "algorithmName": "square", "input": ["#@flowInput.numbers"]},
+    ...     {"nodeName": "add", "algorithmName": "add", "input": ["@square"]}]})
+    >>> state = PipelineState(pipeline, {"numbers": [2, 3]})
+    >>> first, second = (task for tasks in state.start() for task in tasks)
+    >>> first.name, first.input
+    ('square[1]', [2])
+    >>> list(state.succeeded(second, 9)), [list(tasks) for tasks in state.succeeded(first, 4)]
+    ([], [[NodeTask(node='add', batch_index=None, input=[[4, 9]])]])
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import RequestError
+from tarmac.formats import MOST_ELEMENTS
+from tarmac.hkube.pipelines.forecast import count_all_tasks
+from tarmac.hkube.pipelines.graph import read_graph
+from tarmac.hkube.pipelines.interface import NodeFailure, NodeForecast, NodeTask, NodeTasks
+from tarmac.hkube.pipelines.progress import Progress, excess_of_failures
+from tarmac.hkube.pipelines.supply import PipelineStopped, Supply, check_flow_input
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tarmac.formats import Pipeline
+    from tarmac.hkube.pipelines.graph import GraphNode
+
+__all__ = ["PipelineState"]
+
+
+class PipelineState:
+    """What has run of a pipeline, and what can.
+
+    It is a function of what it was told, in that order: told the same again, it makes the same
+    tasks. Results are kept while a node may still take them, and the pipeline's own until the end.
+
+    As HKube, it leaves failed tasks of a batch out where a node takes the whole batch, and gives
+    None for them where it follows the batch task by task; and a batch of what is no list, or is
+    empty, makes no task, nor do batches of its results. Unlike HKube, it knows how many tasks a
+    node that follows a batch will have: the share of failed ones is of all those, not only of
+    those that have begun.
+
+    Args:
+        pipeline: Of kind ``batch``.
+        flow_input: The run's input.
+
+    Attributes:
+        stopped_for: Why the pipeline has failed; empty while it has not.
+
+    Raises:
+        RequestError: The input lacks what a node takes, or a node takes what cannot be had here.
+    """
+
+    def __init__(self, pipeline: Pipeline, flow_input: Any) -> None:
+        self.stopped_for = ""
+        self._name = pipeline.name
+        self._tolerance = pipeline.options.batch_tolerance
+        self._graph = read_graph(pipeline)
+        check_flow_input(self._graph, flow_input, pipeline.name)
+        self._progress = {name: Progress() for name in self._graph.nodes}
+        self._num_takers = {name: len(node.children) for name, node in self._graph.nodes.items()}
+        self._supply = Supply(self._graph, self._progress, flow_input)
+        self._left = set(self._graph.nodes)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no task is left, or the pipeline has failed."""
+        return bool(self.stopped_for) or not self._left
+
+    def parents_of(self, node: str) -> tuple[str, ...]:
+        """Return the nodes that one waits for or follows."""
+        found = self._graph.nodes[node]
+        return tuple(dict.fromkeys((*found.needs, *found.leaders)))
+
+    def children_of(self, node: str) -> tuple[str, ...]:
+        """Return the nodes that wait for one or follow it."""
+        return self._graph.nodes[node].children
+
+    def start(self) -> Sequence[NodeTasks]:
+        """Return the tasks that need no other. To be called once, before all else."""
+        first = [self._graph.nodes[name] for name in self._graph.order]
+        return self._advance([node for node in first if not node.needs and not node.leaders], ())
+
+    def succeeded(self, task: NodeTask, value: Any) -> Sequence[NodeTasks]:
+        """Return the tasks that can start now that one has succeeded.
+
+        Args:
+            task: Of which the node and the batch index matter.
+            value: Its result, of plain values. It is kept, not copied.
+
+        Raises:
+            ValueError: There is no such task, or it has ended before.
+        """
+        return self._ended(task, value)
+
+    def failed(self, task: NodeTask, failure: NodeFailure) -> Sequence[NodeTasks]:
+        """Return the tasks that can start now that one has failed for good.
+
+        The pipeline fails with it, unless it is one of a batch that may have failed tasks.
+
+        Raises:
+            ValueError: There is no such task, or it has ended before.
+        """
+        return self._ended(task, failure)
+
+    def results(self) -> list[dict[str, Any]]:
+        """Return the pipeline's results so far, in HKube's form.
+
+        Returns:
+            ``nodeName``, ``algorithmName`` and ``result`` of each task of the nodes that no other
+            takes a result of, or that ask for it; ``batchIndex`` too of a batch's. A failed one has
+            ``error`` for a result, and a batch without tasks is one entry with the index -1.
+        """
+        return [
+            entry
+            for name in self._graph.order
+            if self._graph.nodes[name].is_result
+            for entry in _entries(self._graph.nodes[name], self._progress[name])
+        ]
+
+    def known_tasks(self) -> Sequence[NodeForecast]:
+        """Return what can be known of each node's tasks before any has run.
+
+        Returns:
+            In the order of the results; without outputs, which nothing runs for.
+
+        Raises:
+            RequestError: A node has more tasks than can be run.
+        """
+        numbers = count_all_tasks(self._graph, self._supply)
+        forecasts = []
+        for name in self._graph.order:
+            node = self._graph.nodes[name]
+            if not node.is_output:
+                parents = self.parents_of(name)
+                try:
+                    tasks = None if parents else self._tasks(node, None)
+                except PipelineStopped as reason:
+                    raise RequestError(f"pipeline {self._name}: {reason}") from None
+                forecasts.append(NodeForecast(name, numbers[name], tasks, parents))
+        return forecasts
+
+    def _ended(self, task: NodeTask, outcome: Any) -> Sequence[NodeTasks]:
+        node, index = self._graph.nodes.get(task.node), task.batch_index
+        if node is None or not _is_open(node, self._progress[task.node], index):
+            raise ValueError(f"{task.name} is no task that has begun and not ended")
+        if self.stopped_for:
+            return ()
+        return self._advance((), ((node, index, outcome),))
+
+    def _advance(
+        self, free: Sequence[GraphNode], ended: Sequence[tuple[GraphNode, int | None, Any]]
+    ) -> Sequence[NodeTasks]:
+        """Make the tasks that follow, and those that follow from these where they end at once."""
+        step = _Step()
+        try:
+            for node, index, outcome in ended:
+                self._end(node, index, outcome, step)
+            for node in free:
+                self._make(node, None, step)
+            while step.news:
+                name, index = step.news.popleft()
+                for child in self._graph.nodes[name].children:
+                    self._tell(self._graph.nodes[child], name, index, step)
+        except PipelineStopped as reason:
+            self.stopped_for = str(reason)
+            return ()
+        return step.ready
+
+    def _end(self, node: GraphNode, index: int | None, outcome: Any, step: _Step) -> None:
+        progress = self._progress[node.name]
+        progress.end(index, outcome)
+        if isinstance(outcome, NodeFailure):
+            if outcome.is_image or not node.is_batch:
+                raise PipelineStopped(f"{NodeTask(node.name, index, ()).name}: {outcome.message}")
+            self._check_tolerance(node)
+        if index is not None:
+            step.news.append((node.name, index))
+        self._complete(node, step)
+
+    def _tell(self, child: GraphNode, parent: str, index: int | None, step: _Step) -> None:
+        """Make a child's tasks that can start now.
+
+        Args:
+            child: The node.
+            parent: What has news.
+            index: Of its task that has ended; None where the last one has.
+            step: What was made.
+        """
+        progress = self._progress[child.name]
+        if progress.is_expanded or not all(
+            self._progress[each].is_complete for each in child.needs
+        ):
+            return
+        if not child.leaders:
+            if index is None:
+                self._make(child, None, step)
+            return
+        leaders = [self._progress[leader] for leader in child.leaders]
+        if index is not None and parent in child.leaders:
+            ahead = {index}
+        elif index is None:
+            ahead = {each for leader in leaders for each in leader.ended if each is not None}
+        else:
+            return
+        for each in sorted(each for each in ahead if each not in progress.followed):
+            if all(leader.has_ended(each) for leader in leaders):
+                self._make(child, each, step)
+        if index is None and all(leader.is_complete for leader in leaders):
+            self._expand(child)
+            self._complete(child, step)
+
+    def _make(self, node: GraphNode, index: int | None, step: _Step) -> None:
+        """Make a node's tasks: all of them, or those that follow a leader's task."""
+        progress = self._progress[node.name]
+        tasks = self._tasks(node, index)
+        progress.num_made += len(tasks)
+        if index is not None:
+            first = tasks.first_index or index
+            progress.followed[index] = range(first, first + len(tasks))
+        else:
+            self._expand(node)
+        if node.is_output:
+            for task in tasks:
+                self._end(node, task.batch_index, task.input, step)
+        elif len(tasks):
+            step.ready.append(tasks)
+        if not len(tasks):
+            self._complete(node, step)
+
+    def _complete(self, node: GraphNode, step: _Step) -> None:
+        """Tell a node's children where its last task has ended, or it has none."""
+        if self._progress[node.name].is_complete:
+            self._left.remove(node.name)
+            step.news.append((node.name, None))
+
+    def _expand(self, node: GraphNode) -> None:
+        """Note that a node makes no more tasks, and give up what nobody takes any more."""
+        progress = self._progress[node.name]
+        progress.is_expanded = True
+        progress.settled = {}
+        for parent in {*node.needs, *node.leaders}:
+            self._num_takers[parent] -= 1
+            if not self._num_takers[parent] and not self._graph.nodes[parent].is_result:
+                self._progress[parent].ended = {}
+        self._expect(node, progress.num_made)
+
+    def _expect(self, node: GraphNode, number: int) -> None:
+        """Note how many tasks a node will have, and those that follow it one by one."""
+        ahead = deque([(node, number)])
+        while ahead:
+            node, number = ahead.popleft()
+            progress = self._progress[node.name]
+            if progress.num_expected == number:
+                continue
+            progress.num_expected = number
+            self._check_tolerance(node)
+            for name in node.children:
+                child = self._graph.nodes[name]
+                followed = [self._progress[leader].num_expected for leader in child.leaders]
+                known = [each for each in followed if each is not None]
+                is_known = node.name in child.leaders and len(known) == len(followed)
+                if is_known and not child.batches:
+                    ahead.append((child, max(known)))
+
+    def _check_tolerance(self, node: GraphNode) -> None:
+        excess = excess_of_failures(self._progress[node.name], self._tolerance)
+        if excess is not None:
+            raise PipelineStopped(f"{node.name}: {excess}")
+
+    def _tasks(self, node: GraphNode, index: int | None) -> NodeTasks:
+        inputs = self._supply.inputs(node, index)
+        num_made = self._progress[node.name].num_made
+        num_tasks = num_made + inputs.count
+        if num_tasks > MOST_ELEMENTS:
+            raise PipelineStopped(
+                f"{node.name}: {num_tasks} tasks, at most {MOST_ELEMENTS} can be run"
+            )
+        return NodeTasks(node.name, num_made + 1 if node.batches else index, inputs)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Step:
+    """What was made of one end, and whose children have yet to be told."""
+
+    ready: list[NodeTasks] = dataclasses.field(default_factory=list)
+    news: deque[tuple[str, int | None]] = dataclasses.field(default_factory=deque)
+
+
+def _is_open(node: GraphNode, progress: Progress, index: int | None) -> bool:
+    if progress.is_complete or index in progress.ended or (index is not None) != node.is_batch:
+        return False
+    if index is None:
+        return progress.num_made > 0
+    return 1 <= index <= progress.num_made if node.batches else index in progress.followed
+
+
+def _entries(node: GraphNode, progress: Progress) -> Iterator[dict[str, Any]]:
+    if node.is_batch and progress.is_complete and not progress.num_made:
+        yield {"nodeName": node.name, "batchIndex": -1, "algorithmName": node.algorithm}
+    for index in progress.indices():
+        entry: dict[str, Any] = {"nodeName": node.name}
+        if index is not None:
+            entry["batchIndex"] = index
+        entry["algorithmName"] = node.algorithm
+        outcome = progress.ended[index]
+        if isinstance(outcome, NodeFailure):
+            entry["error"] = outcome.message
+        else:
+            entry["result"] = outcome
+        yield entry

@@ -1,0 +1,126 @@
+"""What fills the places of nodes' inputs: the run's input, and results of other nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import RequestError
+from tarmac.formats import Reference, value_at
+from tarmac.hkube.pipelines.batches import Inputs, count_tasks
+from tarmac.hkube.pipelines.interface import NodeFailure
+from tarmac.hkube.pipelines.templates import RawBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.hkube.pipelines.graph import Graph, GraphNode
+    from tarmac.hkube.pipelines.progress import Progress
+
+__all__ = ["PipelineStopped", "Supply", "check_flow_input"]
+
+
+class PipelineStopped(Exception):  # noqa: N818 - the state catches it, and keeps its reason
+    """The pipeline has failed: the reason."""
+
+
+# The outcome of a task that a shorter batch does not have.
+_NO_TASK = NodeFailure("")
+
+
+class Supply:
+    """Fills inputs.
+
+    Args:
+        graph: The nodes.
+        progress: Of each node; what it has of results.
+        flow_input: The run's input.
+    """
+
+    def __init__(self, graph: Graph, progress: Mapping[str, Progress], flow_input: Any) -> None:
+        self._nodes = graph.nodes
+        self._progress = progress
+        self._flow_input = flow_input
+
+    def inputs(self, node: GraphNode, index: int | None) -> Inputs:
+        """Return the inputs of a node's tasks.
+
+        Args:
+            node: All that it needs as a whole is complete.
+            index: Of the leader's task that they follow; None for a node that follows none.
+
+        Raises:
+            PipelineStopped: A batch is of a value that a result does not have.
+        """
+        values = [
+            self._followed(node, number, index) if number in node.each else self.value(node, number)
+            for number in range(len(node.template.sources))
+        ]
+        lengths = [len(values[number]) for number in node.batches]
+        count = count_tasks(lengths, is_cartesian=node.is_cartesian)
+        return Inputs(node.template, values, node.batches, node.is_cartesian, count)
+
+    def value(self, node: GraphNode, number: int) -> Any:
+        """Return what fills a place in all of a node's tasks: a value, or a batch's elements.
+
+        Raises:
+            PipelineStopped: As `inputs`.
+        """
+        settled = self._progress[node.name].settled
+        if number not in settled:
+            settled[number] = self._whole(node, node.template.sources[number])
+        return settled[number]
+
+    def _whole(self, node: GraphNode, source: Reference | RawBatch) -> Any:
+        if isinstance(source, RawBatch):
+            return source.elements
+        if source.node is None:
+            return _taken(node, source, self._flow_input)
+        progress = self._progress[source.node]
+        if not self._nodes[source.node].is_batch:
+            return _taken(node, source, progress.ended[None])
+        return [_value_or_none(result, source) for result in progress.results()]
+
+    def _followed(self, node: GraphNode, number: int, index: int | None) -> Any:
+        source = node.template.sources[number]
+        assert isinstance(source, Reference)
+        outcome = self._progress[source.root].ended.get(index, _NO_TASK)
+        if isinstance(outcome, NodeFailure):
+            return () if source.is_batch else None
+        return _taken(node, source, outcome)
+
+
+def check_flow_input(graph: Graph, flow_input: Any, pipeline: str) -> None:
+    """Refuse a run's input that lacks what a node takes.
+
+    Raises:
+        RequestError: In HKube's words.
+    """
+    for name, node in graph.nodes.items():
+        for source in node.template.sources:
+            if isinstance(source, RawBatch) or not source.is_flow_input:
+                continue
+            try:
+                value_at(flow_input, source.path)
+            except KeyError:
+                path = ".".join((source.root, *source.path))
+                raise RequestError(
+                    f"pipeline {pipeline}: node {name} takes {source.text}: unable to find {path}"
+                ) from None
+
+
+def _taken(node: GraphNode, source: Reference, value: Any) -> Any:
+    if not source.is_batch:
+        return _value_or_none(value, source)
+    try:
+        elements = value_at(value, source.path)
+    except KeyError:
+        path = ".".join(source.path)
+        raise PipelineStopped(f"{node.name}: {source.text}: {source.root} has no {path}") from None
+    return elements if isinstance(elements, list) else ()
+
+
+def _value_or_none(value: Any, source: Reference) -> Any:
+    try:
+        return value_at(value, source.path)
+    except KeyError:
+        return None

@@ -1,0 +1,125 @@
+"""Inputs with places to fill, read once and filled for each task."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import RequestError
+from tarmac.formats import Reference, read_raw_batch, read_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ABSENT", "RawBatch", "Source", "Template", "read_template"]
+
+# Fills a place with nothing: a key that is left out, and None in a list.
+ABSENT = object()
+
+# Of lists and objects within each other; more is no input that anyone writes.
+_MOST_DEPTH = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RawBatch:
+    """A batch that is written out.
+
+    Attributes:
+        elements: One for each task.
+    """
+
+    elements: Sequence[int | str]
+
+
+Source = Reference | RawBatch
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Place:
+    number: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _List:
+    parts: tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Object:
+    parts: tuple[tuple[str, Any], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Template:
+    """An input whose references are places to fill.
+
+    Attributes:
+        sources: What fills the places, in order.
+        parts: Of the input's list.
+    """
+
+    sources: tuple[Source, ...]
+    parts: tuple[Any, ...]
+
+    def fill(self, values: Sequence[Any]) -> list[Any]:
+        """Return an input.
+
+        Args:
+            values: One for each source; `ABSENT` for none.
+        """
+        return [_or_none(_filled(part, values)) for part in self.parts]
+
+
+def read_template(value: Sequence[Any], name: str) -> Template:
+    """Read a node's input.
+
+    Args:
+        value: The input.
+        name: What errors call it.
+
+    Raises:
+        RequestError: It is nested too deeply, or has a batch of too many elements.
+    """
+    sources: list[Source] = []
+    parts = tuple(_read(part, sources, 1, name) for part in value)
+    return Template(tuple(sources), parts)
+
+
+def _read(value: Any, sources: list[Source], depth: int, name: str) -> Any:
+    """Return a part with places; the value itself where it has none, which tasks then share."""
+    if depth > _MOST_DEPTH:
+        raise RequestError(f"{name} is nested more than {_MOST_DEPTH} deep")
+    if isinstance(value, str):
+        elements = read_raw_batch(value)
+        source = read_reference(value) if elements is None else RawBatch(elements)
+        if source is None:
+            return value
+        sources.append(source)
+        return _Place(len(sources) - 1)
+    before = len(sources)
+    part: _List | _Object
+    if isinstance(value, list):
+        part = _List(tuple(_read(each, sources, depth + 1, name) for each in value))
+    elif isinstance(value, dict):
+        items = value.items()
+        part = _Object(tuple((key, _read(each, sources, depth + 1, name)) for key, each in items))
+    else:
+        return value
+    return value if len(sources) == before else part
+
+
+def _filled(part: Any, values: Sequence[Any]) -> Any:
+    match part:
+        case _Place(number):
+            return values[number]
+        case _List(parts):
+            return [_or_none(_filled(each, values)) for each in parts]
+        case _Object(parts):
+            pairs = ((key, _filled(each, values)) for key, each in parts)
+            return {key: value for key, value in pairs if value is not ABSENT}
+        case _:
+            return part
+
+
+def _or_none(value: Any) -> Any:
+    return None if value is ABSENT else value

@@ -1,0 +1,82 @@
+"""Where a worker listens, and what an algorithm asks for when it connects.
+
+Source: kube-HPC/hkube at 261d3d06, core/worker/lib/algorithm-communication/ws.js, worker.js;
+hkube_python_wrapper 2.4.2, wrapper/algorunner.py and config/config.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import urllib.parse
+from typing import TYPE_CHECKING, Literal
+
+from tarmac.hkube.protocol.messages import ProtocolError
+from tarmac.hkube.protocol.values import ENCODINGS, Encoding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Link", "Storage", "read_link", "worker_url"]
+
+Storage = Literal["v1", "v2", "v3"]
+_STORAGES: tuple[Storage, ...] = ("v1", "v2", "v3")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Link:
+    """What an algorithm asks for in the query of its URL.
+
+    Attributes:
+        storage: Where results go: ``v1`` is into ``done``, ``v2`` and ``v3`` into the storage.
+        encoding: Of every frame.
+        has_query: Whether it asked for anything: clients before 2019 did not.
+    """
+
+    storage: Storage = "v1"
+    encoding: Encoding = "json"
+    has_query: bool = True
+
+    @property
+    def query(self) -> str:
+        """As it is appended to a worker's URL."""
+        return "?" + urllib.parse.urlencode({"storage": self.storage, "encoding": self.encoding})
+
+
+def read_link(target: str) -> Link:
+    """Read the path and query that a client asks for; what is missing is ``v1`` and ``json``.
+
+    Raises:
+        ProtocolError: It asks for what there is not.
+    """
+    try:
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(target).query, max_num_fields=100)
+    except ValueError as error:
+        raise ProtocolError(f"its query cannot be read: {error}") from error
+    storage = query.get("storage", ["v1"])[-1]
+    encoding = query.get("encoding", ["json"])[-1]
+    for name, value, valid in (
+        ("storage", storage, _STORAGES),
+        ("encoding", encoding, ENCODINGS),
+    ):
+        if value not in valid:
+            raise ProtocolError(f"{name} is {value[:40]!r}, expected one of {', '.join(valid)}")
+    return Link(
+        next(each for each in _STORAGES if each == storage),
+        next(each for each in ENCODINGS if each == encoding),
+        bool(query),
+    )
+
+
+def worker_url(environ: Mapping[str, str]) -> str:
+    """Say where the worker is, without a query.
+
+    That is ``WORKER_SOCKET_URL``, or ``WORKER_SOCKET_PROTOCOL``, ``_HOST`` and ``_PORT``; by
+    default ``ws://127.0.0.1:3000``.
+    """
+    url = environ.get("WORKER_SOCKET_URL")
+    if url:
+        return url
+    protocol = environ.get("WORKER_SOCKET_PROTOCOL") or "ws"
+    host = environ.get("WORKER_SOCKET_HOST") or "127.0.0.1"
+    port = environ.get("WORKER_SOCKET_PORT") or "3000"
+    return f"{protocol}://{host}:{port}"

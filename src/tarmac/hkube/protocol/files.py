@@ -1,0 +1,59 @@
+"""Files that an algorithm has made, of which nothing is known."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from tarmac.hkube.protocol.messages import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["read_made"]
+
+
+def read_made(
+    directory: Path, parts: Sequence[str], *, max_bytes: int, is_removed: bool = False
+) -> bytes:
+    """Read a file below a directory. No link is followed, and a pipe is not waited for.
+
+    Args:
+        directory: One of our own.
+        parts: Of the path below it.
+        max_bytes: A larger file is refused.
+        is_removed: Whether it is removed then.
+
+    Raises:
+        OSError: It cannot be read.
+        ProtocolError: It is no file, or too large.
+    """
+    with _folder(directory, parts[:-1]) as folder:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(parts[-1], flags, dir_fd=folder), "rb") as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                raise ProtocolError("it is no file")
+            if about.st_size > max_bytes:
+                raise ProtocolError(f"it has {about.st_size} bytes, more than {max_bytes}")
+            content = file.read(max_bytes)
+        if is_removed:
+            os.unlink(parts[-1], dir_fd=folder)
+    return content
+
+
+@contextlib.contextmanager
+def _folder(directory: Path, parts: Sequence[str]) -> Iterator[int]:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    folder = os.open(directory, flags)
+    try:
+        for part in parts:
+            inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        yield folder
+    finally:
+        os.close(folder)

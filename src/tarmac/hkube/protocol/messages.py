@@ -1,0 +1,35 @@
+"""What worker and algorithm say to each other.
+
+Source: kube-HPC/hkube at 261d3d06, core/worker/lib/algorithm-communication/consts/messages.js.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Message", "ProtocolError"]
+
+
+class ProtocolError(TarmacError):
+    """A frame is no message of the protocol, or one that has no place now."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Message:
+    """One message, of either side.
+
+    Attributes:
+        command: Its name: ``initialize``, ``done``, ...
+        data: What it carries, of plain values: None, bool, int, float, str, bytes, list, dict.
+        error: Of ``errorMessage`` and the like: ``code``, ``message``, ``details``.
+    """
+
+    command: str
+    data: Any = None
+    error: Mapping[str, Any] | None = None

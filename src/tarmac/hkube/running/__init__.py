@@ -1,0 +1,20 @@
+"""Runs pipelines in a run's directory: what drives them, its journal, and how to go on."""
+
+from tarmac.hkube.running.api import run_pipeline
+from tarmac.hkube.running.observer import Observer, Silent
+from tarmac.hkube.running.outcome import RESULT, PipelineEnd
+from tarmac.hkube.running.plan import PipelinePlan, forecast, plan_pipeline
+from tarmac.hkube.running.verb import prepare_pipeline, work_on_pipeline
+
+__all__ = [
+    "RESULT",
+    "Observer",
+    "PipelineEnd",
+    "PipelinePlan",
+    "Silent",
+    "forecast",
+    "plan_pipeline",
+    "prepare_pipeline",
+    "run_pipeline",
+    "work_on_pipeline",
+]

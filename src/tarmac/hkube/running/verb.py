@@ -1,0 +1,185 @@
+"""Runs a job with a pipeline in its run's directory, and goes on with one that was stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from tarmac.distribution import require
+from tarmac.errors import RequestError
+from tarmac.hkube.hosting import Pool, refuse
+from tarmac.hkube.running.calls import PipelineCalls
+from tarmac.hkube.running.expansion import TUNER
+from tarmac.hkube.running.flow import Flow, PipelineFailed
+from tarmac.hkube.running.history import open_history
+from tarmac.hkube.running.outcome import PipelineEnd, write_result
+from tarmac.hkube.running.plan import plan_pipeline
+from tarmac.hkube.running.tasks import Tasks
+from tarmac.jobs import note_outcome, read_record, working_on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from tarmac.formats import Algorithm
+    from tarmac.hkube.hosting import Calls, Host, Watcher
+    from tarmac.hkube.running.history import History
+    from tarmac.hkube.running.observer import Observer
+    from tarmac.hkube.running.plan import PipelinePlan
+    from tarmac.jobs import Job, JobRun, Secret
+
+__all__ = ["OpenHost", "prepare_pipeline", "work_on_pipeline"]
+
+# How often it is asked whether to stop.
+_LOOK_EVERY_S = 0.1
+
+
+class OpenHost(Protocol):
+    """Opens a host of algorithms; `Pool` is one."""
+
+    def __call__(
+        self,
+        algorithms: Mapping[str, Algorithm],
+        run: Path,
+        *,
+        base: Path,
+        watcher: Watcher,
+        calls: Calls,
+        concurrency: int | None,
+        fake_gpus: int,
+        secrets: Mapping[str, Secret],
+    ) -> AbstractAsyncContextManager[Host]:
+        """Return what opens it."""
+        ...
+
+
+def prepare_pipeline(
+    job: Job,
+    base: Path,
+    secrets: Mapping[str, Secret],
+    *,
+    fake_gpus: int = 0,
+    executor: str = "local",
+) -> PipelinePlan:
+    """Refuse what cannot be done before anything starts.
+
+    Args:
+        job: With a pipeline.
+        base: What its paths start from.
+        secrets: What names of secrets stand for here.
+        fake_gpus: GPUs to pretend.
+        executor: Where its tasks are to run; only ``local`` can.
+
+    Raises:
+        RequestError: The pipeline is wrong or cannot be run here, or an algorithm of its nodes can
+            never fit, or needs a secret or an engine that is not there.
+        MissingExtraError: A node tunes, and Optuna is not installed.
+    """
+    if job.refusals:
+        first, *rest = job.refusals
+        raise RequestError(f"{job.name} cannot be run here: {first}", hint="\n".join(rest) or None)
+    if executor != "local":
+        raise RequestError(f"pipelines run on this machine alone, not on {executor}")
+    plan = plan_pipeline(job)
+    for node in plan.pipeline.nodes:
+        if node.kind == TUNER:
+            require("optuna", f"node {node.node_name}")
+    refuse(plan.needed, base, secrets, fake_gpus)
+    return plan
+
+
+def work_on_pipeline(
+    run: JobRun,
+    observer: Observer,
+    *,
+    concurrency: int | None = None,
+    fake_gpus: int = 0,
+    stop: Callable[[], bool] = lambda: False,
+    secrets: Mapping[str, Secret] | None = None,
+    open_host: OpenHost = Pool,
+) -> PipelineEnd:
+    """Run what has not been done yet of a job with a pipeline.
+
+    What has succeeded with the same input in an earlier session is not done again. What has failed
+    is, but in a run that was killed: that goes on where it was, beyond what failed.
+
+    Args:
+        run: Its run.
+        observer: Receives progress.
+        concurrency: At most so many instances of algorithms at once; by default as many as fit.
+        fake_gpus: GPUs to pretend.
+        stop: Whether to end all that runs and stop; asked a few times a second.
+        secrets: What names of secrets stand for here.
+        open_host: Opens what runs algorithms.
+
+    Raises:
+        RequestError: Another process works on the run, or the pipeline is wrong.
+        TarmacError: It cannot go on: its directory is full, or damaged.
+    """
+    plan = plan_pipeline(run.job)
+    with working_on(run.path):
+        was_killed = read_record(run.path).outcome is None
+        with open_history(run.path, keeps_failures=was_killed) as history:
+            note_outcome(run.path, None, "")
+
+            host = functools.partial(
+                open_host,
+                plan.algorithms,
+                run.path,
+                base=run.base,
+                concurrency=concurrency or run.job.concurrency,
+                fake_gpus=fake_gpus,
+                secrets=secrets or {},
+            )
+            end = asyncio.run(_work(plan, run.path, history, observer, host=host, stop=stop))
+        write_result(end)
+        if end.outcome != "interrupted":
+            note_outcome(run.path, end.outcome, end.reason)
+        return end
+
+
+async def _work(
+    plan: PipelinePlan,
+    run: Path,
+    history: History,
+    observer: Observer,
+    *,
+    host: Callable[..., AbstractAsyncContextManager[Host]],
+    stop: Callable[[], bool],
+) -> PipelineEnd:
+    started = time.monotonic()
+    tasks = Tasks(run, history, observer)
+    is_stopped = False
+    async with host(watcher=tasks, calls=PipelineCalls(plan, tasks)) as tasks.host:
+        flow = Flow(plan.pipeline, plan.stored, tasks, job_id=run.name)
+        work = asyncio.ensure_future(flow.run())
+        while not work.done() and not tasks.broken.done() and not is_stopped:
+            waited: set[asyncio.Future[Any]] = {work, tasks.broken}
+            await asyncio.wait(waited, timeout=_LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            observer.waited()
+            is_stopped = stop()
+        work.cancel()
+        await asyncio.wait({work})
+    if tasks.broken.done():
+        tasks.broken.result()
+    outcome: Literal["succeeded", "failed", "interrupted"] = "succeeded"
+    reason, results = "", list[dict[str, Any]]()
+    try:
+        results = work.result()
+    except asyncio.CancelledError:
+        outcome, reason = "interrupted", "the run was stopped"
+    except PipelineFailed as error:
+        outcome, reason = "failed", error.message
+    return PipelineEnd(
+        path=run,
+        name=plan.pipeline.name,
+        outcome=outcome,
+        reason=reason,
+        results=results,
+        is_algorithm=plan.is_algorithm,
+        counts=dict(tasks.counts),
+        seconds=time.monotonic() - started,
+    )

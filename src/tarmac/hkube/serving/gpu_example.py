@@ -1,0 +1,56 @@
+"""The network of kube-HPC/gpu-algorithm: what is served where no workload is named.
+
+784-512-10, ReLU, dropout 0.2, 407,050 parameters, Glorot-uniform weights and zero biases; Adam with
+Keras's values; batches of 32, 10 epochs, inputs divided by 255; the first 1000 training images
+unless more are asked for, tested on the first 1000 test images.
+All numbers: kube-HPC/gpu-algorithm at 5ef663a, algorithm/keras.py; Adam's values and the batch size
+are defaults of TensorFlow 1.13.1, tensorflow/python/keras/optimizers.py and engine/training.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from torch import nn
+
+from tarmac import data
+from tarmac.workloads import Adam, Recipe, Workload
+
+__all__ = ["OUTPUT", "TRAIN_SIZE", "workload"]
+
+# What the example takes where its input does not say.
+TRAIN_SIZE = 1000
+OUTPUT = "/training_1"
+
+_TEST_SIZE = 1000
+
+
+@functools.cache
+def dataset() -> data.Dataset:
+    """Return MNIST with the first test images alone; read once in a process."""
+    mnist = data.load("mnist")
+    test = data.Split(mnist.test.inputs[:_TEST_SIZE], mnist.test.targets[:_TEST_SIZE])
+    return dataclasses.replace(mnist, test=test)
+
+
+def model(hidden: int = 512, dropout: float = 0.2) -> nn.Module:
+    """Build 784-hidden-10."""
+    first, last = nn.Linear(784, hidden), nn.Linear(hidden, 10)
+    for layer in (first, last):
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    return nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Dropout(dropout), last)
+
+
+workload = Workload(
+    name="mnist-dense",
+    summary="HKube's GPU example: 784-512-10 with dropout",
+    dataset=dataset,
+    model=model,
+    recipe=Recipe(
+        optimizer=Adam(learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-7),
+        batch_size=32,
+        epochs=10,
+    ),
+)

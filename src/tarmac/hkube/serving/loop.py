@@ -1,0 +1,295 @@
+"""Does what HKube's worker says, task after task, in one warm process.
+
+The main thread takes one event after another: messages, how a task ended, signals. Another thread
+reads the websocket, and a third one does the tasks, one at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import queue
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from tarmac.errors import Interrupted, RequestError, TarmacError
+from tarmac.files import without_password
+from tarmac.hkube.protocol import Message
+from tarmac.hkube.serving.connection import Connection, GivenUp, Opened, PassedOver
+from tarmac.hkube.serving.failures import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tarmac.hkube.protocol import Encoding
+
+__all__ = ["Algorithm", "Loop"]
+
+_R = TypeVar("_R")
+
+# As HKube's wrappers: its worker takes an algorithm for dead that once said it is alive and then
+# nothing for 10 s, until it says how its task ended (core/worker, wrapperTimeoutDuration).
+_ALIVE_EVERY_S = 5.0
+# Each gives what is being stopped as long as `stop` did (core/worker, STOPPING_TIME_OUT).
+_STOPPING_EVERY_S = 1.0
+# A signal is noticed so soon.
+_LOOK_EVERY_S = 0.25
+
+
+class Algorithm(Protocol[_R]):
+    """What is served."""
+
+    def read(self, data: Any) -> _R:
+        """Read what ``initialize`` carries. What it raises is told, and no task begins."""
+        ...
+
+    def run(
+        self, request: _R, tell: Callable[[float, str], None], is_stopped: Callable[[], bool]
+    ) -> Any:
+        """Do a task, in a thread that all tasks have in common; return its result.
+
+        Args:
+            request: What `read` returned.
+            tell: Takes how much is done, of 1, and a line on it.
+            is_stopped: Whether to stop.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class _Progress:
+    """How much of the task is done, of 1, and a line on it."""
+
+    done: float
+    details: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ended:
+    """A task has ended; its future knows how."""
+
+
+@dataclasses.dataclass
+class _Task:
+    """A task under way.
+
+    Attributes:
+        future: Its end.
+        stop: Set to stop it.
+        is_told_to_stop: Whether the worker waits for ``stopped``.
+        is_dropped: Whether the worker no longer wants to know how it ends.
+    """
+
+    future: Future[Any]
+    stop: threading.Event
+    is_told_to_stop: bool = False
+    is_dropped: bool = False
+
+
+class Loop(Generic[_R]):
+    """Serves an algorithm to the worker at a URL.
+
+    Args:
+        algorithm: What is served.
+        url: Of the worker's websocket.
+        encoding: Of the frames.
+        limit_s: After so long without a worker the process ends.
+        environment: Whose secrets are in no message; usually ``os.environ``.
+        asks_to_end: Whether the process was asked to end, by a signal.
+        say: Takes a line for the log.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm[_R],
+        url: str,
+        encoding: Encoding,
+        *,
+        limit_s: float,
+        environment: Mapping[str, str],
+        asks_to_end: Callable[[], bool],
+        say: Callable[[str], None],
+    ) -> None:
+        self._algorithm = algorithm
+        self._url = url
+        self._encoding = encoding
+        self._limit_s = limit_s
+        self._environment = environment
+        self._asks_to_end = asks_to_end
+        self._say = say
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._request: _R | None = None
+        self._task: _Task | None = None
+        self._unsent: deque[Message] = deque()
+        self._deferred: deque[Message] = deque()
+        self._next_sign = 0.0
+        self._given_up: GivenUp | None = None
+        self._exit_code: int | None = None
+
+    def run(self) -> int:
+        """Serve until the worker says ``exit``; return the exit code that it wants.
+
+        Raises:
+            Interrupted: A signal came; a task under way was stopped first.
+            TarmacError: There was no worker for too long.
+        """
+        self._connection = Connection(
+            self._url, self._encoding, limit_s=self._limit_s, take=self._events.put
+        )
+        with ThreadPoolExecutor(1, "tarmac-task") as self._thread:
+            try:
+                while self._exit_code is None:
+                    with contextlib.suppress(queue.Empty):
+                        self._take(self._events.get(timeout=_LOOK_EVERY_S))
+                    self._look()
+            finally:
+                if self._task is not None:
+                    self._task.stop.set()
+                self._connection.close()
+        return self._exit_code
+
+    def _take(self, event: Any) -> None:
+        match event:
+            case Message():
+                self._hear(event)
+            case Opened():
+                self._say(f"connected to {without_password(self._url)}")
+                self._send_unsent()
+            case PassedOver():
+                self._say(f"a frame is passed over: {event.reason}")
+            case GivenUp():
+                self._given_up = event
+            case _Progress():
+                told = {"progress": event.done, "details": event.details}
+                self._connection.send(Message("progress", told))
+            case _Ended():
+                self._conclude()
+
+    def _look(self) -> None:
+        """Do what no message demands: end where that is asked, and say that a task is alive."""
+        task = self._task
+        if self._asks_to_end() or self._given_up is not None:
+            if task is None:
+                self._end()
+            else:
+                task.stop.set()
+        if task is not None and time.monotonic() >= self._next_sign:
+            self._connection.send(Message("stopping" if task.is_told_to_stop else "alive"))
+            every_s = _STOPPING_EVERY_S if task.is_told_to_stop else _ALIVE_EVERY_S
+            self._next_sign = time.monotonic() + every_s
+
+    def _end(self) -> None:
+        if self._asks_to_end():
+            raise Interrupted("interrupted; the worker starts the algorithm again where it wants")
+        assert self._given_up is not None
+        raise TarmacError(
+            f"no worker at {without_password(self._url)} for {self._limit_s:g} s: "
+            f"{self._given_up.reason}",
+            hint="HKube starts one beside each algorithm. Where it is elsewhere, say so: "
+            "WORKER_SOCKET_URL=ws://HOST:PORT\nOr run the algorithm here: tarmac run --help",
+        )
+
+    def _hear(self, message: Message) -> None:
+        task = self._task
+        if task is None:
+            self._obey(message)
+        elif task.is_dropped:
+            self._deferred.append(message)
+        elif message.command == "stop":
+            self._say("the worker stops the task")
+            task.is_told_to_stop = True
+            task.stop.set()
+            self._next_sign = 0.0
+        elif message.command in ("initialize", "exit"):
+            # A worker that begins anew has forgotten the task; what it has done is not lost.
+            task.is_dropped = True
+            task.stop.set()
+            self._deferred.append(message)
+        else:
+            self._ignore(message)
+
+    def _obey(self, message: Message) -> None:
+        """Do what a message says while there is no task."""
+        match message.command:
+            case "initialize":
+                self._initialize(message.data)
+            case "start":
+                self._start()
+            case "stop":
+                self._request = None
+                self._send(Message("stopped"))
+            case "exit":
+                self._exit_code = _exit_code(message.data)
+            case _:
+                self._ignore(message)
+
+    def _initialize(self, data: Any) -> None:
+        self._unsent.clear()
+        self._request = None
+        try:
+            self._request = self._algorithm.read(data)
+        except Exception as error:
+            self._tell(error)
+        else:
+            self._send(Message("initialized"))
+
+    def _start(self) -> None:
+        request, self._request = self._request, None
+        if request is None:
+            self._tell(RequestError("start came before initialize"))
+            return
+        stop = threading.Event()
+        self._send(Message("started"))
+        future = self._thread.submit(self._algorithm.run, request, self._progress, stop.is_set)
+        self._task = _Task(future, stop)
+        self._next_sign = 0.0
+        future.add_done_callback(lambda _: self._events.put(_Ended()))
+
+    def _progress(self, done: float, details: str) -> None:
+        self._events.put(_Progress(done, details))
+
+    def _conclude(self) -> None:
+        """Tell how the task has ended, and do what waited for that."""
+        task, self._task = self._task, None
+        assert task is not None
+        error = task.future.exception()
+        was_stopped = isinstance(error, Interrupted) and task.stop.is_set()
+        if error is not None and not was_stopped and (task.is_told_to_stop or task.is_dropped):
+            self._say(f"while it stopped: {describe(error, self._environment)['message']}")
+        if task.is_dropped:
+            self._say("the task is stopped, and the worker begins anew")
+        elif task.is_told_to_stop:
+            self._say("the task is stopped")
+            self._send(Message("stopped"))
+        elif error is None:
+            self._say(f"done: {task.future.result()}")
+            self._send(Message("done", task.future.result()))
+        elif not was_stopped:
+            self._tell(error)
+        for _ in range(len(self._deferred)):
+            self._hear(self._deferred.popleft())
+
+    def _tell(self, error: BaseException) -> None:
+        told = describe(error, self._environment)
+        self._say("\n".join(told[key] for key in ("message", "details") if key in told))
+        self._send(Message("errorMessage", error=told))
+
+    def _ignore(self, message: Message) -> None:
+        self._say(f"{message.command} is passed over: it means nothing to a training now")
+
+    def _send(self, message: Message) -> None:
+        """Send what must reach the worker: now, or when it is there again."""
+        self._unsent.append(message)
+        self._send_unsent()
+
+    def _send_unsent(self) -> None:
+        while self._unsent and self._connection.send(self._unsent[0]):
+            self._unsent.popleft()
+
+
+def _exit_code(data: Any) -> int:
+    code = data.get("exitCode") if isinstance(data, dict) else None
+    return code if isinstance(code, int) else 0

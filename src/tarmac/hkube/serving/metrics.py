@@ -1,0 +1,70 @@
+"""TensorBoard's events where HKube looks for them: ``ALGO_METRICS_DIR``."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from tarmac.files import StorageError
+from tarmac.runs import EventWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from tarmac.runs import Run
+
+__all__ = ["TaskEvents"]
+
+
+class TaskEvents:
+    """The events of a task, in a directory that HKube uploads after it.
+
+    Nothing is removed there, by HKube neither: TensorBoard shows the newest of several trainings,
+    whose events say that all before are over. That nothing can be written there is said and ends no
+    training.
+
+    Args:
+        directory: What ``ALGO_METRICS_DIR`` says; None for no events.
+        say: Takes a line for the log.
+    """
+
+    def __init__(self, directory: Path | None, say: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._say = say
+        self._writer: EventWriter | None = None
+
+    def begin(self, run: Run) -> None:
+        """Open an event file, with the epochs that a run has done already."""
+        # A training that lost a worker begins again.
+        self.close()
+        # A run that lies in there is uploaded with the events that it has.
+        if self._directory is None or run.path.resolve().is_relative_to(self._directory.resolve()):
+            return
+        with self._failure_said():
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._writer = EventWriter(self._directory, first_step=0)
+        for row in run.history:
+            self.write(row)
+
+    def write(self, row: Mapping[str, float]) -> None:
+        """Write a point of each value of a line of ``metrics.jsonl``, at its ``epoch``."""
+        if self._writer is None:
+            return
+        with self._failure_said():
+            for tag in sorted(row.keys() - {"epoch"}):
+                self._writer.scalar(tag, row[tag], int(row["epoch"]))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    @contextlib.contextmanager
+    def _failure_said(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, StorageError) as error:
+            self._say(f"no TensorBoard events in {self._directory}: {error}")
+            self.close()

@@ -1,0 +1,273 @@
+"""What a task asks of a workload, read from the input of an ``initialize``.
+
+Example:
+    >>> data = {"input": [{"num_epochs": 2, "hidden": 64}], "taskId": "a1"}
+    >>> request = read_request(data, Defaults(output="runs"))
+    >>> request.options, request.settings
+    ({'epochs': 2}, {'hidden': 64})
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tarmac.distribution import require
+from tarmac.errors import RequestError
+from tarmac.files import SCHEMES, Location
+
+__all__ = ["OPTIONS", "Defaults", "Request", "read_request", "read_settings"]
+
+Setting = bool | int | float | str
+
+_OUTPUT = "output"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Defaults:
+    """What is taken where an input says nothing.
+
+    Attributes:
+        output: Where trainings go.
+        values: Of options and settings, before the workload's own.
+    """
+
+    output: str
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a task asks.
+
+    Attributes:
+        task_id: Its name, and its training's.
+        output: The directory, absolute, or the URI of one in an object store, in which its own is
+            made.
+        options: Fields of `tarmac.training.Options`.
+        settings: As of ``--set``.
+    """
+
+    task_id: str
+    output: str
+    options: Mapping[str, Any]
+    settings: Mapping[str, Setting]
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the output is in an object store."""
+        return Location.parse(self.output).is_object
+
+    @property
+    def place(self) -> str:
+        """What the training makes, as its directory or the URI of one."""
+        return f"{self.output.rstrip('/')}/{self.task_id}"
+
+
+def read_settings(text: str, name: str) -> Mapping[str, Any]:
+    """Read a variable that holds a JSON object.
+
+    Args:
+        text: Its value; empty for no settings.
+        name: The variable's.
+
+    Raises:
+        RequestError: It holds something else.
+    """
+    try:
+        value = json.loads(text or "{}")
+    except ValueError as error:
+        raise RequestError(f"{name} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise RequestError(f"{name} is {_kind(value)}, expected an object")
+    return value
+
+
+def read_request(data: Any, defaults: Defaults) -> Request:
+    """Read what a task asks.
+
+    The first item of the input is what is asked. Further ones may be there for the order of a
+    pipeline's nodes, and are left alone.
+
+    Args:
+        data: Of ``initialize``: ``input`` and ``taskId``.
+        defaults: What is taken where nothing is said.
+
+    Raises:
+        RequestError: A value of another type than its field's, or one that cannot be.
+    """
+    if not isinstance(data, Mapping):
+        raise RequestError(f"initialize carries {_kind(data)}, expected an object")
+    asked = {**_by_field(defaults.values), **_by_field(_first(data.get("input")))}
+    options: dict[str, Any] = {}
+    settings: dict[str, Setting] = {}
+    output = _output(_OUTPUT, defaults.output)
+    for field, (name, value) in asked.items():
+        if field == _OUTPUT:
+            output = _output(name, value)
+        elif field in OPTIONS:
+            options[field] = OPTIONS[field](name, value)
+        else:
+            settings[field] = _setting(name, value)
+    return Request(
+        task_id=_task_id(data.get("taskId")), output=output, options=options, settings=settings
+    )
+
+
+def _first(inputs: Any) -> Mapping[Any, Any]:
+    if inputs is None or inputs == []:
+        return {}
+    if not isinstance(inputs, list | tuple):
+        raise RequestError(f"input is {_kind(inputs)}, expected an array")
+    first = inputs[0]
+    if not isinstance(first, Mapping):
+        raise RequestError(
+            f"input[0] is {_kind(first)}, expected an object",
+            hint='Such as: [{"num_epochs": 2, "train_size": 1000, "output": "/data"}]',
+        )
+    return first
+
+
+def _by_field(asked: Mapping[Any, Any]) -> dict[str, tuple[str, Any]]:
+    """Return what is asked by the field that it is for, with the name that it was given."""
+    found: dict[str, tuple[str, Any]] = {}
+    for key, value in asked.items():
+        name = str(key)
+        field = _ALIASES.get(name, name)
+        if field in found:
+            raise RequestError(f"{found[field][0]} and {name} are both given, and mean the same")
+        # A zip of batches of different lengths has null where one has no more.
+        if value is not None:
+            found[field] = (name, value)
+    return found
+
+
+def _task_id(value: Any) -> str:
+    if value is None:
+        # A task without a name is never gone on with.
+        return f"task-{secrets.token_hex(4)}"
+    if not isinstance(value, str):
+        raise RequestError(f"taskId is {_kind(value)}, expected a text")
+    if not value or value.startswith(".") or "/" in value or not value.isprintable():
+        raise RequestError(f"taskId is {value!r}, which cannot be a directory's name")
+    return value
+
+
+def _output(name: str, value: Any) -> str:
+    text = _text(name, value)
+    location = Location.parse(text)
+    if location.is_object:
+        require("obstore", name)
+    elif not location.is_local:
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise RequestError(
+            f"{name}: {location.scheme}:// is not known", hint=f"Use a path, or one of {known}"
+        )
+    if not location.path and not location.host:
+        raise RequestError(f"{name} is empty, expected a directory or s3://bucket/directory")
+    # Whoever reads the result is elsewhere.
+    return str(Path(location.path).absolute()) if location.is_local else text
+
+
+def _number(name: str, value: Any, expected: str = "a number") -> int | float:
+    number = value
+    if isinstance(value, str):
+        # The items of a raw batch, "#[200,400]", are texts.
+        whole = _parsed(int, value)
+        number = _parsed(float, value) if whole is None else whole
+    if isinstance(number, bool) or not isinstance(number, int | float) or number - number != 0:
+        raise _mistyped(name, value, expected)
+    return number
+
+
+def _parsed(kind: type[int | float], text: str) -> int | float | None:
+    try:
+        return kind(text)
+    except ValueError:
+        return None
+
+
+def _whole(name: str, value: Any) -> int:
+    expected = "a whole number"
+    number = _number(name, value, expected)
+    if number != int(number):
+        raise _mistyped(name, value, expected)
+    return int(number)
+
+
+def _from(least: int) -> Callable[[str, Any], int]:
+    def read(name: str, value: Any) -> int:
+        number = _whole(name, value)
+        if number < least:
+            raise RequestError(f"{name} is {number}, expected at least {least}")
+        return number
+
+    return read
+
+
+def _rate(name: str, value: Any) -> float:
+    try:
+        return float(_number(name, value))
+    except OverflowError as error:
+        raise _mistyped(name, value, "a number") from error
+
+
+def _flag(name: str, value: Any) -> bool:
+    found = {"true": True, "false": False}.get(str(value).lower())
+    if found is None:
+        raise _mistyped(name, value, "true or false")
+    return found
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _mistyped(name, value, "a text")
+    return value
+
+
+def _devices(name: str, value: Any) -> str:
+    return value if isinstance(value, str) else str(_whole(name, value))
+
+
+def _setting(name: str, value: Any) -> Setting:
+    if not isinstance(value, bool | int | float | str):
+        raise _mistyped(name, value, "a number, a text, true or false")
+    return value
+
+
+def _mistyped(name: str, value: Any, expected: str) -> RequestError:
+    shown = repr(value) if isinstance(value, bool | int | float | str) else _kind(value)
+    return RequestError(f"{name} is {shown[:80]}, expected {expected}")
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    kinds = ((Mapping, "an object"), (list | tuple, "an array"), (str, "a text"), (bytes, "bytes"))
+    numbers = ((int | float, "a number"),)
+    found = (word for kind, word in kinds + numbers if isinstance(value, kind))
+    return next(found, f"a {type(value).__name__}")
+
+
+# The GPU example's name of a field, and ours.
+_ALIASES = {"num_epochs": "epochs"}
+
+OPTIONS: Mapping[str, Callable[[str, Any], Any]] = {
+    "epochs": _from(1),
+    "batch_size": _from(1),
+    "learning_rate": _rate,
+    "train_size": _from(1),
+    "validation_size": _from(0),
+    "patience": _from(1),
+    "seed": _from(0),
+    "devices": _devices,
+    "precision": _text,
+    "deterministic": _flag,
+    "checkpoint_every": _from(1),
+}

@@ -1,0 +1,240 @@
+"""A task as a training: begun, gone on with, or found done, and its result."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tarmac import data, runs
+from tarmac.errors import Interrupted, RequestError
+from tarmac.hkube.serving.devices import refuse_fewer_gpus
+from tarmac.hkube.serving.metrics import TaskEvents
+from tarmac.hkube.serving.request import OPTIONS, read_request
+from tarmac.hkube.serving.stored import fetch_run
+from tarmac.runs import Run
+from tarmac.training import Options, apply_settings, make_plan, resume, train, uploaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from tarmac.hkube.serving.request import Defaults, Request
+    from tarmac.training import Plan, Reporter, Score
+    from tarmac.workloads import Workload
+
+__all__ = ["ServedWorkload"]
+
+# What a training must have been begun with to be gone on with. The rest is the machine's.
+_SAME = (
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "train_size",
+    "validation_size",
+    "patience",
+    "seed",
+    "deterministic",
+)
+
+_RECORD = "run.json"
+_WEIGHTS = "model.safetensors"
+
+# As often as a person looks.
+_TELL_EVERY_S = 1.0
+
+
+class ServedWorkload:
+    """A workload whose trainings are tasks.
+
+    Args:
+        workload: What is trained.
+        reference: What `tarmac.train` takes for it: a name, or the workload itself.
+        defaults: What is taken where an input says nothing.
+        environment: Usually ``os.environ``.
+        reporting: Opens what is told how a training goes.
+        say: Takes a line for the log.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        reference: Workload | str,
+        defaults: Defaults,
+        *,
+        environment: Mapping[str, str],
+        reporting: Callable[[], AbstractContextManager[Reporter]],
+        say: Callable[[str], None],
+    ) -> None:
+        self._workload = workload
+        self._reference = reference
+        self._defaults = defaults
+        self._environment = environment
+        self._reporting = reporting
+        self._say = say
+        self._load = _KeptDataset()
+
+    def read(self, data: Any) -> Request:
+        """Read what a task asks.
+
+        Raises:
+            RequestError: A value that cannot be, or a setting that the workload does not have.
+        """
+        request = read_request(data, self._defaults)
+        try:
+            apply_settings(self._workload, request.settings)
+        except RequestError as error:
+            if error.hint is None:
+                raise
+            beside = f"Beside settings: {', '.join((*OPTIONS, 'output'))}"
+            raise RequestError(error.message, hint=f"{error.hint}\n{beside}") from None
+        return request
+
+    def run(
+        self,
+        request: Request,
+        tell: Callable[[float, str], None],
+        is_stopped: Callable[[], bool],
+    ) -> Mapping[str, Any]:
+        """Train what a task asks.
+
+        Args:
+            request: What `read` returned.
+            tell: Is told how much is done, of 1, and a line on it; in this thread.
+            is_stopped: Asked after every step whether to save the state and stop.
+
+        Returns:
+            ``loss`` and ``acc`` on the test set, and where the weights are as ``output``.
+
+        Raises:
+            Interrupted: It was stopped; the next call with the same task's name goes on.
+            TarmacError: The request cannot be met, or the training failed.
+        """
+        refuse_fewer_gpus(str(request.options.get("devices", "auto")), self._environment)
+        metrics = self._environment.get("ALGO_METRICS_DIR")
+        events = TaskEvents(Path(metrics) if metrics else None, self._say)
+        try:
+            with self._reporting() as reporter:
+                run = self._train(request, _Watch(reporter, tell, events), is_stopped)
+            if run.record.status == "interrupted":
+                raise Interrupted("stopped; the state is saved", hint=f"It is in {run.path}")
+            scores = {"acc": run.metrics["test_accuracy"], "loss": run.metrics["test_loss"]}
+            last = int(run.history[-1]["epoch"])
+            events.write({"epoch": last} | {f"test_{name}": scores[name] for name in scores})
+        finally:
+            events.close()
+        return {**scores, "output": f"{request.place}/{_WEIGHTS}"}
+
+    def _train(self, request: Request, watch: _Watch, is_stopped: Callable[[], bool]) -> Run:
+        """Bring a task's training to its end, or to where it is stopped."""
+        above = runs.default_output() if request.is_remote else Path(request.output)
+        path = above / request.task_id
+        if request.is_remote and not (path / _RECORD).exists():
+            fetch_run(request.place, path, self._environment)
+        if not (path / _RECORD).exists():
+            return train(
+                self._reference,
+                output=request.output,
+                name=request.task_id,
+                reporter=watch,
+                interrupted=is_stopped,
+                load=self._load,
+                settings=request.settings,
+                **request.options,
+            )
+        run = Run.open(path)
+        self._refuse_other(run, request)
+        if run.record.status == "completed":
+            self._refuse_elsewhere(run, request)
+            self._say(f"{request.task_id} is done already")
+            with uploaded() as own:
+                own.append(run)
+            return run
+        self._say(f"{request.task_id} goes on from its newest checkpoint")
+        return resume(
+            path,
+            output=request.output if request.is_remote else None,
+            workload=self._reference,
+            reporter=watch,
+            interrupted=is_stopped,
+        )
+
+    def _refuse_elsewhere(self, run: Run, request: Request) -> None:
+        """Refuse to take a training for done in a store where nothing of it was put."""
+        begun = run.record.uploaded_to or str(run.path.parent)
+        if request.is_remote and begun.rstrip("/") != request.output.rstrip("/"):
+            raise _begun_with(str(run.path), "output", begun, request.output)
+
+    def _refuse_other(self, run: Run, request: Request) -> None:
+        """Refuse to take a training for that of a task that asks for another one."""
+        options = Options(**request.options, settings=request.settings)
+        plan = make_plan(self._workload, self._workload.name, options, load=self._load)
+        asked, begun = plan.to_record(), run.record.configuration
+        same = [*_SAME, *(["precision"] if options.precision != "auto" else [])]
+        before = _told_apart(run.record.workload, begun, same)
+        now = _told_apart(plan.workload.name, asked, same)
+        for name in sorted(before.keys() | now.keys()):
+            if before.get(name) != now.get(name):
+                raise _begun_with(request.place, name, before.get(name), now.get(name))
+
+
+def _begun_with(place: str, name: str, before: Any, now: Any) -> RequestError:
+    return RequestError(
+        f"{place} was begun with {name} {before}, not {now}",
+        hint="Name another output, or start the task under another name.",
+    )
+
+
+def _told_apart(
+    workload: str, configuration: Mapping[str, Any], names: Sequence[str]
+) -> Mapping[str, Any]:
+    """Return what makes one training another, by its name in messages."""
+    settings = {f"settings.{key}": value for key, value in configuration["settings"].items()}
+    return {"workload": workload, **{name: configuration.get(name) for name in names}, **settings}
+
+
+class _Watch:
+    """Passes on what a training tells: to its reporter, as progress, and into events."""
+
+    def __init__(
+        self, reporter: Reporter, tell: Callable[[float, str], None], events: TaskEvents
+    ) -> None:
+        self._reporter = reporter
+        self._tell = tell
+        self._events = events
+        self._epochs = self._steps = 1
+        self._next_tell = 0.0
+        self.downloading = reporter.downloading
+        self.restarting = reporter.restarting
+
+    def started(self, plan: Plan, run: Run, num_parameters: int) -> None:
+        self._epochs, self._steps = plan.workload.recipe.epochs, plan.num_steps
+        self._events.begin(run)
+        self._reporter.started(plan, run, num_parameters)
+
+    def stepped(self, epoch: int, step: int, score: Callable[[], Score]) -> None:
+        self._reporter.stepped(epoch, step, score)
+        now = time.monotonic()
+        if now >= self._next_tell:
+            self._next_tell = now + _TELL_EVERY_S
+            done = (epoch - 1 + step / self._steps) / self._epochs
+            self._tell(done, f"epoch {epoch} of {self._epochs}")
+
+    def epoch_done(self, row: Mapping[str, float]) -> None:
+        self._events.write(row)
+        self._reporter.epoch_done(row)
+        epoch = int(row["epoch"])
+        words = f"epoch {epoch} of {self._epochs}: loss {row['loss']:.4f}, accuracy "
+        self._tell(epoch / self._epochs, f"{words}{row['accuracy']:.4f}")
+
+
+class _KeptDataset:
+    """Loads datasets, and keeps the last one for the tasks that follow."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, data.Dataset] = {}
+
+    def __call__(self, name: str, *, progress: data.Progress | None = None) -> data.Dataset:
+        if name not in self._kept:
+            self._kept = {name: data.load(name, progress=progress)}
+        return self._kept[name]

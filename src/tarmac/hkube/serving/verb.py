@@ -1,0 +1,98 @@
+"""Serves a workload of Tarmac's as an HKube algorithm, until its worker says ``exit``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tarmac import runs
+from tarmac.errors import RequestError, unknown_name
+from tarmac.files import without_password
+from tarmac.hkube.protocol import ENCODINGS, worker_url
+from tarmac.hkube.serving import gpu_example
+from tarmac.hkube.serving.devices import read_asked
+from tarmac.hkube.serving.loop import Loop
+from tarmac.hkube.serving.request import Defaults, read_settings
+from tarmac.hkube.serving.training import ServedWorkload
+from tarmac.training import StopRequest
+from tarmac.workloads import find_workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from tarmac.hkube.protocol import Encoding
+    from tarmac.training import Reporter
+
+__all__ = ["serve"]
+
+
+def serve(
+    workload: str | None = None,
+    *,
+    worker_timeout_s: float = 300.0,
+    reporting: Callable[[], AbstractContextManager[Reporter]],
+    say: Callable[[str], None],
+) -> int:
+    """Connect to HKube's worker and train what its tasks ask for.
+
+    The environment says the rest: where the worker is (``WORKER_SOCKET_URL``, or
+    ``WORKER_SOCKET_PROTOCOL``, ``_HOST`` and ``_PORT``), how messages are encoded
+    (``WORKER_ALGORITHM_ENCODING``), and what goes before the workload's settings
+    (``TARMAC_SETTINGS``).
+
+    Args:
+        workload: A name, or ``path/to/file.py:attribute``; by default HKube's GPU example.
+        worker_timeout_s: So many seconds may a worker be away, at first and later; above 0, 300 by
+            default.
+        reporting: Opens what is told how a training goes.
+        say: Takes a line for the log.
+
+    Returns:
+        The exit code that the worker asks for.
+
+    Raises:
+        RequestError: There is no such workload, or a variable's value or the timeout cannot be.
+        Interrupted: A signal came; a task under way was stopped first.
+        TarmacError: There was no worker for too long.
+    """
+    if not worker_timeout_s > 0:
+        raise RequestError(f"worker_timeout_s is {worker_timeout_s:g}, expected seconds above 0")
+    environment = os.environ
+    settings = read_settings(environment.get("TARMAC_SETTINGS", ""), "TARMAC_SETTINGS")
+    found = gpu_example.workload if workload is None else find_workload(workload)
+    if workload is None:
+        values = {"train_size": gpu_example.TRAIN_SIZE, **settings}
+        defaults = Defaults(output=gpu_example.OUTPUT, values=values)
+    else:
+        defaults = Defaults(output=str(runs.default_output()), values=settings)
+    served = ServedWorkload(
+        found,
+        found if workload is None else workload,
+        defaults,
+        environment=environment,
+        reporting=reporting,
+        say=say,
+    )
+    # What the process was started with is wrong for every task.
+    served.read({})
+    read_asked(environment)
+    say(f"{found.name} is served to the worker at {without_password(worker_url(environment))}")
+    with StopRequest() as asks_to_end:
+        loop = Loop(
+            served,
+            worker_url(environment),
+            _encoding(environment.get("WORKER_ALGORITHM_ENCODING") or "json"),
+            limit_s=worker_timeout_s,
+            environment=environment,
+            asks_to_end=asks_to_end,
+            say=say,
+        )
+        return loop.run()
+
+
+def _encoding(name: str) -> Encoding:
+    for known in ENCODINGS:
+        if name == known:
+            return known
+    raise unknown_name("WORKER_ALGORITHM_ENCODING", name, dict.fromkeys(ENCODINGS, ""))

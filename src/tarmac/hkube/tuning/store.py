@@ -1,0 +1,134 @@
+"""A tuning's trials, in a database of SQLite that Optuna and its dashboard read.
+
+All of it is called in one thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.exceptions import StorageInternalError
+from optuna.storages import RDBStorage
+from optuna.trial import Trial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
+
+from tarmac.errors import TarmacError
+from tarmac.hkube.tuning.samplers import make_sampler, suggest, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from optuna.trial import FrozenTrial
+
+    from tarmac.formats import TunerSpec
+
+__all__ = ["Trials"]
+
+_STUDY = "tuning"
+# Of a trial that gave no number: why.
+_REASON = "reason"
+
+
+class Trials:
+    """The trials of one node.
+
+    Args:
+        path: The database's file; made if it is not there.
+        spec: What is tuned.
+
+    Raises:
+        TarmacError: The file cannot be written, or is no database.
+    """
+
+    def __init__(self, path: Path, spec: TunerSpec) -> None:
+        self._path = path
+        self._spec = spec
+        self._num_trials = spec.total
+        sampler = make_sampler(spec)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        with self._errors():
+            # By a function, since a URL would take `?` in a path for its end.
+            self._storage = RDBStorage(
+                "sqlite://", engine_kwargs={"creator": lambda: sqlite3.connect(path)}
+            )
+            self._study = optuna.create_study(
+                storage=self._storage,
+                sampler=sampler,
+                study_name=_STUDY,
+                direction="minimize",
+                load_if_exists=True,
+            )
+        self._trial: Trial | None = None
+
+    def ask(self) -> tuple[int, dict[str, Any]] | None:
+        """Return the next trial's number, from 0, and parameters; None where all have been made."""
+        with self._errors():
+            trials = self._study.get_trials(deepcopy=False)
+            under_way = [one for one in trials if one.state == TrialState.RUNNING]
+            if under_way:
+                self._study.sampler.before_trial(self._study, under_way[0])
+                self._trial = Trial(self._study, under_way[0]._trial_id)
+            elif len(trials) < self._num_trials:
+                self._trial = self._study.ask()
+            else:
+                return None
+            return self._trial.number, suggest(self._trial, self._spec)
+
+    def tell(self, value: float | None, reason: str) -> float | None:
+        """Keep the value of the trial that was asked for last, or why it has none.
+
+        Returns:
+            The least value so far.
+        """
+        assert self._trial is not None
+        with self._errors():
+            if value is None:
+                self._trial.set_user_attr(_REASON, reason)
+                self._study.tell(self._trial, state=TrialState.FAIL)
+            else:
+                self._study.tell(self._trial, value)
+            best = self._least()
+        return None if best is None else best.value
+
+    def best(self) -> dict[str, Any]:
+        """Return the parameters of the trial with the least value, the first of several.
+
+        Raises:
+            TarmacError: None has a value.
+        """
+        with self._errors():
+            best = self._least()
+            if best is not None:
+                return values_of(best.params, self._spec)
+            last = self._study.get_trials(deepcopy=False)[-1]
+        raise TarmacError(
+            f"none of {self._num_trials} trials of {self._spec.objective_pipeline} gave a number; "
+            f"the result of the last: {last.user_attrs.get(_REASON, '')}",
+            hint="The first node of the objective pipeline's results has to give a number, "
+            "or a list that begins with one.",
+        )
+
+    def close(self) -> None:
+        """Close the database."""
+        self._storage.engine.dispose()
+
+    def _least(self) -> FrozenTrial | None:
+        completed = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        return min(completed, key=lambda one: one.values, default=None)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, StorageInternalError, sqlite3.Error) as error:
+            cause = error if isinstance(error, SQLAlchemyError) else error.__cause__ or error
+            cause = getattr(cause, "orig", None) or cause
+            raise TarmacError(
+                f"{self._path}: the trials cannot be kept: {cause}",
+                hint="Is the disk full, or the file not Optuna's? It was left as it is; without it "
+                "tuning begins anew.",
+            ) from error

@@ -1,0 +1,72 @@
+"""What an instance that did a task is to the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+
+import pytest
+from pools import define, make
+
+from tarmac.errors import TarmacError
+from tarmac.jobs import LocalExecutor
+
+
+def test_what_an_idle_instance_says_wrong_is_not_the_next_tasks(host, told, tmp_path):
+    asked, sign = tmp_path / "asked", tmp_path / "sign"
+
+    async def use(pool):
+        await pool.submit(make("babble", str(asked), str(sign)))
+        asked.touch()
+        while not sign.exists():
+            await asyncio.sleep(0.01)
+        return await pool.submit(make("echo", 1, index=1, retry="Never"))
+
+    assert host([define()], use).value == [1]
+    assert [directory for _, _, directory, _ in told.of("started")] == ["000000-alg", "000001-alg"]
+
+
+def test_a_task_that_an_instance_was_given_last_ends_with_the_run(host):
+    async def use(pool):
+        await pool.submit(make("echo"))
+        late = pool.submit(make("echo", index=1))
+        # It is given away, and the instance does not know yet.
+        await asyncio.sleep(0)
+        return late
+
+    assert host([define()], use).cancelled()
+
+
+def test_an_idle_instance_keeps_nothing_of_its_last_task(host):
+    class Kept(dict):
+        """A value that can be watched."""
+
+    async def use(pool):
+        value = Kept()
+        kept = weakref.ref(value)
+        future = pool.submit(make("echo", value))
+        del value
+        await future
+        del future
+        await asyncio.sleep(0)
+        return kept()
+
+    assert host([define()], use) is None
+
+
+def test_an_error_of_the_executor_reaches_who_waits_for_a_task(host, told, monkeypatch):
+    async def use(pool):
+        task = pool.submit(make("wait"))
+        while not told.of("started"):
+            await asyncio.sleep(0.01)
+        wait = LocalExecutor.wait
+
+        def fail_once(*_):
+            monkeypatch.setattr(LocalExecutor, "wait", wait)
+            raise TarmacError("no space is left")
+
+        monkeypatch.setattr(LocalExecutor, "wait", fail_once)
+        return await asyncio.wait_for(task, 20)
+
+    with pytest.raises(TarmacError, match="no space is left"):
+        host([define()], use)
