@@ -60,6 +60,9 @@ _PACKAGES = {
     "plotly": _Package("plotly", "search", "plots need"),
     "optuna_dashboard": _Package("optuna-dashboard", "search", "the dashboard needs"),
     "obstore": _Package("obstore", "objects", "object stores need"),
+    "websockets": _Package("websockets", "hkube", "HKube's protocol needs"),
+    "msgpack": _Package("msgpack", "hkube", "HKube's protocol needs"),
+    "bson": _Package("pymongo", "hkube", "HKube's protocol needs"),
 }
 # PyTorch in each: the build that a package index gives need not be the one for a machine's driver.
 _CHOOSE_BUILD = "For the PyTorch that fits your CUDA: https://pytorch.org/get-started/locally/"

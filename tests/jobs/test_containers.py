@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tarfile
 import textwrap
 from pathlib import Path
 
 import pytest
 from test_run import Watcher, wait_for
 
+from busybox import IMAGE
 from hostile import each_name
 from tarmac.environments import find_engine, pull_with_login
 from tarmac.errors import RequestError, TarmacError
@@ -31,45 +29,14 @@ from tarmac.jobs import (
     task_directory,
     work_on,
 )
-from tarmac.jobs.containers import container_command
+from tarmac.jobs.containers import ContainerRun, container_command
 from tarmac.jobs.placeholders import escape
-
-# One for each process of the tests, by which it knows its own containers.
-IMAGE = f"tarmac-test-busybox-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+from tarmac.processes import guarded
 
 
 @pytest.fixture(scope="module")
-def image() -> str:
-    """Return an image of Busybox and nothing else."""
-    engine = shutil.which("docker")
-    answers = engine and subprocess.run([engine, "version"], capture_output=True, check=False)
-    if not answers or answers.returncode != 0:
-        pytest.skip("no Docker engine answers; provide one: sudo sh .ci/start-docker")
-    busybox = Path("/bin/busybox")
-    if not busybox.exists():
-        pytest.skip("no static busybox is here; provide one: sudo apt install busybox-static")
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as tar:
-        tar.add(busybox, "bin/busybox")
-        for name in (
-            "sh",
-            "cat",
-            "echo",
-            "sleep",
-            "test",
-            "touch",
-            "env",
-            "df",
-            "id",
-            "pwd",
-            "true",
-        ):
-            link = tarfile.TarInfo(f"bin/{name}")
-            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-            tar.addfile(link)
-    command = ["docker", "import", "--change", "ENV PATH=/bin", "-", IMAGE]
-    subprocess.run(command, input=content.getvalue(), check=True, capture_output=True)
-    return IMAGE
+def image(busybox_image) -> str:
+    return busybox_image
 
 
 @pytest.fixture
@@ -159,6 +126,16 @@ def test_a_task_computes_in_a_container_with_its_inputs_and_outputs(run, tmp_pat
     assert containers() == []
 
 
+def test_a_container_that_was_made_and_not_started_is_removed_with_its_run(image, tmp_path):
+    label = f"tarmac.run={tmp_path.name}"
+    made = ["docker", "create", "--label", label, "--network", "none", image, "true"]
+    subprocess.run(made, check=True, capture_output=True)
+    with guarded(tmp_path.name, ["docker"], None):
+        pass
+    listing = ["docker", "ps", "--all", "--quiet", "--filter", f"label={label}"]
+    wait_for(lambda: not subprocess.run(listing, check=True, capture_output=True).stdout)
+
+
 def test_secrets_come_in_and_are_on_no_command_line(run, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
     ended, out = run(
@@ -187,6 +164,19 @@ def test_a_time_limit_ends_the_container_too(run):
     wait_for(lambda: containers() == [])
 
 
+def test_a_container_that_takes_too_much_memory_says_so(run):
+    ended, _ = run(
+        """
+        name: x
+        command: 'x=aaaaaaaaaaaaaaaa; while :; do x="$x$x"; done'
+        environment: IMAGE
+        resources: {memory: 16MiB}
+        """
+    )
+    assert (ended.outcome, ended.exit_code) == ("failed", 137)
+    assert ended.reason == "it took more than 16 MiB of memory"
+
+
 def test_a_missing_image_fails_in_the_engines_words(run, tmp_path):
     ended, _ = run("{name: x, command: a, environment: {image: tarmac-none, pull: never}}")
     assert ended.reason == "exit code 125"
@@ -209,19 +199,7 @@ def test_a_container_does_not_outlive_a_runner_that_is_killed(tmp_path, image):
 
 def test_gpus_are_given_by_their_ids(tmp_path):
     job = parse_job("{name: x, command: [a], environment: {image: i}, resources: {gpus: 2}}")
-    (task,) = plan_tasks(job, tmp_path)
-    command = container_command(
-        task,
-        task.environment,
-        Grant(cpus=2, memory=2**30, gpus=("GPU-a", "GPU-b"), share=1),
-        engine="docker",
-        name="n",
-        mark="m",
-        work=tmp_path,
-        base=tmp_path,
-        variables={"A": "1"},
-        secret_names=["S"],
-    )
+    command = command_of(job, tmp_path, engine="docker", gpus=("GPU-a", "GPU-b"))
     assert '--gpus "device=GPU-a,GPU-b"' in " ".join(command)
     assert " ".join(command).endswith("--env A=1 --env S i a")
 
@@ -235,18 +213,18 @@ def test_podman_gets_gpus_by_the_container_device_interface(tmp_path):
 
 def command_of(job, base: Path, *, engine: str, gpus: tuple[str, ...] = ()) -> tuple[str, ...]:
     (task,) = plan_tasks(job, base)
-    return container_command(
-        task,
-        task.environment,
-        Grant(cpus=2, memory=2**30, gpus=gpus, share=1),
-        engine=engine,
+    run = ContainerRun(
+        container=task.environment,
+        command=task.command,
+        resources=task.resources,
+        grant=Grant(cpus=2, memory=2**30, gpus=gpus, share=1),
         name="n",
-        mark="m",
         work=base,
         base=base,
-        variables={},
-        secret_names=[],
+        variables={"A": "1"},
+        names=["S"],
     )
+    return container_command(run, engine=engine, mark="m")
 
 
 def test_placeholders_are_filled_in_images_and_mounts(tmp_path):
@@ -303,13 +281,12 @@ def test_a_mount_is_beside_the_job_file_and_has_any_name(tmp_path, image, name):
 
 
 @pytest.fixture
-def registry(tmp_path, image):
+def registry(tmp_path, image, reserve_port):
     """Return the name of an image in a real registry that wants ``me`` with ``hunter2hunter2``."""
     programs = [shutil.which("docker-registry"), shutil.which("htpasswd")]
     if None in programs:
         pytest.skip("no registry is here; provide one: sudo sh .ci/start-docker")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = reserve_port()
     made = subprocess.run(
         ["htpasswd", "-Bbn", "me", "hunter2hunter2"], capture_output=True, text=True, check=True
     )

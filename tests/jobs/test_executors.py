@@ -61,11 +61,16 @@ def attempts(tmp_path):
     return make
 
 
+def begin(executor, attempt):
+    (answer,) = executor.start([attempt])
+    return not isinstance(answer, Busy)
+
+
 def finish(executor, attempts):
     """Start attempts as there is room, and return how each ended, by its task's name."""
     left, ends = [*attempts], {}
     while len(ends) < len(attempts):
-        while left and not isinstance(executor.start(left[0]), Busy):
+        while left and begin(executor, left[0]):
             left.pop(0)
         for finished in executor.wait(60):
             assert finished.attempt.task.name not in ends
@@ -86,7 +91,7 @@ def test_stopping_ends_a_preparation_with_all_that_it_has_started(
 ):
     needs = needs.format(url=slow_server.url)
     (attempt,) = attempts(f"{{name: x, command: 'true', {needs}}}")
-    assert not isinstance(executor.start(attempt), Busy)
+    assert begin(executor, attempt)
     assert slow_server.begun.wait(120)
     started = trace.processes()
     executor.stop()
@@ -102,7 +107,7 @@ def test_stopping_forgets_preparations_that_have_not_begun(executor, attempts, s
     text = "{name: x, command: 'true', sweep: {repeat: 9}, resources: {cpus: 0.01}, "
     every = attempts(text + f"inputs: [{{from: '{slow_server.url}'}}]}}")
     for attempt in every:
-        assert not isinstance(executor.start(attempt), Busy)
+        assert begin(executor, attempt)
     assert slow_server.begun.wait(60)
     executor.stop()
     ends = []
@@ -122,7 +127,7 @@ def test_outputs_that_do_not_get_through_are_given_up_when_the_run_is_stopped(
         "{name: x, command: echo > out, outputs: [{path: out, to: 's3://bucket/made'}]}"
     )
     with contextlib.closing(quick(tmp_path)) as local:
-        assert not isinstance(local.start(attempt), Busy)
+        assert begin(local, attempt)
         while not slow_server.begun.is_set():
             assert local.wait(0.05) == []
         local.stop()
@@ -151,7 +156,7 @@ def test_a_task_that_takes_its_directory_away_has_failed_and_others_go_on(execut
 
 def test_a_stop_after_the_end_of_a_program_leaves_it_its_success(executor, attempts):
     (attempt,) = attempts("{name: x, command: 'echo $$'}")
-    assert not isinstance(executor.start(attempt), Busy)
+    assert begin(executor, attempt)
     printed = attempt.directory / "stdout"
     while not printed.read_text():
         pass
@@ -200,9 +205,9 @@ def plugin(tmp_path, monkeypatch):
 
 
 def test_packages_provide_executors_that_on_offers(plugin):
-    assert executor_names() == ("local", "gone", "none", "noted")
+    assert executor_names() == ("local", "slurm", "gone", "none", "noted")
     shown = CliRunner().invoke(command, ["--help"]).output
-    assert "[local|gone|none|noted]" in shown
+    assert "[local|slurm|gone|none|noted]" in shown
     assert find_executor("noted").title == "here, with a note"
     with pytest.raises(RequestError, match="unknown executor 'notde'"):
         find_executor("notde")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import dataclasses
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ import pytest
 
 import tarmac
 from tarmac.errors import RequestError
-from tarmac.jobs import Handle, Job, JobFailed, Secret, list_statuses, parse_job
+from tarmac.jobs import Handle, Job, JobFailed, Secret, attach, list_statuses, parse_job
 from tarmac.processes.identity import identify
 
 
@@ -43,6 +42,34 @@ def test_a_job_runs_in_the_background_and_returns_its_tasks(tmp_path):
     assert handle.cancel() is False
     with pytest.raises(RequestError, match="2 tasks that have begun, say which"):
         handle.stdout()
+
+
+def run_elsewhere(*words) -> subprocess.Popen[str]:
+    """Start Tarmac as on a machine of another name."""
+    if subprocess.run(["unshare", "--uts", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not rename the machine for a process")
+    rename = ["unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh"]
+    return subprocess.Popen(
+        [*rename, sys.executable, "-m", "tarmac", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_a_runner_on_another_machine_ends_its_tasks_when_a_job_is_cancelled(tmp_path):
+    (tmp_path / "job.yaml").write_text("{name: x, command: 'echo $$; exec sleep 600'}")
+    with run_elsewhere("run", tmp_path / "job.yaml", "--output", tmp_path / "runs") as runner:
+        started = next(line for line in runner.stdout if "started" in line)
+        assert "x" in started
+        handle = attach("latest", tmp_path / "runs")
+        assert handle.status().elsewhere.host == "elsewhere"
+        assert handle.cancel()
+        said = runner.stdout.read()
+    assert runner.returncode == 130, said
+    assert "interrupted" in said
+    assert handle.cancelled()
+    assert not (handle.path / "cancel.json").exists()
 
 
 def test_a_failed_job_raises_what_failed_and_where_its_logs_are(tmp_path):
@@ -88,15 +115,15 @@ def test_a_job_whose_runner_is_killed_is_interrupted(tmp_path):
 def test_a_process_that_has_another_ones_number_is_not_taken_for_it():
     this = identify(os.getpid())
     assert this.is_alive()
-    assert not dataclasses.replace(this, start_ticks=this.start_ticks - 1).is_alive()
-    assert not dataclasses.replace(this, boot_id="earlier").is_alive()
-    assert not dataclasses.replace(this, host="elsewhere").is_alive()
+    assert not this._replace(start_ticks=this.start_ticks - 1).is_alive()
+    assert not this._replace(boot_id="earlier").is_alive()
+    assert not this._replace(host="elsewhere").is_alive()
 
 
 def test_a_signal_reaches_the_process_that_was_meant_and_none_with_its_number():
     with subprocess.Popen(["sleep", "600"]) as sleeper:
         this = identify(sleeper.pid)
-        assert not dataclasses.replace(this, start_ticks=this.start_ticks - 1).send(signal.SIGKILL)
+        assert not this._replace(start_ticks=this.start_ticks - 1).send(signal.SIGKILL)
         assert this.is_alive()
         assert this.send(signal.SIGKILL)
         assert sleeper.wait() == -signal.SIGKILL

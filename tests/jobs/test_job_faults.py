@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -19,7 +21,8 @@ import pytest
 from tarmac.jobs import create_run, parse_job, plan_tasks
 from tarmac.jobs.executors import LocalExecutor
 from tarmac.jobs.machine import Machine
-from tarmac.jobs.scheduler import pause_s, run_tasks
+from tarmac.jobs.pauses import pause_s
+from tarmac.jobs.scheduler import run_tasks
 from tarmac.machine import GpuInfo
 from tarmac.processes import Process, make_memory_group, parent_of_groups, start
 
@@ -134,6 +137,20 @@ def memory_groups() -> Path:
     return parent
 
 
+@pytest.fixture(params=["no thread", "a thread"])
+def beside(request) -> Iterator[None]:
+    """Have what else is at work in this process: beside threads, programs are started otherwise."""
+    is_over = threading.Event()
+    thread = threading.Thread(target=is_over.wait)
+    if request.param == "a thread":
+        thread.start()
+    yield
+    is_over.set()
+    if thread.ident:
+        thread.join()
+
+
+@pytest.mark.usefixtures("beside")
 def test_a_program_is_in_its_control_group_from_its_first_instruction(tmp_path, memory_groups):
     job = parse_job(
         "{name: x, sweep: {repeat: 8}, resources: {memory: 64MiB, cpus: 0.01},"
@@ -146,6 +163,7 @@ def test_a_program_is_in_its_control_group_from_its_first_instruction(tmp_path, 
     assert not [name for name in names if (memory_groups / name).exists()]
 
 
+@pytest.mark.usefixtures("beside")
 def test_a_limit_on_memory_changes_nothing_else_for_a_program(tmp_path, memory_groups, monkeypatch):
     for name in ("LANG", "LC_ALL", "LC_CTYPE"):
         monkeypatch.delenv(name, raising=False)
@@ -181,7 +199,7 @@ def test_no_control_group_is_left_when_the_runner_is_killed(tmp_path, memory_gro
     )
     own = (tmp_path / "begun").read_text().strip().rpartition("/")[2]
     assert memory_groups / own not in before
-    (task,) = (memory_groups / own / "cgroup.procs").read_text().split()
+    task = psutil.Process(int((memory_groups / own / "cgroup.procs").read_text()))
     (guardian,) = [
         other
         for other in psutil.Process(process.pid).children()
@@ -189,8 +207,8 @@ def test_no_control_group_is_left_when_the_runner_is_killed(tmp_path, memory_gro
     ]
     process.kill()
     process.wait()
-    psutil.wait_procs([guardian], timeout=60)
-    assert not psutil.pid_exists(int(task))
+    _, left = psutil.wait_procs([guardian, task], timeout=60)
+    assert not left
     assert not (memory_groups / own).exists()
 
 
@@ -215,13 +233,10 @@ def test_a_process_that_does_not_end_is_looked_at_seldom_and_not_all_the_time(tm
 
 def test_an_engine_that_hangs_while_it_kills_a_container_holds_nothing_up(tmp_path):
     process = started(["sleep", "600"], tmp_path, kill_command=("sleep", "600"))
+    before = psutil.Process().children()
     process.stopped_for, process.kill_at = "x", 100.0
     process.enforce(100.0, None, None, 0.0)
-    (engine,) = [
-        other
-        for other in psutil.Process().children()
-        if other.cmdline() == ["sleep", "600"] and other.pid != process.child.popen.pid
-    ]
+    (engine,) = {*psutil.Process().children()} - {*before}
     # The client, which tells of the container's end, is left for as long as that may come.
     assert not process.has_ended()
     process.enforce(process.kill_at, None, None, 0.0)
@@ -252,6 +267,7 @@ def test_a_clock_that_jumps_changes_no_limit_and_no_pause(tmp_path, monkeypatch)
 
 _RIVAL = """
 import contextlib, sys
+from collections.abc import Iterator
 from pathlib import Path
 from tarmac.machine import GpuInfo
 from tarmac.jobs import create_run, parse_job, plan_tasks
@@ -285,10 +301,12 @@ def test_two_runners_take_turns_with_the_only_gpu(tmp_path):
 
 _NESTED = """
 import contextlib, json, sys
+from collections.abc import Iterator
 from pathlib import Path
 from tarmac.jobs import create_run, parse_job, plan_tasks, read_machine
 from tarmac.jobs.executors import LocalExecutor
-from tarmac.jobs.scheduler import Silent, run_tasks
+from tarmac.jobs.progress import Silent
+from tarmac.jobs.scheduler import run_tasks
 root, depth = Path(sys.argv[1]), int(sys.argv[2])
 count = f"set -C; > {root}/taken && rm {root}/taken && echo $CUDA_VISIBLE_DEVICES >> {root}/seen"
 again = f"{sys.executable} {__file__} {root} {depth - 1}"

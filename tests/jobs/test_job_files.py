@@ -80,6 +80,11 @@ def test_a_job_is_read_and_expanded(tmp_path):
     assert report.retries.count == 2
 
 
+def test_options_of_executors_that_are_not_here_are_left_to_them():
+    job = parse_job("{name: x, command: [echo], options: {nebula: {size: 3}}}")
+    assert job.options == {"nebula": {"size": 3}}
+
+
 def test_json_is_yaml_too(tmp_path):
     path = tmp_path / "job.json"
     path.write_text('{"name": "x", "command": ["echo", "hi"]}')
@@ -95,6 +100,16 @@ def test_a_workload_becomes_a_line_of_tarmac_train(tmp_path):
     assert task.command[1:] == ("-m", "tarmac", "train", "digits-mlp", "--set", "hidden=8")
 
 
+def test_settings_that_every_training_has_become_its_options(tmp_path):
+    job = parse_job(
+        "{name: x, workload: digits-mlp, settings: {epochs: 2, hidden: 64, seed: 1, "
+        "batch_size: 32, learning_rate: '{{ rate }}'}, sweep: {grid: {rate: [0.1]}}}"
+    )
+    (task,) = plan_tasks(job, tmp_path)
+    expected = "--epochs 2 --set hidden=64 --seed 1 --batch-size 32 --lr 0.1"
+    assert task.command[5:] == tuple(expected.split())
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -104,6 +119,18 @@ def test_a_workload_becomes_a_line_of_tarmac_train(tmp_path):
         ("name: x\ncomand: echo\n", "job.yaml:2:1: comand: unknown key\n  did you mean 'command'?"),
         ("name: x\n", "job.yaml:1:1: expected one of command and workload"),
         ("command: echo\n", "job.yaml:1:1: name: is missing"),
+        (
+            "name: x\ncommand: echo\noptions: {slurm: {partiton: gpu}}\n",
+            "job.yaml:3:19: options.slurm.partiton: unknown key\n  did you mean 'partition'?",
+        ),
+        (
+            "name: x\ntasks:\n- {name: a, command: b, options: {slurm: {sbatch: [--array=1-3]}}}\n",
+            "job.yaml:3:43: tasks[0].options.slurm.sbatch: --array is set by Tarmac itself",
+        ),
+        (
+            "name: x\ncommand: echo\noptions: {slrm: {partition: gpu}}\n",
+            "job.yaml:3:11: options.slrm: unknown executor\n  did you mean 'slurm'?",
+        ),
         (
             "name: x\ncommand: echo\nresources: {memory: lots}\n",
             "job.yaml:3:13: resources.memory: 'lots': expected an amount of memory",
@@ -254,6 +281,19 @@ def test_every_kind_of_sweep(tmp_path):
     assert job.sweep is not None
     assert job.sweep.size({"f": ["a", "b"]}) == 16
     assert tasks[1].command[-1] == f"echo 1 3 {tmp_path / 'a.txt'} 1"
+
+
+def test_tasks_of_a_sweep_share_what_has_no_placeholder(tmp_path):
+    one, other = plan_tasks(
+        parse_job(
+            "{name: x, command: [run], env: {SEED: '{{ repeat }}'}, sweep: {repeat: 2}, "
+            "environment: {image: debian, workdir: ''}, inputs: [{from: /a}]}"
+        ),
+        tmp_path,
+    )
+    for shared in ("command", "environment", "inputs", "outputs"):
+        assert getattr(one, shared) is getattr(other, shared)
+    assert (one.env, other.env) == ({"SEED": "0"}, {"SEED": "1"})
 
 
 def test_a_random_sweep_follows_its_seed(tmp_path):
@@ -486,7 +526,7 @@ def test_a_program_gets_to_see_what_the_file_says(tmp_path):
         ),
         (
             "name: x\ncommand: b\nsweep: {repeat: 1000000000}",
-            "job.yaml:3:1: sweep: makes 1,000,000,000 tasks, expected at most 100,000 in a job",
+            "job.yaml:3:1: sweep: makes 1,000,000,000 tasks, expected at most 1,000,000 in a job",
         ),
         (
             "name: x\ncommand: b\nsweep: {random: {count: 1000000000, parameters: {a: [1]}}}",
@@ -499,9 +539,9 @@ def test_a_program_gets_to_see_what_the_file_says(tmp_path):
             "job.yaml:3:1: sweep: makes 1,048,576 tasks",
         ),
         (
-            "name: x\ntasks:\n  - {name: a, command: b, sweep: {repeat: 60000}}\n"
-            "  - {name: b, command: b, sweep: {repeat: 60000}}",
-            "job.yaml:4:27: tasks[1].sweep: makes 120,000 tasks",
+            "name: x\ntasks:\n  - {name: a, command: b, sweep: {repeat: 600000}}\n"
+            "  - {name: b, command: b, sweep: {repeat: 600000}}",
+            "job.yaml:4:27: tasks[1].sweep: makes 1,200,000 tasks",
         ),
     ],
 )
@@ -534,9 +574,9 @@ def test_a_sweep_over_too_many_files_is_refused_before_it_is_expanded(tmp_path):
     for number in range(11):
         (tmp_path / f"{number}.txt").touch()
     job = parse_job(
-        "{name: x, command: 'echo {{ f }}', sweep: {files: {f: '*.txt'}, repeat: 10000}}"
+        "{name: x, command: 'echo {{ f }}', sweep: {files: {f: '*.txt'}, repeat: 100000}}"
     )
-    with pytest.raises(RequestError, match="files makes 110,000 tasks"):
+    with pytest.raises(RequestError, match="files makes 1,100,000 tasks"):
         next(plan_tasks(job, tmp_path))
 
 

@@ -218,3 +218,45 @@ def test_unknown_gpus_stop_tasks_that_need_them_and_no_others(tmp_path):
     blind.refuse_what_never_fits([without])
     with pytest.raises(RequestError, match="the driver does not say"):
         blind.refuse_what_never_fits([with_gpu])
+
+
+def test_what_is_short_counts_what_others_will_give_back():
+    ours = machine(None, GpuInfo("GPU-a", "fast", 2**34), GpuInfo("GPU-b", "fast", 2**34))
+    needs = Resources(cpus=6, memory=2**33, gpus=2)
+    assert not ours.shortage(needs)
+    grant = ours.take(Resources(cpus=4, memory=2**34, gpus=1))
+    short = ours.shortage(needs)
+    assert (short.cpus, short.memory, short.gpus) == (2, 2**33, 1)
+    assert short.is_eased_by(grant)
+    assert not ours.shortage(needs, [grant])
+    ours.give_back(grant)
+    assert not ours.shortage(needs)
+
+
+@pytest.mark.parametrize(
+    ("taken", "needs", "reason"),
+    [
+        (Resources(cpus=8), Resources(cpus=0.5), "8 of 8 CPUs are in use, it needs 0.5"),
+        (
+            Resources(memory=3 * 2**32),
+            Resources(memory=2**33),
+            "12.0 of 16.0 GiB of memory are in use, it needs 8.0",
+        ),
+        (Resources(gpus=0.5), ONE, "1 of 1 GPUs are in use, it needs 1"),
+        (Resources(gpus=0.5), Resources(gpus=0.5), ""),
+    ],
+)
+def test_why_a_task_cannot_begin_is_said_with_numbers(taken, needs, reason):
+    ours = machine(None)
+    ours.take(taken)
+    if reason:
+        assert ours.why_full(needs) == reason
+    else:
+        assert not ours.shortage(needs)
+
+
+def test_gpus_of_other_programs_are_named_as_why_a_task_waits(tmp_path):
+    other, ours = machine(tmp_path), machine(tmp_path)
+    assert other.take(ONE) is not None
+    assert ours.take(ONE) is None
+    assert "leased by other programs" in ours.why_full(ONE)

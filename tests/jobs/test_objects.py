@@ -11,9 +11,7 @@ import textwrap
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 from test_run import Watcher
 
 import tarmac
@@ -27,26 +25,6 @@ from tarmac.jobs import create_run, parse_job, prepare, work_on
 from tarmac.jobs.inputs import fetch_inputs
 from tarmac.jobs.model import Input
 from tarmac.training import Silent
-
-
-@pytest.fixture
-def s3(monkeypatch):
-    """Return a client of a server that the variables name as TensorFlow's did."""
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "me",
-        "AWS_SECRET_ACCESS_KEY": "hunter2hunter2",
-        "AWS_REGION": "us-east-1",
-        "S3_ENDPOINT": f"{host}:{port}",
-        "S3_USE_HTTPS": "0",
-    }.items():
-        monkeypatch.setenv(name, value)
-    client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1")
-    client.create_bucket(Bucket="bucket")
-    yield client
-    server.stop()
 
 
 class Line:

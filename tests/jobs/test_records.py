@@ -17,19 +17,24 @@ from tarmac.jobs import (
     JobFailed,
     create_run,
     find_run,
+    note_outcome,
     parse_job,
     plan_tasks,
     read_status,
 )
 from tarmac.jobs.kind import reserved
+from tarmac.jobs.status import is_asked_to_end
+from tarmac.processes import ProcessIdentity
 
-SAMPLE = Path(__file__).parent / "samples/job-run-schema-1.json"
+SAMPLES = Path(__file__).parent / "samples"
+SAMPLE = SAMPLES / "job-run-schema-1.json"
 
 
-def test_a_run_of_an_older_schema_can_always_be_read(tmp_path):
+@pytest.mark.parametrize("schema", [1, 2])
+def test_a_run_of_an_older_schema_can_always_be_read(tmp_path, schema):
     run = tmp_path / "nightly-1"
     run.mkdir()
-    shutil.copy(SAMPLE, run / "job-run.json")
+    shutil.copy(SAMPLES / f"job-run-schema-{schema}.json", run / "job-run.json")
     status = read_status(run)
     assert (status.state, status.num_tasks) == ("interrupted", 3)
     found = find_run("latest", tmp_path)
@@ -40,7 +45,7 @@ def test_a_run_of_an_older_schema_can_always_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"schema_version": 3}, RequestError, r"newer Tarmac \(schema 3, this one reads up to 2\)"),
+        ({"schema_version": 4}, RequestError, r"newer Tarmac \(schema 4, this one reads up to 3\)"),
         ({"schema_version": None}, TarmacError, "is damaged: schema_version is None"),
         ({"num_tasks": "many"}, TarmacError, "is damaged: num_tasks"),
     ],
@@ -104,7 +109,7 @@ def test_an_engine_is_asked_whether_it_answers_before_the_run_and_not_in_it(tmp_
     assert asked.count("version") == 1
 
 
-def test_a_run_at_work_on_another_machine_is_running_and_not_cancelled_from_here(tmp_path):
+def test_a_run_at_work_on_another_machine_is_running_and_asked_to_end_by_a_file(tmp_path):
     job = parse_job("{name: x, command: a}")
     run = create_run(job, tmp_path, [*plan_tasks(job, tmp_path)], tmp_path)
     elsewhere = {"pid": 1, "start_ticks": 1, "boot_id": "b", "host": "elsewhere"}
@@ -112,6 +117,49 @@ def test_a_run_at_work_on_another_machine_is_running_and_not_cancelled_from_here
     assert read_status(run.path).state == "interrupted"
     # On a shared file system its lock speaks for it.
     with reserved(run.path):
+        status = read_status(run.path)
+        assert (status.state, status.runner, status.elsewhere.host) == (
+            "running",
+            None,
+            "elsewhere",
+        )
+        assert Handle(run.path).cancel()
+        assert is_asked_to_end(run.path, ProcessIdentity(**elsewhere))
+        # A later runner of the same run is not meant.
+        assert not is_asked_to_end(run.path, ProcessIdentity(**elsewhere | {"start_ticks": 2}))
+
+
+def test_a_pipeline_at_work_on_another_machine_is_not_cancelled_from_here(tmp_path):
+    job = Job(name="p", pipeline={"name": "p", "nodes": [{"nodeName": "a"}]})
+    run = create_run(job, tmp_path, (), tmp_path)
+    elsewhere = {"pid": 1, "start_ticks": 1, "boot_id": "b", "host": "elsewhere"}
+    (run.path / "runner.json").write_text(json.dumps(elsewhere))
+    with reserved(run.path), pytest.raises(RequestError, match="at work on another machine"):
+        Handle(run.path).cancel()
+
+
+def test_the_state_of_a_pipeline_is_what_its_record_says_and_not_its_tasks(tmp_path):
+    job = Job(name="p", pipeline={"name": "p", "nodes": [{"nodeName": "a"}]})
+    run = create_run(job, tmp_path, (), tmp_path)
+    lines = [
+        {"event": "started", "task": 0, "name": "a", "attempt": 1, "directory": "instances/0000-a"},
+        {
+            "event": "ended",
+            "task": 0,
+            "name": "a",
+            "outcome": "failed",
+            "reason": "x",
+            "seconds": 1,
+        },
+    ]
+    (run.path / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert read_status(run.path).state == "interrupted"
+    with reserved(run.path):
         assert read_status(run.path).state == "running"
-        with pytest.raises(RequestError, match="at work on another machine"):
-            Handle(run.path).cancel()
+    note_outcome(run.path, "succeeded", "")
+    status = read_status(run.path)
+    assert (status.state, status.num_tasks, status.count("failed")) == ("succeeded", 1, 1)
+    assert [task.directory for task in status.tasks] == [run.path / "instances/0000-a"]
+    note_outcome(run.path, "failed", "its time is over")
+    with pytest.raises(JobFailed, match="its time is over"):
+        Handle(run.path).result()

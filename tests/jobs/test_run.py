@@ -21,7 +21,15 @@ import psutil
 import pytest
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.jobs import create_run, find_run, parse_job, prepare, task_directory, work_on
+from tarmac.jobs import (
+    create_run,
+    find_run,
+    parse_job,
+    prepare,
+    read_status,
+    task_directory,
+    work_on,
+)
 from tarmac.jobs.inputs import fetch_inputs
 from tarmac.jobs.journal import read_journal
 from tarmac.jobs.model import Input
@@ -350,6 +358,26 @@ def test_a_resumed_run_repeats_only_what_has_not_succeeded(run, tmp_path):
     assert watcher.log == ["+b", "-b", "+c", "-c"]
     assert (made.path / "a").read_text() == "x\n"
     assert work_on(find_run("latest", tmp_path / "runs"), Watcher()) == {"succeeded": 3}
+
+
+@pytest.mark.parametrize("has_name", [True, False], ids=["now", "until 0.2"])
+def test_a_run_in_which_a_task_was_tried_again_is_resumed(run, tmp_path, has_name):
+    _, made, _ = run(
+        """
+        name: x
+        retries: {count: 1, backoff: 0.01}
+        command: test -e ../../../fixed
+        """
+    )
+    journal = made.path / "journal.jsonl"
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert [event["event"] for event in events] == ["started", "retried", "started", "ended"]
+    if not has_name:
+        del events[1]["name"]
+        journal.write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert read_status(made.path).problems == ()
+    (made.path / "fixed").touch()
+    assert work_on(find_run("latest", tmp_path / "runs"), Watcher()) == {"succeeded": 1}
 
 
 def test_a_run_whose_files_have_changed_is_not_resumed(run, tmp_path):

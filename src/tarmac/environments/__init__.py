@@ -8,17 +8,30 @@ Example:
     PosixPath('/home/me/.cache/tarmac/venvs/5f1d3c2b7a908e46')
 """
 
-from tarmac.environments.engines import engine_program, find_engine, is_podman
-from tarmac.environments.images import pull_with_login
+from tarmac.environments.engines import (
+    ClusterEngine,
+    engine_program,
+    find_cluster_engine,
+    find_engine,
+    is_podman,
+)
+from tarmac.environments.images import image_file, pull_once, pull_with_login
+from tarmac.environments.shipped import node_directory, shipped_venv
 from tarmac.environments.venvs import VenvSpec, build_venv, list_venvs, remove_venv
 
 __all__ = [
+    "ClusterEngine",
     "VenvSpec",
     "build_venv",
     "engine_program",
+    "find_cluster_engine",
     "find_engine",
+    "image_file",
     "is_podman",
     "list_venvs",
+    "node_directory",
+    "pull_once",
     "pull_with_login",
     "remove_venv",
+    "shipped_venv",
 ]

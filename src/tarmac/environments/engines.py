@@ -1,14 +1,45 @@
-"""Container engines: whether Docker or Podman is here, and answers."""
+"""Container engines: which is here, and whether it answers."""
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Literal
 
 from tarmac.errors import RequestError
 
-__all__ = ["engine_program", "find_engine", "is_podman"]
+__all__ = [
+    "ClusterEngine",
+    "engine_program",
+    "find_cluster_engine",
+    "find_engine",
+    "is_podman",
+]
+
+_ANSWER_S = 60.0
+
+EngineName = Literal["docker", "podman", "apptainer", "pyxis"]
+
+# Engines of one machine, by how their packages are called at Debian.
+_PACKAGES = {"docker": "docker.io", "podman": "podman"}
+
+# Apptainer was Singularity, and still is at many sites.
+_APPTAINER = ("apptainer", "singularity")
+
+
+@dataclasses.dataclass(frozen=True)
+class ClusterEngine:
+    """What runs containers on a cluster's node.
+
+    Attributes:
+        name: Which.
+        program: Its path; srun's, of which Pyxis is a part.
+    """
+
+    name: EngineName
+    program: str
 
 
 def engine_program(name: str | None) -> str:
@@ -18,18 +49,23 @@ def engine_program(name: str | None) -> str:
         name: ``docker`` or ``podman``; by default the first that is installed.
 
     Raises:
-        RequestError: It is not installed.
+        RequestError: It is not installed, or is one of clusters only.
     """
-    names = (name,) if name is not None else ("docker", "podman")
-    program = next((path for each in names if (path := shutil.which(each)) is not None), None)
+    if name is not None and name not in _PACKAGES:
+        raise RequestError(
+            f"{name} runs containers on clusters only",
+            hint="engine: docker, engine: podman, or on a cluster: --on slurm",
+        )
+    names = (name,) if name is not None else tuple(_PACKAGES)
+    program = _first(names)
     if program is None:
         missing = f"{name} is not" if name else "neither docker nor podman is"
-        package = "podman" if name == "podman" else "docker.io"
+        package = _PACKAGES[name or "docker"]
         raise RequestError(f"{missing} here", hint=f"sudo apt install {package}")
     return program
 
 
-def find_engine(name: str | None, *, limit_s: float = 60.0) -> str:
+def find_engine(name: str | None, *, limit_s: float = _ANSWER_S) -> str:
     """Return the path of an engine's program, once the engine has answered.
 
     Args:
@@ -53,6 +89,49 @@ def find_engine(name: str | None, *, limit_s: float = 60.0) -> str:
     return program
 
 
+def find_cluster_engine(name: str | None) -> ClusterEngine:
+    """Return what runs containers on this node of a cluster.
+
+    Args:
+        name: Which; by default the first that is here of Pyxis, Apptainer, Podman and Docker.
+
+    Raises:
+        RequestError: It is not here.
+    """
+    if name in (None, "pyxis") and _has_pyxis():
+        return ClusterEngine("pyxis", _first(("srun",)) or "srun")
+    if name in (None, "apptainer") and (program := _first(_APPTAINER)) is not None:
+        return ClusterEngine("apptainer", program)
+    if name in (None, "podman") and (program := _first(("podman",))) is not None:
+        return ClusterEngine("podman", program)
+    if name in (None, "docker") and (program := _first(("docker",))) is not None:
+        return ClusterEngine("docker", program)
+    missing = "no container engine is" if name is None else f"{name} is not"
+    raise RequestError(
+        f"{missing} on this node",
+        hint="Name one that is: environment: {engine: pyxis|apptainer|podman|docker}; "
+        "tarmac check --on slurm lists what nodes have",
+    )
+
+
 def is_podman(engine: str) -> bool:
     """Whether an engine's program is Podman's."""
     return Path(engine).name.startswith("podman")
+
+
+def _first(names: tuple[str, ...]) -> str | None:
+    return next((path for each in names if (path := shutil.which(each)) is not None), None)
+
+
+def _has_pyxis() -> bool:
+    """Whether srun takes containers, which it does where Pyxis is plugged into it."""
+    srun = shutil.which("srun")
+    if srun is None:
+        return False
+    try:
+        done = subprocess.run(
+            [srun, "--help"], capture_output=True, text=True, timeout=_ANSWER_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return "--container-image" in done.stdout

@@ -1,9 +1,12 @@
-"""Container images behind a registry's login."""
+"""Container images: from registries that ask for a login, and as one file for all nodes."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
+import platform
 import subprocess
 import tempfile
 from pathlib import Path
@@ -11,12 +14,15 @@ from typing import TYPE_CHECKING, Literal
 
 import platformdirs
 
+from tarmac.environments.once import made_once
 from tarmac.errors import TarmacError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["pull_with_login"]
+    from tarmac.environments.engines import ClusterEngine
+
+__all__ = ["image_file", "pull_once", "pull_with_login"]
 
 _ANSWER_S = 60
 
@@ -58,9 +64,7 @@ def pull_with_login(
         TarmacError: The registry does not take them, or has no such image; the engine's own words
             are in the message.
     """
-    user, separator, password = credentials.partition(":")
-    if not separator:
-        raise TarmacError("container: the secret of login is not of the form USER:PASSWORD")
+    user, password = _split(credentials)
     if when == "never" or (when == "missing" and _has(engine, image)):
         return
     first = image.split("/", maxsplit=1)[0]
@@ -86,6 +90,134 @@ def pull_with_login(
         _ask(engine, login, environment, f"login to {place}", limit_s=_ANSWER_S, given=password)
         pull = ("pull", "--quiet", image)
         _ask(engine, pull, environment, f"pull {image}", limit_s=_PULL_S)
+
+
+def pull_once(
+    engine: str,
+    image: str,
+    directory: Path,
+    *,
+    credentials: str | None,
+    when: Literal["missing", "always", "never"],
+    run: str,
+) -> None:
+    """Pull an image for Docker or Podman, once for all of a run's tasks on this node.
+
+    Args:
+        engine: The engine's program.
+        image: Its name.
+        directory: Where it is noted what was pulled, on this node's own disk.
+        credentials: ``USER:PASSWORD`` for its registry; None without a login.
+        when: ``always``, which is once in each run; only where it is ``missing``; or ``never``.
+        run: Of which this is a part.
+
+    Raises:
+        TarmacError: The registry has no such image, or does not take the login; the engine's own
+            words are in the message.
+    """
+    if when == "never" or (when == "missing" and _has(engine, image)):
+        return
+    content = (engine, image, run)
+    digest = hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
+    mark = directory / f"{digest}.pulled"
+    if mark.exists() and not _has(engine, image):
+        # Removed since, to make room.
+        mark.unlink(missing_ok=True)
+
+    def pull(part: Path) -> None:
+        if credentials is not None:
+            pull_with_login(engine, image, credentials, when="always")
+        else:
+            _ask(engine, ("pull", "--quiet", image), {}, f"pull {image}", limit_s=_PULL_S)
+        part.touch()
+
+    made_once(mark, pull)
+
+
+def image_file(
+    engine: ClusterEngine,
+    image: str,
+    store: Path,
+    *,
+    credentials: str | None,
+    when: Literal["missing", "always", "never"],
+    run: str,
+) -> Path:
+    """Return the file of an image for an engine of clusters, pulled once for all nodes.
+
+    No password is on a command line or in a file: Apptainer and Enroot, which Pyxis pulls by, take
+    it from a variable of their process.
+
+    Args:
+        engine: Apptainer or Pyxis.
+        image: Its name, as the engine takes names.
+        store: Where files of images are kept, on a file system that all nodes see.
+        credentials: ``USER:PASSWORD`` for its registry; None without a login.
+        when: ``always``, which is once in each run; only where it is ``missing``; or ``never``.
+        run: Of which this is a part.
+
+    Raises:
+        TarmacError: It cannot be had; the program's own words are in the message.
+    """
+    content = (engine.name, image, platform.machine(), run if when == "always" else "")
+    digest = hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
+    path = store / f"{digest}.{'sif' if engine.name == 'apptainer' else 'sqsh'}"
+    if when == "never" and not path.exists():
+        raise TarmacError(
+            f"container: {image} is not among the images that were pulled, and pull is never",
+            hint=f"pull: missing; they are kept in {store}",
+        )
+
+    def pull(part: Path) -> None:
+        user, password = (None, "") if credentials is None else _split(credentials)
+        if engine.name == "apptainer":
+            command = [engine.program, "pull", "--disable-cache", str(part), image]
+            login = {
+                "APPTAINER_DOCKER_USERNAME": user,
+                "APPTAINER_DOCKER_PASSWORD": password,
+                "SINGULARITY_DOCKER_USERNAME": user,
+                "SINGULARITY_DOCKER_PASSWORD": password,
+            }
+            variables = {name: text for name, text in login.items() if user is not None and text}
+            _ask(command[0], command[1:], variables, f"pull {image}", limit_s=_PULL_S)
+            return
+        registry, separator, _ = image.partition("#")
+        host = registry.partition(":")[0] if separator else "registry-1.docker.io"
+        whose = "" if user is None else f"{user}@"
+        uri = image if "://" in image else f"docker://{whose}{image}"
+        with _enroot_configuration(host, user, password) as variables:
+            steps = ("import", "--output", str(part), uri)
+            _ask("enroot", steps, variables, f"pull {image}", limit_s=_PULL_S)
+
+    return made_once(path, pull)
+
+
+def _split(credentials: str) -> tuple[str, str]:
+    user, separator, password = credentials.partition(":")
+    if not separator:
+        raise TarmacError("container: the secret of login is not of the form USER:PASSWORD")
+    return user, password
+
+
+# Where registries have their tokens given out, where that is another host.
+_TOKENS = {"nvcr.io": "authn.nvidia.com", "registry-1.docker.io": "auth.docker.io"}
+
+
+@contextlib.contextmanager
+def _enroot_configuration(host: str, user: str | None, password: str) -> Iterator[dict[str, str]]:
+    """Give the variables by which Enroot logs in; it fills what begins with $ from its own.
+
+    See https://github.com/NVIDIA/enroot/blob/main/doc/cmd/import.md
+    """
+    if user is None:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        hosts = dict.fromkeys((host, _TOKENS.get(host, host)))
+        lines = [f"machine {each} login {user} password ${_KEPT}\n" for each in hosts]
+        (Path(directory) / ".credentials").write_text("".join(lines), encoding="utf-8")
+        # It keeps tokens in its cache.
+        yield {"ENROOT_CONFIG_PATH": directory, "ENROOT_CACHE_PATH": directory, _KEPT: password}
 
 
 def _executable_directory() -> str:
@@ -149,3 +281,5 @@ def _run(
         raise TarmacError(
             f"container: {what}: {Path(command[0]).name} has not within {limit_s:g} s"
         ) from error
+    except OSError as error:
+        raise TarmacError(f"container: {what}: {command[0]}: {error.strerror}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ __all__ = ["forget_users", "living_users", "note_user"]
 def note_user(path: Path) -> None:
     """Note that this process uses an environment, for as long as it lives."""
     me = identify(os.getpid())
-    write_json(_users(path) / f"{me.host}-{me.pid}-{me.start_ticks}.json", dataclasses.asdict(me))
+    write_json(_users(path) / f"{me.host}-{me.pid}-{me.start_ticks}.json", me._asdict())
 
 
 def living_users(path: Path) -> list[str]:

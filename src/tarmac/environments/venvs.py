@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import platformdirs
-from filelock import FileLock
 
 from tarmac.environments.installer import (
     find_python,
@@ -21,12 +21,22 @@ from tarmac.environments.installer import (
 from tarmac.environments.requirements import read_requirements
 from tarmac.environments.users import forget_users, living_users, note_user
 from tarmac.errors import RequestError
-from tarmac.files import without_password, write_text
+from tarmac.files import taking_turns, without_password, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["VenvSpec", "build_venv", "list_venvs", "remove_venv", "venvs_directory"]
+    from tarmac.environments.requirements import Requirements
+
+__all__ = [
+    "Recipe",
+    "VenvSpec",
+    "build_venv",
+    "list_venvs",
+    "read_recipe",
+    "remove_venv",
+    "venvs_directory",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +62,72 @@ def venvs_directory() -> Path:
     return Path(platformdirs.user_cache_dir("tarmac")) / "venvs"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How an environment is built, with all that it depends on looked up.
+
+    Attributes:
+        key: Another one wherever anything that is to be installed differs.
+        python: The interpreter.
+        before: What is installed first.
+        then: What is installed with that.
+        build_env: Variables for builds.
+    """
+
+    key: str
+    python: str
+    before: Requirements
+    then: Requirements
+    build_env: Mapping[str, str]
+
+    def install(self, path: Path) -> None:
+        """Build it anew; its ``requirements.txt`` is there once it is whole.
+
+        Raises:
+            TarmacError: It could not be built; the installer's own words are in the message.
+        """
+        shutil.rmtree(path, ignore_errors=True)
+        options = (
+            *(("--no-build-isolation",) if self.before.lines else ()),
+            *(("--no-cache-dir",) if self.build_env else ()),
+        )
+        with contextlib.ExitStack() as files:
+            first = self.before.lines
+            steps = [files.enter_context(requirement_files(self.before))] if first else []
+            steps.append([*options, *files.enter_context(requirement_files(self.then))])
+            install_venv(path, self.python, steps, self.build_env)
+        text = "\n".join((*self.before.lines, *self.then.lines)) + "\n"
+        write_text(path / "requirements.txt", without_password(text))
+
+
+def read_recipe(spec: VenvSpec, base: Path, *, kind: str = "") -> Recipe:
+    """Look up all that an environment depends on.
+
+    Args:
+        spec: Its interpreter and packages.
+        base: What ``-r FILE`` starts from.
+        kind: Of machines that can share it, whichever installer each of them has; empty where it
+            stays on this one.
+
+    Raises:
+        RequestError: The interpreter or a requirements file is not here.
+    """
+    python = find_python(spec.python)
+    before = read_requirements(spec.before, base)
+    then = read_requirements(spec.requirements, base)
+    installer = "uv" if shutil.which("uv") else "pip"
+    content = (
+        python_version(python),
+        # Its archive leads to the interpreter by its path, which must be the same there.
+        (kind, os.path.realpath(python)) if kind else installer,
+        before.content(),
+        then.content(),
+        sorted(spec.build_env.items()),
+    )
+    key = hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
+    return Recipe(key=key, python=python, before=before, then=then, build_env=spec.build_env)
+
+
 def build_venv(spec: VenvSpec, base: Path, root: Path | None = None) -> Path:
     """Build an environment, or find the one that was built before.
 
@@ -70,34 +146,13 @@ def build_venv(spec: VenvSpec, base: Path, root: Path | None = None) -> Path:
         TarmacError: It could not be built; the installer's own words are in the message.
     """
     root = root or venvs_directory()
-    python = find_python(spec.python)
-    before = read_requirements(spec.before, base)
-    then = read_requirements(spec.requirements, base)
-    content = repr(
-        (
-            python_version(python),
-            "uv" if shutil.which("uv") else "pip",
-            before.content(),
-            then.content(),
-            sorted(spec.build_env.items()),
-        )
-    )
-    path = root / hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+    recipe = read_recipe(spec, base)
+    path = root / recipe.key
     root.mkdir(parents=True, exist_ok=True)
-    with FileLock(root / f"{path.name}.lock"):
+    with taking_turns(root / f"{path.name}.lock"):
         note_user(path)
         if not (path / "requirements.txt").exists():
-            shutil.rmtree(path, ignore_errors=True)
-            options = (
-                *(("--no-build-isolation",) if before.lines else ()),
-                *(("--no-cache-dir",) if spec.build_env else ()),
-            )
-            with contextlib.ExitStack() as files:
-                steps = [files.enter_context(requirement_files(before))] if before.lines else []
-                steps.append([*options, *files.enter_context(requirement_files(then))])
-                install_venv(path, python, steps, spec.build_env)
-            text = "\n".join((*before.lines, *then.lines)) + "\n"
-            write_text(path / "requirements.txt", without_password(text))
+            recipe.install(path)
     return path
 
 
@@ -119,7 +174,7 @@ def remove_venv(name: str, root: Path | None = None) -> Path:
     if len(found) != 1:
         problem = "no environment begins" if not found else f"{len(found)} environments begin"
         raise RequestError(f"{problem} with {name!r}", hint="See them: tarmac env list")
-    with FileLock(root / f"{found[0].name}.lock"):
+    with taking_turns(root / f"{found[0].name}.lock"):
         if users := living_users(found[0]):
             raise RequestError(
                 f"environment {found[0].name} is in use by {', '.join(users)}",

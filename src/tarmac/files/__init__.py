@@ -21,6 +21,17 @@ from tarmac.files.journal import (
     drop_torn_line,
     read_lines,
 )
+from tarmac.files.lease import (
+    BEAT_S,
+    Holder,
+    Lease,
+    LeaseWatch,
+    Lock,
+    is_held,
+    open_lock,
+    read_lease,
+    taking_turns,
+)
 from tarmac.files.locations import SCHEMES, Location, without_password
 from tarmac.files.locks import (
     OwnerLock,
@@ -29,6 +40,7 @@ from tarmac.files.locks import (
     remove_unowned,
     unlock_descriptor,
 )
+from tarmac.files.mounts import is_network, network_type
 from tarmac.files.objects import (
     get_object,
     is_object,
@@ -36,14 +48,20 @@ from tarmac.files.objects import (
     list_objects,
     put_object,
 )
+from tarmac.files.private import make_private
 from tarmac.files.records import read_versioned
 from tarmac.files.web import UnreachableError, download
 
 __all__ = [
+    "BEAT_S",
     "SCHEMES",
     "DamagedLine",
+    "Holder",
     "JournalLines",
+    "Lease",
+    "LeaseWatch",
     "Location",
+    "Lock",
     "OwnerLock",
     "StorageError",
     "UnreachableError",
@@ -52,17 +70,24 @@ __all__ = [
     "download",
     "drop_torn_line",
     "get_object",
+    "is_held",
+    "is_network",
     "is_object",
     "is_object_directory",
     "is_owned",
     "list_objects",
     "lock_descriptor",
+    "make_private",
+    "network_type",
+    "open_lock",
     "put_object",
     "read_errors",
+    "read_lease",
     "read_lines",
     "read_versioned",
     "remove_unowned",
     "storage_errors",
+    "taking_turns",
     "unlock_descriptor",
     "without_password",
     "write_bytes",

@@ -45,6 +45,11 @@ class OwnerLock:
         self._path = path
         self._lock = FileLock(path, is_singleton=False)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another one has taken it over: never, while this process lives."""
+        return False
+
     def acquire(self) -> bool:
         """Become the owner; False where another one is alive. Does not wait for that one's end.
 

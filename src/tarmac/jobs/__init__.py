@@ -8,23 +8,43 @@ Example:
 
 from tarmac.jobs.containers import WORK
 from tarmac.jobs.executors import (
+    DISTURBANCES,
     Attempt,
+    Began,
     Busy,
+    Cause,
+    Event,
     Executor,
     ExecutorKind,
     Finished,
     LocalExecutor,
     Outcome,
+    Queued,
+    Requeued,
+    RunnerEngine,
+    RunnerJob,
+    RunnerState,
     Site,
+    Waiting,
     executor_names,
     find_executor,
     is_retried,
 )
 from tarmac.jobs.graph import circle_of
-from tarmac.jobs.handle import Handle, JobFailed, attach, run, start_runner, submit
-from tarmac.jobs.job_run import JobRun, create_run, find_run, list_statuses, prepare, work_on
+from tarmac.jobs.handle import Handle, JobFailed, attach, runner_options, start_runner
+from tarmac.jobs.job_run import (
+    JobRun,
+    create_run,
+    find_run,
+    list_statuses,
+    note_outcome,
+    prepare,
+    work_on,
+    working_on,
+)
+from tarmac.jobs.journal import Journal, read_journal
 from tarmac.jobs.kind import JOB
-from tarmac.jobs.machine import Grant, Machine, read_machine
+from tarmac.jobs.machine import Grant, Machine, Shortage, read_machine
 from tarmac.jobs.model import (
     Container,
     Input,
@@ -39,20 +59,37 @@ from tarmac.jobs.model import (
     Venv,
 )
 from tarmac.jobs.placeholders import escape
-from tarmac.jobs.plan import Task, plan_tasks, thread_variables
-from tarmac.jobs.reader import job_of, parse_job, read_job
-from tarmac.jobs.scheduler import Ended, Reporter, Silent, run_tasks, task_directory
-from tarmac.jobs.secrets import read_secret_mapping
+from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, thread_variables
+from tarmac.jobs.progress import Ended, Reporter, Silent
+from tarmac.jobs.reader import as_written, job_of, parse_job, read_job
+from tarmac.jobs.record import JobRecord, read_record
+from tarmac.jobs.run_files import SHARED
+from tarmac.jobs.runner_jobs import (
+    OwnRunnerJob,
+    end_runner_jobs,
+    recall_secrets,
+    submit_runner,
+    why_no_runner_job,
+)
+from tarmac.jobs.scheduler import directory_name, run_tasks, task_directory
+from tarmac.jobs.secrets import missing_secrets, read_secret_mapping, secret_variables
 from tarmac.jobs.status import RunStatus, TaskStatus, read_status
 from tarmac.jobs.sweep import Sweep
+from tarmac.jobs.training_job import training_job
 
 __all__ = [
+    "DISTURBANCES",
     "JOB",
+    "LAUNCH",
+    "SHARED",
     "WORK",
     "Attempt",
+    "Began",
     "Busy",
+    "Cause",
     "Container",
     "Ended",
+    "Event",
     "Executor",
     "ExecutorKind",
     "Finished",
@@ -61,17 +98,26 @@ __all__ = [
     "Input",
     "Job",
     "JobFailed",
+    "JobRecord",
     "JobRun",
+    "Journal",
     "LocalExecutor",
     "Machine",
     "Mount",
     "Outcome",
     "Output",
+    "OwnRunnerJob",
+    "Queued",
     "Reporter",
+    "Requeued",
     "Resources",
     "Retries",
     "RunStatus",
+    "RunnerEngine",
+    "RunnerJob",
+    "RunnerState",
     "Secret",
+    "Shortage",
     "Silent",
     "Site",
     "Sweep",
@@ -80,9 +126,13 @@ __all__ = [
     "TaskSpec",
     "TaskStatus",
     "Venv",
+    "Waiting",
+    "as_written",
     "attach",
     "circle_of",
     "create_run",
+    "directory_name",
+    "end_runner_jobs",
     "escape",
     "executor_names",
     "find_executor",
@@ -90,18 +140,27 @@ __all__ = [
     "is_retried",
     "job_of",
     "list_statuses",
+    "missing_secrets",
+    "note_outcome",
     "parse_job",
     "plan_tasks",
     "prepare",
     "read_job",
+    "read_journal",
     "read_machine",
+    "read_record",
     "read_secret_mapping",
     "read_status",
-    "run",
+    "recall_secrets",
     "run_tasks",
+    "runner_options",
+    "secret_variables",
     "start_runner",
-    "submit",
+    "submit_runner",
     "task_directory",
     "thread_variables",
+    "training_job",
+    "why_no_runner_job",
     "work_on",
+    "working_on",
 ]

@@ -1,9 +1,12 @@
-"""A task's container: the engine's command line that runs it."""
+"""A task's container: the engine's command line that runs it, and whether memory was its end."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
+import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.jobs.machine import Grant
-    from tarmac.jobs.model import Container
-    from tarmac.jobs.plan import Task
+    from tarmac.jobs.model import Container, Resources
 
-__all__ = ["WORK", "container_command"]
+__all__ = ["WORK", "ContainerRun", "container_command", "mount_line", "was_out_of_memory"]
 
 # By which a guardian finds a run's containers.
 _LABEL = "tarmac.run"
@@ -24,47 +26,69 @@ _LABEL = "tarmac.run"
 # Where a task's directory is inside.
 WORK = "/tarmac"
 
+# An engine that does not answer says nothing of memory.
+_ANSWER_WITHIN_S = 10.0
 
-def container_command(
-    task: Task,
-    container: Container,
-    grant: Grant,
-    *,
-    engine: str,
-    name: str,
-    mark: str,
-    work: Path,
-    base: Path,
-    variables: Mapping[str, str],
-    secret_names: Sequence[str],
-) -> tuple[str, ...]:
-    """Return the command line that runs a task in a container.
 
-    Args:
-        task: The task to run.
-        container: What it asks for.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ContainerRun:
+    """What a container runs, and with what.
+
+    Attributes:
+        container: What the task asks for.
+        command: The task's.
+        resources: Which it needs.
         grant: What it has.
-        engine: The engine's program.
         name: The container's.
-        mark: Of the run, by which a guardian finds it.
         work: The task's directory, which is `WORK` inside.
         base: What relative sources of mounts start from: the job file's directory.
         variables: What it sees.
-        secret_names: Variables whose values the engine takes from its own environment, so that they
+        names: Further variables, whose values come from the engine's own environment, so that they
             are in no list of processes.
     """
-    options = ["--rm", "--name", name, "--label", f"{_LABEL}={mark}", "--init"]
+
+    container: Container
+    command: Sequence[str]
+    resources: Resources
+    grant: Grant
+    name: str
+    work: Path
+    base: Path
+    variables: Mapping[str, str]
+    names: Sequence[str]
+
+    def mounts(self) -> list[tuple[Path, str, bool]]:
+        """Return what it sees of the machine: from where, to where, and whether only to read."""
+        own = (self.work, WORK, False)
+        given = self.container.mounts
+        return [
+            own,
+            *((self.base / Path(m.source).expanduser(), m.target, m.read_only) for m in given),
+        ]
+
+
+def container_command(run: ContainerRun, *, engine: str, mark: str) -> tuple[str, ...]:
+    """Return the command line that runs a container by Docker or Podman.
+
+    Args:
+        run: What to run.
+        engine: The engine's program.
+        mark: Of the run, by which a guardian finds it.
+    """
+    container, grant, resources = run.container, run.grant, run.resources
+    options = ["--rm", "--name", run.name, "--label", f"{_LABEL}={mark}", "--init"]
     # Only `pull_with_login` can pull what asks for a login.
-    pull = container.pull if container.login is None else "never"
-    options += ["--pull", pull, "--mount", _mount(work, WORK)]
+    options += ["--pull", container.pull if container.login is None else "never"]
+    for mount in run.mounts():
+        options += ["--mount", mount_line(*mount)]
     if container.workdir != "":
         options += ["--workdir", container.workdir or WORK]
-    if not task.resources.shares_cpus:
+    if not resources.shares_cpus:
         options += ["--cpus", f"{grant.cpus:g}"]
     if grant.memory:
         options += ["--memory", str(grant.memory)]
-    if task.resources.shm is not None:
-        options += ["--shm-size", str(task.resources.shm)]
+    if resources.shm is not None:
+        options += ["--shm-size", str(resources.shm)]
     if grant.gpus and is_podman(engine):
         # By the Container Device Interface, as nvidia-ctk describes the GPUs to it.
         for uuid in grant.gpus:
@@ -72,15 +96,12 @@ def container_command(
     elif grant.gpus:
         # The inner quotes are the engine's: without them it takes the comma for an option's.
         options += ["--gpus", f'"device={",".join(grant.gpus)}"']
-    for mount in container.mounts:
-        source = base / Path(mount.source).expanduser()
-        options += ["--mount", _mount(source, mount.target, read_only=mount.read_only)]
     options += _settings_of(container)
-    for key, value in variables.items():
+    for key, value in run.variables.items():
         options += ["--env", f"{key}={value}"]
-    for key in secret_names:
+    for key in run.names:
         options += ["--env", key]
-    command = list(task.command)
+    command = list(run.command)
     if container.entrypoint is not None:
         first, *rest = container.entrypoint
         options += ["--entrypoint", first]
@@ -88,8 +109,31 @@ def container_command(
     return (engine, "run", *options, container.image, *command)
 
 
-def _mount(source: Path, target: str, *, read_only: bool = False) -> str:
-    """Return a value of ``--mount``, which both engines read as a line of CSV."""
+def was_out_of_memory(engine: str, name: str, seconds: float) -> bool:
+    """Whether the kernel has ended a process of a container for the container's limit of memory.
+
+    Args:
+        engine: The engine's program. Podman does not tell.
+        name: The container's, which may be gone.
+        seconds: It began so long ago, or later.
+    """
+    if is_podman(engine):
+        return False
+    now = time.time()
+    # The engine keeps the last events for a while.
+    command = [engine, "events", "--since", f"{now - seconds:.9f}", "--until", f"{now:.9f}"]
+    command += ["--filter", f"container={name}", "--filter", "event=oom", "--format", "oom"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_ANSWER_WITHIN_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and bool(done.stdout.strip())
+
+
+def mount_line(source: Path, target: str, read_only: bool) -> str:
+    """Return a value of ``--mount``, which Docker, Podman and Apptainer read as a line of CSV."""
     fields = ["type=bind", f"source={source}", f"target={target}"]
     line = io.StringIO()
     # Unlike --volume, this takes any path, and makes no directory where the source is not there.

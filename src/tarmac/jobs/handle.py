@@ -1,4 +1,4 @@
-"""The Python API of jobs: `run`, and `submit` with a handle shaped like `concurrent.futures`."""
+"""Jobs started in the background, with a handle shaped like `concurrent.futures`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError, unknown_name
-from tarmac.jobs.job_run import create_run, find_run, prepare, work_on
-from tarmac.jobs.model import Job
-from tarmac.jobs.reader import read_job
-from tarmac.jobs.scheduler import Silent
-from tarmac.jobs.secrets import read_secret_mapping
-from tarmac.jobs.status import note_runner, read_status
+from tarmac.files import LeaseWatch
+from tarmac.jobs.executors import find_executor
+from tarmac.jobs.job_run import find_run, work_on
+from tarmac.jobs.progress import Silent
+from tarmac.jobs.record import read_record
+from tarmac.jobs.runner_jobs import end_runner_jobs
+from tarmac.jobs.runner_notes import last_runner
+from tarmac.jobs.runner_watch import RunnerWatch
+from tarmac.jobs.status import ask_to_end, note_runner, read_status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.jobs.job_run import JobRun
     from tarmac.jobs.model import Secret
-    from tarmac.jobs.scheduler import Reporter
     from tarmac.jobs.status import RunStatus, TaskStatus
 
-__all__ = ["Handle", "JobFailed", "attach", "run", "start_runner", "submit"]
+__all__ = ["Handle", "JobFailed", "attach", "runner_options", "start_runner"]
 
 # How often a runner of another process is looked at; an own one is waited for.
 _LOOK_EVERY_S = 0.1
+
+# Where no runner lives, a file of each task at work is read.
+_LOOK_AT_RECORDS_EVERY_S = 2.0
 
 
 class JobFailed(TarmacError):  # noqa: N818 - named for what has happened, as CancelledError is
@@ -46,8 +51,9 @@ class JobFailed(TarmacError):  # noqa: N818 - named for what has happened, as Ca
         failed = [task for task in self.tasks if task.state == "failed"]
         first = failed[0] if failed else None
         said = f": {first.name}: {first.reason}" if first else ""
+        message = f"{len(self.tasks)} of {status.num_tasks} tasks did not succeed{said}"
         super().__init__(
-            f"{len(self.tasks)} of {status.num_tasks} tasks did not succeed{said}",
+            status.reason or message,
             hint=f"Logs: {first.directory if first else status.path}\n"
             f"Again what has not succeeded: tarmac run --resume {status.path}",
         )
@@ -63,16 +69,20 @@ class Handle:
 
     path: Path
     _popen: subprocess.Popen[bytes] | None = dataclasses.field(default=None, repr=False)
+    _watch: LeaseWatch = dataclasses.field(default_factory=LeaseWatch, repr=False, compare=False)
+    _runners: RunnerWatch = dataclasses.field(
+        default_factory=RunnerWatch, repr=False, compare=False
+    )
 
     def status(self) -> RunStatus:
         """Return its state."""
         if self._popen is not None:
             self._popen.poll()
-        return read_status(self.path)
+        return read_status(self.path, self._watch, self._runners)
 
     def running(self) -> bool:
-        """Whether its runner is at work."""
-        return self.status().state == "running"
+        """Whether its runner is at work, or an engine on what that left behind."""
+        return self.status().is_active
 
     def done(self) -> bool:
         """Whether it has ended, in whatever way."""
@@ -85,20 +95,35 @@ class Handle:
     def cancel(self) -> bool:
         """Ask it to end: its tasks get SIGTERM, and SIGKILL after ten seconds.
 
+        A runner on another machine is asked by a file that it looks for. Where no runner lives,
+        what an engine still has is ended here, and waited for.
+
         Returns:
-            Whether it was running.
+            Whether it was running, or an engine had tasks of it, or a runner that it has lost.
 
         Raises:
-            RequestError: It is another user's, or at work on another machine.
+            RequestError: It is another user's, or a pipeline at work on another machine.
+            StorageError: The runner on another machine may not be asked by this user.
         """
         status = self.status()
+        if not status.is_active and last_runner(self.path) is None:
+            return False
+        record = read_record(self.path)
+        end_runner_jobs(self.path, record.executor)
+        if not status.is_active:
+            return True
+        if status.state in ("detached", "queued"):
+            work_on(find_run(str(self.path)), Silent(), stop=lambda: True)
+            return True
         runner = status.runner
-        if runner is None:
-            if status.state == "running":
+        if runner is None or find_executor(record.executor).queues:
+            asked = runner or status.elsewhere
+            if asked is None or record.num_tasks is None:
                 raise RequestError(
                     f"{self.path.name} is at work on another machine", hint="Cancel it there."
                 )
-            return False
+            ask_to_end(self.path, asked)
+            return True
         try:
             return runner.send(signal.SIGTERM)
         except PermissionError as error:
@@ -139,8 +164,10 @@ class Handle:
         self._wait(timeout)
         status = self.status()
         if status.state == "interrupted":
+            said = f": the runner's {status.runner_note}" if status.runner_note else ""
             raise CancelledError(
-                f"{self.path.name} was stopped before its end, see {self.path / 'runner.log'}; "
+                f"{self.path.name} was stopped before its end{said}, "
+                f"see {self.path / 'runner.log'}; "
                 f"go on: tarmac run --resume {self.path}"
             )
         return JobFailed(status) if status.state == "failed" else None
@@ -167,11 +194,12 @@ class Handle:
                 self._popen.wait(timeout)
             except subprocess.TimeoutExpired as error:
                 raise TimeoutError(f"{self.path.name} is still running") from error
-            return
-        while self.running():
+        # An engine may have tasks of it when its runner has ended.
+        while (status := self.status()).is_active:
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"{self.path.name} is still running")
-            time.sleep(_LOOK_EVERY_S)
+            is_quick = status.state == "running"
+            time.sleep(_LOOK_EVERY_S if is_quick else _LOOK_AT_RECORDS_EVERY_S)
 
     def _log(self, name: str | None, stream: str) -> str:
         begun = {task.name: task for task in self.status().tasks}
@@ -188,116 +216,13 @@ class Handle:
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 
-def submit(
-    job: Job | str | Path,
-    *,
-    base: str | Path = ".",
-    output: str | Path | None = None,
-    concurrency: int | None = None,
-    fake_gpus: int = 0,
-    secrets: Mapping[str, Secret] | None = None,
-    on: str = "local",
-) -> Handle:
-    r"""Start a job in the background and return at once.
-
-    Args:
-        job: The job, or the path of its file.
-        base: What its relative paths start from; the file's directory where it is a file.
-        output: Where the run's directory is made; by default ``TARMAC_RUNS`` or ``./runs``.
-        concurrency: At most so many tasks at once; by default as many as fit.
-        fake_gpus: GPUs to pretend.
-        secrets: What named secrets stand for here, on top of the user's configuration.
-        on: Where its tasks run, one of `executor_names`.
-
-    Raises:
-        RequestError: It cannot be done; nothing was started.
-
-    Example:
-        >>> import tarmac
-        >>> from tarmac.jobs import Job
-        >>> handle = tarmac.submit(Job(name="hello", command=("echo", "hello")))  # doctest: +SKIP
-        >>> handle.result(timeout=60); handle.stdout()  # doctest: +SKIP
-        'hello\n'
-    """
-    mapping = read_secret_mapping() | dict(secrets or {})
-    made = _make_run(job, base, output, mapping, fake_gpus=fake_gpus, on=on)
-    # The runner reads the configuration itself.
-    return start_runner(made, concurrency=concurrency, fake_gpus=fake_gpus, secrets=secrets)
-
-
-def run(
-    job: Job | str | Path,
-    *,
-    base: str | Path = ".",
-    output: str | Path | None = None,
-    concurrency: int | None = None,
-    fake_gpus: int = 0,
-    secrets: Mapping[str, Secret] | None = None,
-    on: str = "local",
-    reporter: Reporter | None = None,
-) -> Handle:
-    r"""Run a job to its end. Its tasks end with this process.
-
-    Args:
-        job: The job, or the path of its file.
-        base: What relative paths start from.
-        output: Where the run's directory is made.
-        concurrency: At most so many tasks at once.
-        fake_gpus: GPUs to pretend.
-        secrets: What named secrets stand for here.
-        on: Where its tasks run.
-        reporter: Receives progress; default none.
-
-    Returns:
-        The handle of what has run.
-
-    Raises:
-        RequestError: It cannot be done; nothing was started.
-        JobFailed: Not all tasks succeeded.
-
-    Example:
-        >>> import tarmac
-        >>> from tarmac.jobs import Job
-        >>> tarmac.run(Job(name="hello", command=("echo", "hello"))).stdout()  # doctest: +SKIP
-        'hello\n'
-    """
-    mapping = read_secret_mapping() | dict(secrets or {})
-    made = _make_run(job, base, output, mapping, fake_gpus=fake_gpus, on=on)
-    work_on(
-        made,
-        reporter or Silent(),
-        concurrency=concurrency,
-        fake_gpus=fake_gpus,
-        mapping=mapping,
-    )
-    handle = Handle(made.path)
-    handle.result()
-    return handle
-
-
-def _make_run(
-    job: Job | str | Path,
-    base: str | Path,
-    output: str | Path | None,
-    secrets: Mapping[str, Secret],
-    *,
-    fake_gpus: int,
-    on: str,
-) -> JobRun:
-    if not isinstance(job, Job):
-        base = Path(job).resolve().parent
-        job = read_job(Path(job))
-    tasks = prepare(job, Path(base), secrets, fake_gpus=fake_gpus, executor=on)
-    where = Path(output) if output is not None else None
-    return create_run(job, Path(base), tasks, where, executor=on)
-
-
 def start_runner(
     run: JobRun,
     *,
     concurrency: int | None = None,
     fake_gpus: int = 0,
     secrets: Mapping[str, Secret] | None = None,
+    keep_going: bool = False,
 ) -> Handle:
     """Start the process that works on a run; what it prints goes to ``runner.log`` there.
 
@@ -306,17 +231,13 @@ def start_runner(
         concurrency: At most so many tasks at once.
         fake_gpus: GPUs to pretend.
         secrets: What named secrets stand for here; references only, which are no secrets.
+        keep_going: Start what is left also where the first tasks have all failed alike.
 
     Raises:
         RequestError: A named secret stands for another named one.
     """
-    options = ["--resume", str(run.path)]
-    if concurrency is not None:
-        options += ["--jobs", str(concurrency)]
-    if fake_gpus:
-        options += ["--fake-gpus", str(fake_gpus)]
-    for name, secret in (secrets or {}).items():
-        options += ["--secret", f"{name}={_secret_location(name, secret)}"]
+    given = runner_options(concurrency, fake_gpus, secrets, keep_going=keep_going)
+    options = ["--resume", str(run.path), *given]
     with (run.path / "runner.log").open("ab") as log:
         popen = subprocess.Popen(
             [sys.executable, "-m", "tarmac", "run", *options],
@@ -330,11 +251,36 @@ def start_runner(
     return Handle(run.path, popen)
 
 
+def runner_options(
+    concurrency: int | None,
+    fake_gpus: int,
+    secrets: Mapping[str, Secret] | None,
+    *,
+    keep_going: bool = False,
+) -> list[str]:
+    """Return the options of ``tarmac run`` that say what a run does not remember.
+
+    Raises:
+        RequestError: A named secret stands for another named one.
+    """
+    options = []
+    if concurrency is not None:
+        options += ["--jobs", str(concurrency)]
+    if fake_gpus:
+        options += ["--fake-gpus", str(fake_gpus)]
+    if keep_going:
+        options.append("--keep-going")
+    for name, secret in (secrets or {}).items():
+        options += ["--secret", f"{name}={_secret_location(name, secret)}"]
+    return options
+
+
 def _secret_location(name: str, secret: Secret) -> str:
     if secret.env is not None:
         return f"env:{secret.env}"
     if secret.file is not None:
-        return f"file:{secret.file}"
+        # A runner that is a job begins in another directory.
+        return f"file:{Path(secret.file).expanduser().absolute()}"
     raise RequestError(
         f"secrets: {name!r} stands for {secret}, which is no place on this machine",
         hint="Say env=VARIABLE or file=PATH",

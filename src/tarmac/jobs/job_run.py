@@ -22,23 +22,43 @@ from tarmac.jobs.outputs import refuse_unknown_stores
 from tarmac.jobs.plan import plan_tasks
 from tarmac.jobs.record import JobRecord, read_record, write_record
 from tarmac.jobs.run_files import SHARED
+from tarmac.jobs.runner_notes import mark_runner, own_number
+from tarmac.jobs.runner_watch import RunnerWatch
 from tarmac.jobs.scheduler import run_tasks
 from tarmac.jobs.secrets import missing_secrets
-from tarmac.jobs.status import forget_runner, note_runner, read_status
+from tarmac.jobs.status import (
+    forget_runner,
+    is_asked_to_end,
+    note_runner,
+    read_status,
+    tasks_left_with_engine,
+)
+from tarmac.processes import identify
 from tarmac.runs import Catalogue, default_output
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Literal
 
+    from tarmac.files import Lock
     from tarmac.jobs.executors import Outcome
     from tarmac.jobs.model import Secret
     from tarmac.jobs.plan import Task
-    from tarmac.jobs.scheduler import Reporter
+    from tarmac.jobs.progress import Reporter
     from tarmac.jobs.status import RunStatus
     from tarmac.runs import BrokenRun
 
-__all__ = ["JobRun", "create_run", "find_run", "list_statuses", "prepare", "work_on"]
+__all__ = [
+    "JobRun",
+    "create_run",
+    "find_run",
+    "list_statuses",
+    "note_outcome",
+    "prepare",
+    "work_on",
+    "working_on",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +69,7 @@ class JobRun:
         path: With ``job-run.json``, ``journal.jsonl`` and ``tasks/``.
         job: As it was submitted.
         base: The job file's directory, which its paths start from.
-        tasks: In the order of the file.
+        tasks: In the order of the file; none of a pipeline, whose tasks come as it goes.
         executor: Where they run, one of `executor_names`.
     """
 
@@ -108,7 +128,7 @@ def create_run(
     Args:
         job: As it is asked for.
         base: What its paths start from.
-        tasks: What it was expanded to.
+        tasks: What it was expanded to; none of a pipeline.
         output: Where runs are made; by default `tarmac.runs.default_output`.
         executor: Where its tasks run, now and when it is resumed.
 
@@ -124,7 +144,7 @@ def create_run(
         name=job.name,
         created_at=now,
         base=str(base.resolve()),
-        num_tasks=len(tasks),
+        num_tasks=None if job.pipeline is not None else len(tasks),
         executor=executor,
         job=job.model_dump(mode="json", by_alias=True, exclude_unset=True),
     )
@@ -146,6 +166,8 @@ def find_run(reference: str, output: Path | None = None) -> JobRun:
     except ValidationError as error:
         said = error.errors()[0]["msg"]
         raise TarmacError(f"{path}: the job of job-run.json is damaged: {said}") from error
+    if job.pipeline is not None:
+        return JobRun(path.resolve(), job, base, (), record.executor)
     tasks = tuple(plan_tasks(job, base))
     if len(tasks) != record.num_tasks:
         raise RequestError(
@@ -162,9 +184,49 @@ def list_statuses(output: Path | None = None) -> tuple[list[RunStatus], list[Bro
         output: Where runs lie; by default `tarmac.runs.default_output`.
     """
     catalogue = Catalogue((JOB,), (output or default_output()).resolve())
-    statuses, broken = catalogue.read(lambda found: read_status(found.path))
+    runners = RunnerWatch()
+    statuses, broken = catalogue.read(lambda found: read_status(found.path, runners=runners))
     statuses.sort(key=lambda status: status.created_at, reverse=True)
     return statuses, broken
+
+
+@contextlib.contextmanager
+def working_on(run: Path) -> Iterator[Lock]:
+    """Be the process that works on a run, as its status tells; gives what keeps others off.
+
+    Args:
+        run: Its directory.
+
+    Raises:
+        RequestError: Another process works on it, or has removed it.
+    """
+    with reserved(run) as lock:
+        note_runner(run, os.getpid())
+        if (number := own_number(run)) is not None:
+            # Not before the run is this process's: it is always either queued or at work.
+            mark_runner(run, number, "begun")
+        try:
+            yield lock
+        finally:
+            # Who has taken it over has noted itself.
+            if not lock.is_lost:
+                forget_runner(run)
+
+
+def note_outcome(run: Path, outcome: Literal["succeeded", "failed"] | None, reason: str) -> None:
+    """Write down how a pipeline has ended; None while it is at work.
+
+    Args:
+        run: Its directory.
+        outcome: How.
+        reason: Why it has failed.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    record = read_record(run)
+    if (record.outcome, record.reason) != (outcome, reason):
+        write_record(run, record.model_copy(update={"outcome": outcome, "reason": reason}))
 
 
 def work_on(
@@ -173,32 +235,73 @@ def work_on(
     *,
     concurrency: int | None = None,
     fake_gpus: int = 0,
+    keep_going: bool = False,
     stop: Callable[[], bool] = lambda: False,
+    detach: Callable[[], bool] = lambda: False,
     mapping: Mapping[str, Secret] | None = None,
 ) -> Counter[Outcome]:
     """Run what has not succeeded yet; see `run_tasks`.
 
+    Args:
+        run: The run.
+        reporter: Receives progress.
+        concurrency: At most so many tasks at once; by default what the job says.
+        fake_gpus: GPUs to pretend.
+        keep_going: Start what is left also where the first tasks have all failed alike.
+        stop: Whether to end all that runs and stop.
+        detach: Whether to leave what is queued and runs to the engine that has it.
+        mapping: What names of secrets stand for here.
+
     Raises:
-        RequestError: Another process works on the run.
+        RequestError: Another process works on the run, or its tasks are still with another engine.
+        TarmacError: Another process has taken it over, on whose machine this one seemed dead.
     """
     site = Site(
         tasks=run.tasks,
+        run=run.path,
         base=run.base,
         shared=run.path / SHARED,
         secrets=mapping or {},
         fake_gpus=fake_gpus,
+        concurrency=concurrency or run.job.concurrency,
+        keep_going=keep_going,
     )
     kind = find_executor(run.executor)
-    with reserved(run.path), contextlib.closing(kind.open(site)) as executor:
-        note_runner(run.path, os.getpid())
-        try:
-            return run_tasks(
+    myself = identify(os.getpid())
+    with working_on(run.path) as lock:
+        _note_executor(run)
+        with contextlib.closing(kind.open(site)) as executor:
+            counts = run_tasks(
                 run.tasks,
                 run.path,
                 executor,
                 reporter,
-                concurrency=concurrency or run.job.concurrency,
-                stop=stop,
+                concurrency=site.concurrency,
+                stop=lambda: (
+                    stop()
+                    or (lock.is_lost and not executor.queues)
+                    or is_asked_to_end(run.path, myself)
+                ),
+                # What an engine has is whose who has taken the run over.
+                detach=lambda: detach() or lock.is_lost,
             )
-        finally:
-            forget_runner(run.path)
+        if lock.is_lost:
+            raise TarmacError(
+                f"another process has taken over {run.path.name}, for this one stood still",
+                hint="See it: tarmac ps",
+            )
+        return counts
+
+
+def _note_executor(run: JobRun) -> None:
+    """Write down where a run's tasks run from now on."""
+    record = read_record(run.path)
+    if record.executor == run.executor:
+        return
+    if left := tasks_left_with_engine(run.path):
+        raise RequestError(
+            f"{left} tasks of {run.path.name} are still with {record.executor}",
+            hint=f"Go on there: tarmac run --resume {run.path}\n"
+            f"Or end them first: tarmac cancel {run.path}",
+        )
+    write_record(run.path, record.model_copy(update={"executor": run.executor}))

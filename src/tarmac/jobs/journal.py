@@ -9,7 +9,7 @@ from tarmac.errors import TarmacError
 from tarmac.files import append_lines, drop_torn_line, read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -46,7 +46,16 @@ class Journal:
         Raises:
             StorageError: It could not be written.
         """
-        append_lines(self._path, [{"event": event, **values}])
+        self.write_all([{"event": event, **values}])
+
+    def write_all(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Append events, all or none.
+
+        Raises:
+            StorageError: They could not be written.
+        """
+        if events:
+            append_lines(self._path, events)
 
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:
@@ -80,6 +89,8 @@ def read_events(path: Path) -> JournalLines:
 def _problem(value: Any) -> str | None:
     if not isinstance(value, dict):
         return "no event"
-    missing = [key for key in ("event", "task", "name") if key not in value]
+    # Until 0.2 a line on another attempt had no name.
+    needed = ("event", "task") if value.get("event") == "retried" else ("event", "task", "name")
+    missing = [key for key in needed if key not in value]
     missing += ["outcome"] if value.get("event") == "ended" and "outcome" not in value else []
     return f"an event without {', '.join(missing)}" if missing else None

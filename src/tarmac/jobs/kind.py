@@ -6,23 +6,24 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-from tarmac.files import OwnerLock
+from tarmac.files import open_lock
 from tarmac.jobs.record import RECORD, read_record
-from tarmac.jobs.status import LOCK, read_runner, read_status
+from tarmac.jobs.status import LOCK, read_runner, read_status, tasks_left_with_engine
 from tarmac.runs import RunFacts, RunKind, RunSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tarmac.files import Lock
     from tarmac.jobs.status import RunStatus
 
 __all__ = ["JOB", "reserved"]
 
 
 @contextlib.contextmanager
-def reserved(run: Path) -> Iterator[None]:
-    """Keep all other processes from working on a run or removing it.
+def reserved(run: Path) -> Iterator[Lock]:
+    """Keep all other processes from working on a run or removing it; gives what does.
 
     Args:
         run: Its directory.
@@ -30,7 +31,7 @@ def reserved(run: Path) -> Iterator[None]:
     Raises:
         RequestError: Another process works on it, or has removed it.
     """
-    lock = OwnerLock(run / LOCK)
+    lock = open_lock(run / LOCK)
     hint = f"See it: tarmac ps. End it: tarmac cancel {run}"
     try:
         # Where the directory is gone its lock cannot be made.
@@ -39,7 +40,7 @@ def reserved(run: Path) -> Iterator[None]:
                 raise RequestError(f"another process works on {run.name}", hint=hint)
         if not (run / RECORD).exists():
             raise RequestError(f"run {run.name} has been removed")
-        yield
+        yield lock
     finally:
         lock.release()
 
@@ -51,6 +52,11 @@ def _reserved_for_removal(run: Path) -> Iterator[None]:
         if read_runner(run) is not None:
             raise RequestError(
                 f"another process works on {run.name}", hint=f"End it: tarmac cancel {run}"
+            )
+        if left := tasks_left_with_engine(run):
+            raise RequestError(
+                f"{left} tasks of {run.name} are still queued or at work",
+                hint=f"End them: tarmac cancel {run}",
             )
         yield
 
@@ -87,6 +93,6 @@ JOB = RunKind(
     record=RECORD,
     summarize=_summarize,
     facts=_facts,
-    logs=lambda path: sorted((path / "tasks").glob("*/std*")),
+    logs=lambda path: sorted([*path.glob("tasks/*/std*"), *path.glob("instances/*/std*")]),
     reserved=_reserved_for_removal,
 )

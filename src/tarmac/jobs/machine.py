@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.machine import Obstacle
 
-__all__ = ["Grant", "Machine", "read_machine"]
+__all__ = ["Grant", "Machine", "Shortage", "read_machine"]
 
 # Sums of parts, such as ten tenths of a GPU, may miss the whole by rounding.
 _SLACK = 1e-9
@@ -93,6 +93,30 @@ class Grant:
     share: float
 
 
+@dataclasses.dataclass(frozen=True)
+class Shortage:
+    """What a task lacks to begin.
+
+    Attributes:
+        cpus: Cores.
+        memory: Bytes.
+        gpus: GPUs, or parts of one.
+    """
+
+    cpus: float = 0.0
+    memory: int = 0
+    gpus: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self.cpus > _SLACK or self.memory > 0 or self.gpus > _SLACK
+
+    def is_eased_by(self, grant: Grant) -> bool:
+        """Whether some of it would be there without another task's."""
+        has_cpus = self.cpus > _SLACK and grant.cpus > _SLACK
+        has_memory = self.memory > 0 and grant.memory > 0
+        return has_cpus or has_memory or (self.gpus > _SLACK and bool(grant.gpus))
+
+
 class Machine:
     """Counts what is free, and leases GPUs from all processes of the machine.
 
@@ -142,6 +166,11 @@ class Machine:
             needs = task.resources
             if needs.gpus and self._gpu_problem is not None:
                 raise self._gpu_problem
+            if needs.nodes > 1:
+                raise RequestError(
+                    f"task {task.name!r} needs {needs.nodes} nodes, and this is one machine",
+                    hint="Run it on a cluster: --on slurm",
+                )
             problem = self._problem(needs)
             if problem is not None:
                 raise RequestError(f"task {task.name!r} needs {problem}", hint=self._hint(needs))
@@ -162,6 +191,52 @@ class Machine:
         """Whether CPUs and memory are free, whatever the GPUs are."""
         is_small = needs.cpus <= self._free_cpus + _SLACK
         return is_small and (needs.memory or 0) <= self._free_memory
+
+    def shortage(self, needs: Resources, coming: Iterable[Grant] = ()) -> Shortage:
+        """Return what a task lacks to begin, GPUs aside that other processes have.
+
+        Args:
+            needs: The task's.
+            coming: What others have and will give back soon.
+        """
+        cpus, memory, gpus = self._free_cpus, self._free_memory, dict(self._free)
+        for grant in coming:
+            cpus += grant.cpus
+            memory += grant.memory
+            for uuid in grant.gpus:
+                gpus[uuid] += grant.share
+        candidates = [gpu.uuid for gpu in self.candidates(needs)]
+        num_free = sum(gpus[uuid] + _SLACK >= self._share(needs, uuid) for uuid in candidates)
+        lacking = needs.gpus - num_free if math.ceil(needs.gpus) > num_free else 0.0
+        return Shortage(
+            max(0.0, needs.cpus - cpus), max(0, (needs.memory or 0) - memory), max(0.0, lacking)
+        )
+
+    def why_full(self, needs: Resources) -> str:
+        """Return why a task cannot begin now, with numbers.
+
+        Example: ``2 of 2 GPUs are in use, it needs 1``.
+        """
+        short = self.shortage(needs)
+        reasons = []
+        if short.cpus > _SLACK:
+            used = f"{self.cpus - self._free_cpus:g} of {self.cpus:g} CPUs are in use"
+            reasons.append(f"{used}, it needs {needs.cpus:g}")
+        if short.memory:
+            used = f"{(self.memory - self._free_memory) / _GIB:.1f} of {self.memory / _GIB:.1f} GiB"
+            reasons.append(
+                f"{used} of memory are in use, it needs {(needs.memory or 0) / _GIB:.1f}"
+            )
+        candidates = self.candidates(needs)
+        if short.gpus > _SLACK:
+            num_used = sum(
+                self._free[gpu.uuid] + _SLACK < self._share(needs, gpu.uuid) for gpu in candidates
+            )
+            used = f"{num_used} of {len(candidates)} GPUs are in use"
+            reasons.append(f"{used}, it needs {needs.gpus:g}")
+        elif candidates and not reasons:
+            reasons.append(f"its {needs.gpus:g} GPUs are leased by other programs of this machine")
+        return "; ".join(reasons)
 
     def take(self, needs: Resources) -> Grant | None:
         """Give resources away, or None while they are not free."""

@@ -9,18 +9,24 @@ from urllib.parse import urlsplit
 
 from pydantic import (
     AliasChoices,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
 from tarmac.documents import Bytes, Cpus, Seconds  # noqa: TC001 - pydantic reads them
+from tarmac.jobs.parts import Name, Part, Text
 from tarmac.jobs.run_files import within_run
+from tarmac.jobs.surroundings import (
+    Container,
+    Environment,
+    Mount,
+    Secret,
+    SystemEnvironment,
+    Venv,
+)
 from tarmac.jobs.sweep import Sweep  # noqa: TC001 - pydantic reads it
 
 __all__ = [
@@ -38,35 +44,11 @@ __all__ = [
     "Venv",
 ]
 
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-def _name(value: Any) -> Any:
-    if isinstance(value, str) and not _NAME.fullmatch(value):
-        raise ValueError("a name has letters, digits, '.', '_' and '-', at most 128")
-    return value
-
-
-Name = Annotated[str, BeforeValidator(_name)]
-
-
-def _scalar_text(value: Any) -> Any:
-    """Take numbers and booleans for the texts that a program gets to see."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, (int, float)) else value
-
-
-Text = Annotated[str, BeforeValidator(_scalar_text, json_schema_input_type=bool | float | str)]
-
-
-class Resources(_Part):
-    """What a task needs while it runs.
+class Resources(Part):
+    """What a task needs while it runs, on each of its nodes.
 
     Attributes:
         cpus: Cores, also parts of one.
@@ -76,6 +58,7 @@ class Resources(_Part):
         shm: Bytes of shared memory in a container.
         shares_cpus: Whether it may use all of the machine's, together with others. It is still
             counted as ``cpus``.
+        nodes: How many machines it runs on together; more than one only on a cluster.
     """
 
     cpus: Cpus = 1.0
@@ -84,6 +67,7 @@ class Resources(_Part):
     gpu_memory: Bytes | None = None
     shm: Bytes | None = None
     shares_cpus: bool = False
+    nodes: int = Field(default=1, ge=1)
 
     @field_validator("gpus")
     @classmethod
@@ -92,135 +76,11 @@ class Resources(_Part):
             raise ValueError("expected a whole number of GPUs, or a part of one below 1")
         return value
 
-
-class _EnvironmentPart(_Part):
-    kind: str
-
-    @model_serializer(mode="wrap")
-    def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # What is written without defaults must say its kind all the same.
-        written: dict[str, Any] = handler(self)
-        return {"kind": self.kind, **written}
-
-
-class SystemEnvironment(_EnvironmentPart):
-    """The machine as it is."""
-
-    kind: Literal["system"] = "system"
-
-
-class Venv(_EnvironmentPart):
-    """A virtual environment of pinned packages, built once.
-
-    Attributes:
-        python: A version, ``3.11``, or an interpreter's path; by default Tarmac's own.
-        requirements: As pip takes them, or lines ``-r FILE``.
-        before: Packages that are installed first, which the requirements are then built with,
-            rather than each in isolation.
-        build_env: Variables for that build. What it makes is in no cache of wheels, whose keys know
-            nothing of them.
-    """
-
-    kind: Literal["venv"] = "venv"
-    python: Text | None = None
-    requirements: tuple[str, ...] = Field(min_length=1)
-    before: tuple[str, ...] = ()
-    build_env: dict[str, Text] = {}
-
-
-class Secret(_Part):
-    """Where a secret is to be found at launch; never the secret itself.
-
-    Attributes:
-        env: A variable of the launcher's.
-        file: A file's path.
-        name: Of a Kubernetes secret, with ``key``; the user's configuration maps it.
-        vault_id: Of Azure Key Vault; the user's configuration maps it.
-    """
-
-    env: str | None = None
-    file: str | None = None
-    name: str | None = None
-    key: str | None = None
-    vault_id: str | None = None
-
     @model_validator(mode="after")
-    def _one_place(self) -> Secret:
-        given = [field for field in ("env", "file", "name", "vault_id") if getattr(self, field)]
-        if len(given) != 1 or (self.key is None) == (self.name is not None):
-            raise ValueError("expected one of env, file, vault_id, or name with key")
+    def _whole_on_many(self) -> Resources:
+        if self.nodes > 1 and 0 < self.gpus < 1:
+            raise ValueError("a part of a GPU cannot be shared by tasks of several nodes")
         return self
-
-    def __str__(self) -> str:
-        """Return the reference in words, for plans."""
-        if self.env is not None:
-            return f"(secret: variable {self.env})"
-        if self.file is not None:
-            return f"(secret: file {self.file})"
-        if self.name is not None:
-            return f"(secret: {self.name}/{self.key})"
-        return f"(secret: {self.vault_id})"
-
-
-class Mount(_Part):
-    """A directory of the machine's that a container sees."""
-
-    source: str
-    target: str
-    read_only: bool = False
-
-
-class Container(_EnvironmentPart):
-    """A container of Docker or Podman.
-
-    Attributes:
-        image: Its name.
-        engine: Which engine; by default the one that is here.
-        pull: When the image is fetched.
-        user: Whom it runs as.
-        entrypoint: Instead of the image's own.
-        mounts: Directories that it sees.
-        network: ``none``, ``host``, or a network of the engine's; by default the engine's own.
-        workdir: Where it starts: by default in the task's directory; empty for the image's own.
-        login: Where a registry's ``USER:PASSWORD`` is.
-        ipc: ``host`` for the machine's own shared memory and semaphores.
-        ulimits: Limits of the engine's form, ``memlock=-1``, ``stack=67108864``.
-    """
-
-    kind: Literal["container"] = "container"
-    image: str = Field(min_length=1)
-    engine: Literal["docker", "podman"] | None = None
-    pull: Literal["missing", "always", "never"] = "missing"
-    user: Text | None = None
-    entrypoint: tuple[str, ...] | None = None
-    mounts: tuple[Mount, ...] = ()
-    network: str | None = None
-    workdir: str | None = None
-    login: Secret | None = None
-    ipc: Literal["host"] | None = None
-    ulimits: tuple[Annotated[str, Field(pattern=r"^[a-z]+=-?\d+(:-?\d+)?$")], ...] = ()
-
-
-def _environment(value: Any) -> Any:
-    """Take ``system``, ``{image: ...}`` and ``{requirements: ...}`` without their kind."""
-    if value == "system":
-        return {"kind": "system"}
-    if isinstance(value, dict) and "kind" not in value:
-        if "image" in value:
-            return {"kind": "container", **value}
-        if "requirements" in value:
-            return {"kind": "venv", **value}
-        raise ValueError("expected system, or a mapping with image or requirements")
-    return value
-
-
-Environment = Annotated[
-    Annotated[SystemEnvironment | Venv | Container, Field(discriminator="kind")],
-    BeforeValidator(
-        _environment,
-        json_schema_input_type=Literal["system"] | SystemEnvironment | Venv | Container,
-    ),
-]
 
 
 def _relative(value: Any) -> Any:
@@ -252,7 +112,7 @@ def _place(value: Any) -> Any:
 Place = Annotated[str, BeforeValidator(_place)]
 
 
-class Input(_Part):
+class Input(Part):
     """A file or a directory that a task finds in its directory.
 
     Attributes:
@@ -278,7 +138,7 @@ class Input(_Part):
     exclude: tuple[str, ...] = ()
 
 
-class Output(_Part):
+class Output(Part):
     """What is kept of a task's directory.
 
     Attributes:
@@ -299,7 +159,7 @@ class Output(_Part):
     root: Inside | None = None
 
 
-class Retries(_Part):
+class Retries(Part):
     """When a task is tried again.
 
     Attributes:
@@ -317,13 +177,17 @@ def _retries(value: Any) -> Any:
     return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class _Settings(_Part):
-    """What a job sets for all its tasks, and each task for itself."""
+class _Settings(Part):
+    """What a job sets for all its tasks, and each task for itself.
+
+    Attributes:
+        options: By executor, what only that one understands: ``{slurm: {partition: gpu}}``.
+    """
 
     environment: Environment = SystemEnvironment()
     resources: Resources = Resources()
-    env: dict[str, Text] = {}
-    secrets: dict[str, Secret] = {}
+    env: dict[str, Text] = Field(default={})
+    secrets: dict[str, Secret] = Field(default={})
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
     timeout: Seconds | None = None
@@ -331,6 +195,7 @@ class _Settings(_Part):
         Retries()
     )
     priority: int = 0
+    options: dict[str, dict[str, Any]] = Field(default={})
     sweep: Sweep | None = None
 
     @field_validator("env", "secrets")
@@ -358,7 +223,7 @@ class TaskSpec(_Settings):
     name: Name
     command: tuple[Text, ...] | str | None = None
     workload: str | None = None
-    settings: dict[str, Text] = {}
+    settings: dict[str, Text] = Field(default={})
     needs: tuple[str, ...] = ()
     on_failure: Literal["skip", "continue"] = "skip"
 
@@ -369,6 +234,13 @@ class TaskSpec(_Settings):
 
 
 def _check_program(spec: TaskSpec | Job) -> None:
+    if isinstance(spec, Job) and spec.pipeline is not None:
+        wrong = sorted(spec.model_fields_set & _NOT_OF_PIPELINES)
+        if wrong:
+            raise ValueError(f"{', '.join(wrong)}: no part of a job with a pipeline")
+        return
+    if isinstance(spec, Job) and spec.algorithms:
+        raise ValueError("algorithms belong to a pipeline")
     if spec.command is not None and spec.workload is not None:
         raise ValueError("expected one of command and workload")
     has_none = spec.command is None and spec.workload is None
@@ -382,8 +254,14 @@ def _check_program(spec: TaskSpec | Job) -> None:
         raise ValueError("settings belong to a workload")
 
 
+# A pipeline's nodes say what they need, and its algorithms what they run in.
+_NOT_OF_PIPELINES = frozenset(
+    {*_Settings.model_fields, "command", "workload", "settings", "tasks", "after_all"}
+)
+
+
 class Job(_Settings):
-    """A job: one program, or several tasks.
+    """A job: one program, several tasks, or a pipeline whose tasks come as it goes.
 
     What it sets holds for each task that does not set the same itself; ``env``, ``secrets``,
     ``inputs`` and ``outputs`` add up.
@@ -395,6 +273,8 @@ class Job(_Settings):
         settings: Of the workload.
         tasks: Of a job of several.
         after_all: A task that follows all others, whether they have succeeded or not.
+        pipeline: Of a job whose tasks are not known beforehand: a pipeline in HKube's form.
+        algorithms: In HKube's form, the algorithms and the pipelines that its nodes name.
         concurrency: At most so many tasks at once.
         original: What it was converted from, by format: what has no meaning here is not lost.
             0.1 called it ``kept``.
@@ -404,9 +284,11 @@ class Job(_Settings):
     name: Name
     command: tuple[Text, ...] | str | None = None
     workload: str | None = None
-    settings: dict[str, Text] = {}
+    settings: dict[str, Text] = Field(default={})
     tasks: tuple[TaskSpec, ...] = ()
     after_all: TaskSpec | None = None
+    pipeline: dict[str, Any] | None = None
+    algorithms: tuple[dict[str, Any], ...] = ()
     concurrency: int | None = Field(default=None, ge=1)
     original: dict[str, Any] = Field(default={}, validation_alias=AliasChoices("original", "kept"))
     refusals: tuple[str, ...] = ()

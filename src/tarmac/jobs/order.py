@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from tarmac.jobs.plan import Task
 
@@ -22,32 +22,35 @@ class Order:
     Args:
         tasks: In the order of the file; those that follow all others are not among them.
         done: Numbers of those that have succeeded already.
+        active: Numbers of those that are at work already.
     """
 
-    def __init__(self, tasks: Sequence[Task], done: set[int]) -> None:
-        self._ready: dict[bool, list[tuple[int, int, Task, int]]] = {False: [], True: []}
+    def __init__(
+        self, tasks: Sequence[Task], done: set[int], active: Collection[int] = frozenset()
+    ) -> None:
+        self._ready: dict[bool, list[tuple[int, int, Task]]] = {False: [], True: []}
         self._left = Counter(task.spec for task in tasks if task.index not in done)
         self._waiting: dict[str, list[Task]] = {}
         self._missing: dict[int, int] = {}
         self._broken: set[str] = set()
         for task in tasks:
-            if task.index in done:
+            if task.index in done or task.index in active:
                 continue
             missing = [spec for spec in task.needs if self._left[spec]]
             if not missing:
-                self.push(task, 1)
+                self.push(task)
                 continue
             self._missing[task.index] = len(missing)
             for spec in missing:
                 self._waiting.setdefault(spec, []).append(task)
 
-    def push(self, task: Task, attempt: int) -> None:
-        """Queue an attempt."""
+    def push(self, task: Task) -> None:
+        """Queue a task."""
         needs_gpus = task.resources.gpus > 0
-        heapq.heappush(self._ready[needs_gpus], (-task.priority, task.index, task, attempt))
+        heapq.heappush(self._ready[needs_gpus], (-task.priority, task.index, task))
 
-    def first(self, *, without_gpus: bool = False) -> tuple[Task, int] | None:
-        """Return the attempt that comes first, without taking it.
+    def first(self, *, without_gpus: bool = False) -> Task | None:
+        """Return the task that comes first, without taking it.
 
         Args:
             without_gpus: Whether only tasks without any count.
@@ -56,13 +59,24 @@ class Order:
         heads = [queue[0] for queue in queues if queue]
         if not heads:
             return None
-        _, _, task, attempt = min(heads, key=lambda head: head[:2])
-        return task, attempt
+        return min(heads, key=lambda head: head[:2])[2]
 
     def take(self, task: Task) -> None:
-        """Take the attempt that `first` has returned."""
-        _, _, taken, _ = heapq.heappop(self._ready[task.resources.gpus > 0])
+        """Take the task that `first` has returned."""
+        _, _, taken = heapq.heappop(self._ready[task.resources.gpus > 0])
         assert taken is task
+
+    def take_first(self, most: int) -> list[Task]:
+        """Take the tasks that come first.
+
+        Args:
+            most: How many at most.
+        """
+        taken: list[Task] = []
+        while len(taken) < most and (task := self.first()) is not None:
+            self.take(task)
+            taken.append(task)
+        return taken
 
     def clear(self) -> None:
         """Forget all that is queued, and all that would be."""
@@ -81,7 +95,7 @@ class Order:
                 self._missing[other.index] -= 1
                 if not self._missing[other.index]:
                     del self._missing[other.index]
-                    self.push(other, 1)
+                    self.push(other)
 
     def failed(self, task: Task) -> Iterator[tuple[Task, str]]:
         """Yield what needs a task that has failed, and what needs that, with which it needs."""

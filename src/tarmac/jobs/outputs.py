@@ -37,7 +37,7 @@ def refuse_unknown_stores(outputs: Sequence[Output]) -> None:
 
 
 def keep_outputs(
-    outputs: Sequence[Output], directory: Path, base: Path, *, succeeded: bool
+    outputs: Sequence[Output], directory: Path, base: Path, *, succeeded: bool, linked: str = ""
 ) -> list[str]:
     """Copy what is to be kept to where it belongs.
 
@@ -48,6 +48,7 @@ def keep_outputs(
         directory: The task's.
         base: What relative destinations start from: the job file's directory.
         succeeded: Whether the task did.
+        linked: What in the directory may be a link of Tarmac's to outside; empty for nothing.
 
     Returns:
         What went wrong, a line each.
@@ -58,7 +59,7 @@ def keep_outputs(
             continue
         found = [
             path
-            for path in _matching(directory, output.path)
+            for path in _matching(directory, output.path, linked)
             if _is_wanted(output, str(path.relative_to(directory)))
         ]
         if not found and succeeded and not output.include:
@@ -84,16 +85,18 @@ def _name(path: Path, directory: Path, root: str | None) -> Path:
     return path.relative_to(above if path.is_relative_to(above) else directory)
 
 
-def _matching(directory: Path, pattern: str) -> Iterator[Path]:
+def _matching(directory: Path, pattern: str, linked: str) -> Iterator[Path]:
     """Yield the files that match, those of matching directories too, but none outside.
 
     A file that has the pattern itself for its name is that file, and no pattern.
     """
-    root = directory.resolve()
+    roots = {directory.resolve(), (directory / linked).resolve()}
     literal = directory / pattern
     for path in [literal] if literal.exists() else sorted(directory.glob(pattern)):
         inner = sorted(path.rglob("*")) if path.is_dir() else [path]
-        yield from (p for p in inner if p.is_file() and p.resolve().is_relative_to(root))
+        yield from (
+            p for p in inner if p.is_file() and any(p.resolve().is_relative_to(r) for r in roots)
+        )
 
 
 def _keep(source: Path, to: str, name: Path, base: Path) -> None:

@@ -17,12 +17,23 @@ from tarmac.jobs.model import Container, Job, TaskSpec
 from tarmac.jobs.placeholders import fill, fill_all, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tarmac.jobs.model import Environment, Input, Output, Resources, Retries, Secret
 
-__all__ = ["Task", "plan_tasks", "thread_variables"]
+__all__ = ["LAUNCH", "Task", "plan_tasks", "thread_variables"]
+
+# The variable by which a later attempt knows the run that an earlier one has begun.
+LAUNCH = "TARMAC_LAUNCH"
+
+# Options of `tarmac train` that a job's settings may name, as those of a study do.
+_OPTIONS = {
+    "epochs": "--epochs",
+    "seed": "--seed",
+    "batch_size": "--batch-size",
+    "learning_rate": "--lr",
+}
 
 # Longer names make paths that file systems refuse.
 _LONGEST_NAME = 80
@@ -42,8 +53,10 @@ class Task:
         parameters: Its values in the sweep.
         command: The program and its arguments.
         needs: Names of specs that must have succeeded before.
+        options: By executor, what only that one understands.
         continues: Whether what needs it goes on when it has failed.
         is_last: Whether it follows all others, whether they have succeeded or not.
+        trains: Whether it is one training by Tarmac, which a later attempt goes on with.
     """
 
     name: str
@@ -61,8 +74,10 @@ class Task:
     timeout_s: float | None
     retries: Retries
     priority: int
+    options: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     continues: bool = False
     is_last: bool = False
+    trains: bool = False
 
     def command_line(self) -> str:
         """Return the command as a shell would take it."""
@@ -78,8 +93,13 @@ def plan_tasks(job: Job, directory: Path) -> Iterator[Task]:
 
     Raises:
         RequestError: Tasks need each other in a circle, need one that is not there, use a
-            placeholder that has no value, or are too many.
+            placeholder that has no value, or are too many; or the job is a pipeline.
     """
+    if job.pipeline is not None:
+        raise RequestError(
+            f"{job.name} is a pipeline, whose tasks are known as it runs",
+            hint="tarmac run FILE, or tarmac.run",
+        )
     for fault in graph_faults(job):
         raise RequestError(f"{show_path(fault.path)}: {fault.message}", hint=fault.hint or None)
     specs = job.tasks or (_own_task(job),)
@@ -120,6 +140,10 @@ def _inherit(job: Job, spec: TaskSpec) -> TaskSpec:
             changes[name] = getattr(job, name)
     for name in _ADDED_UP:
         changes[name] = getattr(job, name) | getattr(spec, name)
+    engines = dict.fromkeys([*job.options, *spec.options])
+    changes["options"] = {
+        name: job.options.get(name, {}) | spec.options.get(name, {}) for name in engines
+    }
     for name in _CHAINED:
         changes[name] = (*getattr(job, name), *getattr(spec, name))
     # A sweep of the job's is over each of its tasks; what follows all of them comes once.
@@ -131,8 +155,9 @@ def _inherit(job: Job, spec: TaskSpec) -> TaskSpec:
 def _expand(
     job: Job, spec: TaskSpec, directory: Path, first: int, *, is_last: bool
 ) -> Iterator[Task]:
+    filler = _Filler(spec)
     if spec.sweep is None:
-        yield _task(job, spec, {}, first, spec.name, is_last=is_last)
+        yield _task(job, filler, {}, first, spec.name, is_last=is_last)
         return
     files = {name: _matching(name, p, directory) for name, p in spec.sweep.files.items()}
     number = first + spec.sweep.size(files)
@@ -143,7 +168,7 @@ def _expand(
         name = f"{spec.name}[{shown}]"
         if len(name) > _LONGEST_NAME or "/" in name or "\n" in name:
             name = f"{spec.name}[{number}]"
-        yield _task(job, spec, parameters, first + number, name, is_last=is_last)
+        yield _task(job, filler, parameters, first + number, name, is_last=is_last)
 
 
 def _matching(name: str, pattern: str, directory: Path) -> list[str]:
@@ -157,13 +182,14 @@ def _matching(name: str, pattern: str, directory: Path) -> list[str]:
 
 def _task(
     job: Job,
-    spec: TaskSpec,
+    filler: _Filler,
     parameters: Mapping[str, Any],
     index: int,
     name: str,
     *,
     is_last: bool,
 ) -> Task:
+    spec = filler.spec
     values = {
         **parameters,
         "job.name": job.name,
@@ -177,19 +203,17 @@ def _task(
             index=index,
             spec=spec.name,
             parameters=parameters,
-            command=_command(spec, values),
             needs=spec.needs,
-            environment=_filled_whole(spec.environment, values),
             resources=spec.resources,
-            env={key: fill(text, values) for key, text in spec.env.items()},
             secrets=spec.secrets,
-            inputs=tuple(_filled(part, values) for part in spec.inputs),
-            outputs=tuple(_filled(part, values) for part in spec.outputs),
+            **filler.fill(values),
             timeout_s=spec.timeout,
             retries=spec.retries,
             priority=spec.priority,
+            options=spec.options,
             continues=spec.on_failure == "continue",
             is_last=is_last,
+            trains=spec.workload is not None,
         )
     except ValidationError as error:
         said = error.errors()[0]["msg"].removeprefix("Value error, ")
@@ -198,10 +222,44 @@ def _task(
         raise RequestError(f"task {spec.name!r}: {error.message}", hint=error.hint) from error
 
 
+class _Filler:
+    """Fills the placeholders of a task for each of its parameters.
+
+    A part without any is filled once and shared: a sweep may have a million tasks.
+
+    Args:
+        spec: The task before its sweep is expanded.
+    """
+
+    def __init__(self, spec: TaskSpec) -> None:
+        self.spec = spec
+        self._varies = {
+            part: "{{" in repr(spec.model_dump(include={*fields}))
+            for part, (fields, _) in _FILLED.items()
+        }
+        self._shared: dict[str, Any] = {}
+
+    def fill(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parts with values in the place of their names.
+
+        Raises:
+            RequestError: A name has no value, or there is nothing to run.
+            ValidationError: A value does not fit its place.
+        """
+        for part, (_, fill_part) in _FILLED.items():
+            if self._varies[part] or part not in self._shared:
+                self._shared[part] = fill_part(self.spec, values)
+        return self._shared
+
+
 def _command(spec: TaskSpec, values: Mapping[str, Any]) -> tuple[str, ...]:
     if spec.workload is not None:
-        settings = fill_all(dict(spec.settings), values)
-        options = [part for key, text in settings.items() for part in ("--set", f"{key}={text}")]
+        settings = fill_all(dict(spec.settings), values).items()
+        options = [
+            part
+            for key, text in settings
+            for part in ((_OPTIONS[key], text) if key in _OPTIONS else ("--set", f"{key}={text}"))
+        ]
         workload = fill(spec.workload, values)
         return (sys.executable, "-m", "tarmac", "train", workload, *options)
     if isinstance(spec.command, str):
@@ -227,3 +285,25 @@ def _filled(part: Any, values: Mapping[str, Any]) -> Any:
     }
     # A value may lead out of the task's directory where the text did not.
     return type(part).model_validate(part.model_dump() | texts)
+
+
+# What is filled, by field of `Task`: of which fields of a `TaskSpec`, and how.
+_FILLED: Mapping[str, tuple[tuple[str, ...], Callable[[TaskSpec, Mapping[str, Any]], Any]]] = {
+    "command": (("command", "workload", "settings"), _command),
+    "environment": (
+        ("environment",),
+        lambda spec, values: _filled_whole(spec.environment, values),
+    ),
+    "env": (
+        ("env",),
+        lambda spec, values: {key: fill(text, values) for key, text in spec.env.items()},
+    ),
+    "inputs": (
+        ("inputs",),
+        lambda spec, values: tuple(_filled(part, values) for part in spec.inputs),
+    ),
+    "outputs": (
+        ("outputs",),
+        lambda spec, values: tuple(_filled(part, values) for part in spec.outputs),
+    ),
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +17,17 @@ from tarmac.documents import (
     refuse,
     show_path,
 )
+from tarmac.jobs.executors import executor_names, find_executor
 from tarmac.jobs.graph import faults_of
 from tarmac.jobs.model import Job
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pathlib
+    from collections.abc import Iterator
 
-    from tarmac.documents import Document
+    from tarmac.documents import Document, Path
 
-__all__ = ["job_of", "parse_job", "read_job"]
+__all__ = ["as_written", "job_of", "parse_job", "read_job"]
 
 # What a program gets to see, which is what the file says, also where YAML reads a number: a
 # version 1.10 is not 1.1, and the permissions 0755 are not 755.
@@ -37,7 +40,7 @@ _SEEN = re.compile(
 )
 
 
-def read_job(path: Path) -> Job:
+def read_job(path: pathlib.Path) -> Job:
     """Read a job file.
 
     Raises:
@@ -58,27 +61,83 @@ def job_of(document: Document) -> Job:
         said = "is no job, expected keys and their values, such as name and command"
         raise refuse(document, [Problem(document.place_of(()), "", said)])
     try:
-        job = Job.model_validate(_as_written(document))
+        job = Job.model_validate(as_written(document))
     except ValidationError as error:
         raise refuse(document, problems_of(error, document, Job)) from error
     faults = [
         Problem(document.place_of(fault.path), show_path(fault.path), fault.message, fault.hint)
         for fault in faults_of(job)
     ]
+    faults += _wrong_options(document)
     if faults:
         raise refuse(document, faults)
     return job
 
 
-def _as_written(document: Document) -> Any:
-    """Return a document's values, with the texts of those that a program gets to see."""
-    value = copy.deepcopy(document.value)
-    for path, text in document.texts.items():
-        if not _SEEN.fullmatch(show_path(path)):
+def _wrong_options(document: Document) -> Iterator[Problem]:
+    """Yield what executors do not understand of what is for them, wherever tasks are to run."""
+    holders: list[Path] = [(), ("after_all",)]
+    holders += [("tasks", number) for number in range(len(document.value.get("tasks", ())))]
+    for holder in holders:
+        values = document.value
+        for part in holder:
+            values = values.get(part) if isinstance(part, str) else values[part]
+            values = values or {}
+        for name, options in values.get("options", {}).items():
+            yield from _wrong_of(document, (*holder, "options", name), options)
+
+
+def _wrong_of(document: Document, path: Path, options: Any) -> Iterator[Problem]:
+    name = str(path[-1])
+    if name not in executor_names():
+        # A file may be for places that this Tarmac does not know; a slip is none of these.
+        near = difflib.get_close_matches(name, executor_names(), n=1)
+        if near:
+            place, hint = document.place_of(path), f"  did you mean {near[0]!r}?"
+            yield Problem(place, show_path(path), "unknown executor", hint)
+        return
+    model = find_executor(name).options
+    if model is None:
+        return
+    try:
+        model.model_validate(options)
+    except ValidationError as error:
+        yield from problems_of(error, document, model, path)
+
+
+def as_written(document: Document, path: Path = ()) -> Any:
+    """Return a copy of values, with the texts of those that a program gets to see.
+
+    Args:
+        document: They are in.
+        path: Of a mapping with a job's keys in it; by default the whole document is one.
+    """
+    value = document.value
+    for part in path:
+        value = value[part]
+    value = copy.deepcopy(value)
+    for inner in _numbers_in(value):
+        text = document.texts.get((*path, *inner))
+        if text is None or not _SEEN.fullmatch(show_path(inner)):
             continue
-        *outer, last = path
+        *outer, last = inner
         holder = value
         for part in outer:
             holder = holder[part]
         holder[last] = text
     return value
+
+
+def _numbers_in(value: Any) -> list[Path]:
+    """Return where numbers are, and true and false."""
+    found: list[Path] = []
+    ahead: list[tuple[Path, Any]] = [((), value)]
+    while ahead:
+        path, part = ahead.pop()
+        if isinstance(part, (int, float)):
+            found.append(path)
+        elif isinstance(part, dict):
+            ahead += [((*path, key), one) for key, one in part.items() if not isinstance(one, str)]
+        elif isinstance(part, list):
+            ahead += [((*path, n), one) for n, one in enumerate(part) if not isinstance(one, str)]
+    return found

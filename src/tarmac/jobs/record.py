@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime  # noqa: TC003 - Pydantic reads it
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,8 +17,8 @@ __all__ = ["RECORD", "JobRecord", "read_record", "write_record"]
 # The file's name in the run's directory.
 RECORD = "job-run.json"
 
-# 2 added `executor`.
-_SCHEMA_VERSION = 2
+# 2 added `executor`; 3 `outcome` and `reason`, and runs whose number of tasks is not known.
+_SCHEMA_VERSION = 3
 
 
 class JobRecord(BaseModel):
@@ -29,8 +29,11 @@ class JobRecord(BaseModel):
         name: The job's.
         created_at: UTC.
         base: What the job's relative paths start from.
-        num_tasks: In all.
+        num_tasks: In all; None while that is not known, of a pipeline.
         executor: Where its tasks run.
+        outcome: How a pipeline has ended, which its tasks do not tell: some may fail in one that
+            succeeds. None of other jobs, and until then.
+        reason: Why it has failed, of a pipeline.
         job: The job as it was submitted.
     """
 
@@ -40,8 +43,10 @@ class JobRecord(BaseModel):
     name: str
     created_at: datetime
     base: str
-    num_tasks: int
+    num_tasks: int | None
     executor: str = "local"
+    outcome: Literal["succeeded", "failed"] | None = None
+    reason: str = ""
     job: dict[str, Any]
 
 

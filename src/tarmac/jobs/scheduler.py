@@ -2,87 +2,54 @@
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 import re
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
-from tarmac.jobs.executors import Attempt, Busy, is_retried
-from tarmac.jobs.journal import Journal, read_journal
+from tarmac.jobs.executors import (
+    DISTURBANCES,
+    Attempt,
+    Began,
+    Busy,
+    Finished,
+    Queued,
+    Requeued,
+    Waiting,
+    is_retried,
+)
+from tarmac.jobs.history import read_history
+from tarmac.jobs.journal import Journal
 from tarmac.jobs.order import Order
+from tarmac.jobs.pauses import disturbed_pause_s, pause_s
+from tarmac.jobs.progress import Ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tarmac.jobs.executors import Executor, Finished, Outcome
-    from tarmac.jobs.machine import Grant
+    from tarmac.jobs.executors import Executor, Outcome
+    from tarmac.jobs.history import History
     from tarmac.jobs.plan import Task
+    from tarmac.jobs.progress import Reporter
 
-__all__ = ["Ended", "Reporter", "Silent", "directory_name", "run_tasks", "task_directory"]
-
-# Longer pauses help nobody who waits; a pause that was asked for is kept all the same.
-_LONGEST_PAUSE_S = 3600.0
+__all__ = ["directory_name", "run_tasks", "task_directory"]
 
 # How often `stop` is asked, and an executor without room is asked again.
 _PATIENCE_S = 0.5
 
+# So many attempts are handed to a queueing executor at a time, until it has no room; what it has
+# not taken is put back.
+_MOST_AT_ONCE = 1000
 
-@dataclasses.dataclass(frozen=True)
-class Ended:
-    """How a task ended.
+# How long a queueing executor that had no room is left alone, unless this part of what it has ends:
+# to offer the same thousand attempts after each end would cost more than all else.
+_FULL_FOR_S = 5.0
+_FREED_PART = 0.1
 
-    Attributes:
-        task: The task that has ended.
-        outcome: How.
-        reason: In words, where it did not succeed.
-        exit_code: Of its last attempt; None where it was not started, negative for a signal.
-        seconds: Its last attempt took.
-        attempts: So many were made.
-        problems: What went wrong with its outputs.
-    """
-
-    task: Task
-    outcome: Outcome
-    reason: str = ""
-    exit_code: int | None = None
-    seconds: float = 0.0
-    attempts: int = 0
-    problems: Sequence[str] = ()
-
-
-class Reporter(Protocol):
-    """Receives a run's progress."""
-
-    def started(self, task: Task, attempt: int, grant: Grant) -> None:
-        """An attempt of a task begins."""
-
-    def waited(self) -> None:
-        """Time has passed, half a second at most."""
-
-    def retrying(self, task: Task, reason: str, delay_s: float) -> None:
-        """An attempt failed, and another one follows."""
-
-    def ended(self, ended: Ended) -> None:
-        """A task is at its end."""
-
-
-class Silent:
-    """Passes no progress on."""
-
-    def started(self, task: Task, attempt: int, grant: Grant) -> None:
-        """Say nothing."""
-
-    def waited(self) -> None:
-        """Say nothing."""
-
-    def retrying(self, task: Task, reason: str, delay_s: float) -> None:
-        """Say nothing."""
-
-    def ended(self, ended: Ended) -> None:
-        """Say nothing."""
+# Disturbances of one task that are borne.
+_MOST_DISTURBANCES = 10
 
 
 def task_directory(run: Path, task: Task) -> Path:
@@ -96,18 +63,6 @@ def directory_name(index: int, name: str) -> str:
     return f"{index:06d}-{plain}"
 
 
-def pause_s(backoff_s: float, number: int) -> float:
-    """Return how long to wait after an attempt has failed, in seconds.
-
-    Args:
-        backoff_s: After the first one; doubled after each, up to an hour.
-        number: Of the attempt, from 1.
-    """
-    # The largest power needed: beyond it, a pause of a microsecond has grown to an hour.
-    doubled = backoff_s * 2.0 ** min(number - 1, 32)
-    return min(doubled, max(backoff_s, _LONGEST_PAUSE_S))
-
-
 def run_tasks(
     tasks: Sequence[Task],
     run: Path,
@@ -116,6 +71,7 @@ def run_tasks(
     *,
     concurrency: int | None = None,
     stop: Callable[[], bool] = lambda: False,
+    detach: Callable[[], bool] = lambda: False,
 ) -> Counter[Outcome]:
     """Run all tasks that have not succeeded yet.
 
@@ -124,22 +80,29 @@ def run_tasks(
         run: The run's directory, with its journal.
         executor: What starts them.
         reporter: Receives progress.
-        concurrency: At most so many at once; by default as many as fit.
+        concurrency: At most so many at once; by default as many as fit. Where the executor queues
+            attempts it is the executor's business.
         stop: Whether to end all that runs and stop; asked a few times a second.
+        detach: Whether to leave what is queued and runs to the engine and return; asked as often,
+            and only where the executor queues.
 
     Returns:
-        How many tasks ended how.
+        How many tasks ended how; those that were left to the engine are not among them.
     """
-    done = _succeeded_before(run / "journal.jsonl")
+    history = read_history(run / "journal.jsonl")
     with Journal(run / "journal.jsonl") as journal:
         session = _Session(
             run,
             executor,
             reporter,
             journal=journal,
+            history=history,
             concurrency=concurrency or len(tasks) or 1,
             stop=stop,
+            detach=detach,
         )
+        session.attach(tasks)
+        done = history.done
         normal = [task for task in tasks if not task.is_last]
         session.work(normal, done)
         # What follows all others follows them again where some were done again.
@@ -147,14 +110,6 @@ def run_tasks(
         last = [task for task in tasks if task.is_last]
         session.work(last, set() if has_worked else done)
         return session.counts
-
-
-def _succeeded_before(journal: Path) -> set[int]:
-    """Return the numbers of the tasks that have succeeded in earlier sessions of a run."""
-    if not journal.exists():
-        return set()
-    ended = (event for event in read_journal(journal) if event["event"] == "ended")
-    return {event["task"] for event in ended if event["outcome"] == "succeeded"}
 
 
 class _Session:
@@ -165,39 +120,92 @@ class _Session:
         reporter: Reporter,
         *,
         journal: Journal,
+        history: History,
         concurrency: int,
         stop: Callable[[], bool],
+        detach: Callable[[], bool],
     ) -> None:
         self._run = run
         self._executor = executor
         self._reporter = reporter
         self._journal = journal
+        self._history = history
         self._concurrency = concurrency
         self._stop = stop
-        self._num_active = 0
+        self._detach = detach
+        self._active: set[int] = set()
         self._stopping = False
-        self._later: list[tuple[float, int, Task, int]] = []
+        self._full_until, self._full_above = 0.0, 0.0
+        self._later: list[tuple[float, int, Task]] = []
+        # Of tasks whose next attempt is not their first here: its number, and its free ones.
+        self._next: dict[int, tuple[int, int]] = {}
+        self._disturbances: Counter[int] = Counter()
         self._order = Order((), set())
+        # What has happened is on record before anybody is told of it.
+        self._lines: list[dict[str, Any]] = []
+        self._reports: list[Callable[[], None]] = []
         self.counts: Counter[Outcome] = Counter()
+
+    def attach(self, tasks: Sequence[Task]) -> None:
+        """Take over what an earlier session has left with the engine."""
+        by_index = {task.index: task for task in tasks}
+
+        def make(index: int, number: int) -> Attempt | None:
+            past = self._history.of(index)
+            if index not in by_index or past.has_succeeded or number <= past.settled:
+                return None
+            return self._attempt(by_index[index], number, number - 1 - past.spent)
+
+        for answer in self._executor.attach(make):
+            index, number = answer.attempt.task.index, answer.attempt.number
+            self._active.add(index)
+            past = self._history.of(index)
+            self._disturbances[index] = past.disturbances
+            if isinstance(answer, Began) or number > past.last:
+                self._note(answer)
+        if self._executor.queues:
+            self._note_lost(tasks)
+        self._flush()
+
+    def _note_lost(self, tasks: Sequence[Task]) -> None:
+        """Write down of which attempts no end will come, for the engine does not have them."""
+        for task in tasks:
+            past = self._history.of(task.index)
+            if past.last > past.settled and task.index not in self._active:
+                attempt = self._attempt(task, past.last, 0)
+                words = "left by an earlier session, and not with the engine"
+                self._write("retried", attempt, reason=words, cause="lost")
 
     def work(self, tasks: Sequence[Task], done: set[int]) -> None:
         """Take some tasks to their end."""
         if self._stopping:
             return
         self.counts.update("succeeded" for task in tasks if task.index in done)
-        self._order = Order(tasks, done)
-        while self._num_active or self._later or self._order:
+        self._order = Order(tasks, done, self._active)
+        own = {task.index for task in tasks}
+        while self._later or self._order or self._has_active(own):
             if not self._stopping and self._stop():
                 self._stopping = True
                 self._later.clear()
                 self._order.clear()
                 self._executor.stop()
             if not self._stopping:
+                if self._executor.queues and self._detach():
+                    self._stopping = True
+                    self._executor.detach()
+                    return
                 self._start_what_fits()
-            for finished in self._executor.wait(self._patience()):
-                self._num_active -= 1
-                self._conclude(finished)
+            for event in self._executor.wait(self._patience()):
+                if isinstance(event, Finished):
+                    self._conclude(event)
+                else:
+                    self._note(event)
+            self._flush()
             self._reporter.waited()
+
+    def _has_active(self, own: set[int]) -> bool:
+        """Whether any of some tasks is at work; of all where all are stopped."""
+        return bool(self._active) if self._stopping else not own.isdisjoint(self._active)
 
     def _patience(self) -> float:
         if not self._later:
@@ -207,42 +215,90 @@ class _Session:
     def _start_what_fits(self) -> None:
         now = time.monotonic()
         while self._later and self._later[0][0] <= now:
-            _, _, task, number = heapq.heappop(self._later)
-            self._order.push(task, number)
+            self._order.push(heapq.heappop(self._later)[2])
+        if self._executor.queues:
+            self._queue(now)
+        else:
+            self._begin()
+        self._flush()
+
+    def _begin(self) -> None:
+        """Begin one attempt after the other, as long as there is room."""
         without_gpus = False
-        while self._num_active < self._concurrency:
-            first = self._order.first(without_gpus=without_gpus)
-            if first is None:
+        while len(self._active) < self._concurrency:
+            task = self._order.first(without_gpus=without_gpus)
+            if task is None:
                 return
-            task, number = first
-            attempt = Attempt(task, number, task_directory(self._run, task))
-            grant = self._executor.start(attempt)
-            if grant is Busy.FULL:
+            (answer,) = self._executor.start([self._next_attempt(task)])
+            if answer is Busy.FULL:
                 return
-            if grant is Busy.NO_GPU:
+            if isinstance(answer, Busy):
                 without_gpus = True
                 continue
             self._order.take(task)
-            self._num_active += 1
-            self._journal.write("started", task=task.index, name=task.name, attempt=number)
-            self._reporter.started(task, number, grant)
+            self._active.add(task.index)
+            self._note(answer)
+            self._flush()
+
+    def _queue(self, now: float) -> None:
+        """Hand over all that may run, as long as the engine takes it."""
+        while now >= self._full_until and (tasks := self._order.take_first(_MOST_AT_ONCE)):
+            attempts = [self._next_attempt(task) for task in tasks]
+            for task, answer in zip(tasks, self._executor.start(attempts), strict=True):
+                if isinstance(answer, Busy):
+                    self._order.push(task)
+                    self._full_until = now + _FULL_FOR_S
+                    self._full_above = len(self._active) * (1 - _FREED_PART)
+                else:
+                    self._active.add(task.index)
+                    self._note(answer)
+            self._flush()
+
+    def _next_attempt(self, task: Task) -> Attempt:
+        # Where agents claim attempts by their numbers, no number comes twice in a run.
+        earlier = self._history.of(task.index).last if self._executor.queues else 0
+        number, free = self._next.get(task.index, (earlier + 1, earlier))
+        return self._attempt(task, number, free)
+
+    def _attempt(self, task: Task, number: int, free: int) -> Attempt:
+        return Attempt(task, number, task_directory(self._run, task), free)
+
+    def _note(self, event: Queued | Waiting | Began | Requeued) -> None:
+        """Write down what an attempt does, and tell of it."""
+        attempt = event.attempt
+        match event:
+            case Queued(place=""):
+                # On its way to the engine: should this process end now, nobody has it.
+                return
+            case Queued(place=place):
+                self._write("queued", attempt, place=place)
+            case Waiting(reason=reason, is_at_work=is_at_work):
+                self._write("noted" if is_at_work else "waiting", attempt, reason=reason)
+            case Requeued(cause=cause, reason=reason):
+                self._write("requeued", attempt, cause=cause, reason=reason)
+            case Began(host=host):
+                self._write("started", attempt, **({"host": host} if host else {}))
+        if self._executor.queues:
+            self._reports.append(lambda: self._reporter.told(event))
+        if isinstance(event, Began):
+            grant = event.grant
+            self._reports.append(
+                lambda: self._reporter.started(attempt.task, attempt.number, grant)
+            )
 
     def _conclude(self, finished: Finished) -> None:
         """Try again, or end."""
         attempt, task = finished.attempt, finished.attempt.task
-        is_again = is_retried(attempt, finished.outcome, finished.exit_code)
-        if is_again and not self._stopping:
-            delay_s = pause_s(task.retries.backoff, attempt.number)
-            self._journal.write(
-                "retried", task=task.index, attempt=attempt.number, reason=finished.reason
-            )
-            self._reporter.retrying(task, finished.reason, delay_s)
-            when = time.monotonic() + delay_s
-            heapq.heappush(self._later, (when, task.index, task, attempt.number + 1))
+        self._active.discard(task.index)
+        if len(self._active) <= self._full_above:
+            self._full_until = 0.0
+        if not self._stopping and self._is_again(finished):
             return
-        outcome, reason = finished.outcome, finished.reason
+        outcome, reason, cause = finished.outcome, finished.reason, finished.cause
         if finished.problems and outcome == "succeeded":
             outcome, reason = "failed", f"its outputs were not kept: {finished.problems[0]}"
+        if cause in DISTURBANCES and self._disturbances[task.index] > _MOST_DISTURBANCES:
+            reason = f"{reason}; disturbed {self._disturbances[task.index]} times"
         self._record(
             Ended(
                 task,
@@ -252,6 +308,9 @@ class _Session:
                 finished.seconds,
                 attempt.number,
                 finished.problems,
+                cause,
+                finished.host,
+                finished.notes,
             )
         )
         if outcome == "succeeded" or (outcome == "failed" and task.continues):
@@ -260,17 +319,69 @@ class _Session:
             for other, broken in self._order.failed(task):
                 self._record(Ended(other, "skipped", f"{broken} has failed"))
 
+    def _is_again(self, finished: Finished) -> bool:
+        """Whether another attempt follows, which is seen to then."""
+        attempt, cause = finished.attempt, finished.cause
+        task, free = attempt.task, attempt.free
+        if finished.goes_on:
+            delay_s, free = 0.0, free + 1
+        elif finished.outcome == "failed" and cause in DISTURBANCES:
+            self._disturbances[task.index] += 1
+            if self._disturbances[task.index] > _MOST_DISTURBANCES:
+                return False
+            delay_s, free = disturbed_pause_s(self._disturbances[task.index]), free + 1
+        elif is_retried(attempt, finished.outcome, finished.exit_code, cause):
+            delay_s = pause_s(task.retries.backoff, attempt.number - free)
+        else:
+            return False
+        self._write(
+            "retried",
+            attempt,
+            reason=finished.reason,
+            **({} if cause is None else {"cause": cause}),
+            **({"host": finished.host} if finished.host else {}),
+            **({"goes_on": True} if finished.goes_on else {}),
+        )
+        self._reports.append(lambda: self._reporter.retrying(task, finished.reason, delay_s))
+        self._next[task.index] = (attempt.number + 1, free)
+        heapq.heappush(self._later, (time.monotonic() + delay_s, task.index, task))
+        return True
+
     def _record(self, ended: Ended) -> None:
         self.counts[ended.outcome] += 1
-        self._journal.write(
-            "ended",
-            task=ended.task.index,
-            name=ended.task.name,
-            outcome=ended.outcome,
-            reason=ended.reason,
-            exit_code=ended.exit_code,
-            seconds=round(ended.seconds, 3),
-            attempts=ended.attempts,
-            problems=[*ended.problems],
+        self._lines.append(
+            {
+                "event": "ended",
+                "task": ended.task.index,
+                "name": ended.task.name,
+                "outcome": ended.outcome,
+                "reason": ended.reason,
+                "exit_code": ended.exit_code,
+                "seconds": round(ended.seconds, 3),
+                "attempts": ended.attempts,
+                "problems": [*ended.problems],
+                "cause": ended.cause,
+                "host": ended.host,
+            }
         )
-        self._reporter.ended(ended)
+        self._reports.append(lambda: self._reporter.ended(ended))
+
+    def _write(self, event: str, attempt: Attempt, **values: Any) -> None:
+        task = attempt.task
+        self._lines.append(
+            {
+                "event": event,
+                "task": task.index,
+                "name": task.name,
+                "attempt": attempt.number,
+                **values,
+            }
+        )
+
+    def _flush(self) -> None:
+        """Put on record what has happened, then tell of it."""
+        lines, self._lines = self._lines, []
+        self._journal.write_all(lines)
+        reports, self._reports = self._reports, []
+        for report in reports:
+            report()

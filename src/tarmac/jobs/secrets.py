@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "missing_secrets",
+    "place_of_secret",
     "read_secret_mapping",
     "resolve_secrets",
     "secret_mapping_path",
@@ -155,6 +156,44 @@ def _name(secret: Secret) -> str:
     return secret.vault_id or f"{secret.name}/{secret.key}"
 
 
+def place_of_secret(
+    variable: str, secret: Secret, mapping: Mapping[str, Secret], base: Path
+) -> str | Path:
+    """Return the variable, or the file, that holds a secret.
+
+    Args:
+        variable: What is to hold it in the task, for messages.
+        secret: The reference.
+        mapping: What ``NAME/KEY`` and vault ids stand for here.
+        base: What a relative path of it starts from: the job file's directory.
+
+    Raises:
+        RequestError: Nothing says where it is to be found.
+    """
+    place, start = _place_here(variable, secret, mapping, base)
+    if place.env is not None:
+        return place.env
+    assert place.file is not None
+    return (start / Path(place.file).expanduser()).absolute()
+
+
+def _place_here(
+    variable: str, secret: Secret, mapping: Mapping[str, Secret], base: Path
+) -> tuple[Secret, Path]:
+    """Return a reference to a variable or a file, and what a relative path of it starts from."""
+    if secret.env is not None or secret.file is not None:
+        return secret, base
+    name = _name(secret)
+    place = mapping.get(name)
+    if place is None or (place.env is None and place.file is None):
+        raise RequestError(
+            f"secret for {variable}: nothing says where {name} is to be found",
+            hint=f"Say it: --secret {name}=env:VARIABLE, or a line of {secret_mapping_path()}",
+        )
+    # What a command line names starts from where it was typed.
+    return place, Path()
+
+
 def _resolve(
     variable: str,
     secret: Secret,
@@ -162,22 +201,15 @@ def _resolve(
     mapping: Mapping[str, Secret],
     base: Path,
 ) -> str:
-    if secret.env is not None:
-        if secret.env not in environment:
-            raise RequestError(f"secret for {variable}: the variable {secret.env} is not set")
-        return environment[secret.env]
-    if secret.file is not None:
-        try:
-            path = base / Path(secret.file).expanduser()
-            return path.read_text(encoding="utf-8").rstrip("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-            raise RequestError(f"secret for {variable}: {secret.file}: {reason}") from error
-    name = _name(secret)
-    if name not in mapping:
-        raise RequestError(
-            f"secret for {variable}: nothing says where {name} is to be found",
-            hint=f"Say it: --secret {name}=env:VARIABLE, or a line of {secret_mapping_path()}",
-        )
-    # What a command line names starts from where it was typed.
-    return _resolve(variable, mapping[name], environment, {}, Path())
+    place, start = _place_here(variable, secret, mapping, base)
+    if place.env is not None:
+        if place.env not in environment:
+            raise RequestError(f"secret for {variable}: the variable {place.env} is not set")
+        return environment[place.env]
+    assert place.file is not None
+    try:
+        path = start / Path(place.file).expanduser()
+        return path.read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise RequestError(f"secret for {variable}: {place.file}: {reason}") from error

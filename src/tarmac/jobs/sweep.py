@@ -8,7 +8,9 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from tarmac.jobs.parts import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,11 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["RandomSearch", "Sweep"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Range(_Part):
+class Range(Part):
     """Numbers between two bounds, the upper one included.
 
     Attributes:
@@ -61,7 +59,7 @@ def _values(value: Any) -> Any:
 Values = Annotated[tuple[Any, ...], BeforeValidator(_values)]
 
 
-class RandomSearch(_Part):
+class RandomSearch(Part):
     """Values drawn by chance.
 
     Attributes:
@@ -75,7 +73,7 @@ class RandomSearch(_Part):
     parameters: dict[str, Range | Values] = Field(min_length=1)
 
 
-class Sweep(_Part):
+class Sweep(Part):
     """Which values parameters take; several kinds multiply.
 
     Attributes:
@@ -89,12 +87,12 @@ class Sweep(_Part):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    grid: dict[str, Values] = {}
+    grid: dict[str, Values] = Field(default={})
     zipped: dict[str, Values] = Field(default={}, alias="zip")
     listed: tuple[dict[str, Any], ...] = Field(default=(), alias="list")
     random: RandomSearch | None = None
     repeat: int | None = Field(default=None, ge=1)
-    files: dict[str, str] = {}
+    files: dict[str, str] = Field(default={})
 
     @model_validator(mode="after")
     def _whole(self) -> Sweep:
@@ -150,10 +148,13 @@ class Sweep(_Part):
         if self.random is not None:
             kinds.append([*_draws(self.random)])
         kinds += [[{name: path} for path in files[name]] for name in self.files]
-        if self.repeat is not None:
-            kinds.append([{"repeat": number} for number in range(self.repeat)])
         for parts in itertools.product(*kinds):
-            yield {name: value for part in parts for name, value in part.items()}
+            combined = {name: value for part in parts for name, value in part.items()}
+            if self.repeat is None:
+                yield combined
+                continue
+            for number in range(self.repeat):
+                yield {**combined, "repeat": number}
 
 
 def _draws(search: RandomSearch) -> Iterator[dict[str, Any]]:

@@ -5,13 +5,19 @@ task's limits, `guarded` an end should this process be killed, and `Worker` a co
 of JSON, of which `serve` is the other end.
 """
 
-from tarmac.processes.cgroup import MemoryGroup, make_memory_group, parent_of_groups
-from tarmac.processes.children import Child, kill_tree, spawn
-from tarmac.processes.identity import ProcessIdentity, identify
-from tarmac.processes.output import OutputTail
-from tarmac.processes.serving import Conversation, serve
-from tarmac.processes.tree import MARK, Process, guarded, start, watch
-from tarmac.processes.workers import LOOK_EVERY_S, Worker
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tarmac.processes.cgroup import MemoryGroup, make_memory_group, parent_of_groups
+    from tarmac.processes.children import Child, kill_tree, spawn
+    from tarmac.processes.identity import ProcessIdentity, identify
+    from tarmac.processes.output import OutputTail
+    from tarmac.processes.serving import Conversation, serve
+    from tarmac.processes.tree import MARK, Process, guarded, guarded_by_fork, start, watch
+    from tarmac.processes.workers import LOOK_EVERY_S, Worker
 
 __all__ = [
     "LOOK_EVERY_S",
@@ -24,6 +30,7 @@ __all__ = [
     "ProcessIdentity",
     "Worker",
     "guarded",
+    "guarded_by_fork",
     "identify",
     "kill_tree",
     "make_memory_group",
@@ -33,3 +40,33 @@ __all__ = [
     "start",
     "watch",
 ]
+
+# Where a name is at home.
+_MODULES = {
+    "LOOK_EVERY_S": "workers",
+    "MARK": "tree",
+    "Child": "children",
+    "Conversation": "serving",
+    "MemoryGroup": "cgroup",
+    "OutputTail": "output",
+    "Process": "tree",
+    "ProcessIdentity": "identity",
+    "Worker": "workers",
+    "guarded": "tree",
+    "guarded_by_fork": "tree",
+    "identify": "identity",
+    "kill_tree": "children",
+    "make_memory_group": "cgroup",
+    "parent_of_groups": "cgroup",
+    "serve": "serving",
+    "spawn": "children",
+    "start": "tree",
+    "watch": "tree",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a module when a name of it is first used: an agent begins for each of its tasks."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -12,7 +12,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from tarmac.machine import is_unified, own_groups
+from tarmac.control_groups import is_unified, own_groups
+from tarmac.processes.handles import open_handles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +36,15 @@ class MemoryGroup:
         self.path = path
         self._is_unified = is_unified
 
+    def join(self) -> None:
+        """Make the calling process a member.
+
+        Raises:
+            OSError: It cannot become one.
+        """
+        # 0 stands for the process that writes.
+        (self.path / "cgroup.procs").write_text("0")
+
     def was_exceeded(self) -> bool:
         """Whether the kernel has ended a process of the group for its memory."""
         name = "memory.events" if self._is_unified else "memory.oom_control"
@@ -47,15 +57,9 @@ class MemoryGroup:
 
     def kill(self) -> None:
         """Send SIGKILL to whatever is left in it."""
-        for pid in self._members():
-            with contextlib.suppress(OSError):
-                descriptor = os.pidfd_open(pid)
-                try:
-                    # What is a member after it was opened is what was opened, or that has ended.
-                    if pid in self._members():
-                        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                finally:
-                    os.close(descriptor)
+        with open_handles(self._members) as members:
+            for member in members:
+                member.send(signal.SIGKILL)
 
     def _members(self) -> list[int]:
         with contextlib.suppress(OSError):

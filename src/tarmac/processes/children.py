@@ -8,20 +8,18 @@ those that have left its session are found as well.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import select
 import signal
 import subprocess
 import time
-from typing import IO, TYPE_CHECKING
-
-import psutil
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from tarmac.processes.guardian import is_marked, process_ids
+from tarmac.processes.handles import descendants, end_descriptor, has_ended, open_handles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 __all__ = ["Child", "kill_tree", "spawn"]
@@ -30,8 +28,7 @@ __all__ = ["Child", "kill_tree", "spawn"]
 _GONE_WITHIN_S = 5.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Child:
+class Child(NamedTuple):
     """A process that was started by `spawn`.
 
     Its number is waited for in `finish` alone, so until then no other process can have it.
@@ -50,7 +47,7 @@ class Child:
         """Whether its leader has ended; it is not waited for yet."""
         try:
             options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            return os.waitid(os.P_PIDFD, self.pidfd, options) is not None
+            return os.waitid(os.P_PID, self.popen.pid, options) is not None
         except ChildProcessError:
             # Where SIGCHLD is ignored, the kernel waits for children itself.
             return True
@@ -84,6 +81,7 @@ def spawn(
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
     pass_fds: Sequence[int] = (),
+    before: Callable[[], None] | None = None,
 ) -> Child:
     """Start a program in a session of its own.
 
@@ -96,29 +94,50 @@ def spawn(
         stdout: As for `subprocess.Popen`.
         stderr: As for `subprocess.Popen`.
         pass_fds: Descriptors that it inherits.
+        before: Called in the new process before it becomes the program; only where this process
+            has one thread, for a copy of it has no other.
 
     Raises:
         OSError: It cannot be started.
         ValueError: An argument or a variable cannot be passed on, such as one with a NUL.
     """
+    _keep_exit_codes()
     name, _, value = mark.partition("=")
-    popen = subprocess.Popen(
-        command,
-        cwd=directory,
-        env={**environment, name: value} if mark else environment,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        start_new_session=True,
-        pass_fds=pass_fds,
-    )
     try:
-        return Child(popen, os.pidfd_open(popen.pid), mark)
+        popen = subprocess.Popen(
+            command,
+            cwd=directory,
+            env={**environment, name: value} if mark else environment,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            pass_fds=pass_fds,
+            preexec_fn=before,  # noqa: PLW1509 - of a process with one thread
+        )
+    except subprocess.SubprocessError as error:
+        raise OSError("what was to be done before the program has failed") from error
+    try:
+        return Child(popen, end_descriptor(popen.pid), mark)
     except OSError:
         # There are too many open files.
         os.killpg(popen.pid, signal.SIGKILL)
         popen.wait()
         raise
+
+
+def _keep_exit_codes() -> None:
+    """See that the kernel keeps exit codes, which a parent may have told it not to.
+
+    Raises:
+        OSError: It does not, and this is not the thread that can change that.
+    """
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        except ValueError as error:
+            words = "SIGCHLD is ignored here, so nobody could tell how a program ended"
+            raise OSError(words) from error
 
 
 def kill_tree(child: Child, *, patience_s: float = _GONE_WITHIN_S) -> int:
@@ -133,43 +152,31 @@ def kill_tree(child: Child, *, patience_s: float = _GONE_WITHIN_S) -> int:
     Returns:
         How many processes ran beside the child itself.
     """
-    descriptors: list[int] = []
-    try:
-        descriptors += _open_others(child)
+
+    def find() -> list[int]:
+        return _others(child)
+
+    with open_handles(find) as others:
         child.signal(signal.SIGKILL)
-        for descriptor in descriptors:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        _wait_for([child.pidfd, *descriptors], patience_s)
-        return len(descriptors)
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
+        for other in others:
+            other.send(signal.SIGKILL)
+        pidfds = [other.pidfd for other in others if other.pidfd is not None]
+        _wait_for([child.pidfd, *pidfds], patience_s)
+        return len(others)
 
 
-def _open_others(child: Child) -> Iterator[int]:
-    """Yield descriptors of the processes that belong to a child, without itself, and run."""
+def _others(child: Child) -> list[int]:
+    """Return the processes that belong to a child, without itself, and run."""
     leader = child.popen.pid
-    descendants: set[int] = set()
-    with contextlib.suppress(psutil.Error):
-        descendants = {other.pid for other in psutil.Process(leader).children(recursive=True)}
+    below = {*descendants(leader)}
 
     def belongs(pid: int) -> bool:
         with contextlib.suppress(OSError):
-            if pid in descendants or os.getsid(pid) == leader:
-                return True
+            if pid in below or os.getsid(pid) == leader:
+                return not has_ended(pid)
         return bool(child.mark) and is_marked(pid, child.mark.encode())
 
-    for pid in process_ids():
-        if pid == leader or not belongs(pid):
-            continue
-        with contextlib.suppress(OSError):
-            descriptor = os.pidfd_open(pid)
-            # What belongs to the child after it was opened is what was opened, or that has ended.
-            if belongs(pid) and not select.select([descriptor], [], [], 0)[0]:
-                yield descriptor
-            else:
-                os.close(descriptor)
+    return [pid for pid in process_ids() if pid != leader and belongs(pid)]
 
 
 def _wait_for(descriptors: Sequence[int], timeout_s: float) -> None:

@@ -7,12 +7,15 @@ once.
 """
 
 import contextlib
-import glob
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
+
+# A program that is being loaded for longer is looked at as it is.
+_STARTS_WITHIN_S = 5.0
 
 
 def process_ids() -> "list[int]":
@@ -23,9 +26,36 @@ def process_ids() -> "list[int]":
 
 def is_marked(pid: int, mark: bytes) -> bool:
     """Whether a process's environment has the mark, ``NAME=VALUE``."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - pathlib starts slowly
-        return mark in file.read().split(b"\0")
+    end = time.monotonic() + _STARTS_WITHIN_S
+    with contextlib.suppress(OSError):
+        while True:
+            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - pathlib starts slowly
+                variables = file.read()
+            if variables or not _is_becoming(pid) or time.monotonic() > end:
+                return mark in variables.split(b"\0")
+            time.sleep(0.001)
     return False
+
+
+def _is_becoming(pid: int) -> bool:
+    """Whether a process whose environment was read as empty is just becoming another program."""
+    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as above
+        return has_hidden_variables(file.read())
+
+
+def has_hidden_variables(stat: bytes) -> bool:
+    """Whether a process that was just seen without an environment may have one none the less.
+
+    While it becomes another program, the kernel first shows no environment, and then where one
+    begins, as if it ended there too; the end of the program's code (``endcode``) comes last of
+    all. By the time this is asked the new environment may be there.
+
+    Args:
+        stat: Its ``/proc/PID/stat``, see proc_pid_stat(5).
+    """
+    state, *fields = stat.rpartition(b")")[2].split()
+    size, code_end, env_start, env_end = (int(fields[number - 4]) for number in (23, 27, 50, 51))
+    return state != b"Z" and size > 0 and (code_end == 0 or env_end > env_start)
 
 
 def is_member(pid: int, groups: "list[str]") -> bool:
@@ -37,33 +67,66 @@ def is_member(pid: int, groups: "list[str]") -> bool:
     return False
 
 
+def open_process(pid: int) -> "int | None":
+    """Return a descriptor that stands for a process and no other with its number.
+
+    Linux before 5.3, and a Python built for one, cannot open processes: None there.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except AttributeError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ENOSYS:
+            return None
+        raise
+
+
 def signal_all(number: int, mark: bytes, groups: "list[str]") -> bool:
     """Send a signal to all that belongs to the run; return whether there was anything."""
     has_found = False
     for pid in process_ids():
         try:
             # Opened before it is looked at, so that the signal reaches what was looked at.
-            descriptor = os.pidfd_open(pid)
+            descriptor = open_process(pid)
         except OSError:
             continue
         try:
             if is_marked(pid, mark) or is_member(pid, groups):
                 has_found = True
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    signal.pidfd_send_signal(descriptor, number)
+                    if descriptor is None:
+                        os.kill(pid, number)
+                    else:
+                        signal.pidfd_send_signal(descriptor, number)
         finally:
-            os.close(descriptor)
+            if descriptor is not None:
+                os.close(descriptor)
     return has_found
 
 
 def end_containers(engine: str, mark: str) -> None:
-    """Kill the containers with a mark, which do not end with their clients."""
-    listing = [engine, "ps", "--quiet", "--filter", f"label=tarmac.run={mark}"]
+    """Remove the containers with a mark, which do not end with their clients.
+
+    Also those that were only just made: when their client is gone, nobody starts or removes them.
+    """
+    listing = [engine, "ps", "--all", "--quiet", "--filter", f"label=tarmac.run={mark}"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        running = subprocess.run(listing, capture_output=True, text=True, timeout=30, check=True)
-        names = running.stdout.split()
+        found = subprocess.run(listing, capture_output=True, text=True, timeout=30, check=True)
+        names = found.stdout.split()
         if names:
-            subprocess.run([engine, "kill", *names], capture_output=True, timeout=30, check=False)
+            remove = [engine, "rm", "--force", *names]
+            subprocess.run(remove, capture_output=True, timeout=30, check=False)
+
+
+def find_groups(directory: str, value: str) -> "list[str]":
+    """Return the control groups that the runner has made in a directory."""
+    if not directory:
+        return []
+    with contextlib.suppress(OSError):
+        entries = [*os.scandir(directory)]
+        return [entry.path for entry in entries if entry.name.startswith(f"tarmac-{value}-")]
+    return []
 
 
 def end_processes(mark: bytes, groups: "list[str]") -> None:
@@ -79,21 +142,24 @@ def end_processes(mark: bytes, groups: "list[str]") -> None:
                 return
 
 
-def main() -> None:
+def watch(mark: str, directory: str, engines: "list[str]") -> None:
     """Wait for the runner's end, then end what it left."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    mark, directory, *engines = sys.argv[1:]
+    # Schedulers send signals to all processes of a job; this one ends with its runner.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
     while os.read(0, 1):
         pass
     value = mark.partition("=")[2]
     for engine in engines:
         end_containers(engine, value)
-    groups = glob.glob(f"{glob.escape(directory)}/tarmac-{value}-*") if directory else []  # noqa: PTH207 - as above
+    groups = find_groups(directory, value)
     end_processes(mark.encode(), groups)
+    for engine in engines:
+        end_containers(engine, value)
     for group in groups:
         with contextlib.suppress(OSError):
             os.rmdir(group)  # noqa: PTH106 - as above
 
 
 if __name__ == "__main__":
-    main()
+    watch(sys.argv[1], sys.argv[2], sys.argv[3:])

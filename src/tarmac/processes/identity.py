@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import signal
-import socket
 from pathlib import Path
+from typing import NamedTuple
 
 __all__ = ["ProcessIdentity", "identify"]
 
 
-@dataclasses.dataclass(frozen=True)
-class ProcessIdentity:
+class ProcessIdentity(NamedTuple):
     """A process, told from all others that ever had or will have its number.
 
     Attributes:
@@ -76,4 +74,4 @@ def identify(pid: int) -> ProcessIdentity:
     state, start_ticks = fields[0], int(fields[19])
     if state in "ZX":
         raise ProcessLookupError(f"process {pid} has ended")
-    return ProcessIdentity(pid, start_ticks, boot_id, socket.gethostname())
+    return ProcessIdentity(pid, start_ticks, boot_id, os.uname().nodename)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import signal
 import subprocess
@@ -12,9 +11,9 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-import psutil
-
+from tarmac.processes import guardian
 from tarmac.processes.children import spawn
+from tarmac.processes.handles import descendants, open_handles, resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,40 +21,51 @@ if TYPE_CHECKING:
     from tarmac.processes.cgroup import MemoryGroup
     from tarmac.processes.children import Child
 
-__all__ = ["MARK", "Process", "guarded", "start", "watch"]
+__all__ = ["MARK", "Process", "guarded", "guarded_by_fork", "start", "watch"]
 
 MARK = "TARMAC_RUN"
 
-_GUARDIAN = Path(__file__).with_name("guardian.py")
-_LAUNCHER = Path(__file__).with_name("launcher.py")
+# Runs a module out of an archive, named by its first two arguments.
+_FROM_ARCHIVE = """\
+import sys, zipimport
+archive, module = sys.argv[1:3]
+del sys.argv[1:3]
+exec(zipimport.zipimporter(archive).get_code(module))
+"""
 
 # A process that the kernel cannot end yet, on a device that hangs, is not asked more often.
 _KILL_AGAIN_S = 5.0
 
 
-@dataclasses.dataclass
 class Process:
     """A task's process.
 
-    Attributes:
+    Args:
         child: The process itself.
         started: By the monotonic clock.
+
+    Attributes:
+        child: As given.
+        started: As given.
         stopped_for: Why it was asked to end, in words; empty while it was not.
         kill_at: When it is killed if it still runs, by the monotonic clock.
         kill_command: What ends a container, which does not end with its client.
         memory_group: In which the kernel limits its memory, where it may.
         start_error: Why its program could not be started, once `finish` has returned.
+        is_over_memory: Whether it was ended for its memory, once `finish` has returned.
     """
 
-    child: Child
-    started: float
-    stopped_for: str = ""
-    kill_at: float | None = None
-    kill_command: Sequence[str] = ()
-    memory_group: MemoryGroup | None = None
-    start_error: str = ""
-    _launch_errors: int | None = None
-    _killer: subprocess.Popen[bytes] | None = None
+    def __init__(self, child: Child, started: float) -> None:
+        self.child = child
+        self.started = started
+        self.stopped_for = ""
+        self.kill_at: float | None = None
+        self.kill_command: Sequence[str] = ()
+        self.memory_group: MemoryGroup | None = None
+        self.start_error = ""
+        self.is_over_memory = False
+        self._launch_errors: int | None = None
+        self._killer: subprocess.Popen[bytes] | None = None
 
     @property
     def pidfd(self) -> int:
@@ -78,13 +88,17 @@ class Process:
         if limit_bytes is not None and not self.stopped_for:
             if self.memory_group is not None:
                 if words := self._exceeded(limit_bytes):
-                    self.ask_to_end(words, 0.0)
+                    self._end_for_memory(words)
             elif (held := self.memory_bytes()) > limit_bytes:
                 words = f"{held / 2**20:.0f} of {limit_bytes / 2**20:.0f} MiB"
-                self.ask_to_end(f"it took {words} of memory", 0.0)
+                self._end_for_memory(f"it took {words} of memory")
         if self.kill_at is not None and now >= self.kill_at:
             self.kill_at = now + _KILL_AGAIN_S
             self.kill()
+
+    def _end_for_memory(self, words: str) -> None:
+        self.ask_to_end(words, 0.0)
+        self.is_over_memory = self.stopped_for == words
 
     def _exceeded(self, limit_bytes: int) -> str:
         """Return that the kernel has ended a part of it for its memory; empty where it has not."""
@@ -93,21 +107,23 @@ class Process:
         return f"it took more than {limit_bytes / 2**20:.0f} MiB of memory"
 
     def memory_bytes(self) -> int:
-        """Return what it and its children hold together, shared pages counted once where known."""
-        total = 0
-        with contextlib.suppress(psutil.Error):
-            leader = psutil.Process(self.child.popen.pid)
-            for process in (leader, *leader.children(recursive=True)):
-                with contextlib.suppress(psutil.Error):
-                    total += process.memory_info().rss
-        return total
+        """Return what it and its children hold together, pages that they share each time."""
+        leader = self.child.popen.pid
+        return sum(resident_bytes(pid) for pid in (leader, *descendants(leader)))
 
-    def ask_to_end(self, reason: str, grace_s: float) -> None:
-        """Send SIGTERM to the whole session, once; one that has ended already is left its end."""
+    def ask_to_end(self, reason: str, grace_s: float, *, is_told: bool = False) -> None:
+        """Send SIGTERM to the whole session, once; one that has ended already is left its end.
+
+        Args:
+            reason: In words.
+            grace_s: After so many seconds it is killed.
+            is_told: Whether somebody else has sent it SIGTERM already.
+        """
         if not self.stopped_for and not self.has_ended():
             self.stopped_for = reason
             self.kill_at = time.monotonic() + grace_s
-            self.child.signal(signal.SIGTERM)
+            if not is_told:
+                self.child.signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Send SIGKILL to the whole session, and to children that left it; wait for nothing."""
@@ -124,13 +140,10 @@ class Process:
             if is_first and self._killer is not None:
                 # The client ends when its container has, and so tells that it has.
                 return
-        children: list[psutil.Process] = []
-        with contextlib.suppress(psutil.Error):
-            children = psutil.Process(self.child.popen.pid).children(recursive=True)
-        self.child.signal(signal.SIGKILL)
-        for child in children:
-            with contextlib.suppress(psutil.Error):
-                child.kill()
+        with open_handles(lambda: descendants(self.child.popen.pid)) as children:
+            self.child.signal(signal.SIGKILL)
+            for child in children:
+                child.send(signal.SIGKILL)
         if self.memory_group is not None:
             self.memory_group.kill()
 
@@ -146,6 +159,7 @@ class Process:
         """
         if limit_bytes is not None and not self.stopped_for:
             self.stopped_for = self._exceeded(limit_bytes)
+            self.is_over_memory = bool(self.stopped_for)
         code = self.child.finish()
         if self._killer is not None:
             self._killer.kill()
@@ -178,12 +192,15 @@ def start(
     with contextlib.ExitStack() as opened:
         inherited: tuple[int, ...] = ()
         errors: int | None = None
-        if memory_group is not None:
+        before = None
+        if memory_group is not None and _has_one_thread():
+            before = memory_group.join
+        elif memory_group is not None:
             errors, written = os.pipe()
             opened.callback(os.close, written)
             inherited = (written,)
             group = str(memory_group.path)
-            command = (*_alone(_LAUNCHER), group, str(written), *command)
+            command = (*_alone("launcher"), group, str(written), *command)
         try:
             process = watch(
                 spawn(
@@ -193,6 +210,7 @@ def start(
                     stdout=opened.enter_context(_opened(stdout)),
                     stderr=opened.enter_context(_opened(stderr)),
                     pass_fds=inherited,
+                    before=before,
                 )
             )
         except (OSError, ValueError):
@@ -205,14 +223,26 @@ def start(
     return process
 
 
+def _has_one_thread() -> bool:
+    """Whether a copy of this process may do more than become another program: fork(2)."""
+    return sum(1 for _ in os.scandir("/proc/self/task")) == 1
+
+
 def watch(child: Child) -> Process:
     """Return a process under supervision, whose time counts from now."""
     return Process(child, time.monotonic())
 
 
-def _alone(program: Path) -> tuple[str, ...]:
-    """Return what runs a file that needs nothing but Python, which so starts at once."""
-    return (sys.executable, "-I", "-S", str(program))
+def _alone(module: str) -> tuple[str, ...]:
+    """Return what runs a module of this room that needs nothing but Python: it starts at once."""
+    file = Path(__file__).with_name(f"{module}.py")
+    isolated = (sys.executable, "-I", "-S")
+    if file.exists():
+        return (*isolated, str(file))
+    # This room is in an archive, as on a node.
+    archive = next(parent for parent in file.parents if parent.is_file())
+    inside = file.relative_to(archive).with_suffix("")
+    return (*isolated, "-c", _FROM_ARCHIVE, str(archive), str(inside))
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -221,22 +251,58 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 @contextlib.contextmanager
-def guarded(mark: str, engines: Sequence[str] = (), groups: Path | None = None) -> Iterator[None]:
+def guarded(
+    mark: str,
+    engines: Sequence[str] = (),
+    groups: Path | None = None,
+    *,
+    variable: str = MARK,
+) -> Iterator[None]:
     """Have all processes and containers with a mark ended, should this process not do so.
 
     Args:
-        mark: The value of the variable `MARK` in their environments, and of containers' label.
+        mark: The value of a variable in their environments, and of containers' label.
         engines: Programs of the container engines that it uses.
         groups: The directory in which it makes control groups, where it may.
+        variable: The name of that variable.
     """
-    guardian = subprocess.Popen(
-        [*_alone(_GUARDIAN), f"{MARK}={mark}", str(groups or ""), *engines],
+    watcher = subprocess.Popen(
+        [*_alone("guardian"), f"{variable}={mark}", str(groups or ""), *engines],
         stdin=subprocess.PIPE,
         start_new_session=True,
     )
     try:
         yield
     finally:
-        assert guardian.stdin is not None
-        guardian.stdin.close()
-        guardian.wait()
+        assert watcher.stdin is not None
+        watcher.stdin.close()
+        watcher.wait()
+
+
+@contextlib.contextmanager
+def guarded_by_fork(mark: str, groups: Path | None = None) -> Iterator[None]:
+    """Do as `guarded` does, by a copy of this process, which is there at once.
+
+    Only while this process has one thread and has changed no signal's handler.
+
+    Args:
+        mark: The value of the variable `MARK` in their environments.
+        groups: The directory in which it makes control groups, where it may.
+    """
+    reads, writes = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.setsid()
+            os.dup2(reads, 0)
+            os.closerange(3, max(reads, writes) + 1)
+            guardian.watch(f"{MARK}={mark}", str(groups or ""), [])
+        finally:
+            os._exit(0)
+    os.close(reads)
+    try:
+        yield
+    finally:
+        os.close(writes)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from typing import IO, TYPE_CHECKING, Any
 
-from tarmac.files import storage_errors
 from tarmac.processes.children import spawn
 
 if TYPE_CHECKING:
@@ -43,24 +42,23 @@ class Worker:
         output: Becomes readable when it has sent something or has ended.
 
     Raises:
-        StorageError: The log cannot be written.
+        OSError: The log cannot be written, or the module cannot be started.
     """
 
     def __init__(
         self, program: str, *arguments: str, log: Path, environment: Mapping[str, str]
     ) -> None:
         self._log = log
-        with storage_errors(log):
-            log.parent.mkdir(parents=True, exist_ok=True)
-            with log.open("ab") as errors:
-                self._log_start = errors.tell()
-                self._child = spawn(
-                    [sys.executable, "-m", program, *arguments],
-                    environment=environment,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                )
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as errors:
+            self._log_start = errors.tell()
+            self._child = spawn(
+                [sys.executable, "-m", program, *arguments],
+                environment=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
         self.process = self._child.popen
         self._code: int | None = None
         assert self.process.stdin is not None
@@ -105,6 +103,15 @@ class Worker:
         self._child.wait(_END_WITHIN_S)
         self._finish()
         self.output.close()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its end has been seen."""
+        return self._code is not None
+
+    def exit_code(self) -> int:
+        """Wait for its end; return its exit code, negative for a signal."""
+        return self._finish(wait=True)
 
     def why_ended(self) -> str:
         """Wait for its end; return how it ended, and the last line that it printed."""

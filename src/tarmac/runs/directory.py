@@ -9,7 +9,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import OwnerLock, append_lines, is_owned, read_lines, write_json, write_text
+from tarmac.files import append_lines, is_held, open_lock, read_lines, write_json, write_text
 from tarmac.runs.events import EventWriter
 from tarmac.runs.record import (
     SCHEMA_VERSION,
@@ -56,19 +56,30 @@ class Run:
         expectation: Mapping[str, Any] | None,
         parallel: Parallel | None = None,
         launch: str = "",
+        name: str | None = None,
     ) -> Run:
-        """Make a run's directory under ``output``, named for the workload and the time.
+        """Make a run's directory under ``output``.
+
+        It is named for the workload and the time, unless ``name`` says otherwise.
 
         Raises:
-            RequestError: ``output`` cannot be written; nothing was made there.
+            RequestError: ``output`` cannot be written, and nothing was made there; or there is a
+                run of that name; or it is none that a directory in ``output`` can have.
         """
+        if name is not None and not _is_a_directorys(name):
+            raise RequestError(f"name is {name!r}, expected that of a directory, not hidden")
         created_at = now()
         run_id = secrets.token_hex(8)
         # A workload's name is the user's; only what is safe in a file's name goes into one.
         safe = (
             "".join(c if c.isalnum() or c in "-_." else "-" for c in workload).lstrip(".") or "run"
         )
-        path = output / f"{safe}-{created_at:%Y%m%d-%H%M%S}-{run_id[:4]}"
+        path = output / (name or f"{safe}-{created_at:%Y%m%d-%H%M%S}-{run_id[:4]}")
+        if (path / "run.json").exists():
+            raise RequestError(
+                f"there is a run {path.name} in {output} already",
+                hint="Resume it, or take another name.",
+            )
         record = RunRecord(
             id=run_id,
             workload=workload,
@@ -86,7 +97,8 @@ class Run:
             expectation=None if expectation is None else dict(expectation),
         )
         try:
-            (path / "checkpoints").mkdir(parents=True)
+            # What is there without a record is what a process that was killed had begun to make.
+            (path / "checkpoints").mkdir(parents=True, exist_ok=name is not None)
         except OSError as error:
             raise RequestError(
                 f"runs cannot be made in {output}: {os.strerror(error.errno or 0)}",
@@ -124,7 +136,7 @@ class Run:
     @property
     def status(self) -> str:
         """How the run stands; ``interrupted`` where it says running but no process works on it."""
-        if self.record.status == "running" and not is_owned(self._lock):
+        if self.record.status == "running" and not is_held(self._lock):
             return "interrupted"
         return self.record.status
 
@@ -203,7 +215,7 @@ class Run:
         Raises:
             RequestError: Another process does, or has removed it.
         """
-        lock = OwnerLock(self._lock)
+        lock = open_lock(self._lock)
         try:
             # Where the directory is gone its lock cannot be made.
             with contextlib.suppress(FileNotFoundError):
@@ -234,3 +246,8 @@ class Run:
 
     def _write(self) -> None:
         write_json(self.path / "run.json", self.record.model_dump(mode="json"))
+
+
+def _is_a_directorys(name: str) -> bool:
+    """Whether a directory of runs may have one of this name: a file's that begins with no dot."""
+    return bool(name) and not name.startswith(".") and "/" not in name and "\0" not in name

@@ -97,10 +97,11 @@ def check_jobs_of_tarmacs_own_form_are_left_alone(case: FormatCase) -> None:
 
 
 def check_any_value_may_be_asked_about(case: FormatCase) -> None:
-    """Whether a document looks like the format, or is a part, can be asked of any value."""
+    """Whether a document looks like the format, is a part, or joins can be asked of any value."""
     for value in (*_JUNK, *(value for text in case.samples for value in _mutations(case, text))):
         assert case.format.looks_like(value) in {True, False}, f"neither yes nor no: {value!r:.500}"
         assert case.format.is_part(value) in {True, False}, f"neither yes nor no: {value!r:.500}"
+        assert case.format.joins(value) in {True, False}, f"neither yes nor no: {value!r:.500}"
 
 
 def check_any_document_makes_jobs_or_a_designed_error(case: FormatCase) -> None:

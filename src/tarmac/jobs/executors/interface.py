@@ -1,9 +1,11 @@
 """What starts tasks: the interface that each place where tasks run implements.
 
 The scheduler (`tarmac.jobs.scheduler`) knows what may run next and what follows a failure. An
-executor knows where there is room, starts an attempt there, watches its limits, keeps its outputs
-and says how it ended. A cluster's executor may accept every attempt at once and let the cluster
-queue them; the local one accepts what fits.
+executor knows where there is room, starts attempts there, watches their limits, keeps their outputs
+and says how they ended. A cluster's executor queues attempts, which outlive the process that asked
+for them: another one attaches to what it left. The local one accepts what fits, and ends with it.
+
+Version 2 of the contract: attempts in bulk, events, attach and detach.
 
 Every executor passes the checks of `tarmac.testing.executors`, which the author of a new one can
 import.
@@ -13,13 +15,19 @@ from __future__ import annotations
 
 import dataclasses
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from tarmac.jobs.executors.attempt import Attempt, Outcome
+from tarmac.jobs.executors.events import DISTURBANCES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tarmac.jobs.machine import Grant
+    from pydantic import BaseModel
+
+    from tarmac.jobs.executors.events import Began, Cause, Event, Queued
+    from tarmac.jobs.executors.runners import RunnerEngine
     from tarmac.jobs.model import Secret
     from tarmac.jobs.plan import Task
 
@@ -28,13 +36,10 @@ __all__ = [
     "Busy",
     "Executor",
     "ExecutorKind",
-    "Finished",
     "Outcome",
     "Site",
     "is_retried",
 ]
-
-Outcome = Literal["succeeded", "failed", "skipped", "interrupted"]
 
 
 class Busy(Enum):
@@ -49,68 +54,85 @@ class Busy(Enum):
     NO_GPU = "no gpu"
 
 
-@dataclasses.dataclass(frozen=True)
-class Attempt:
-    """One try of a task.
-
-    Attributes:
-        task: The task that is tried.
-        number: From 1.
-        directory: Gets ``stdout``, ``stderr`` and ``work/``, the task's working directory. Later
-            attempts add to what earlier ones have printed.
-    """
-
-    task: Task
-    number: int
-    directory: Path
-
-
-@dataclasses.dataclass(frozen=True)
-class Finished:
-    """How an attempt ended.
-
-    Attributes:
-        attempt: The attempt that has ended.
-        outcome: ``interrupted`` only after `Executor.stop`.
-        reason: In words, where it did not succeed.
-        exit_code: None where it was not started, negative for a signal.
-        seconds: It ran, without its inputs and outputs.
-        problems: What went wrong with its outputs, a line each.
-    """
-
-    attempt: Attempt
-    outcome: Outcome
-    reason: str = ""
-    exit_code: int | None = None
-    seconds: float = 0.0
-    problems: Sequence[str] = ()
-
-
 class Executor(Protocol):
     """Where the tasks of one run are started."""
 
-    def start(self, attempt: Attempt) -> Grant | Busy:
-        """Begin an attempt, or say why there is no room now.
+    @property
+    def queues(self) -> bool:
+        """Whether attempts wait in an engine's queue and outlive this process.
 
-        Returns at once: bringing inputs and the like goes on behind it. What goes wrong from here
-        on is the attempt's `Finished`, never an exception.
+        How many run at once is the executor's business then, else the scheduler's.
         """
         ...
 
-    def wait(self, patience_s: float) -> Sequence[Finished]:
-        """Return attempts that have ended, each once.
+    def start(self, attempts: Sequence[Attempt]) -> Sequence[Began | Queued | Busy]:
+        """Begin or queue attempts, or say why there is no room for some now.
+
+        Returns at once: bringing inputs and the like goes on behind it. What goes wrong from here
+        on is an attempt's `Finished`, never an exception.
+
+        Args:
+            attempts: In the order in which they are wanted.
+
+        Returns:
+            An answer for each attempt, in their order. Those answered by `Busy` were not taken and
+            may be asked for again.
+        """
+        ...
+
+    def wait(self, patience_s: float) -> Sequence[Event]:
+        """Return what has happened since, each attempt's end once.
+
+        What it returned before is on record by the time that it is called again: until then an
+        executor that queues keeps what `attach` needs to tell it once more.
+
+        `Queued` comes where the answer of `start` had no place yet; `Waiting`, `Began` and
+        `Requeued` as they are seen.
 
         Args:
             patience_s: How long to wait for the first, in seconds.
         """
         ...
 
+    def end(self, attempt: Attempt, reason: str, grace_s: float) -> None:
+        """End one attempt: SIGTERM, a grace, SIGKILL. It finishes as ``interrupted``.
+
+        One that has ended is left as it is.
+
+        Args:
+            attempt: One that was started.
+            reason: Why, in words; in its `Finished`.
+            grace_s: How long it may take to end by itself, in seconds. An executor that queues may
+                leave it what its engine gives all attempts instead, which cannot be told another.
+        """
+        ...
+
     def stop(self) -> None:
-        """End all attempts: SIGTERM, a grace, SIGKILL. They finish as ``interrupted``."""
+        """End all attempts, as `end` does. They finish as ``interrupted``, with cause ``stop``."""
+        ...
+
+    def attach(self, make: Callable[[int, int], Attempt | None]) -> Sequence[Queued | Began]:
+        """Take over the attempts that an earlier process has left with the engine.
+
+        Called once, before anything else. One that has ended meanwhile is among them, and its
+        `Finished` comes from `wait`.
+
+        Args:
+            make: Makes an attempt from its task's number and its own; None where that attempt's end
+                is on record already, so that nobody waits for it any more.
+
+        Returns:
+            What is there; nothing where attempts end with their process. Whatever else was queued
+            by an earlier process is tried anew.
+        """
+        ...
+
+    def detach(self) -> None:
+        """Let go of what is queued and runs without ending it; asked only where it `queues`."""
         ...
 
     def close(self) -> None:
-        """Let go of everything; no attempt is at work any more."""
+        """Let go of everything; no attempt is at work any more, or all were detached."""
         ...
 
 
@@ -120,17 +142,29 @@ class Site:
 
     Attributes:
         tasks: All that it may start.
+        run: The run's directory.
         base: What relative paths of inputs and outputs start from: the job file's directory.
         shared: The directory where tasks keep what is for other tasks of the run, ``run:PATH``.
         secrets: What names of secrets stand for here.
         fake_gpus: GPUs to pretend.
+        concurrency: At most so many tasks at once; as many as there is room for where it is None.
+        keep_going: Whether an executor that queues goes on also where the first tasks have all
+            failed alike.
     """
 
     tasks: Sequence[Task]
+    run: Path
     base: Path
     shared: Path
     secrets: Mapping[str, Secret] = dataclasses.field(default_factory=dict)
     fake_gpus: int = 0
+    concurrency: int | None = None
+    keep_going: bool = False
+
+    @property
+    def name(self) -> str:
+        """The run's name, its own among all runs."""
+        return self.run.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,17 +180,32 @@ class ExecutorKind:
         refuse: Raises a RequestError where a task can never run there, before a run is made. Gets
             the tasks and how many GPUs to pretend.
         open: Makes the executor of a run.
+        queues: As its executors say.
+        options: The model of ``options: {NAME: ...}`` in jobs, where it has any.
+        preview: Yields each text that a run would submit, whole, where it submits any. Nothing is
+            made; the site's run is not there.
+        runners: Has runners as jobs; None where they run on the user's machine alone.
     """
 
     name: str
     title: str
     refuse: Callable[[Sequence[Task], int], None]
     open: Callable[[Site], Executor]
+    queues: bool = False
+    options: type[BaseModel] | None = None
+    preview: Callable[[Site], Iterator[str]] | None = None
+    runners: RunnerEngine | None = None
 
 
-def is_retried(attempt: Attempt, outcome: Outcome, exit_code: int | None) -> bool:
-    """Whether another attempt follows one that ended so; its outputs are not kept then."""
+def is_retried(
+    attempt: Attempt, outcome: Outcome, exit_code: int | None, cause: Cause | None = None
+) -> bool:
+    """Whether an attempt's own failure is followed by another one; its outputs are not kept then.
+
+    A disturbance is none of these: it spends no retry, and the scheduler alone decides.
+    """
     retries = attempt.task.retries
-    if outcome != "failed" or attempt.number > retries.count:
+    is_own = cause not in ("cancelled", "stop") and cause not in DISTURBANCES
+    if outcome != "failed" or not is_own or attempt.number - attempt.free > retries.count:
         return False
     return not retries.exit_codes or exit_code in retries.exit_codes

@@ -6,10 +6,10 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from tarmac.jobs.containers import container_command
+from tarmac.jobs.containers import ContainerRun, container_command, was_out_of_memory
 from tarmac.jobs.leases import TaskLeases
 from tarmac.jobs.model import Container
-from tarmac.jobs.plan import thread_variables
+from tarmac.jobs.plan import LAUNCH, thread_variables
 from tarmac.jobs.secrets import resolve_secrets, secret_variables
 from tarmac.processes import MARK, make_memory_group, start
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.processes import Process
 
-__all__ = ["Launcher", "program_of"]
+__all__ = ["Launcher", "attempt_variables", "program_of"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Launcher:
         """
         task, directory = attempt.task, attempt.directory
         work = directory / "work"
-        own = _variables(attempt, grant)
+        own = attempt_variables(attempt, grant.cpus)
         group = None
         try:
             work.mkdir(parents=True, exist_ok=True)
@@ -96,6 +96,22 @@ class Launcher:
                 group.remove()
             raise
 
+    def look_for_memory(self, attempt: Attempt, process: Process, seconds: float) -> None:
+        """Note of a container's process whether memory was why it was killed.
+
+        Args:
+            attempt: Whose it is.
+            process: Has ended.
+            seconds: It ran so long.
+        """
+        container, memory = attempt.task.environment, attempt.task.resources.memory
+        if not isinstance(container, Container) or memory is None:
+            return
+        engine, name = self.engines[container.engine], self._name_of(attempt)
+        if was_out_of_memory(engine, name, seconds + 1.0):
+            process.is_over_memory = True
+            process.stopped_for = f"it took more than {memory / 2**20:.0f} MiB of memory"
+
     def _inherited(self, task: Task) -> dict[str, str]:
         """Return the variables of this process without the secrets of other tasks."""
         others = {*self.secret_variables} - secret_variables([task], self.secrets)
@@ -111,18 +127,18 @@ class Launcher:
     ) -> tuple[Sequence[str], Sequence[str]]:
         """Return what runs a task in a container, and what kills it."""
         engine, name = self.engines[container.engine], self._name_of(attempt)
-        command = container_command(
-            attempt.task,
-            container,
-            grant,
-            engine=engine,
+        run = ContainerRun(
+            container=container,
+            command=attempt.task.command,
+            resources=attempt.task.resources,
+            grant=grant,
             name=name,
-            mark=self.mark,
             work=attempt.directory / "work",
             base=self.base,
             variables=variables,
-            secret_names=secret_names,
+            names=secret_names,
         )
+        command = container_command(run, engine=engine, mark=self.mark)
         return command, (engine, "kill", name)
 
     def _name_of(self, attempt: Attempt) -> str:
@@ -135,12 +151,18 @@ def program_of(task: Task) -> str:
     return task.command[0] if task.command else task.name
 
 
-def _variables(attempt: Attempt, grant: Grant) -> dict[str, str]:
-    """Return what every task sees, its own ``env`` included."""
+def attempt_variables(attempt: Attempt, cpus: float) -> dict[str, str]:
+    """Return what every task sees, its own ``env`` included.
+
+    Args:
+        attempt: Which.
+        cpus: What it has of them.
+    """
     # What shares all CPUs counts them itself.
     shares = attempt.task.resources.shares_cpus
     return {
-        **({} if shares else thread_variables(grant.cpus)),
+        **({} if shares else thread_variables(cpus)),
+        **({LAUNCH: attempt.launch} if attempt.task.trains else {}),
         **attempt.task.env,
         "TARMAC_TASK": attempt.task.name,
         "TARMAC_TASK_INDEX": str(attempt.task.index),

@@ -10,14 +10,16 @@ import contextlib
 import dataclasses
 import secrets
 import selectors
+import signal
 import time
 from typing import TYPE_CHECKING
 
 from tarmac.environments import engine_program
 from tarmac.errors import TarmacError
-from tarmac.jobs.executors.interface import Busy, Finished, is_retried
+from tarmac.jobs.executors.events import Began, Finished
+from tarmac.jobs.executors.interface import Busy, is_retried
 from tarmac.jobs.executors.launching import Launcher, program_of
-from tarmac.jobs.executors.outcome import judge
+from tarmac.jobs.executors.outcome import Verdict, judge
 from tarmac.jobs.executors.stagers import Stagers
 from tarmac.jobs.executors.staging import StageIn, StageOut
 from tarmac.jobs.machine import Grant
@@ -25,13 +27,15 @@ from tarmac.jobs.model import Container, Venv
 from tarmac.processes import Process, guarded, parent_of_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from tarmac.jobs.executors.interface import Attempt, Outcome
+    from tarmac.jobs.executors.events import Queued
+    from tarmac.jobs.executors.interface import Attempt
     from tarmac.jobs.executors.staging import Answer
     from tarmac.jobs.machine import Machine
     from tarmac.jobs.model import Secret
+    from tarmac.jobs.plan import Task
 
 __all__ = ["LocalExecutor"]
 
@@ -43,6 +47,9 @@ _MOST_STAGERS = 4
 
 _STOPPED = "the run was stopped"
 
+# What an engine says of a container that SIGKILL has ended.
+_KILLED = 128 + signal.SIGKILL
+
 
 @dataclasses.dataclass
 class _Active:
@@ -53,6 +60,8 @@ class _Active:
         grant: What it has.
         process: Its program's, while that runs.
         finished: How its program ended, while its outputs are on their way.
+        asked: Why it was asked to end, in words; empty while it was not.
+        look_at: When its memory is looked at next, by the monotonic clock.
         withdraw_at: When its outputs are not waited for any longer, by the monotonic clock.
     """
 
@@ -60,6 +69,8 @@ class _Active:
     grant: Grant
     process: Process | None = None
     finished: Finished | None = None
+    asked: str = ""
+    look_at: float = 0.0
     withdraw_at: float | None = None
 
 
@@ -102,7 +113,6 @@ class LocalExecutor:
         self._mark = secrets.token_hex(8)
         self._active: dict[int, _Active] = {}
         self._ended: list[Finished] = []
-        self._stopping = False
         with contextlib.ExitStack() as opened:
             wanted = dict.fromkeys(container.engine for container in containers)
             self._engines: dict[str | None, str] = {name: engine_program(name) for name in wanted}
@@ -120,22 +130,32 @@ class LocalExecutor:
             )
             self._opened = opened.pop_all()
 
-    def start(self, attempt: Attempt) -> Grant | Busy:
-        """Begin an attempt where there is room; see `Executor`."""
-        task = attempt.task
-        try:
-            grant = self._machine.take(task.resources)
-        except TarmacError as error:
-            self._ended.append(Finished(attempt, "failed", f"not started: {error}"))
-            return Grant(0.0, 0, (), 0.0)
-        if grant is None:
-            return Busy.NO_GPU if self._machine.has_room(task.resources) else Busy.FULL
-        active = self._active[task.index] = _Active(attempt, grant)
-        if task.inputs or isinstance(task.environment, (Venv, Container)):
-            self._stage_in(attempt)
-        else:
-            self._launch(active, {})
-        return grant
+    @property
+    def queues(self) -> bool:
+        """Whether attempts wait in an engine's queue: never here."""
+        return False
+
+    def start(self, attempts: Sequence[Attempt]) -> Sequence[Began | Busy]:
+        """Begin the first attempts, as long as there is room; see `Executor`."""
+        answers: list[Began | Busy] = []
+        for attempt in attempts:
+            answer = self._start(attempt)
+            answers.append(answer)
+            if isinstance(answer, Busy):
+                break
+        # None may overtake one that there was no room for: whoever asks knows which may.
+        return answers + answers[-1:] * (len(attempts) - len(answers))
+
+    def attach(
+        self,
+        make: Callable[[int, int], Attempt | None],  # noqa: ARG002 - the contract's
+    ) -> Sequence[Queued | Began]:
+        """Return nothing: what an earlier process had at work has ended with it."""
+        return ()
+
+    def detach(self) -> None:
+        """Refuse: nothing would watch what runs here."""
+        raise NotImplementedError("tasks of this machine end with their runner")
 
     def wait(self, patience_s: float) -> Sequence[Finished]:
         """Return attempts that have ended; see `Executor`."""
@@ -150,21 +170,37 @@ class LocalExecutor:
         ended, self._ended = self._ended, []
         return ended
 
+    def end(self, attempt: Attempt, reason: str, grace_s: float) -> None:
+        """End one attempt; see `Executor`."""
+        active = self._active.get(attempt.task.index)
+        if active is not None and active.attempt is attempt:
+            self._end(active, reason, grace_s)
+
     def stop(self) -> None:
         """End all attempts; see `Executor`."""
-        self._stopping = True
-        for index, active in self._active.items():
-            if active.process is not None:
-                active.process.ask_to_end(_STOPPED, self._grace_s)
-            elif active.finished is not None:
-                # Its work is done: what is left of it may take as long as a program may.
-                active.withdraw_at = time.monotonic() + self._grace_s
-            else:
-                self._stagers.withdraw(index, _STOPPED, self._grace_s)
+        for active in self._active.values():
+            self._end(active, _STOPPED, self._grace_s)
 
     def close(self) -> None:
         """Let go of everything; see `Executor`."""
         self._opened.close()
+
+    def _start(self, attempt: Attempt) -> Began | Busy:
+        task = attempt.task
+        try:
+            grant = self._machine.take(task.resources)
+        except TarmacError as error:
+            words = f"not started: {error}"
+            self._ended.append(Finished(attempt, "failed", words, cause="start"))
+            return Began(attempt, Grant(0.0, 0, (), 0.0))
+        if grant is None:
+            return Busy.NO_GPU if self._machine.has_room(task.resources) else Busy.FULL
+        active = self._active[task.index] = _Active(attempt, grant)
+        if task.inputs or isinstance(task.environment, (Venv, Container)):
+            self._stage_in(attempt)
+        else:
+            self._launch(active, {})
+        return Began(attempt, grant)
 
     def _next_look(self, now: float) -> float:
         """Return for how many seconds nothing needs to be looked at."""
@@ -172,11 +208,21 @@ class LocalExecutor:
         for active in self._active.values():
             if active.process is not None:
                 times += active.process.times_to_look(active.attempt.task.timeout_s)
-                if active.attempt.task.resources.memory is not None:
-                    times.append(now + _LOOK_EVERY_S)
+                if _watched_bytes(active.attempt.task) is not None:
+                    times.append(active.look_at)
             elif active.withdraw_at is not None:
                 times.append(active.withdraw_at)
         return min(times, default=float("inf")) - now
+
+    def _end(self, active: _Active, reason: str, grace_s: float) -> None:
+        active.asked = active.asked or reason
+        if active.process is not None:
+            active.process.ask_to_end(active.asked, grace_s)
+        elif active.finished is not None:
+            # Its work is done: what is left of it may take as long as a program may.
+            active.withdraw_at = time.monotonic() + grace_s
+        else:
+            self._stagers.withdraw(active.attempt.task.index, active.asked, grace_s)
 
     def _stage_in(self, attempt: Attempt) -> None:
         task = attempt.task
@@ -192,6 +238,7 @@ class LocalExecutor:
             work=attempt.directory / "work",
             engine=engine,
             mapping=self._mapping,
+            kept=attempt.kept,
         )
         self._stagers.submit(task.index, request)
 
@@ -200,7 +247,8 @@ class LocalExecutor:
             active.process = self._launcher.launch(active.attempt, active.grant, variables)
         except (OSError, TarmacError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            self._conclude(active, "failed", f"{program_of(active.attempt.task)}: {reason}")
+            reason = f"{program_of(active.attempt.task)}: {reason}"
+            self._conclude(active, Verdict("failed", reason, cause="start"))
             return
         self._selector.register(active.process.pidfd, selectors.EVENT_READ)
 
@@ -214,24 +262,26 @@ class LocalExecutor:
                 self._look_at(active, active.process, now)
             elif active.withdraw_at is not None and now >= active.withdraw_at:
                 active.withdraw_at = None
-                self._stagers.withdraw(index, _STOPPED, self._grace_s)
+                self._stagers.withdraw(index, active.asked, self._grace_s)
 
     def _proceed(self, active: _Active, answer: Answer) -> None:
         """Go on after what was staged: what a task needs, or its outputs."""
         if active.finished is not None:
-            self._finish_with(active.finished, answer)
-        elif self._stopping:
-            self._conclude(active, "interrupted", _STOPPED)
+            self._finish_with(active, active.finished, answer)
+        elif active.asked:
+            self._conclude(active, Verdict("interrupted", active.asked, cause="stop"))
         elif answer.error is not None:
-            self._conclude(active, "failed", f"not started: {answer.error}")
+            words = f"not started: {answer.error}"
+            self._conclude(active, Verdict("failed", words, cause="start"))
         else:
             self._launch(active, answer.variables)
 
-    def _finish_with(self, finished: Finished, answer: Answer) -> None:
+    def _finish_with(self, active: _Active, finished: Finished, answer: Answer) -> None:
         """Let an attempt end with what was kept of its outputs."""
-        if answer.error == _STOPPED:
+        if active.asked and answer.error == active.asked:
+            reason = f"{active.asked} before its outputs were kept"
             finished = dataclasses.replace(
-                finished, outcome="interrupted", reason=f"{_STOPPED} before its outputs were kept"
+                finished, outcome="interrupted", reason=reason, cause="stop"
             )
         elif answer.error is not None:
             finished = dataclasses.replace(finished, problems=(answer.error,))
@@ -242,31 +292,33 @@ class LocalExecutor:
     def _look_at(self, active: _Active, process: Process, now: float) -> None:
         task = active.attempt.task
         if not process.has_ended():
-            process.enforce(now, task.timeout_s, task.resources.memory, self._grace_s)
+            limit_bytes = None
+            if now >= active.look_at:
+                limit_bytes, active.look_at = _watched_bytes(task), now + _LOOK_EVERY_S
+            process.enforce(now, task.timeout_s, limit_bytes, self._grace_s)
             return
         self._selector.unregister(process.pidfd)
         seconds = now - process.started
         code = process.finish(task.resources.memory)
+        if code == _KILLED and not process.stopped_for:
+            self._launcher.look_for_memory(active.attempt, process, seconds)
         active.process = None
-        outcome, reason, exit_code = judge(
-            process, code, active.attempt, is_stopping=self._stopping
-        )
-        took_s = 0.0 if exit_code is None else seconds
-        self._conclude(active, outcome, reason, exit_code, took_s)
+        verdict = judge(process, code, active.attempt, is_asked=bool(active.asked))
+        self._conclude(active, verdict, 0.0 if verdict.exit_code is None else seconds)
 
-    def _conclude(
-        self,
-        active: _Active,
-        outcome: Outcome,
-        reason: str,
-        exit_code: int | None = None,
-        seconds: float = 0.0,
-    ) -> None:
+    def _conclude(self, active: _Active, verdict: Verdict, seconds: float = 0.0) -> None:
         """Keep an attempt's outputs, unless another one follows, and let it end."""
-        attempt = active.attempt
-        active.finished = Finished(attempt, outcome, reason, exit_code, seconds)
+        attempt, outcome = active.attempt, verdict.outcome
+        active.finished = Finished(
+            attempt,
+            outcome,
+            verdict.reason,
+            verdict.exit_code,
+            seconds,
+            cause=verdict.cause,
+        )
         keeps = attempt.task.outputs and outcome != "interrupted"
-        if not keeps or is_retried(attempt, outcome, exit_code):
+        if not keeps or is_retried(attempt, outcome, verdict.exit_code, verdict.cause):
             self._finish(active.finished)
             return
         request = StageOut(
@@ -277,10 +329,15 @@ class LocalExecutor:
             succeeded=outcome == "succeeded",
         )
         self._stagers.submit(attempt.task.index, request)
-        if self._stopping:
+        if active.asked:
             active.withdraw_at = time.monotonic() + self._grace_s
 
     def _finish(self, finished: Finished) -> None:
         active = self._active.pop(finished.attempt.task.index)
         self._machine.give_back(active.grant)
         self._ended.append(finished)
+
+
+def _watched_bytes(task: Task) -> int | None:
+    """Return the limit on the memory of a task's process; its engine limits a container's."""
+    return None if isinstance(task.environment, Container) else task.resources.memory

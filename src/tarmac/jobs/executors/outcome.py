@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shutil
 from typing import TYPE_CHECKING
 
@@ -11,37 +12,57 @@ from tarmac.jobs.executors.launching import program_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tarmac.jobs.executors.events import Cause
     from tarmac.jobs.executors.interface import Attempt, Outcome
     from tarmac.processes import Process
 
-__all__ = ["judge"]
+__all__ = ["Verdict", "judge"]
 
 # A disk with less than this cannot take what a program says at its end.
 _FULL_BYTES = 2**16
 
 
-def judge(
-    process: Process, code: int, attempt: Attempt, *, is_stopping: bool
-) -> tuple[Outcome, str, int | None]:
-    """Return how an attempt ended, why where it did not succeed, and its exit code.
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What an attempt has come to, before its outputs are kept.
+
+    Attributes:
+        outcome: How it ended.
+        reason: In words, where it did not succeed.
+        exit_code: None where it was not started, negative for a signal.
+        cause: Why it did not succeed; None where it did.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+    exit_code: int | None = None
+    cause: Cause | None = None
+
+
+def judge(process: Process, code: int, attempt: Attempt, *, is_asked: bool) -> Verdict:
+    """Return how an attempt ended.
 
     Args:
         process: Has ended.
         code: With which it ended, negative for a signal.
         attempt: Which it was.
-        is_stopping: Whether all attempts have been asked to end.
+        is_asked: Whether it has been asked to end.
     """
     if process.start_error:
-        return "failed", f"{program_of(attempt.task)}: {process.start_error}", None
+        reason = f"{program_of(attempt.task)}: {process.start_error}"
+        return Verdict("failed", reason, None, "start")
     if process.stopped_for:
-        return ("interrupted" if is_stopping else "failed"), process.stopped_for, code
+        if is_asked:
+            return Verdict("interrupted", process.stopped_for, code, "stop")
+        cause: Cause = "memory" if process.is_over_memory else "timeout"
+        return Verdict("failed", process.stopped_for, code, cause)
     if code == 0:
-        return "succeeded", "", 0
+        return Verdict("succeeded", "", 0)
     reason = f"exit code {code}" if code > 0 else f"signal {-code}"
     # Its own words on this may not have found room either.
     if _is_full(attempt.directory):
         reason += ", and no space is left on its disk"
-    return "failed", reason, code
+    return Verdict("failed", reason, code, "exit" if code > 0 else "signal")
 
 
 def _is_full(directory: Path) -> bool:

@@ -9,6 +9,7 @@ from tarmac.errors import unknown_name
 from tarmac.extensions import load_provided, names_with_provided
 from tarmac.jobs.executors.interface import ExecutorKind
 from tarmac.jobs.executors.local import LocalExecutor
+from tarmac.jobs.executors.slurm import SLURM
 from tarmac.jobs.machine import read_machine
 from tarmac.jobs.model import Container
 from tarmac.jobs.secrets import secret_variables
@@ -44,6 +45,7 @@ def _open_here(site: Site) -> Executor:
 
 _BUILT_IN = {
     "local": ExecutorKind("local", "this machine", refuse=_refuse_here, open=_open_here),
+    "slurm": SLURM,
 }
 
 

@@ -8,9 +8,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tarmac.environments import VenvSpec, build_venv, pull_with_login
+from tarmac.environments import (
+    VenvSpec,
+    build_venv,
+    node_directory,
+    pull_with_login,
+    shipped_venv,
+)
 from tarmac.jobs.inputs import fetch_inputs
 from tarmac.jobs.model import Container, Venv
 from tarmac.jobs.outputs import keep_outputs
@@ -19,11 +26,10 @@ from tarmac.jobs.secrets import resolve_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from tarmac.jobs.model import Environment, Input, Output, Secret
 
-__all__ = ["Answer", "StageIn", "StageOut", "perform"]
+__all__ = ["Answer", "StageIn", "StageOut", "perform", "venv_spec"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +44,10 @@ class StageIn:
         work: The task's directory; emptied before.
         engine: The container engine's program, where the environment is a container.
         mapping: What names of secrets stand for here.
+        archives: Where environments that were built are kept for other nodes, which unpack them on
+            their own disks; None to use them where they are built.
+        keeps_work: Whether the task's directory stays as it is, which another node has filled.
+        kept: What in it stays from earlier attempts; empty for nothing.
     """
 
     inputs: Sequence[Input]
@@ -47,11 +57,15 @@ class StageIn:
     work: Path
     engine: str | None
     mapping: Mapping[str, Secret]
+    archives: Path | None = None
+    keeps_work: bool = False
+    kept: str = ""
 
     def perform(self) -> Mapping[str, str]:
         """Do it; return the variables of the environment."""
-        shutil.rmtree(self.work, ignore_errors=True)
-        self.work.mkdir(parents=True)
+        self.work.mkdir(parents=True, exist_ok=True)
+        if not self.keeps_work:
+            _empty(self.work, self.kept)
         inputs = [
             given.model_copy(update={"source": within_run(given.source, self.shared)})
             for given in self.inputs
@@ -59,13 +73,11 @@ class StageIn:
         fetch_inputs(inputs, self.base, self.work)
         environment = self.environment
         if isinstance(environment, Venv):
-            spec = VenvSpec(
-                requirements=environment.requirements,
-                python=environment.python,
-                before=environment.before,
-                build_env=environment.build_env,
-            )
-            venv = build_venv(spec, self.base)
+            spec = venv_spec(environment)
+            if self.archives is None:
+                venv = build_venv(spec, self.base)
+            else:
+                venv = shipped_venv(spec, self.base, self.archives, node_directory() / "venvs")
             path = os.environ.get("PATH", "")
             return {"VIRTUAL_ENV": str(venv), "PATH": f"{venv / 'bin'}:{path}"}
         if isinstance(environment, Container) and environment.login is not None:
@@ -86,6 +98,7 @@ class StageOut:
         shared: Where tasks keep what is for other tasks of the run.
         work: The task's directory.
         succeeded: Whether the task did.
+        kept: What in it outlives each attempt, and may be a link to where it does.
     """
 
     outputs: Sequence[Output]
@@ -93,6 +106,7 @@ class StageOut:
     shared: Path
     work: Path
     succeeded: bool
+    kept: str = ""
 
     def perform(self) -> Sequence[str]:
         """Do it; return what went wrong, a line each."""
@@ -100,7 +114,9 @@ class StageOut:
             output.model_copy(update={"to": within_run(output.to, self.shared)})
             for output in self.outputs
         ]
-        return keep_outputs(outputs, self.work, self.base, succeeded=self.succeeded)
+        return keep_outputs(
+            outputs, self.work, self.base, succeeded=self.succeeded, linked=self.kept
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +132,27 @@ class Answer:
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
     problems: Sequence[str] = ()
     error: str | None = None
+
+
+def _empty(directory: Path, kept: str) -> None:
+    """Remove what is in a directory, but for one name."""
+    for entry in os.scandir(directory):
+        if entry.name == kept:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            Path(entry.path).unlink()
+
+
+def venv_spec(environment: Venv) -> VenvSpec:
+    """Return what a task's virtual environment is built from."""
+    return VenvSpec(
+        requirements=environment.requirements,
+        python=environment.python,
+        before=environment.before,
+        build_env=environment.build_env,
+    )
 
 
 def perform(request: StageIn | StageOut) -> Answer:

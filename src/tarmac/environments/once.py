@@ -1,0 +1,74 @@
+"""A file that many hosts want and one makes, while the others wait for it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from tarmac.errors import TarmacError
+from tarmac.files import Lease, storage_errors, write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["made_once"]
+
+_LOOK_EVERY_S = 2.0
+
+
+def made_once(path: Path, make: Callable[[Path], None]) -> Path:
+    """Return a file that all hosts see, made by the first that comes.
+
+    Where that one fails, those that have waited for it fail in the same words, rather than try
+    the same one after another. Whoever comes later tries again.
+
+    Args:
+        path: Of the file, in a directory of a file system that all see.
+        make: Makes it at the path that it is given. Is called by one process of all at a time.
+
+    Raises:
+        StorageError: The directory cannot be written to.
+        TarmacError: It could not be made, here or where it was waited for.
+    """
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    failure = path.with_name(f"{path.name}.failed")
+    earlier = _read(failure)
+    while not path.exists():
+        lease = Lease(path.with_name(f"{path.name}.lease"))
+        if not lease.acquire():
+            time.sleep(_LOOK_EVERY_S)
+            continue
+        try:
+            said = _read(failure)
+            if said is not None and said != earlier:
+                raise TarmacError(said.partition("\n")[2])
+            if not path.exists():
+                _make(path, make, failure)
+        finally:
+            lease.release()
+    return path
+
+
+def _make(path: Path, make: Callable[[Path], None], failure: Path) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.unlink(missing_ok=True)
+        make(part)
+        part.replace(path)
+    except TarmacError as error:
+        # Its first line tells this failure from an earlier one with the same words.
+        words = "\n".join(filter(None, (error.message, error.hint)))
+        write_text(failure, f"{time.time_ns()}\n{words}")
+        raise
+    finally:
+        part.unlink(missing_ok=True)
+    failure.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> str | None:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return path.read_text(encoding="utf-8")
+    return None

@@ -1,0 +1,30 @@
+"""Directories that nobody but their user can open, also where others may write beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["make_private"]
+
+
+def make_private(directory: Path) -> bool:
+    """Make a directory that only this user can open, and those above it that are missing.
+
+    Returns:
+        False where something else is there: a link, another user's, or one that is open to others.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    found = directory.lstat()
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return is_own and not found.st_mode & 0o077

@@ -1,0 +1,259 @@
+"""From an attempt to what an agent takes: a command, variables, files of secrets, and staging."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import platformdirs
+
+from tarmac.environments import node_directory, shipped_venv
+from tarmac.errors import RequestError
+from tarmac.files import Location
+from tarmac.jobs.cluster_containers import refuse_unknown_settings
+from tarmac.jobs.executors.interface import is_retried
+from tarmac.jobs.executors.launching import attempt_variables
+from tarmac.jobs.executors.node_staging import NodeRequest
+from tarmac.jobs.executors.staging import venv_spec
+from tarmac.jobs.model import Container, Secret, Venv
+from tarmac.jobs.secrets import place_of_secret
+from tarmac.node import Element
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.jobs.executors.interface import Attempt, Site
+    from tarmac.jobs.executors.spool import Spool
+    from tarmac.jobs.model import Environment
+    from tarmac.jobs.plan import Task
+
+__all__ = [
+    "build_environments",
+    "prepare_element",
+    "refuse_unknown_containers",
+    "staging_variables",
+]
+
+# What clients of stores and web servers read in their environment, and what installers do.
+_OF_CLIENTS = (
+    *("AWS_", "S3_", "AZURE_", "GOOGLE_", "GCS_"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("SSL_CERT_", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+)
+_OF_INSTALLERS = ("PIP_", "UV_")
+
+# What the agent itself tells the program, and a container must be told by name.
+_OF_AGENTS = (
+    *("TARMAC_RESTART", "TARMAC_NODES", "TARMAC_NODE_RANK", "TARMAC_GPUS_PER_NODE"),
+    *("MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK"),
+)
+
+
+def prepare_element(
+    attempt: Attempt,
+    nonce: str,
+    site: Site,
+    spool: Spool,
+    *,
+    options: Mapping[str, Any],
+    grace_s: float = 10.0,
+) -> Element:
+    """Return what the agent of an attempt takes.
+
+    Args:
+        attempt: Which.
+        nonce: Of the submission.
+        site: Of the run.
+        spool: Gets the secrets that are in no file.
+        options: The task's for the engine. ``check`` is whether its GPUs are checked before its
+            program begins. ``work`` is where it works: ``shared``, below its own
+            directory, or a directory on the node's own disk, in which variables of the node are
+            filled. ``containers`` names the engine of containers. ``store`` is where
+            environments and images that were made for nodes are kept, which all nodes see; by
+            default a part of the user's cache directory.
+        grace_s: Between SIGTERM and SIGKILL, in seconds.
+
+    Raises:
+        RequestError: A secret is not to be had, or cannot be put down.
+        StorageError: The spool cannot be written.
+    """
+    task = attempt.task
+    variables = attempt_variables(attempt, task.resources.cpus)
+    secrets = {
+        name: str(_secret_file(name, secret, site, spool)) for name, secret in task.secrets.items()
+    }
+    return Element(
+        task=task.index,
+        name=task.name,
+        number=attempt.number,
+        nonce=nonce,
+        directory=str(attempt.directory),
+        command=[*task.command],
+        variables=variables,
+        secrets=secrets,
+        timeout_s=task.timeout_s,
+        memory_bytes=task.resources.memory,
+        gpus=math.ceil(task.resources.gpus),
+        gpu_memory_bytes=task.resources.gpu_memory,
+        nodes=task.resources.nodes,
+        grace_s=grace_s,
+        work=_work(attempt, options),
+        kept=attempt.kept,
+        stage=_staged(
+            attempt,
+            site,
+            spool,
+            name=f"tarmac-{nonce}-{task.index}-{attempt.number}",
+            options=options,
+            names=(*variables, *secrets),
+        ),
+        python=sys.executable,
+        is_pretending=site.fake_gpus > 0,
+        shares_gpus=0 < task.resources.gpus < 1,
+        check=str(options.get("check") or "off"),
+    )
+
+
+def build_environments(tasks: Sequence[Task], base: Path, *, engine: str) -> None:
+    """Build the virtual environments of tasks here whose options say so, before any is submitted.
+
+    Args:
+        tasks: Of the run.
+        base: The job file's directory.
+        engine: Whose options.
+
+    Raises:
+        RequestError: An interpreter or a requirements file is not here.
+        TarmacError: One could not be built; the installer's own words are in the message.
+    """
+    wanted: dict[tuple[str, Path], Venv] = {}
+    for task in tasks:
+        options = task.options.get(engine, {})
+        if isinstance(task.environment, Venv) and options.get("environments") == "here":
+            wanted[task.environment.model_dump_json(), _store(options)] = task.environment
+    for (_, store), environment in wanted.items():
+        shipped_venv(venv_spec(environment), base, store, node_directory() / "venvs")
+
+
+def refuse_unknown_containers(tasks: Sequence[Task], *, engine: str) -> None:
+    """Raise a RequestError where a container asks for what the engine that it names lacks.
+
+    Where none is named, the node that has one says so.
+
+    Args:
+        tasks: Of a job.
+        engine: Whose options may name one.
+    """
+    for task in tasks:
+        if not isinstance(task.environment, Container):
+            continue
+        name = task.environment.engine or task.options.get(engine, {}).get("containers")
+        if name is not None:
+            try:
+                refuse_unknown_settings(task.environment, name)
+            except RequestError as error:
+                raise RequestError(
+                    f"task {task.name!r}: {error.message}", hint=error.hint
+                ) from error
+
+
+def _secret_file(variable: str, secret: Secret, site: Site, spool: Spool) -> Path:
+    """Return the file that a node reads a secret from."""
+    place = place_of_secret(variable, secret, site.secrets, site.base)
+    if not isinstance(place, str):
+        return place
+    if place not in os.environ:
+        raise RequestError(f"secret for {variable}: the variable {place} is not set")
+    return spool.put(place, os.fsencode(os.environ[place]))
+
+
+def _work(attempt: Attempt, options: Mapping[str, Any]) -> str:
+    # A container sees the directory alone, and nothing that a link in it leads to.
+    if attempt.kept and isinstance(attempt.task.environment, Container):
+        return "shared"
+    return str(options.get("work", "shared"))
+
+
+def _staged(
+    attempt: Attempt,
+    site: Site,
+    spool: Spool,
+    *,
+    name: str,
+    options: Mapping[str, Any],
+    names: tuple[str, ...],
+) -> str | None:
+    """Return what is to be staged for an attempt; None where nothing is."""
+    task = attempt.task
+    environment = task.environment
+    if not (task.inputs or task.outputs or isinstance(environment, (Container, Venv))):
+        return None
+    request = NodeRequest(
+        name=name,
+        base=site.base,
+        shared=site.shared,
+        inputs=tuple(task.inputs),
+        outputs=tuple(task.outputs),
+        environment=_with_login_in_file(environment, site, spool),
+        command=tuple(task.command) if isinstance(environment, Container) else (),
+        resources=task.resources,
+        names=(*names, *_OF_AGENTS) if isinstance(environment, Container) else (),
+        store=_store(options),
+        engine=options.get("containers"),
+        is_pretending=site.fake_gpus > 0,
+        clients=_client_settings(task, spool),
+        retried_on=_retried_on(attempt),
+        kept=attempt.kept,
+    )
+    return request.to_text()
+
+
+def _store(options: Mapping[str, Any]) -> Path:
+    named = options.get("store")
+    if not named:
+        return platformdirs.user_cache_path("tarmac") / "environments"
+    return Path(os.path.expandvars(str(named))).expanduser().absolute()
+
+
+def _with_login_in_file(environment: Environment, site: Site, spool: Spool) -> Environment:
+    if not isinstance(environment, Container) or environment.login is None:
+        return environment
+    path = _secret_file("the registry", environment.login, site, spool)
+    return environment.model_copy(update={"login": Secret(file=str(path))})
+
+
+def staging_variables(task: Task, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that staging a task reads, of those that there are.
+
+    Args:
+        task: What is staged.
+        environment: Usually ``os.environ``.
+    """
+    places = [*(given.source for given in task.inputs), *(output.to for output in task.outputs)]
+    locations = [Location.parse(place) for place in places]
+    is_remote = any(location.is_url or location.is_object for location in locations)
+    wanted: tuple[str, ...] = ()
+    if is_remote or isinstance(task.environment, (Container, Venv)):
+        wanted += _OF_CLIENTS
+    if isinstance(task.environment, Venv):
+        wanted += _OF_INSTALLERS
+    # Nothing begins with one of no beginnings.
+    return {name: value for name, value in environment.items() if name.upper().startswith(wanted)}
+
+
+def _client_settings(task: Task, spool: Spool) -> Path | None:
+    """Put the variables down that staging a task reads; None where it reads none."""
+    found = staging_variables(task, os.environ)
+    if not found:
+        return None
+    name = "installers.json" if isinstance(task.environment, Venv) else "clients.json"
+    return spool.put(name, json.dumps(found, sort_keys=True).encode())
+
+
+def _retried_on(attempt: Attempt) -> tuple[int, ...] | None:
+    codes = tuple(attempt.task.retries.exit_codes)
+    return codes if is_retried(attempt, "failed", codes[0] if codes else 1) else None

@@ -1,0 +1,129 @@
+"""What an executor says of attempts: queued, waiting, begun, queued again, finished."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.jobs.executors.attempt import Attempt, Outcome
+    from tarmac.jobs.machine import Grant
+
+__all__ = ["DISTURBANCES", "Began", "Cause", "Event", "Finished", "Queued", "Requeued", "Waiting"]
+
+# Why an attempt did not succeed. `exit`, `signal`, `timeout`, `memory` and `start`, which is that
+# it never began, are its own; `cancelled` is somebody else's will; `stop` is Tarmac's.
+Cause = Literal[
+    "exit",
+    "signal",
+    "timeout",
+    "memory",
+    "start",
+    "cancelled",
+    "stop",
+    "preempted",
+    "node",
+    "evicted",
+    "lost",
+]
+
+# What befalls an attempt: it is made again without spending one of the task's retries.
+DISTURBANCES: frozenset[Cause] = frozenset({"preempted", "node", "evicted", "lost"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Queued:
+    """An attempt is in a cluster's queue.
+
+    Attributes:
+        attempt: Which.
+        place: The engine's name for it: ``80_3``; empty while it is on its way there, and told
+            again once it has come.
+    """
+
+    attempt: Attempt
+    place: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Waiting:
+    """An attempt still waits, and why; told when the reason changes.
+
+    Attributes:
+        attempt: Which.
+        reason: In words: ``waits for its turn (Priority)``.
+        is_at_work: Whether it has begun all the same, and its engine keeps it waiting or nobody
+            can ask how it is; the reason is empty once that is over.
+    """
+
+    attempt: Attempt
+    reason: str
+    is_at_work: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Began:
+    """An attempt is at work.
+
+    Attributes:
+        attempt: Which.
+        grant: What it has.
+        host: Where; empty for this machine.
+    """
+
+    attempt: Attempt
+    grant: Grant
+    host: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Requeued:
+    """An attempt was at work, and is in the queue again by the engine's own doing.
+
+    Attributes:
+        attempt: Which; it stays the same attempt.
+        cause: Of `DISTURBANCES`.
+        reason: In words.
+    """
+
+    attempt: Attempt
+    cause: Cause
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """How an attempt ended.
+
+    Attributes:
+        attempt: The attempt that has ended.
+        outcome: ``interrupted`` only after `Executor.stop` and `Executor.end`.
+        reason: In words, where it did not succeed.
+        exit_code: None where it was not started, negative for a signal.
+        seconds: It ran, without its inputs and outputs.
+        problems: What went wrong with its outputs, a line each.
+        cause: Why it did not succeed; None where it did.
+        host: Where it ran; empty for this machine.
+        bad_host: The node whose GPUs were found unfit, which is to be avoided from then on; empty
+            where none was.
+        notes: What was found beside its work, a line each.
+        goes_on: Whether another attempt is to follow at once that spends nothing: this one's turn
+            was over, and the task asks for more of them.
+    """
+
+    attempt: Attempt
+    outcome: Outcome
+    reason: str = ""
+    exit_code: int | None = None
+    seconds: float = 0.0
+    problems: Sequence[str] = ()
+    cause: Cause | None = None
+    host: str = ""
+    bad_host: str = ""
+    notes: Sequence[str] = ()
+    goes_on: bool = False
+
+
+Event = Queued | Waiting | Began | Requeued | Finished

@@ -1,0 +1,287 @@
+"""What a node is asked to bring for an attempt and to keep of it, as text that travels with it.
+
+The agent of a node knows nothing of inputs, containers and environments. Where an attempt needs
+any, it hands this text to Tarmac itself, see `tarmac.jobs.executors.stage`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path  # noqa: TC003 - pydantic reads it
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from tarmac.environments import find_cluster_engine, image_file, node_directory, pull_once
+from tarmac.errors import TarmacError
+from tarmac.jobs.cluster_containers import (
+    apptainer_command,
+    image_name,
+    pyxis_command,
+    pyxis_kill_command,
+    refuse_unknown_settings,
+)
+from tarmac.jobs.containers import ContainerRun, container_command, was_out_of_memory
+from tarmac.jobs.executors.staging import StageIn, StageOut
+from tarmac.jobs.machine import Grant
+from tarmac.jobs.model import (
+    Container,
+    Environment,
+    Input,
+    Output,
+    Resources,
+)
+from tarmac.jobs.secrets import resolve_secrets
+from tarmac.processes import MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.environments import ClusterEngine
+
+__all__ = ["NodeAnswer", "NodeRequest", "Phase"]
+
+Phase = Literal["in", "environment", "out"]
+
+# What an engine says of a container that SIGKILL has ended.
+_KILLED = 137
+
+# Longer ago than it keeps events of a busy machine.
+_EVENTS_S = 86_400.0
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeAnswer:
+    """How a request ended.
+
+    Attributes:
+        error: Why it was not done, in words; None where it was.
+        variables: For the program's environment.
+        command: What to start instead of the task's own command; None to leave that.
+        kill_command: What ends that, where its process's end is not enough; may be empty.
+        problems: What went wrong with outputs, a line each.
+        is_over_memory: Whether a container was ended for taking more memory than its limit.
+    """
+
+    error: str | None = None
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    command: Sequence[str] | None = None
+    kill_command: Sequence[str] = ()
+    problems: Sequence[str] = ()
+    is_over_memory: bool = False
+
+    def to_text(self) -> str:
+        """Return it as the agent reads it: one JSON object."""
+        return json.dumps(dataclasses.asdict(self))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NodeRequest:
+    """What an attempt needs on its node and leaves there.
+
+    Attributes:
+        name: Its own among all of this user's, for containers.
+        base: What relative paths start from: the job file's directory.
+        shared: Where tasks keep what is for other tasks of the run.
+        inputs: From where, to where.
+        outputs: What and where to.
+        environment: Of the task.
+        command: Of the task.
+        resources: Which the task needs.
+        names: Variables that the program sees, those with secrets among them.
+        store: Where environments and images that were made for nodes are kept; all nodes see it.
+        engine: The container engine that the job asks for by its options.
+        is_pretending: Whether GPUs are taken for given that are not there.
+        clients: A file of variables for clients of stores and for installers, JSON; they may hold
+            passwords.
+        retried_on: Exit codes that another attempt follows, which needs no outputs of this one: all
+            where it is empty; None where none follows.
+        kept: What in the task's directory outlives its attempts; empty for nothing.
+    """
+
+    name: str
+    base: Path
+    shared: Path
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    environment: Environment
+    command: tuple[str, ...]
+    resources: Resources
+    store: Path
+    names: tuple[str, ...] = ()
+    engine: str | None = None
+    is_pretending: bool = False
+    clients: Path | None = None
+    retried_on: tuple[int, ...] | None = None
+    kept: str = ""
+
+    def to_text(self) -> str:
+        """Return it as it travels; file names of any bytes survive."""
+        return json.dumps(_ADAPTER.dump_python(self, mode="json", by_alias=True))
+
+    @classmethod
+    def from_text(cls, text: str) -> NodeRequest:
+        """Read it.
+
+        Raises:
+            TarmacError: It is none; another version of Tarmac may have written it.
+        """
+        try:
+            return _ADAPTER.validate_python(json.loads(text))
+        except (ValidationError, ValueError) as error:
+            raise TarmacError(
+                "what is to be staged was written by another version of Tarmac",
+                hint="Go on with the version that began the run, or start a new one",
+            ) from error
+
+    def bring(self, work: Path, *, only_environment: bool) -> NodeAnswer:
+        """Bring the inputs and make the environment.
+
+        Args:
+            work: The task's directory; emptied before.
+            only_environment: Whether another node brings the inputs to the same directory.
+
+        Raises:
+            OSError: A file is not to be had.
+            TarmacError: An input, an image or an environment is not to be had.
+        """
+        container = self.environment if isinstance(self.environment, Container) else None
+        engine = None if container is None else find_cluster_engine(self._engine_name(container))
+        if container is not None and engine is not None:
+            refuse_unknown_settings(container, engine.name)
+        request = StageIn(
+            inputs=() if only_environment else self.inputs,
+            environment=self._without_pull(),
+            base=self.base,
+            shared=self.shared,
+            work=work,
+            engine=None if engine is None else engine.program,
+            mapping={},
+            archives=self.store,
+            keeps_work=only_environment,
+            kept=self.kept,
+        )
+        variables = request.perform()
+        if container is None or engine is None:
+            return NodeAnswer(variables=variables)
+        return self._in_container(container, engine, work)
+
+    def keep(self, work: Path, *, succeeded: bool, exit_code: int | None) -> NodeAnswer:
+        """Keep the outputs, unless another attempt follows.
+
+        Args:
+            work: The task's directory.
+            succeeded: Whether the attempt did.
+            exit_code: The program's; None where it was not started.
+        """
+        follows = not succeeded and self.retried_on is not None
+        if follows and self.retried_on and exit_code not in self.retried_on:
+            follows = False
+        over = exit_code == _KILLED and self._was_out_of_memory()
+        if follows:
+            return NodeAnswer(is_over_memory=over)
+        request = StageOut(
+            outputs=self.outputs,
+            base=self.base,
+            shared=self.shared,
+            work=work,
+            succeeded=succeeded,
+            kept=self.kept,
+        )
+        return NodeAnswer(problems=tuple(request.perform()), is_over_memory=over)
+
+    def client_variables(self) -> dict[str, str]:
+        """Return the variables that clients of stores and installers are to see.
+
+        Raises:
+            TarmacError: Their file cannot be read on this node.
+        """
+        if self.clients is None:
+            return {}
+        try:
+            found: dict[str, str] = json.loads(self.clients.read_bytes())
+        except (OSError, ValueError) as error:
+            raise TarmacError(
+                f"{self.clients}: the settings for stores and installers cannot be read here: "
+                f"{error}",
+                hint="Name a directory that the nodes see: TARMAC_SPOOL=DIRECTORY",
+            ) from error
+        return found
+
+    def _engine_name(self, container: Container) -> str | None:
+        # What the task itself says comes before the job's options.
+        return container.engine or self.engine
+
+    def _in_container(self, container: Container, engine: ClusterEngine, work: Path) -> NodeAnswer:
+        given = "" if self.is_pretending else os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        gpus = tuple(uuid for uuid in given.split(",") if uuid)
+        needs = self.resources
+        run = ContainerRun(
+            container=container,
+            command=self.command,
+            resources=needs,
+            grant=Grant(needs.cpus, needs.memory or 0, gpus, min(1.0, needs.gpus)),
+            name=self.name,
+            work=work,
+            base=self.base,
+            variables={},
+            names=self.names,
+        )
+        if engine.name == "apptainer":
+            image = self._image(container, engine)
+            return NodeAnswer(command=apptainer_command(run, program=engine.program, image=image))
+        if engine.name == "pyxis":
+            image = self._image(container, engine)
+            node = os.environ.get("SLURMD_NODENAME", "localhost")
+            command = pyxis_command(run, program=engine.program, image=image, node=node)
+            return NodeAnswer(command=command, kill_command=pyxis_kill_command(self.name))
+        pull_once(
+            engine.program,
+            container.image,
+            node_directory() / "images",
+            credentials=self._credentials(container),
+            when=container.pull,
+            run=str(self.shared),
+        )
+        # It is here by now, or is never to be pulled.
+        run = dataclasses.replace(run, container=container.model_copy(update={"pull": "never"}))
+        command = container_command(run, engine=engine.program, mark=os.environ.get(MARK, ""))
+        return NodeAnswer(command=command, kill_command=(engine.program, "kill", self.name))
+
+    def _without_pull(self) -> Environment:
+        """Return the environment for what stages it, which is to pull no image."""
+        if not isinstance(self.environment, Container):
+            return self.environment
+        return self.environment.model_copy(update={"login": None})
+
+    def _image(self, container: Container, engine: ClusterEngine) -> str:
+        name = image_name(container.image, engine.name, self.base)
+        if name.startswith("/"):
+            return name
+        path = image_file(
+            engine,
+            name,
+            self.store / "images",
+            credentials=self._credentials(container),
+            when=container.pull,
+            run=str(self.shared),
+        )
+        return str(path)
+
+    def _credentials(self, container: Container) -> str | None:
+        if container.login is None:
+            return None
+        secrets = {"login": container.login}
+        return resolve_secrets(secrets, os.environ, {}, self.base)["login"]
+
+    def _was_out_of_memory(self) -> bool:
+        container = self.environment
+        if not isinstance(container, Container) or self.resources.memory is None:
+            return False
+        engine = find_cluster_engine(self._engine_name(container))
+        return engine.name == "docker" and was_out_of_memory(engine.program, self.name, _EVENTS_S)
+
+
+_ADAPTER = TypeAdapter(NodeRequest)

@@ -1,0 +1,39 @@
+"""Executors whose attempts wait in the queue of an engine, and outlive the runner there.
+
+`QueueingExecutor` knows chunks, windows, witnesses and patience; an `Engine` knows one engine's
+commands.
+"""
+
+from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord, run_code
+from tarmac.jobs.executors.queueing.engine import (
+    Accepted,
+    Ending,
+    Engine,
+    Full,
+    Refused,
+    Shown,
+    Silent,
+    Terms,
+    UnitName,
+)
+from tarmac.jobs.executors.queueing.executor import QueueingExecutor
+from tarmac.jobs.executors.queueing.submissions import chunk_size
+from tarmac.jobs.executors.queueing.verdict import Patience
+
+__all__ = [
+    "Accepted",
+    "ChunkFiles",
+    "ChunkRecord",
+    "Ending",
+    "Engine",
+    "Full",
+    "Patience",
+    "QueueingExecutor",
+    "Refused",
+    "Shown",
+    "Silent",
+    "Terms",
+    "UnitName",
+    "chunk_size",
+    "run_code",
+]

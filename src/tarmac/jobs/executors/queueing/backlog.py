@@ -1,0 +1,79 @@
+"""Attempts that no chunk has yet, by their shape."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tarmac.jobs.executors.queueing.held import Flight
+    from tarmac.jobs.plan import Task
+
+__all__ = ["Backlog"]
+
+
+class Backlog:
+    """Attempts in the order in which they came, those of one shape together.
+
+    Args:
+        shape_of: Returns what units of a task need, as JSON.
+    """
+
+    def __init__(self, shape_of: Callable[[Task], Mapping[str, Any]]) -> None:
+        self._shape_of = shape_of
+        self._shapes: dict[str, Mapping[str, Any]] = {}
+        self._flights: dict[str, deque[Flight]] = {}
+        # Most tasks have the very same shape; what is kept here keeps its identity.
+        self._keys: dict[int, str] = {}
+        self._kept: list[Mapping[str, Any]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._flights)
+
+    def __iter__(self) -> Iterator[Flight]:
+        return (flight for flights in [*self._flights.values()] for flight in [*flights])
+
+    def push(self, flight: Flight) -> None:
+        """Put an attempt behind the others of its shape."""
+        self._flights.setdefault(self._key(flight), deque()).append(flight)
+
+    def put_back(self, flights: Sequence[Flight]) -> None:
+        """Put attempts of one shape before the others of it, in their order."""
+        for flight in reversed(flights):
+            self._flights.setdefault(self._key(flight), deque()).appendleft(flight)
+
+    def next(self) -> tuple[Mapping[str, Any], Sequence[Flight]]:
+        """Return the shape whose turn it is, and its attempts; there must be one."""
+        key, flights = next(iter(self._flights.items()))
+        return self._shapes[key], flights
+
+    def take(self, count: int) -> list[Flight]:
+        """Take the first so many of the shape whose turn it is."""
+        key, flights = next(iter(self._flights.items()))
+        taken = [flights.popleft() for _ in range(min(count, len(flights)))]
+        if not flights:
+            del self._flights[key]
+        return taken
+
+    def remove(self, flight: Flight) -> bool:
+        """Take an attempt out, and return whether it was there."""
+        key = self._key(flight)
+        flights = self._flights.get(key, deque())
+        if flight not in flights:
+            return False
+        flights.remove(flight)
+        if not flights:
+            del self._flights[key]
+        return True
+
+    def _key(self, flight: Flight) -> str:
+        shape = self._shape_of(flight.attempt.task)
+        known = self._keys.get(id(shape))
+        if known is None:
+            known = self._keys[id(shape)] = json.dumps(shape, sort_keys=True)
+            self._shapes.setdefault(known, shape)
+            self._kept.append(shape)
+        return known

@@ -1,0 +1,91 @@
+"""Attempts that are to end, and the engine's part in it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from tarmac.jobs.executors.queueing.calls import Call
+from tarmac.jobs.executors.queueing.fences import fence_at_work, fence_unbegun
+
+if TYPE_CHECKING:
+    from tarmac.jobs.executors.queueing.engine import Engine, Silent
+    from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
+    from tarmac.jobs.executors.queueing.ledger import Ledger
+
+__all__ = ["Cancellations"]
+
+_AGAIN_S = 5.0
+
+
+class Cancellations:
+    """Ends attempts of chunks: by their records where they have not begun, and by the engine.
+
+    Args:
+        ledger: Of what is in hand.
+        engine: Which.
+    """
+
+    def __init__(self, ledger: Ledger, engine: Engine) -> None:
+        self._ledger = ledger
+        self._engine = engine
+        self._wanted: list[tuple[HeldChunk, int | None]] = []
+        self._at = 0.0
+        self.ended_at = 0.0
+
+    def times(self) -> list[float]:
+        """Return when something may be due, by the monotonic clock."""
+        return [self._at]
+
+    def end(self, chunk: HeldChunk, flight: Flight) -> None:
+        """End an attempt of a chunk that was asked to end."""
+        index = flight.index
+        if fence_unbegun(flight.attempt, chunk.record.nonce):
+            self.end_unit(chunk, index)
+            self._ledger.interrupt(flight, flight.evidence.asked, chunk)
+            return
+        if not chunk.is_last_of_unit(index):
+            fence_at_work(flight.attempt, flight.evidence.asked)
+        self.end_unit(chunk, index)
+
+    def end_chunk(self, chunk: HeldChunk) -> None:
+        """End all that a chunk has."""
+        self._wanted.append((chunk, None))
+
+    def end_unit(self, chunk: HeldChunk, index: int) -> None:
+        """End the unit of an element, unless others in it go on."""
+        if chunk.is_last_of_unit(index):
+            self._wanted.append((chunk, chunk.unit_of(index).unit))
+
+    def catch_up(self, chunk: HeldChunk) -> None:
+        """End what was asked to end while its chunk was on its way to the engine."""
+        asked = [flight for flight in chunk.flights.values() if flight.evidence.asked]
+        if len(asked) == len(chunk.flights):
+            self.end_chunk(chunk)
+            return
+        for flight in asked:
+            self.end(chunk, flight)
+
+    def call(self, now: float) -> Call[Any] | None:
+        """Return the call that ends what is to end, as far as the engine is known to have it."""
+        ready = [entry for entry in self._wanted if _is_known(*entry)]
+        if not ready or now < self._at:
+            return None
+        self._wanted = [entry for entry in self._wanted if not _is_known(*entry)]
+        chunks = [chunk.record for chunk, unit in ready if unit is None]
+        units = [(chunk.record, unit) for chunk, unit in ready if unit is not None]
+
+        def hear(answer: Silent | None) -> None:
+            if answer is None:
+                self.ended_at = time.monotonic()
+                return
+            self._ledger.hear_silence(answer)
+            self._wanted += ready
+            self._at = time.monotonic() + _AGAIN_S
+
+        return Call(lambda: self._engine.cancel(units, chunks), hear)
+
+
+def _is_known(chunk: HeldChunk, unit: int | None) -> bool:
+    """Whether the engine can be told what to end: a chunk by its name, a unit by its job's."""
+    return chunk.is_submitted and (unit is None or bool(chunk.record.job))

@@ -1,0 +1,229 @@
+"""Tasks in an engine's queue: handed over in chunks, watched by two witnesses, taken up again.
+
+Whatever goes to the engine is written down first (`ChunkFiles`), so that the next session of the
+run finds it. Calls to the engine are made one at a time beside the loop (`Calls`), which meanwhile
+reads the records that agents write.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from tarmac.jobs.executors.events import Began, Queued
+from tarmac.jobs.executors.interface import Busy
+from tarmac.jobs.executors.queueing.calls import Calls
+from tarmac.jobs.executors.queueing.cancellations import Cancellations
+from tarmac.jobs.executors.queueing.chunks import ChunkFiles
+from tarmac.jobs.executors.queueing.held import Flight, HeldChunk, evidence_of
+from tarmac.jobs.executors.queueing.ledger import Ledger, grant_of
+from tarmac.jobs.executors.queueing.submissions import MOST_HELD, Submissions
+from tarmac.jobs.executors.queueing.verdict import Judge, Patience
+from tarmac.jobs.executors.queueing.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tarmac.jobs.executors.attempt import Attempt
+    from tarmac.jobs.executors.events import Event
+    from tarmac.jobs.executors.interface import Site
+    from tarmac.jobs.executors.queueing.calls import Call
+    from tarmac.jobs.executors.queueing.chunks import ChunkRecord
+    from tarmac.jobs.executors.queueing.engine import Engine
+    from tarmac.node import Element
+
+__all__ = ["QueueingExecutor"]
+
+_STOPPED = "the run was stopped"
+
+# A call to an engine answers within two minutes, or says that nobody does.
+_LONGEST_CALL_S = 180.0
+
+
+class QueueingExecutor:
+    """Has an engine run attempts that wait in its queue.
+
+    Args:
+        engine: Which.
+        site: What the run gives.
+        prepare: Makes an agent's element of an attempt and its chunk's nonce. What it raises is the
+            attempt's end.
+        patience: How long witnesses are waited for.
+        find_again_s: Between two looks for a chunk that the engine may have.
+    """
+
+    queues = True
+
+    def __init__(
+        self,
+        engine: Engine,
+        site: Site,
+        prepare: Callable[[Attempt, str], Element],
+        *,
+        patience: Patience | None = None,
+        find_again_s: float = 10.0,
+    ) -> None:
+        self._calls = Calls()
+        self._ledger = Ledger(ChunkFiles(site.run), engine.title, keep_going=site.keep_going)
+        self._cancellations = Cancellations(self._ledger, engine)
+        self._submissions = Submissions(
+            self._ledger,
+            engine,
+            prepare,
+            self._cancellations,
+            concurrency=site.concurrency,
+            find_again_s=find_again_s,
+        )
+        judge = Judge(engine=engine.title, run=str(site.run), patience=patience or Patience())
+        self._watch = Watch(self._ledger, engine, judge, self._submissions, self._cancellations)
+        self._refusal = ""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no attempt is in hand."""
+        return not self._ledger.flights
+
+    def start(self, attempts: Sequence[Attempt]) -> Sequence[Began | Queued | Busy]:
+        """Take attempts on as far as there is room; see `Executor`."""
+        return [self._take_on(attempt) for attempt in attempts]
+
+    def wait(self, patience_s: float) -> Sequence[Event]:
+        """Return what has happened since; see `Executor`."""
+        # What was told before is on record by now; a runner that was killed first finds it again.
+        self._ledger.settle()
+        deadline = time.monotonic() + patience_s
+        while True:
+            self._step()
+            now = time.monotonic()
+            if self._ledger.events or now >= deadline:
+                break
+            self._calls.finish(min(deadline, self._next_step(now)) - now)
+        events, self._ledger.events = self._ledger.events, []
+        return events
+
+    def end(self, attempt: Attempt, reason: str, grace_s: float) -> None:  # noqa: ARG002 - the site's KillWait, which its element has
+        """End one attempt, within the grace that all of them have; see `Executor`."""
+        flight = self._ledger.flights.get((attempt.task.index, attempt.number))
+        if flight is None or flight.evidence.asked:
+            return
+        flight.evidence.asked = reason
+        chunk = self._ledger.chunk_of(flight)
+        if chunk is not None:
+            self._cancellations.end(chunk, flight)
+        elif self._submissions.backlog.remove(flight):
+            self._ledger.interrupt(flight, reason)
+
+    def stop(self) -> None:
+        """End all attempts; see `Executor`."""
+        self._stop(_STOPPED)
+
+    def attach(self, make: Callable[[int, int], Attempt | None]) -> Sequence[Queued | Began]:
+        """Take up what an earlier session has left; see `Executor`."""
+        found: list[Queued | Began] = []
+        for record in self._ledger.files.read():
+            if record.state != "over":
+                found += self._take_up(record, make)
+        self._watch.hurry()
+        return found
+
+    def detach(self) -> None:
+        """Hand over what is in hand as far as it is taken, and let go; see `Executor`."""
+        self._settle()
+        while not self._ledger.is_engine_silent:
+            # What gathers for more has gathered.
+            call = self._submissions.submit(float("inf"))
+            if call is None:
+                break
+            self._calls.make(call)
+            self._settle()
+
+    def close(self) -> None:
+        """Let go of everything; see `Executor`."""
+        self._settle()
+
+    def _settle(self) -> None:
+        """Let a call on its way come to its end, so that what it did is written down."""
+        if not self._calls.is_idle:
+            self._calls.finish(_LONGEST_CALL_S)
+
+    def _step(self) -> None:
+        """Do what is due: hear an answer, read records, make a call."""
+        if not self._calls.is_idle:
+            self._calls.finish(0.0)
+        self._watch.read_records(time.monotonic())
+        if self._ledger.has_failed_alike and not self._refusal:
+            reason = self._ledger.has_failed_alike
+            self._refusal = (
+                f"not started: the first attempts have all failed alike: {reason} "
+                "(--keep-going starts the others too)"
+            )
+            self._stop(self._refusal)
+        if self._calls.is_idle:
+            call = self._next_call(time.monotonic())
+            if call is not None:
+                self._calls.make(call)
+
+    def _next_call(self, now: float) -> Call[Any] | None:
+        """Return the call that is most wanted of those that are due."""
+        return (
+            self._cancellations.call(now)
+            or self._submissions.avoid(now)
+            or self._submissions.find(now)
+            or self._submissions.submit(now)
+            or self._watch.ask(now)
+            or self._watch.look(now)
+            or self._submissions.throttle()
+        )
+
+    def _next_step(self, now: float) -> float:
+        """Return when something is due, by the monotonic clock.
+
+        What was due and could not be done waits for what a record or an answer says.
+        """
+        times = self._watch.times()
+        if self._calls.is_idle:
+            times += [*self._submissions.times(), *self._cancellations.times()]
+        return min((due for due in times if due > now), default=float("inf"))
+
+    def _take_on(self, attempt: Attempt) -> Queued | Busy:
+        if len(self._ledger.flights) >= MOST_HELD:
+            return Busy.FULL
+        flight = Flight(attempt)
+        self._ledger.flights[flight.key] = flight
+        if self._refusal:
+            self._ledger.interrupt(flight, self._refusal)
+        else:
+            self._submissions.backlog.push(flight)
+        return Queued(attempt)
+
+    def _take_up(
+        self, record: ChunkRecord, make: Callable[[int, int], Attempt | None]
+    ) -> list[Queued | Began]:
+        flights = {}
+        for index, (task, number) in enumerate(record.attempts):
+            attempt = make(task, number)
+            if attempt is not None:
+                flights[index] = Flight(attempt, index, evidence_of(record, index))
+        chunk = HeldChunk(record, flights)
+        self._ledger.chunks[record.number] = chunk
+        if not flights:
+            self._ledger.let_go(chunk)
+        for flight in flights.values():
+            self._ledger.flights[flight.key] = flight
+            self._watch.take_up(chunk, flight)
+        return [self._answer_of(chunk, flight) for flight in flights.values()]
+
+    def _answer_of(self, chunk: HeldChunk, flight: Flight) -> Queued | Began:
+        record = flight.evidence.record
+        if flight.has_begun and record is not None:
+            return Began(flight.attempt, grant_of(flight.attempt, record), record.host)
+        return Queued(flight.attempt, chunk.record.job)
+
+    def _stop(self, reason: str) -> None:
+        for flight in self._submissions.backlog:
+            self._submissions.backlog.remove(flight)
+            self._ledger.interrupt(flight, reason)
+        for flight in self._ledger.flights.values():
+            flight.evidence.asked = flight.evidence.asked or reason
+        for chunk in self._ledger.chunks.values():
+            self._cancellations.end_chunk(chunk)

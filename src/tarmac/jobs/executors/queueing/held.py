@@ -1,0 +1,164 @@
+"""What an executor holds: attempts, and the chunks in which an engine has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING
+
+from tarmac.jobs.executors.queueing.engine import UnitName
+from tarmac.jobs.executors.queueing.verdict import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tarmac.jobs.executors.interface import Attempt
+    from tarmac.jobs.executors.queueing.chunks import ChunkRecord
+
+__all__ = ["MOST_TOLD", "Flight", "HeldChunk", "evidence_of"]
+
+# Records of so many units that still wait are looked for, the first ones of a chunk: engines begin
+# units mostly in their order, and looking for a file that is not there costs a network file system
+# as much as reading one. Of so many it is told why they wait, too.
+MOST_TOLD = 16
+
+
+@dataclasses.dataclass(eq=False)
+class Flight:
+    """An attempt that has not finished.
+
+    Attributes:
+        attempt: Which.
+        index: Its element's number in its chunk.
+        evidence: What is known of it.
+        has_begun: Whether that was told, since it was last queued.
+        began_at: When its record first said so, by the monotonic clock.
+        restart: Of its record, as it was told last.
+        told: Why it waits, as it was told last.
+        requeued_when: When the try had ended that the engine put back into its queue last.
+    """
+
+    attempt: Attempt
+    index: int = 0
+    evidence: Evidence = dataclasses.field(default_factory=Evidence)
+    has_begun: bool = False
+    began_at: float = 0.0
+    restart: int = 0
+    told: str = ""
+    requeued_when: str = ""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The task's number and the attempt's."""
+        return self.attempt.task.index, self.attempt.number
+
+    def was_requeued(self, restart: int) -> bool:
+        """Whether what began as this restart, or before, was put back into the queue since."""
+        return not self.has_begun and self.began_at > 0 and restart <= self.restart
+
+
+def evidence_of(record: ChunkRecord, index: int) -> Evidence:
+    """Return what is known at first of an element of a chunk."""
+    first = index // record.per_unit * record.per_unit
+    num_in_unit = min(record.per_unit, len(record.attempts) - first)
+    return Evidence(beat_at=time.monotonic(), shares_unit=num_in_unit > 1, follows=index > first)
+
+
+@dataclasses.dataclass(eq=False)
+class HeldChunk:
+    """A chunk that an engine has, or may have.
+
+    Attributes:
+        record: As it is written down.
+        flights: By element, those that have not finished.
+        most_at_once: So many of its units the engine lets run; None where it was not told.
+        avoided: Hosts that the engine was told to avoid.
+        looks: So often it was looked for in vain, while nobody knows whether the engine has it.
+        look_at: When it is looked for next, by the monotonic clock.
+    """
+
+    record: ChunkRecord
+    flights: dict[int, Flight]
+    most_at_once: int | None = None
+    avoided: frozenset[str] = frozenset()
+    looks: int = 0
+    look_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._unclaimed: dict[int, dict[int, None]] = {}
+        for index in self.flights:
+            self._unclaimed.setdefault(index // self.record.per_unit, {})[index] = None
+        self._claimed: set[int] = set()
+
+    @property
+    def is_submitted(self) -> bool:
+        """Whether the engine is known to have it."""
+        return self.record.state == "submitted"
+
+    def unit_of(self, index: int) -> UnitName:
+        """Return the unit of an element."""
+        return UnitName(self.record.number, index // self.record.per_unit)
+
+    def num_units(self) -> int:
+        """Return how many of its units are not over."""
+        if self.record.per_unit == 1:
+            return len(self.flights)
+        return len({index // self.record.per_unit for index in self.flights})
+
+    def num_waiting(self) -> int:
+        """Return how many of its units nobody has seen begin."""
+        return sum(
+            len(waiting) == self._size(unit) for unit, waiting in self._unclaimed.items() if waiting
+        )
+
+    def is_last_of_unit(self, index: int) -> bool:
+        """Whether no other element of an element's unit is left."""
+        first = index // self.record.per_unit * self.record.per_unit
+        others = range(first, first + self.record.per_unit)
+        return not any(other in self.flights and other != index for other in others)
+
+    def claim(self, index: int) -> None:
+        """Note that an element's record is there."""
+        waiting = self._unclaimed.get(index // self.record.per_unit)
+        if waiting is not None and index in waiting:
+            del waiting[index]
+            if not waiting:
+                del self._unclaimed[index // self.record.per_unit]
+        self._claimed.add(index)
+
+    def forget(self, index: int) -> None:
+        """Note that an element has finished."""
+        self.claim(index)
+        self._claimed.discard(index)
+        del self.flights[index]
+
+    def at_work(self) -> list[Flight]:
+        """Return the attempts whose records are there."""
+        return [self.flights[index] for index in sorted(self._claimed)]
+
+    def next_waiting(self) -> list[Flight]:
+        """Return some attempts that wait, the first: engines say the same of all others."""
+        return next(self.next_to_begin(), [])
+
+    def next_to_begin(self) -> Iterator[list[Flight]]:
+        """Yield, in portions, attempts whose records may have come.
+
+        Another portion is asked for only where something was found in the one before.
+        """
+        seen: set[int] = set()
+        while True:
+            portion = []
+            for waiting in self._unclaimed.values():
+                index = next(iter(waiting))
+                if index not in seen:
+                    portion.append(self.flights[index])
+                    seen.add(index)
+                if len(portion) == MOST_TOLD:
+                    break
+            if not portion:
+                return
+            yield portion
+
+    def _size(self, unit: int) -> int:
+        first = unit * self.record.per_unit
+        return min(self.record.per_unit, len(self.record.attempts) - first)

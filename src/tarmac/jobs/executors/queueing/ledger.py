@@ -1,0 +1,191 @@
+"""What an executor has in hand, and what it has to tell of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from typing import TYPE_CHECKING
+
+from tarmac.jobs.executors.events import (
+    DISTURBANCES,
+    Began,
+    Finished,
+    Queued,
+    Requeued,
+    Waiting,
+)
+from tarmac.jobs.executors.queueing.failures import FirstFailures, Hosts
+from tarmac.jobs.executors.queueing.held import MOST_TOLD
+from tarmac.jobs.machine import Grant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tarmac.jobs.executors.attempt import Attempt
+    from tarmac.jobs.executors.events import Cause, Event
+    from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord
+    from tarmac.jobs.executors.queueing.engine import Ending, Silent
+    from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
+    from tarmac.node import AttemptRecord
+
+__all__ = ["Ledger", "grant_of"]
+
+# Where fewer attempts are left, they may as well fail too.
+_MANY = 100
+
+
+class Ledger:
+    """Attempts and chunks in hand; all that is told goes through it, each end once.
+
+    Args:
+        files: Of the run's chunks.
+        engine: The engine's title, for messages.
+        keep_going: Whether failures that are all alike say nothing.
+
+    Attributes:
+        flights: All attempts that have not finished, by task and number.
+        chunks: Those that the engine has or may have, by number.
+        events: What has not been told yet.
+        hosts: Which to avoid.
+        has_failed_alike: Why the first attempts have all failed alike; empty where they have not.
+    """
+
+    def __init__(self, files: ChunkFiles, engine: str, *, keep_going: bool = False) -> None:
+        self.files = files
+        self._engine = engine
+        self.flights: dict[tuple[int, int], Flight] = {}
+        self.chunks: dict[int, HeldChunk] = {}
+        self.events: list[Event] = []
+        self.hosts = Hosts()
+        self.has_failed_alike = ""
+        self._first = None if keep_going else FirstFailures()
+        self._silent_since = ""
+        self._over: list[ChunkRecord] = []
+
+    @property
+    def is_engine_silent(self) -> bool:
+        """Whether the engine's last answer was none."""
+        return bool(self._silent_since)
+
+    def chunk_of(self, flight: Flight) -> HeldChunk | None:
+        """Return the chunk that has an attempt; None while none has."""
+        held = self.chunks.values()
+        return next((chunk for chunk in held if chunk.flights.get(flight.index) is flight), None)
+
+    def note_queued(self, chunk: HeldChunk) -> None:
+        """Note that the engine has the attempts of a chunk."""
+        for flight in chunk.flights.values():
+            if not flight.has_begun:
+                self.events.append(Queued(flight.attempt, chunk.record.job))
+
+    def begin(self, flight: Flight, record: AttemptRecord, *, is_told: bool) -> None:
+        """Note that an attempt is at work."""
+        flight.has_begun, flight.began_at = True, time.monotonic()
+        flight.restart, flight.told = record.restart, ""
+        if is_told:
+            grant = grant_of(flight.attempt, record)
+            self.events.append(Began(flight.attempt, grant, record.host))
+
+    def requeue(self, flight: Flight, record: AttemptRecord | None, ending: Ending | None) -> None:
+        """Note that an attempt that was at work waits again.
+
+        Args:
+            flight: Which.
+            record: Of the try that is over.
+            ending: How the engine says that its last try ended, or one before that.
+        """
+        cause: Cause = "evicted"
+        reason = f"{self._engine} has put it back into its queue"
+        if ending is not None and ending.when != flight.requeued_when:
+            flight.requeued_when = ending.when
+            if ending.cause in DISTURBANCES:
+                cause, reason = ending.cause, ending.words
+        elif record is not None and record.state != "ended":
+            # Whatever else puts it back has its agent end it, and its node's daemon say so.
+            cause, reason = "node", f"its node {record.host} was lost"
+        if record is not None and cause == "node":
+            lost = Finished(flight.attempt, "failed", cause=cause, host=record.host)
+            if avoided := self.hosts.note(lost):
+                reason = f"{reason}; {avoided}"
+        self.events.append(Requeued(flight.attempt, cause, reason))
+        flight.has_begun = False
+
+    def finish(self, chunk: HeldChunk, finished: Finished) -> None:
+        """End an attempt of a chunk, and the chunk with its last one."""
+        flight = self.flights[finished.attempt.task.index, finished.attempt.number]
+        chunk.forget(flight.index)
+        if not chunk.flights:
+            del self.chunks[chunk.record.number]
+            self._over.append(chunk.record)
+        if avoided := self.hosts.note(finished):
+            finished = dataclasses.replace(finished, reason=f"{finished.reason}; {avoided}")
+        self._end(flight, finished)
+        alike = self._first.note(finished) if self._first is not None else None
+        if alike is not None and len(self.flights) >= _MANY:
+            self.has_failed_alike = alike
+
+    def interrupt(self, flight: Flight, reason: str, chunk: HeldChunk | None = None) -> None:
+        """End an attempt that was not begun, because that was asked for."""
+        finished = Finished(flight.attempt, "interrupted", reason, cause="stop")
+        if chunk is not None:
+            self.finish(chunk, finished)
+        else:
+            self._end(flight, finished)
+
+    def refuse(self, flight: Flight, reason: str) -> None:
+        """End an attempt that no chunk has, because it cannot be begun."""
+        if flight.evidence.asked:
+            self.interrupt(flight, flight.evidence.asked)
+        else:
+            self._end(flight, Finished(flight.attempt, "failed", reason, cause="start"))
+
+    def let_go(self, chunk: HeldChunk) -> None:
+        """Write down that nothing of a chunk is left, and that none of it has run."""
+        del self.chunks[chunk.record.number]
+        self.files.write(chunk.record.model_copy(update={"state": "over"}))
+
+    def settle(self) -> None:
+        """Write down which chunks are over, once the ends that were told are on record."""
+        over, self._over = self._over, []
+        for record in over:
+            self.files.write(record.model_copy(update={"state": "over"}))
+
+    def wait_for(self, flights: Iterable[Flight], words: str) -> None:
+        """Tell why attempts wait, where it is another reason than was told.
+
+        Args:
+            flights: Which; those that have begun are kept waiting at their work.
+            words: Why; empty once nothing keeps what has begun.
+        """
+        for flight in flights:
+            if flight.told != words and flight.key in self.flights:
+                flight.told = words
+                self.events.append(Waiting(flight.attempt, words, is_at_work=flight.has_begun))
+
+    def hear_silence(self, silent: Silent, flights: Iterable[Flight] = ()) -> None:
+        """Note that the engine does not answer, and tell some of those that wait or are at work."""
+        self._silent_since = self._silent_since or time.strftime("%H:%M")
+        words = f"{silent.words}, since {self._silent_since}; what runs goes on"
+        at_work = (flight for flight in self.flights.values() if flight.has_begun)
+        self.wait_for([*flights, *itertools.islice(at_work, MOST_TOLD)], words)
+
+    def hear_answer(self) -> None:
+        """Note that the engine answers."""
+        if self._silent_since:
+            self._silent_since = ""
+            for flight in self.flights.values():
+                if flight.has_begun:
+                    self.wait_for([flight], "")
+                flight.told = ""
+
+    def _end(self, flight: Flight, finished: Finished) -> None:
+        del self.flights[flight.key]
+        self.events.append(finished)
+
+
+def grant_of(attempt: Attempt, record: AttemptRecord) -> Grant:
+    """Return what an attempt has where it runs."""
+    needs = attempt.task.resources
+    share = min(needs.gpus, 1.0) if record.gpus else 0.0
+    return Grant(needs.cpus, needs.memory or 0, tuple(record.gpus), share)

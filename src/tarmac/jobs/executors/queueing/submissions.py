@@ -1,0 +1,348 @@
+"""From attempts to chunks that an engine has: each once, whatever it answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import TarmacError
+from tarmac.jobs.executors.events import Finished
+from tarmac.jobs.executors.queueing.backlog import Backlog
+from tarmac.jobs.executors.queueing.calls import Call
+from tarmac.jobs.executors.queueing.engine import Accepted, Full, Refused, Silent
+from tarmac.jobs.executors.queueing.fences import fence_unbegun
+from tarmac.jobs.executors.queueing.held import MOST_TOLD, Flight, HeldChunk, evidence_of
+from tarmac.jobs.executors.queueing.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tarmac.jobs.executors.attempt import Attempt
+    from tarmac.jobs.executors.events import Cause
+    from tarmac.jobs.executors.queueing.cancellations import Cancellations
+    from tarmac.jobs.executors.queueing.chunks import ChunkRecord
+    from tarmac.jobs.executors.queueing.engine import Engine
+    from tarmac.jobs.executors.queueing.ledger import Ledger
+    from tarmac.node import Element
+
+__all__ = ["MOST_HELD", "Submissions", "chunk_size"]
+
+# Attempts in hand at once, with the engine or on their way to it: what most sites let all their
+# users have together (slurm.conf(5), MaxJobCount).
+MOST_HELD = 10_000
+
+# Attempts of one chunk: a thousand jobs less than one array, and still quickly written.
+_MOST_OF_A_CHUNK = 1000
+
+# Between two submissions while some still wait there, so that what becomes ready one by one goes
+# together.
+_GATHER_S = 2.0
+
+# Where the site takes no more, a small part of what it takes waits longer than that for others of
+# ours to end: their places go together.
+_GATHER_LONGER_S = 10.0
+_SMALL_PART = 4
+
+# Between two tries after silence or a full queue.
+_AGAIN_SOON_S, _AGAIN_SELDOM_S = 5.0, 60.0
+
+# A chunk is looked for so often before it is submitted again.
+_FINDS = 2
+
+_Answer = Accepted | Full | Refused | Silent
+
+
+def chunk_size(engine: Engine, per_unit: int) -> int:
+    """Return how many units a chunk has at most."""
+    return min(engine.most_units, max(1, _MOST_OF_A_CHUNK // per_unit))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Made:
+    """A chunk that was handed over.
+
+    Attributes:
+        record: As it is written down.
+        flights: Its attempts.
+        failures: Attempts that could not be prepared, and why.
+        held: So many units the engine had before.
+        at_once: So many of its units may run at once.
+        answer: What the engine said.
+    """
+
+    record: ChunkRecord
+    flights: Sequence[Flight]
+    failures: Sequence[tuple[Flight, str]]
+    held: int
+    at_once: int | None
+    answer: _Answer
+
+
+class Submissions:
+    """Hands attempts over in chunks, as many as the site takes.
+
+    A chunk is written down before the engine is asked, and looked for before the engine is asked
+    again.
+
+    Args:
+        ledger: Of what is in hand.
+        engine: Which.
+        prepare: Makes an agent's element of an attempt and its chunk's nonce.
+        cancellations: Gets what was asked to end while it was on its way.
+        concurrency: At most so many units at once.
+        find_again_s: Between two looks for a chunk.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        engine: Engine,
+        prepare: Callable[[Attempt, str], Element],
+        cancellations: Cancellations,
+        *,
+        concurrency: int | None,
+        find_again_s: float,
+    ) -> None:
+        self._ledger = ledger
+        self._engine = engine
+        self._prepare = prepare
+        self._cancellations = cancellations
+        self._concurrency = concurrency
+        self._find_again_s = find_again_s
+        self._window = Window(MOST_HELD)
+        self._submit_at = 0.0
+        self._avoid_at = 0.0
+        self._pause_s = 0.0
+        self.backlog = Backlog(engine.shape)
+
+    def times(self) -> list[float]:
+        """Return when something may be due, by the monotonic clock."""
+        unsure = (chunk for chunk in self._ledger.chunks.values() if not chunk.is_submitted)
+        due = (self._submit_at, self._submit_at + _GATHER_LONGER_S, self._avoid_at)
+        return [*due, *(chunk.look_at for chunk in unsure)]
+
+    def find(self, now: float) -> Call[Any] | None:
+        """Return the call that finds out whether the engine has a chunk, where one is due."""
+        for chunk in self._ledger.chunks.values():
+            if not chunk.is_submitted and now >= chunk.look_at:
+                return self._find(chunk)
+        return None
+
+    def submit(self, now: float) -> Call[Any] | None:
+        """Return the call that hands over what fits together, where any does."""
+        if not self.backlog or now < self._submit_at:
+            return None
+        shape, flights = self.backlog.next()
+        per_unit = self._engine.terms(flights[0].attempt.task).per_unit
+        chunks = self._ledger.chunks.values()
+        held = sum(chunk.num_units() for chunk in chunks)
+        waiting = sum(chunk.num_waiting() for chunk in chunks)
+        room, wanted = self._window.room(held), -(-len(flights) // per_unit)
+        # A few units at a time would cost a call each: as long as enough wait there, more gather.
+        enough = max(1, (held - waiting) // 4)
+        if not room or (room < wanted and waiting > enough):
+            return None
+        is_small = room < wanted and room < self._window.size // _SMALL_PART
+        if is_small and now < self._submit_at + _GATHER_LONGER_S:
+            return None
+        if self._concurrency is not None and (waiting or held >= self._concurrency):
+            return None
+        at_once = None if self._concurrency is None else self._concurrency - held
+        units = min(room, wanted, chunk_size(self._engine, per_unit))
+        taken = self.backlog.take(units * per_unit)
+        keys = [flight.key for flight in taken]
+        record = self._ledger.files.make(dict(shape), keys, per_unit)
+        return Call(lambda: self._write_and_submit(record, taken, held, at_once), self._hear)
+
+    def avoid(self, now: float) -> Call[Any] | None:
+        """Return the call that keeps what waits from hosts that are to be avoided by now."""
+        hosts = frozenset(self._ledger.hosts.excluded)
+        for chunk in self._ledger.chunks.values() if hosts and now >= self._avoid_at else ():
+            if chunk.record.job and chunk.avoided != hosts and chunk.num_waiting():
+                return self._avoid(chunk, hosts)
+        return None
+
+    def _avoid(self, chunk: HeldChunk, hosts: frozenset[str]) -> Call[Any]:
+        def hear(answer: Silent | None) -> None:
+            if answer is None:
+                chunk.avoided = hosts
+            else:
+                self._avoid_at = time.monotonic() + _AGAIN_SOON_S
+
+        return Call(lambda: self._engine.avoid(chunk.record, hosts), hear)
+
+    def throttle(self) -> Call[Any] | None:
+        """Return the call that lets more of what waits run, where others have ended."""
+        chunks = [*self._ledger.chunks.values()]
+        if self._concurrency is None or not chunks:
+            return None
+        last = chunks[-1]
+        if last.most_at_once is None or not last.record.job or not last.num_waiting():
+            return None
+        others = sum(chunk.num_units() for chunk in chunks if chunk is not last)
+        at_once = max(1, self._concurrency - others)
+        if at_once == last.most_at_once:
+            return None
+
+        def hear(answer: Silent | None) -> None:
+            if answer is None:
+                last.most_at_once = at_once
+
+        return Call(lambda: self._engine.throttle(last.record, at_once), hear)
+
+    def note_submitted(self, chunk: HeldChunk, job: str) -> None:
+        """Write down that the engine has a chunk, and tell it once its name there is known."""
+        chunk.record = chunk.record.model_copy(update={"state": "submitted", "job": job})
+        self._ledger.files.write(chunk.record)
+        if job:
+            self._ledger.note_queued(chunk)
+
+    def _write_and_submit(
+        self, record: ChunkRecord, flights: Sequence[Flight], held: int, at_once: int | None
+    ) -> _Made:
+        elements, taken, failures = [], [], []
+        for flight in flights:
+            try:
+                elements.append(self._prepare(flight.attempt, record.nonce))
+                taken.append(flight)
+            except TarmacError as error:
+                failures.append((flight, f"not started: {error}"))
+        attempts = tuple(flight.key for flight in taken)
+        record = record.model_copy(update={"attempts": attempts})
+        answer: _Answer = Refused("")
+        if taken:
+            self._ledger.files.write(record, elements)
+            answer = self._ask(record, at_once)
+            record = self._note(record, answer)
+        return _Made(record, taken, failures, held, at_once, answer)
+
+    def _ask(self, record: ChunkRecord, at_once: int | None) -> _Answer:
+        excluded = frozenset(self._ledger.hosts.excluded)
+        answer = self._engine.submit(record, most_at_once=at_once, excluded=excluded)
+        if excluded and isinstance(answer, Refused):
+            # No other host may have what it needs: rather one that fails at times than none.
+            answer = self._engine.submit(record, most_at_once=at_once, excluded=())
+        return answer
+
+    def _note(self, record: ChunkRecord, answer: _Answer) -> ChunkRecord:
+        """Write down what the engine has answered, where it has."""
+        if isinstance(answer, Silent):
+            return record
+        if isinstance(answer, Accepted):
+            record = record.model_copy(update={"state": "submitted", "job": answer.job})
+        else:
+            record = record.model_copy(update={"state": "over"})
+        self._ledger.files.write(record)
+        return record
+
+    def _hear(self, made: _Made) -> None:
+        now = time.monotonic()
+        for flight, reason in made.failures:
+            self._ledger.refuse(flight, reason)
+        num_units = made.record.num_units
+        match made.answer:
+            case Accepted():
+                self._ledger.hear_answer()
+                self._hold(made)
+                self._window.accept(made.held + num_units)
+                self._submit_at, self._pause_s = now + _GATHER_S, 0.0
+            case Silent() as silent:
+                self._hold(made)
+                self._ledger.hear_silence(silent, made.flights[:MOST_TOLD])
+                self._back_off(now)
+            case Full() as full:
+                self._ledger.hear_answer()
+                self._window.refuse(made.held, num_units)
+                self._take_back(made.flights, full.words)
+                # A smaller one may be taken at once; a single one only once others are over.
+                if num_units == 1 or not self._window.room(made.held):
+                    self._back_off(now)
+            case Refused() as refused:
+                for flight in made.flights:
+                    self._ledger.refuse(flight, refused.words)
+
+    def _hold(self, made: _Made) -> None:
+        for index, flight in enumerate(made.flights):
+            flight.index = index
+            asked = flight.evidence.asked
+            flight.evidence = evidence_of(made.record, index)
+            flight.evidence.asked = asked
+        chunk = HeldChunk(made.record, dict(enumerate(made.flights)), most_at_once=made.at_once)
+        self._ledger.chunks[chunk.record.number] = chunk
+        if chunk.is_submitted:
+            self._ledger.note_queued(chunk)
+        self._cancellations.catch_up(chunk)
+
+    def _take_back(self, flights: Sequence[Flight], words: str) -> None:
+        asked = [flight for flight in flights if flight.evidence.asked]
+        for flight in asked:
+            self._ledger.interrupt(flight, flight.evidence.asked)
+        wanted = [flight for flight in flights if not flight.evidence.asked]
+        self.backlog.put_back(wanted)
+        self._ledger.wait_for(wanted[:MOST_TOLD], words)
+
+    def _back_off(self, now: float) -> None:
+        self._pause_s = min(max(_AGAIN_SOON_S, 2 * self._pause_s), _AGAIN_SELDOM_S)
+        self._submit_at = now + self._pause_s
+
+    def _find(self, chunk: HeldChunk) -> Call[Any]:
+        record = chunk.record
+        if chunk.looks < _FINDS:
+            return Call(
+                lambda: self._engine.find(record), lambda answer: self._hear_of_find(chunk, answer)
+            )
+        at_once = chunk.most_at_once
+        return Call(
+            lambda: self._ask(record, at_once), lambda answer: self._hear_again(chunk, answer)
+        )
+
+    def _hear_of_find(self, chunk: HeldChunk, answer: Accepted | Silent | None) -> None:
+        if chunk.is_submitted or not chunk.flights:
+            # Its agents were faster.
+            return
+        now = time.monotonic()
+        if isinstance(answer, Silent):
+            self._ledger.hear_silence(answer, chunk.next_waiting())
+            chunk.look_at = now + _AGAIN_SOON_S
+            return
+        self._ledger.hear_answer()
+        if answer is not None:
+            self.note_submitted(chunk, answer.job)
+            return
+        chunk.looks += 1
+        chunk.look_at = now + (self._find_again_s if chunk.looks < _FINDS else 0.0)
+        if chunk.looks >= _FINDS and all(f.evidence.asked for f in chunk.flights.values()):
+            self._give_up(chunk, "stop", "")
+
+    def _hear_again(self, chunk: HeldChunk, answer: _Answer) -> None:
+        """Hear of a chunk that was submitted again."""
+        now = time.monotonic()
+        match answer:
+            case Accepted():
+                self.note_submitted(chunk, answer.job)
+                self._cancellations.catch_up(chunk)
+            case Silent() as silent:
+                self._ledger.hear_silence(silent, chunk.next_waiting())
+                chunk.looks, chunk.look_at = 0, now + _AGAIN_SOON_S
+            case Full() as full:
+                others = (held for held in self._ledger.chunks.values() if held is not chunk)
+                self._window.refuse(sum(held.num_units() for held in others), chunk.num_units())
+                self._give_up(chunk, "evicted", full.words)
+                self._back_off(now)
+            case Refused() as refused:
+                self._give_up(chunk, "start", refused.words)
+
+    def _give_up(self, chunk: HeldChunk, cause: Cause, words: str) -> None:
+        """End what the engine does not have, and nobody begins should it come there late."""
+        for flight in [*chunk.flights.values()]:
+            if not fence_unbegun(flight.attempt, chunk.record.nonce):
+                continue
+            if flight.evidence.asked:
+                self._ledger.interrupt(flight, flight.evidence.asked, chunk)
+            else:
+                finished = Finished(flight.attempt, "failed", words, cause=cause)
+                self._ledger.finish(chunk, finished)
+        if chunk.flights:
+            # Agents were faster, so that the engine has it.
+            self.note_submitted(chunk, "")

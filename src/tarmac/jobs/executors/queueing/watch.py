@@ -1,0 +1,298 @@
+"""Looks at what engines and agents say of attempts, and lets them end by it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tarmac.jobs.executors.events import DISTURBANCES, Finished
+from tarmac.jobs.executors.queueing.calls import Call
+from tarmac.jobs.executors.queueing.engine import Silent
+from tarmac.jobs.executors.queueing.fences import fence_at_work, fence_unbegun
+from tarmac.jobs.executors.queueing.verdict import Next, Over
+from tarmac.node import read_attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.jobs.executors.queueing.cancellations import Cancellations
+    from tarmac.jobs.executors.queueing.engine import Ending, Engine, Shown, UnitName
+    from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
+    from tarmac.jobs.executors.queueing.ledger import Ledger
+    from tarmac.jobs.executors.queueing.submissions import Submissions
+    from tarmac.jobs.executors.queueing.verdict import Judge
+    from tarmac.node import AttemptRecord
+
+__all__ = ["Watch"]
+
+# Between two looks at the engine's queue: soon after a change, seldom while nothing happens.
+_LOOK_SOON_S, _LOOK_SELDOM_S = 5.0, 60.0
+
+# After a cancellation, which engines carry out at once.
+_LOOK_AT_ONCE_S = 0.5
+
+# Between two questions on units that the engine does not show any more.
+_ASK_SOON_S, _ASK_SELDOM_S = 5.0, 60.0
+_MOST_ASKED = 500
+
+# Records are read so often, but for no more than this part of the time.
+_READ_SOON_S, _READ_SELDOM_S = 0.1, 2.0
+_READ_PART = 0.05
+
+
+class Watch:
+    """Sees by records and by the engine how attempts go on.
+
+    Args:
+        ledger: Of what is in hand.
+        engine: Which.
+        judge: Says when an attempt is over.
+        submissions: Is told of chunks whose agents have come.
+        cancellations: Ends what is given up.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        engine: Engine,
+        judge: Judge,
+        submissions: Submissions,
+        cancellations: Cancellations,
+    ) -> None:
+        self._ledger = ledger
+        self._engine = engine
+        self._judge = judge
+        self._submissions = submissions
+        self._cancellations = cancellations
+        self._newest = -1
+        self._doubtful: dict[tuple[int, int], tuple[HeldChunk, Flight]] = {}
+        self._look_at, self._look_pause_s, self._looked_at = 0.0, _LOOK_SOON_S, 0.0
+        self._ask_at, self._ask_pause_s = 0.0, 0.0
+        self._read_at, self._read_pause_s = 0.0, _READ_SOON_S
+
+    def times(self) -> list[float]:
+        """Return when something may be due, by the monotonic clock."""
+        return [self._read_at, self._look_at, self._ask_at] if self._ledger.chunks else []
+
+    def hurry(self) -> None:
+        """Look soon: something was handed over or taken up."""
+        now = time.monotonic()
+        self._read_at, self._read_pause_s = now, _READ_SOON_S
+        self._look_pause_s = _LOOK_SOON_S
+        self._look_at = min(self._look_at, now + _LOOK_SOON_S)
+
+    def take_up(self, chunk: HeldChunk, flight: Flight) -> None:
+        """See how far an attempt has come that an earlier session has left; nothing is told."""
+        self._read(chunk, flight, is_told=False)
+        record = flight.evidence.record
+        if record is not None and record.state == "ended":
+            self._doubtful[flight.key] = (chunk, flight)
+
+    def read_records(self, now: float) -> None:
+        """Read the records of what is at work, and of what may have begun, where that is due."""
+        newest = max(self._ledger.chunks, default=-1)
+        if newest > self._newest:
+            self._newest = newest
+            self.hurry()
+        if now < self._read_at:
+            return
+        has_news = False
+        for chunk in [*self._ledger.chunks.values()]:
+            for flight in chunk.at_work():
+                has_news |= self._read(chunk, flight)
+            for portion in chunk.next_to_begin():
+                if True not in [self._read(chunk, flight) for flight in portion]:
+                    break
+                has_news = True
+        for chunk, flight in self._still_doubtful():
+            if flight.evidence.record is None:
+                has_news |= self._read(chunk, flight)
+        for chunk, flight in self._still_doubtful():
+            self._decide(chunk, flight, now)
+        ended = time.monotonic()
+        if has_news:
+            self.hurry()
+        else:
+            self._read_pause_s = min(self._read_pause_s * 1.2, _READ_SELDOM_S)
+        self._read_at = ended + max(self._read_pause_s, (ended - now) / _READ_PART)
+
+    def look(self, now: float) -> Call[Any] | None:
+        """Return the call that looks at the engine's queue, where that is due."""
+        if self._cancellations.ended_at > self._looked_at:
+            self._look_pause_s = _LOOK_AT_ONCE_S
+            self._look_at = min(self._look_at, self._cancellations.ended_at + _LOOK_AT_ONCE_S)
+        held = [chunk for chunk in self._ledger.chunks.values() if chunk.is_submitted]
+        if now < self._look_at or not held:
+            return None
+        records = [chunk.record for chunk in held]
+        return Call(
+            lambda: self._engine.look(records), lambda answer: self._hear_look(held, now, answer)
+        )
+
+    def ask(self, now: float) -> Call[Any] | None:
+        """Return the call that asks how units ended, where any are in doubt."""
+        if now < self._ask_at:
+            return None
+        wanted = {
+            chunk.unit_of(flight.index): chunk.record
+            for chunk, flight in self._still_doubtful()
+            if self._judge.judge(flight.evidence, now) is Next.ASK
+        }
+        if not wanted:
+            return None
+        units = [(record, name.unit) for name, record in wanted.items()]
+        some = [*itertools.islice(units, _MOST_ASKED)]
+        self._ask_pause_s = min(max(_ASK_SOON_S, 2 * self._ask_pause_s), _ASK_SELDOM_S)
+        self._ask_at = now + (self._ask_pause_s if len(some) == len(units) else 0.0)
+        return Call(lambda: self._engine.endings(some), self._hear_endings)
+
+    def _read(self, chunk: HeldChunk, flight: Flight, *, is_told: bool = True) -> bool:
+        """Read an attempt's record, and return whether it says something new."""
+        attempt, evidence = flight.attempt, flight.evidence
+        try:
+            record = read_attempt(attempt.directory, attempt.number)
+        except OSError:
+            # A file system that fails for a while says nothing.
+            return False
+        if record is None or record.nonce != chunk.record.nonce or record == evidence.record:
+            return False
+        before = evidence.record
+        evidence.record, evidence.beat_at = record, time.monotonic()
+        if not chunk.is_submitted:
+            # Its agent has come, so the engine has it; under which name it will say.
+            self._submissions.note_submitted(chunk, "")
+        chunk.claim(flight.index)
+        if flight.has_begun and record.restart > flight.restart:
+            self._requeue(chunk, flight, before)
+        has_run = record.state == "began" or (record.state == "ended" and record.seconds > 0)
+        # The earlier agent may write its end late, or live on for a while on a lost node.
+        is_of_before = flight.was_requeued(record.restart)
+        if has_run and not flight.has_begun and not is_of_before:
+            self._ledger.begin(flight, record, is_told=is_told)
+        if is_told and record.state == "ended":
+            self._decide(chunk, flight, time.monotonic())
+            if flight.key in self._ledger.flights:
+                # Only the engine knows why.
+                self._look_at = 0.0
+        return True
+
+    def _decide(self, chunk: HeldChunk, flight: Flight, now: float) -> None:
+        """Let an attempt end where it is over."""
+        evidence = flight.evidence
+        over = self._judge.judge(evidence, now)
+        if not isinstance(over, Over):
+            return
+        record = evidence.record
+        terms = self._engine.terms(flight.attempt.task)
+        finished = Finished(
+            flight.attempt,
+            over.outcome,
+            over.reason,
+            cause=over.cause,
+            host=over.host,
+            goes_on=over.is_engines_limit and terms.goes_on_after_limit,
+        )
+        if record is not None and record.state == "ended":
+            finished = dataclasses.replace(
+                finished,
+                exit_code=record.exit_code,
+                seconds=record.seconds,
+                problems=tuple(record.problems),
+                bad_host=record.bad_host,
+                notes=tuple(record.notes),
+            )
+            if over.cause in DISTURBANCES:
+                # Another attempt follows: the engine is not to begin this one again.
+                fence_at_work(flight.attempt, over.reason)
+        elif over.is_given_up:
+            fence_unbegun(flight.attempt, chunk.record.nonce)
+            fence_at_work(flight.attempt, over.reason)
+            self._cancellations.end_unit(chunk, flight.index)
+        self._ledger.finish(chunk, finished)
+
+    def _still_doubtful(self) -> list[tuple[HeldChunk, Flight]]:
+        """Return the attempts in doubt that have not finished."""
+        over = [key for key in self._doubtful if key not in self._ledger.flights]
+        for key in over:
+            del self._doubtful[key]
+        return [*self._doubtful.values()]
+
+    def _hear_look(
+        self, held: Sequence[HeldChunk], asked_at: float, answer: Mapping[UnitName, Shown] | Silent
+    ) -> None:
+        now = time.monotonic()
+        self._looked_at = asked_at
+        self._look_pause_s = min(self._look_pause_s * 1.5, _LOOK_SELDOM_S)
+        if isinstance(answer, Silent):
+            for chunk in held:
+                self._ledger.hear_silence(answer, chunk.next_waiting())
+        else:
+            self._ledger.hear_answer()
+            for chunk in held:
+                self._see_chunk(chunk, answer, asked_at)
+        pause_s = self._look_pause_s
+        self._look_at = now + (min(pause_s, _LOOK_SOON_S) if self._doubtful else pause_s)
+
+    def _see_chunk(
+        self, chunk: HeldChunk, answer: Mapping[UnitName, Shown], asked_at: float
+    ) -> None:
+        now = time.monotonic()
+        waiting = frozenset(flight.index for flight in chunk.next_waiting())
+        for index, flight in [*chunk.flights.items()]:
+            shown, evidence = answer.get(chunk.unit_of(index)), flight.evidence
+            if shown is None:
+                evidence.miss(now)
+            else:
+                evidence.see(shown, now)
+                if index in waiting or flight.has_begun:
+                    self._see(chunk, flight, shown, asked_at)
+                if shown.phase == "waiting" and not evidence.has_begun:
+                    self._end_if_too_long(chunk, flight, shown)
+                if not chunk.record.job:
+                    self._submissions.note_submitted(chunk, shown.place.partition("_")[0])
+            if evidence.missing_since is None:
+                self._doubtful.pop(flight.key, None)
+            elif flight.key not in self._doubtful:
+                self._doubtful[flight.key] = (chunk, flight)
+                self._ask_at, self._ask_pause_s, self._read_at = now, 0.0, now
+
+    def _see(self, chunk: HeldChunk, flight: Flight, shown: Shown, asked_at: float) -> None:
+        """Tell what is new of an attempt whose unit the engine shows."""
+        if shown.phase == "waiting" and flight.has_begun:
+            # What began after the engine was asked, it could not know.
+            if flight.began_at < asked_at:
+                self._requeue(chunk, flight, flight.evidence.record)
+        elif shown.reason or flight.has_begun:
+            self._ledger.wait_for([flight], shown.reason)
+
+    def _requeue(self, chunk: HeldChunk, flight: Flight, record: AttemptRecord | None) -> None:
+        ending = self._engine.last_words(chunk.record, chunk.unit_of(flight.index).unit)
+        self._ledger.requeue(flight, record, ending)
+
+    def _end_if_too_long(self, chunk: HeldChunk, flight: Flight, shown: Shown) -> None:
+        """End an attempt that has waited for longer than its task lets it."""
+        limit_s = self._engine.terms(flight.attempt.task).pending_limit_s
+        if limit_s is None or flight.evidence.asked:
+            return
+        waited_s = (datetime.now(UTC) - chunk.record.made_at).total_seconds()
+        if waited_s < limit_s or not fence_unbegun(flight.attempt, chunk.record.nonce):
+            return
+        self._cancellations.end_unit(chunk, flight.index)
+        why = f": {shown.reason}" if shown.reason else ""
+        reason = f"it has waited for {limit_s:g} s, which is its `pending_limit`{why}"
+        self._ledger.finish(chunk, Finished(flight.attempt, "failed", reason, cause="start"))
+
+    def _hear_endings(self, answer: Mapping[UnitName, Ending] | Silent) -> None:
+        now = time.monotonic()
+        if isinstance(answer, Silent):
+            self._ledger.hear_silence(answer)
+            return
+        self._ledger.hear_answer()
+        for chunk, flight in self._still_doubtful():
+            ending = answer.get(chunk.unit_of(flight.index))
+            if ending is not None:
+                flight.evidence.hear(ending, now)
+                self._decide(chunk, flight, now)

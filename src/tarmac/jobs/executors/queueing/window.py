@@ -1,0 +1,55 @@
+"""How many units a site lets one user have, found out by asking."""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = ["Window"]
+
+
+@dataclasses.dataclass
+class Window:
+    """Room for units in an engine's queue.
+
+    A site seldom says how many units a user may have there. So many are tried, half of what was
+    refused after that, and then the middle between what was taken and what was refused, until the
+    two meet: a site's limit is met exactly after a few refusals.
+
+    Attributes:
+        size: So many units are tried.
+        refused: So many were too many; None while none were.
+    """
+
+    size: int
+    refused: int | None = None
+
+    def room(self, held: int) -> int:
+        """Return how many units more to try.
+
+        Args:
+            held: So many of ours are there.
+        """
+        return max(0, self.size - held)
+
+    def refuse(self, held: int, tried: int) -> None:
+        """Note that units were refused.
+
+        Args:
+            held: So many of ours were there.
+            tried: So many more were asked for.
+        """
+        self.refused = held + tried
+        self.size = max(1, min(self.size, held + tried // 2))
+
+    def accept(self, held: int) -> None:
+        """Note that units were taken.
+
+        Args:
+            held: So many of ours are there now.
+        """
+        if self.refused is None:
+            return
+        if held >= self.refused:
+            self.refused = None
+        elif held >= self.size:
+            self.size = max(self.size, (held + self.refused) // 2)

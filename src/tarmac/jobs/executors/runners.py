@@ -1,0 +1,98 @@
+"""What an engine does for a runner that is itself one of its jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
+    from typing import Any
+
+__all__ = ["RunnerEngine", "RunnerJob", "RunnerState"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunnerJob:
+    """A runner, as an engine is to start it: a small program that waits most of the time.
+
+    Attributes:
+        run: The run's directory; what the runner prints is added to ``runner.log`` there.
+        number: Of the run's runner jobs, from 1; with the run, it names the job.
+        num_tasks: How many the run has; the more, the more memory its runner needs.
+        command: The program and its arguments.
+        variables: For it, beside those that the engine's jobs start from; none is secret.
+        secrets: Variables that the engine must not store; the runner gets them by
+            `RunnerEngine.secrets`.
+        options: Of the engine, as the job's ``options`` say them.
+        warned: A file that is to be made when the job's time is nearly over, also where that comes
+            before the program has begun.
+        after: The engine's name for the runner job that must have ended before; empty for none.
+    """
+
+    run: Path
+    number: int
+    num_tasks: int
+    command: Sequence[str]
+    variables: Mapping[str, str]
+    secrets: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    options: Mapping[str, Any]
+    warned: Path
+    after: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunnerState:
+    """What an engine says of a runner.
+
+    Attributes:
+        kind: What it does; ``unknown`` where the engine does not answer.
+        words: Of it, for people: ``job 81 waits for its turn (Priority)``.
+    """
+
+    kind: Literal["waits", "runs", "ended", "unknown"]
+    words: str
+
+
+class RunnerEngine(Protocol):
+    """Where runners can be jobs."""
+
+    def submit(self, job: RunnerJob) -> str:
+        """Submit a runner, once: where it is not known whether it was accepted, it is looked for.
+
+        Returns:
+            The engine's name for the job: ``81``.
+
+        Raises:
+            RequestError: There is no place for its secrets.
+            TarmacError: It was refused, with the engine's words; or nothing answers.
+        """
+        ...
+
+    def secrets(self, run: Path) -> Mapping[str, str]:
+        """Return the secrets that runners of a run were last submitted with, while there are any.
+
+        Args:
+            run: The run's directory.
+        """
+        ...
+
+    def look(self, run: Path, number: int, place: str, since: datetime) -> RunnerState:
+        """Return what is known of a runner's job now; never waits for long.
+
+        Args:
+            run: The run's directory.
+            number: Of the run's runner jobs.
+            place: The engine's name for it, as `submit` has returned it.
+            since: When it was submitted.
+        """
+        ...
+
+    def cancel(self, run: Path, numbers: Sequence[int]) -> None:
+        """Take runner jobs of a run out of the queue, and remove their secrets.
+
+        What cannot be reached stays there.
+        """
+        ...

@@ -1,0 +1,336 @@
+"""Slurm as an engine: chunks are arrays, units their elements, and causes come from its states."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import RequestError
+from tarmac.jobs.executors.queueing import (
+    Accepted,
+    ChunkRecord,
+    Ending,
+    Full,
+    Refused,
+    Shown,
+    Silent,
+    Terms,
+    UnitName,
+)
+from tarmac.jobs.executors.slurm.endings import accounted_ending, printed_ending
+from tarmac.jobs.executors.slurm.options import options_of
+from tarmac.jobs.model import Container, Venv
+from tarmac.slurm import (
+    UNIT,
+    Request,
+    Shape,
+    Silence,
+    Unit,
+    explain_full,
+    explain_reason,
+    explain_refusal,
+    is_full,
+    write_script,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.jobs.executors.queueing import ChunkFiles
+    from tarmac.jobs.plan import Task
+    from tarmac.slurm import Accounted, Queued, Script, Slurm, SlurmNode
+
+__all__ = ["SlurmEngine", "shape_of"]
+
+# What an agent itself needs beside its program; its own limit is to act before Slurm's.
+_AGENT_BYTES = 64 * 2**20
+
+# Beside a task's own time: for what is brought and kept, and else for the program's end.
+_STAGING_S, _ENDING_S = 900.0, 120.0
+
+# A step of priority among a run's own tasks, in the units of sbatch's --nice.
+_NICE_PER_PRIORITY = 100
+_MOST_NICE = 1_000_000
+
+# Of what a job printed that never came to its agent.
+_LAST_LINES = 5
+_LAST_BYTES = 4096
+
+
+def shape_of(task: Task, best_priority: int = 0) -> Shape:
+    """Return what a task's jobs ask Slurm for.
+
+    Args:
+        task: Which.
+        best_priority: Of the run's tasks, which the others stand behind.
+
+    Raises:
+        RequestError: Its options are not of their form.
+    """
+    options, needs = options_of(task), task.resources
+    limit_s = options.time
+    if limit_s is None and task.timeout_s is not None:
+        is_staged = task.inputs or task.outputs or isinstance(task.environment, Container | Venv)
+        is_staged = is_staged or options.check != "off"
+        each_s = task.timeout_s + (_STAGING_S if is_staged else _ENDING_S)
+        limit_s = each_s * options.per_job
+    return Shape(
+        cpus=needs.cpus,
+        memory_bytes=needs.memory + _AGENT_BYTES if needs.memory else None,
+        gpus=needs.gpus,
+        gpu_type=options.gpu_type,
+        nodes=needs.nodes,
+        time_limit_s=limit_s,
+        partition=options.partition,
+        account=options.account,
+        qos=options.qos,
+        constraint=options.constraint,
+        reservation=options.reservation,
+        nice=min(_NICE_PER_PRIORITY * (best_priority - task.priority), _MOST_NICE),
+        extra=options.sbatch,
+        setup=options.setup,
+    )
+
+
+class SlurmEngine:
+    """A cluster's Slurm, for the chunks of one run.
+
+    Args:
+        slurm: Its commands.
+        agent: The agent's file, in the run's directory.
+        files: Of the run's chunks.
+        variables: What jobs' environments start from.
+        best_priority: Of the run's tasks, which the others stand behind.
+    """
+
+    title = "Slurm"
+
+    def __init__(
+        self,
+        slurm: Slurm,
+        agent: Path,
+        files: ChunkFiles,
+        variables: Mapping[str, str],
+        best_priority: int = 0,
+    ) -> None:
+        self._slurm = slurm
+        self._agent = agent
+        self._run = agent.parent
+        self._files = files
+        self._variables = variables
+        self._best_priority = best_priority
+        self._nodes: Sequence[SlurmNode] | None = None
+        self._shapes: dict[tuple[str, bool], Mapping[str, Any]] = {}
+        self._terms: dict[tuple[str, bool], Terms] = {}
+        limits = slurm.limits()
+        # As every Slurm has it that was not told otherwise (slurm.conf(5), MaxArraySize).
+        most = 1001 if isinstance(limits, Silence) else limits.max_array_size
+        self.most_units = max(1, most - 1)
+
+    def shape(self, task: Task) -> Mapping[str, Any]:
+        """Return what units of a task need; see `Engine`."""
+        # Tasks of one origin differ in what they are given alone.
+        origin = task.spec, task.is_last
+        if origin not in self._shapes:
+            self._shapes[origin] = dataclasses.asdict(shape_of(task, self._best_priority))
+        return self._shapes[origin]
+
+    def terms(self, task: Task) -> Terms:
+        """Return what a task's options ask for; see `Engine`."""
+        origin = task.spec, task.is_last
+        if origin not in self._terms:
+            options = options_of(task)
+            self._terms[origin] = Terms(
+                per_unit=options.per_job,
+                pending_limit_s=options.pending_limit,
+                goes_on_after_limit=options.requeue_on_timeout,
+            )
+        return self._terms[origin]
+
+    def submit(
+        self, chunk: ChunkRecord, *, most_at_once: int | None, excluded: Collection[str]
+    ) -> Accepted | Full | Refused | Silent:
+        """Submit a chunk; see `Engine`."""
+        try:
+            script = self.script(chunk, most_at_once=most_at_once, excluded=excluded)
+        except RequestError as error:
+            return Refused(_with_hint(error))
+        if isinstance(script, Silence):
+            return _silent(script)
+        answer = self._slurm.submit(script, self._variables)
+        if isinstance(answer, Silence):
+            return _silent(answer)
+        if isinstance(answer, str):
+            if is_full(answer):
+                return Full(explain_full(answer))
+            return Refused(explain_refusal(answer))
+        return Accepted(str(answer.job))
+
+    def script(
+        self, chunk: ChunkRecord, *, most_at_once: int | None = None, excluded: Collection[str] = ()
+    ) -> Script | Silence:
+        """Return what sbatch gets for a chunk.
+
+        Raises:
+            RequestError: No node has what it asks for, or it cannot be written.
+        """
+        shape = dataclasses.replace(_shape(chunk), exclude=tuple(sorted(excluded)))
+        nodes: Sequence[SlurmNode] = ()
+        if shape.gpus:
+            if self._nodes is None:
+                found = self._slurm.nodes()
+                if isinstance(found, Silence):
+                    return found
+                self._nodes = found
+            nodes = self._nodes
+        is_array = chunk.num_units > 1
+        agent = shlex.join(["sh", str(self._agent), str(self._files.spec(chunk))])
+        per_unit = f" {chunk.per_unit}" if chunk.per_unit > 1 else ""
+        request = Request(
+            name=chunk.name,
+            shape=shape,
+            command=f"exec {agent} {UNIT}{per_unit}",
+            directory=self._run,
+            output=f"chunks/{chunk.number:04d}/" + ("%A_%a.engine" if is_array else "%j.engine"),
+            elements=chunk.num_units if is_array else None,
+            throttle=most_at_once if is_array else None,
+            comment=str(self._run),
+        )
+        return write_script(request, nodes)
+
+    def find(self, chunk: ChunkRecord) -> Accepted | Silent | None:
+        """Return what Slurm has under a chunk's name; see `Engine`."""
+        found = self._slurm.find(chunk.name, chunk.made_at)
+        if isinstance(found, Silence):
+            return _silent(found)
+        return None if found is None else Accepted(str(found.job))
+
+    def look(self, chunks: Sequence[ChunkRecord]) -> Mapping[UnitName, Shown] | Silent:
+        """Return the units that squeue shows; see `Engine`."""
+        numbers = {chunk.name: chunk.number for chunk in chunks}
+        queued = self._slurm.queue([*numbers])
+        if isinstance(queued, Silence):
+            return _silent(queued)
+        return {
+            UnitName(numbers[unit.name], unit.unit.element or 0): _shown(unit)
+            for unit in queued
+            if unit.name in numbers
+        }
+
+    def endings(
+        self, units: Iterable[tuple[ChunkRecord, int]]
+    ) -> Mapping[UnitName, Ending] | Silent:
+        """Return how units ended, by sacct or scontrol; see `Engine`."""
+        asked = {_unit(chunk, number): (chunk, number) for chunk, number in units if chunk.job}
+        if not asked:
+            return {}
+        since = min(chunk.made_at for chunk, _ in asked.values())
+        answer = self._slurm.ended([*asked], since)
+        if isinstance(answer, Silence):
+            return _silent(answer)
+        endings = {}
+        for accounted in answer:
+            chunk, number = asked[accounted.unit]
+            ending = self._ending(chunk, accounted)
+            if ending is not None:
+                endings[UnitName(chunk.number, number)] = ending
+        told = {accounted.unit for accounted in answer}
+        for unit, (chunk, number) in asked.items():
+            # Without accounts, Slurm soon forgets what has ended; what it printed is still there.
+            printed = None if unit in told else printed_ending(self._printed(chunk, unit))
+            if printed is not None:
+                endings[UnitName(chunk.number, number)] = printed
+        return endings
+
+    def last_words(self, chunk: ChunkRecord, unit: int) -> Ending | None:
+        """Return what slurmstepd has printed of a unit's end; see `Engine`."""
+        return printed_ending(self._printed(chunk, _unit(chunk, unit))) if chunk.job else None
+
+    def cancel(
+        self, units: Sequence[tuple[ChunkRecord, int]] = (), chunks: Sequence[ChunkRecord] = ()
+    ) -> Silent | None:
+        """Cancel units, or all of some chunks; see `Engine`."""
+        known = [_unit(chunk, number) for chunk, number in units if chunk.job]
+        said = self._slurm.cancel(known, names=[chunk.name for chunk in chunks])
+        return _silent(said) if said is not None else None
+
+    def avoid(self, chunk: ChunkRecord, hosts: Collection[str]) -> Silent | None:
+        """Let what waits of a chunk not run on hosts, unless no others would do; see `Engine`."""
+        try:
+            script = self.script(chunk, excluded=hosts)
+        except RequestError:
+            return None
+        if isinstance(script, Silence):
+            return _silent(script)
+        # Without this, what has no other host left would wait for ever.
+        refused = self._slurm.test(script)
+        if isinstance(refused, Silence):
+            return _silent(refused)
+        if refused is not None:
+            return None
+        said = self._slurm.avoid(int(chunk.job), sorted(hosts))
+        return _silent(said) if said is not None else None
+
+    def throttle(self, chunk: ChunkRecord, most_at_once: int) -> Silent | None:
+        """Let at most so many elements of an array run at once; see `Engine`."""
+        said = self._slurm.throttle(int(chunk.job), most_at_once)
+        return _silent(said) if said is not None else None
+
+    def _ending(self, chunk: ChunkRecord, accounted: Accounted) -> Ending | None:
+        has_ended_well = accounted.state == "completed"
+        return accounted_ending(
+            accounted,
+            "" if has_ended_well else self._printed(chunk, accounted.unit),
+            run=self._run,
+            asked_for_time=_shape(chunk).time_limit_s is not None,
+        )
+
+    def _printed(self, chunk: ChunkRecord, unit: Unit) -> str:
+        """Return the last lines that a unit's job printed itself, in one."""
+        path = self._files.output(chunk) / f"{unit}.engine"
+        try:
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - _LAST_BYTES))
+                lines = file.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return " / ".join(line.strip() for line in lines[-_LAST_LINES:] if line.strip())
+
+
+def _shape(chunk: ChunkRecord) -> Shape:
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in chunk.shape.items()
+    }
+    return Shape(**values)
+
+
+def _unit(chunk: ChunkRecord, number: int) -> Unit:
+    return Unit(int(chunk.job), number if chunk.num_units > 1 else None)
+
+
+def _shown(queued: Queued) -> Shown:
+    place = str(queued.unit)
+    match queued.state:
+        case "pending" | "requeued":
+            # `None` is what has not been looked at yet.
+            is_known = queued.reason not in ("", "None")
+            return Shown("waiting", place, explain_reason(queued.reason) if is_known else "")
+        case "running" | "completing":
+            return Shown("running", place, host=queued.nodes)
+        case "suspended":
+            return Shown("running", place, "is suspended by Slurm", queued.nodes)
+        case "other":
+            return Shown("waiting", place, f"waits ({queued.word})", queued.nodes)
+        case _:
+            return Shown("over", place, host=queued.nodes)
+
+
+def _silent(silence: Silence) -> Silent:
+    return Silent(f"{silence.command}: {silence.words}")
+
+
+def _with_hint(error: RequestError) -> str:
+    return f"{error.message}\n{error.hint}" if error.hint else error.message

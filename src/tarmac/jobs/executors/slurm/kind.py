@@ -1,0 +1,192 @@
+"""The row of the table of executors for Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.files import storage_errors
+from tarmac.jobs.executors.elements import (
+    build_environments,
+    prepare_element,
+    refuse_unknown_containers,
+)
+from tarmac.jobs.executors.interface import ExecutorKind
+from tarmac.jobs.executors.queueing import ChunkFiles, Patience, QueueingExecutor, chunk_size
+from tarmac.jobs.executors.slurm.engine import SlurmEngine, shape_of
+from tarmac.jobs.executors.slurm.options import SlurmOptions
+from tarmac.jobs.executors.slurm.runners import SlurmRunners
+from tarmac.jobs.executors.spool import Spool, sweep_spools
+from tarmac.node import agent_file, place_agent
+from tarmac.slurm import (
+    SILENCE_HINT,
+    Request,
+    Silence,
+    SlurmCommands,
+    explain_refusal,
+    job_variables,
+    write_script,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tarmac.jobs.executors.attempt import Attempt
+    from tarmac.jobs.executors.interface import Executor, Site
+    from tarmac.jobs.plan import Task
+    from tarmac.node import Element
+    from tarmac.slurm import Limits, Shape, SlurmNode
+
+__all__ = ["SLURM", "SlurmExecutor"]
+
+# Programs get so long to end by themselves, where the site's KillWait leaves it.
+_GRACE_S = 10.0
+
+# Of KillWait, what the agent needs after its program's end.
+_AGENTS_S = 3.0
+
+
+class SlurmExecutor(QueueingExecutor):
+    """Has Slurm run the attempts of a run.
+
+    Args:
+        site: What the run gives.
+        patience: How long witnesses are waited for.
+        find_again_s: Between two looks for a chunk that Slurm may have.
+
+    Raises:
+        RequestError: Slurm does not answer.
+    """
+
+    def __init__(
+        self, site: Site, *, patience: Patience | None = None, find_again_s: float = 10.0
+    ) -> None:
+        slurm = SlurmCommands(os.environ)
+        limits = _limits(slurm)
+        build_environments(site.tasks, site.base, engine="slurm")
+        sweep_spools()
+        self._spool = Spool(site.run)
+        self._is_detached = False
+        grace_s = max(0.0, min(_GRACE_S, limits.kill_wait_s - _AGENTS_S))
+        with storage_errors(site.run):
+            site.run.mkdir(parents=True, exist_ok=True)
+            agent = place_agent(site.run)
+
+        def prepare(attempt: Attempt, nonce: str) -> Element:
+            options = attempt.task.options.get("slurm", {})
+            return prepare_element(
+                attempt, nonce, site, self._spool, options=options, grace_s=grace_s
+            )
+
+        engine = SlurmEngine(
+            slurm, agent, ChunkFiles(site.run), job_variables(os.environ), _best(site.tasks)
+        )
+        super().__init__(engine, site, prepare, patience=patience, find_again_s=find_again_s)
+
+    def detach(self) -> None:
+        """Let go of what is queued and runs, which still needs its secrets; see `Executor`."""
+        self._is_detached = True
+        super().detach()
+
+    def close(self) -> None:
+        """Let go of everything; see `Executor`."""
+        super().close()
+        # A session that breaks off leaves attempts to Slurm, which still need their secrets.
+        if not self._is_detached and self.is_idle:
+            self._spool.remove()
+
+
+def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Slurm gives GPUs, pretended or not
+    refuse_unknown_containers(tasks, engine="slurm")
+    slurm = SlurmCommands(os.environ)
+    _limits(slurm)
+    best = _best(tasks)
+    shapes: dict[Shape, Task] = {}
+    for task in tasks:
+        shapes.setdefault(shape_of(task, best), task)
+    nodes: Sequence[SlurmNode] | Silence = ()
+    if any(shape.gpus for shape in shapes):
+        nodes = slurm.nodes()
+    for shape, task in shapes.items():
+        if shape.gpus and isinstance(nodes, Silence):
+            continue
+        known: Iterable[SlurmNode] = () if isinstance(nodes, Silence) else nodes
+        _refuse_shape(slurm, shape, task, known)
+
+
+def _refuse_shape(
+    slurm: SlurmCommands, shape: Shape, task: Task, nodes: Iterable[SlurmNode]
+) -> None:
+    request = Request(
+        name="tarmac-test", shape=shape, command=":", directory=Path("/"), output="test"
+    )
+    try:
+        script = write_script(request, nodes)
+    except RequestError as error:
+        raise RequestError(f"task {task.name!r}: {error.message}", hint=error.hint) from error
+    answer = slurm.test(script)
+    # Silence is no refusal.
+    if isinstance(answer, str):
+        said, _, advice = explain_refusal(answer).partition("\n")
+        raise RequestError(f"task {task.name!r}: Slurm refuses it: {said}", hint=advice or None)
+
+
+def _limits(slurm: SlurmCommands) -> Limits:
+    limits = slurm.limits()
+    if isinstance(limits, Silence):
+        raise RequestError(
+            f"Slurm does not answer: {limits.command}: {limits.words}",
+            hint=SILENCE_HINT,
+        )
+    return limits
+
+
+def _preview(site: Site) -> Iterator[str]:
+    slurm = SlurmCommands(os.environ)
+    _limits(slurm)
+    files = ChunkFiles(site.run)
+    engine = SlurmEngine(slurm, agent_file(site.run), files, {}, _best(site.tasks))
+    # What was expanded from one has one shape: asking each of a million would take minutes.
+    keys: dict[tuple[str, bool], str] = {}
+    shapes: dict[str, list[Task]] = {}
+    for task in site.tasks:
+        whence = task.spec, task.is_last
+        if whence not in keys:
+            keys[whence] = json.dumps(engine.shape(task))
+        shapes.setdefault(keys[whence], []).append(task)
+    for key, tasks in shapes.items():
+        per_unit = engine.terms(tasks[0]).per_unit
+        size = chunk_size(engine, per_unit) * per_unit
+        for first in range(0, len(tasks), size):
+            attempts = [(task.index, 1) for task in tasks[first : first + size]]
+            record = files.make(json.loads(key), attempts, per_unit)
+            script = engine.script(record, most_at_once=site.concurrency)
+            if isinstance(script, Silence):
+                raise TarmacError(
+                    f"Slurm does not answer: {script.command}: {script.words}",
+                    hint=SILENCE_HINT,
+                )
+            yield script.text
+
+
+def _best(tasks: Iterable[Task]) -> int:
+    return max((task.priority for task in tasks), default=0)
+
+
+def _open(site: Site) -> Executor:
+    return SlurmExecutor(site)
+
+
+SLURM = ExecutorKind(
+    "slurm",
+    "a Slurm cluster",
+    refuse=_refuse,
+    open=_open,
+    queues=True,
+    options=SlurmOptions,
+    preview=_preview,
+    runners=SlurmRunners(),
+)

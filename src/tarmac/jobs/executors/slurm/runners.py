@@ -1,0 +1,200 @@
+"""Runners as jobs of Slurm's: of one core, found again by name, each after the one before."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tarmac.errors import TarmacError
+from tarmac.jobs.executors.queueing import run_code
+from tarmac.jobs.executors.runners import RunnerState
+from tarmac.jobs.executors.slurm.options import RunnerOptions, SlurmOptions
+from tarmac.jobs.executors.spool import Spool
+from tarmac.slurm import (
+    Request,
+    Shape,
+    Silence,
+    SlurmCommands,
+    Submitted,
+    Unit,
+    explain_reason,
+    explain_refusal,
+    job_variables,
+    write_script,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.jobs.executors.runners import RunnerJob
+    from tarmac.slurm import Accounted, Script
+
+__all__ = ["SlurmRunners"]
+
+# In the run's spool.
+_SECRETS = "runner.json"
+
+# Twice and more of what was measured: 54 MiB with 100 tasks, 80 with 10,000 and 195 with 100,000;
+# planning a million took 1,335.
+_MEMORY_BYTES, _MEMORY_OF_TASK_BYTES = 256 * 2**20, 3 * 2**10
+
+# Before its end a runner has so long to queue its successor.
+_WARNED_S = 120
+
+# Who lists runs does not wait for longer.
+_ANSWERS_WITHIN_S = 10.0
+
+# How a runner's job has ended, by Slurm's word for it.
+_ENDS = {
+    "completed": "has ended",
+    "timeout": "was ended at its time limit",
+    "out_of_memory": "was ended, for it held more memory than it was given",
+    "preempted": "was preempted",
+    "node_fail": "was lost with its node",
+    "cancelled": "was cancelled",
+}
+_LEFT = "has left Slurm's queue"
+
+# Pauses before it is looked whether a job was accepted that sbatch gave no answer on.
+_LOOK_AFTER_S = (1.0, 10.0, 30.0)
+
+
+class SlurmRunners:
+    """Has Slurm run runners."""
+
+    def submit(self, job: RunnerJob) -> str:
+        """Submit a runner, once; see `RunnerEngine`."""
+        slurm = SlurmCommands(os.environ)
+        script, variables = _script(job), {**job_variables(os.environ), **job.variables}
+        if job.secrets:
+            Spool(job.run).put(_SECRETS, json.dumps(dict(job.secrets)).encode())
+        since = datetime.now(UTC)
+        answer = slurm.submit(script, variables)
+        for pause_s in _LOOK_AFTER_S:
+            if not isinstance(answer, Silence):
+                break
+            time.sleep(pause_s)
+            found = slurm.find(script.name, since)
+            if not isinstance(found, Silence):
+                answer = found or slurm.submit(script, variables)
+        if isinstance(answer, Submitted):
+            return str(answer.job)
+        if isinstance(answer, Silence):
+            raise TarmacError(
+                f"Slurm does not say whether it has the runner: {answer.command}: {answer.words}",
+                hint=f"Look for it: squeue --name={script.name}",
+            )
+        if not job.after:
+            Spool(job.run).forget(_SECRETS)
+        raise TarmacError(
+            f"Slurm refuses the runner: {explain_refusal(answer)}",
+            hint="Start it on this machine: --runner here\n"
+            "Or give it other options: --set options.slurm.runner.partition=NAME",
+        )
+
+    def secrets(self, run: Path) -> Mapping[str, str]:
+        """Return the secrets that runners of a run have; see `RunnerEngine`."""
+        text = Spool(run).read(_SECRETS)
+        return {} if text is None else json.loads(text)
+
+    def look(self, run: Path, number: int, place: str, since: datetime) -> RunnerState:
+        """Return what is known of a runner's job now; see `RunnerEngine`."""
+        slurm = SlurmCommands(os.environ, timeout_s=_ANSWERS_WITHIN_S)
+        queued = slurm.queue([_name(run, number)])
+        if isinstance(queued, Silence):
+            return _unknown(queued)
+        for unit in queued:
+            if unit.state in ("pending", "requeued", "suspended"):
+                return RunnerState("waits", f"job {place} {explain_reason(unit.reason)}")
+            return RunnerState("runs", f"job {place} runs on {unit.nodes}")
+        ended = slurm.ended([Unit(int(place))], since)
+        if isinstance(ended, Silence):
+            return _unknown(ended)
+        for job in ended:
+            return RunnerState("ended", f"job {place} {_said_of(job)}")
+        return RunnerState("ended", f"job {place} is not known to Slurm any more")
+
+    def cancel(self, run: Path, numbers: Sequence[int]) -> None:
+        """Take runner jobs of a run out of the queue; see `RunnerEngine`."""
+        Spool(run).forget(_SECRETS)
+        SlurmCommands(os.environ).cancel(names=[_name(run, number) for number in numbers])
+
+
+def _unknown(silence: Silence) -> RunnerState:
+    # Without the job's number: it is said of other runs' too, which Slurm is not asked for then.
+    said = f"{silence.command}: {silence.words}"
+    return RunnerState("unknown", f"job cannot be asked for, Slurm does not answer: {said}")
+
+
+def _said_of(job: Accounted) -> str:
+    end = f"ended by signal {job.signal}" if job.signal else f"exit code {job.exit_code}"
+    where = f" on {job.nodes}" if job.nodes else ""
+    how = f"has failed, {end}" if job.state == "failed" else _ENDS.get(job.state, _LEFT)
+    return f"{how}{where} ({job.word})"
+
+
+def _name(run: Path, number: int) -> str:
+    return f"tarmac-{run_code(run)}-runner-{number}"
+
+
+def _script(job: RunnerJob) -> Script:
+    options = _options(job)
+    enough = _MEMORY_BYTES + job.num_tasks * _MEMORY_OF_TASK_BYTES
+    extra = [*options.sbatch, f"--signal=B:USR1@{_WARNED_S}"]
+    if job.after:
+        extra.append(f"--dependency=afterany:{job.after}")
+    shape = Shape(
+        memory_bytes=enough if options.memory is None else options.memory,
+        time_limit_s=options.time,
+        partition=options.partition,
+        account=options.account,
+        qos=options.qos,
+        constraint=options.constraint,
+        reservation=options.reservation,
+        extra=tuple(extra),
+    )
+    request = Request(
+        name=_name(job.run, job.number),
+        shape=shape,
+        command=_command(job, options),
+        directory=job.run,
+        output="runner.log",
+        comment=str(job.run),
+    )
+    return write_script(request)
+
+
+def _command(job: RunnerJob, options: RunnerOptions) -> str:
+    """Return the shell text that starts a runner, and holds Slurm's warning for it.
+
+    The warning goes to the job's first process alone, which stays a shell therefore: what sets the
+    runner up, and Python's own beginning, may take a while, and would lose it.
+    """
+    program = f"exec {shlex.join(job.command)}"
+    if options.setup:
+        # Of bash as a login shell, `module` and what the site sets up are there.
+        lines = "\n".join((*options.setup, program))
+        program = f"exec bash -l -c {shlex.quote(lines)}"
+    hold = shlex.quote(f"touch {shlex.quote(str(job.warned))}")
+    return f"""\
+# Begun anew, it has all of its time again.
+rm -f {shlex.quote(str(job.warned))}
+trap {hold} USR1
+(trap '' USR1; {program}) &
+trap "kill -TERM $!" TERM
+# A signal ends a wait, but not what is waited for.
+while wait $!; code=$?; kill -0 $! 2>/dev/null; do :; done
+exit $code"""
+
+
+def _options(job: RunnerJob) -> RunnerOptions:
+    """Return the options of the runner's own job: some of its tasks', and those under `runner`."""
+    theirs = SlurmOptions.model_validate(job.options)
+    # What tasks need of nodes and time is not what a runner needs.
+    common = theirs.model_dump(include={"partition", "account", "qos", "setup"})
+    return RunnerOptions(**{**common, **theirs.runner.model_dump(exclude_unset=True)})

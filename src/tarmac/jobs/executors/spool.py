@@ -1,0 +1,124 @@
+"""Secrets for nodes: in files that only the user can read, outside the run, and gone with it.
+
+What an engine is given it keeps: Slurm writes a job's script and environment into its state
+directory and, at some sites, into its database. So an agent gets no secret from the engine. It
+reads a file that the runner has put down for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import platformdirs
+
+from tarmac.errors import RequestError
+from tarmac.files import make_private, read_errors, storage_errors, write_bytes
+
+__all__ = ["Spool", "sweep_spools"]
+
+# Says whose a spool is, so that those of runs that were removed are found.
+_OWNER = ".run"
+
+
+class Spool:
+    """The secrets of one run, each in a file of its own.
+
+    The same run has the same spool in every session, so that one that was killed leaves nothing
+    that the next does not know of.
+
+    Args:
+        run: The run's directory.
+        root: Where spools are, which the nodes must see too; by default ``TARMAC_SPOOL``, else
+            ``spool`` in the user's state directory.
+
+    Attributes:
+        directory: Where this one's files are; made when the first is put there.
+    """
+
+    def __init__(self, run: Path, root: Path | None = None) -> None:
+        self._run = run.resolve()
+        self._root = (root or _default_root()).expanduser().absolute()
+        digest = hashlib.blake2b(os.fsencode(self._run), digest_size=4).hexdigest()
+        self.directory = self._root / f"{self._run.name}-{digest}"
+        self._known: dict[str, bytes] = {}
+
+    def put(self, name: str, value: bytes) -> Path:
+        """Put a secret down, in place of an earlier one of that name.
+
+        Args:
+            name: Its own among the run's, such as the variable that it comes from.
+            value: The secret.
+
+        Returns:
+            The file that holds it.
+
+        Raises:
+            RequestError: The place is another user's, or open to others.
+            StorageError: It cannot be written.
+        """
+        path = self.directory / name
+        if self._known.get(name) == value:
+            return path
+        with storage_errors(self.directory):
+            if not self._known:
+                _make_private(self._root)
+                _make_private(self.directory)
+                write_bytes(self.directory / _OWNER, os.fsencode(self._run), is_private=True)
+        write_bytes(path, value, is_private=True)
+        self._known[name] = value
+        return path
+
+    def read(self, name: str) -> bytes | None:
+        """Return what was put down under a name, in this session or before; None where nothing was.
+
+        Raises:
+            StorageError: It cannot be read.
+        """
+        path = self.directory / name
+        with read_errors(path):
+            return path.read_bytes() if path.exists() else None
+
+    def forget(self, name: str) -> None:
+        """Remove one of it; nothing happens where it is not there."""
+        self._known.pop(name, None)
+        with storage_errors(self.directory):
+            (self.directory / name).unlink(missing_ok=True)
+            if self.directory.exists() and [*self.directory.iterdir()] == [self.directory / _OWNER]:
+                self.remove()
+
+    def remove(self) -> None:
+        """Remove all of it; nothing happens where nothing is."""
+        self._known.clear()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def sweep_spools(root: Path | None = None) -> None:
+    """Remove what runs have left that were removed since.
+
+    Args:
+        root: Where spools are; see `Spool`.
+    """
+    for owner in (root or _default_root()).expanduser().glob(f"*/{_OWNER}"):
+        with contextlib.suppress(OSError):
+            run = Path(os.fsdecode(owner.read_bytes()))
+            # Where its parent is gone too, a file system may just not be mounted here.
+            if run.parent.is_dir() and not run.exists():
+                shutil.rmtree(owner.parent, ignore_errors=True)
+
+
+def _default_root() -> Path:
+    named = os.environ.get("TARMAC_SPOOL")
+    return Path(named) if named else platformdirs.user_state_path("tarmac") / "spool"
+
+
+def _make_private(directory: Path) -> None:
+    if not make_private(directory):
+        raise RequestError(
+            f"{directory}: secrets are not put here, for others could read or replace them",
+            hint=f"Make it a directory of your own: rm -r {directory}; or name another place: "
+            "TARMAC_SPOOL=DIRECTORY",
+        )

@@ -1,0 +1,61 @@
+"""Stages for an agent: ``python -m tarmac.jobs.executors.stage PHASE WORK [OUTCOME EXIT_CODE]``.
+
+The agent gives the text of a `NodeRequest` on standard input, and gets a `NodeAnswer` on standard
+output, one JSON object. WORK is the task's directory on this node. The phases:
+
+- ``in``: bring the inputs and make the environment, before the program;
+- ``environment``: only the environment, on the further nodes of a task that share WORK;
+- ``out``: keep the outputs, after the program; ``succeeded`` or ``failed``, and its exit code or
+  ``none``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from tarmac.errors import TarmacError
+from tarmac.jobs.executors.node_staging import NodeAnswer, NodeRequest
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Do what is asked; what goes wrong is in the answer, and the exit code is 0."""
+
+    def end(*_: object) -> None:
+        # Unwinds, so that logins and half of a file are taken away.
+        raise SystemExit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
+    # What libraries and installers print is no part of the answer.
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    answer = _answer(sys.argv[1:], sys.stdin.buffer.read().decode())
+    with open(answers, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor, not a path
+        file.write(answer.to_text() + "\n")
+        file.flush()
+        # At once: threads of libraries would be waited for.
+        os._exit(0)
+
+
+def _answer(arguments: list[str], text: str) -> NodeAnswer:
+    phase, work, *end = arguments
+    try:
+        request = NodeRequest.from_text(text)
+        os.environ.update(request.client_variables())
+        if phase == "out":
+            outcome, exit_code = end
+            code = None if exit_code == "none" else int(exit_code)
+            return request.keep(Path(work), succeeded=outcome == "succeeded", exit_code=code)
+        return request.bring(Path(work), only_environment=phase == "environment")
+    except Exception as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        hint = error.hint if isinstance(error, TarmacError) else None
+        return NodeAnswer(error="\n".join(filter(None, (said or type(error).__name__, hint))))
+
+
+if __name__ == "__main__":
+    main()

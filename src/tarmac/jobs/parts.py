@@ -1,0 +1,37 @@
+"""What the parts of a job have in common: they are strict, and take numbers for texts."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+__all__ = ["Name", "Part", "Text"]
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
+
+
+class Part(BaseModel):
+    """A part of a job: what it does not know is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _name(value: Any) -> Any:
+    if isinstance(value, str) and not _NAME.fullmatch(value):
+        raise ValueError("a name has letters, digits, '.', '_' and '-', at most 128")
+    return value
+
+
+Name = Annotated[str, BeforeValidator(_name)]
+
+
+def _scalar_text(value: Any) -> Any:
+    """Take numbers and booleans for the texts that a program gets to see."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+Text = Annotated[str, BeforeValidator(_scalar_text, json_schema_input_type=bool | float | str)]

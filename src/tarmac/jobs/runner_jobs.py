@@ -1,0 +1,214 @@
+"""The process that hands out a run's tasks, as a job of the engine that runs them.
+
+Such a job is a runner as any other: it is ``tarmac run --resume RUN``, and all it knows is in the
+run's directory. Its time is limited, so it queues its successor before that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.jobs.executors import RunnerJob, find_executor
+from tarmac.jobs.executors.elements import staging_variables
+from tarmac.jobs.runner_notes import (
+    RUNNER_JOB,
+    is_marked,
+    mark_file,
+    mark_runner,
+    note_runner_place,
+    own_number,
+    reserve_runner,
+    runner_numbers,
+    runner_place,
+)
+from tarmac.jobs.secrets import read_secret_mapping, secret_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tarmac.jobs.job_run import JobRun
+    from tarmac.jobs.model import Secret
+
+__all__ = [
+    "OwnRunnerJob",
+    "end_runner_jobs",
+    "recall_secrets",
+    "submit_runner",
+    "why_no_runner_job",
+]
+
+# What a runner reads of the variables of whoever submits it: paths, and none is secret.
+_PASSED_ON = (
+    *("TARMAC_SECRETS", "TARMAC_SPOOL", "TARMAC_DATA"),
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"),
+)
+
+
+def why_no_runner_job(run: JobRun, secrets: Mapping[str, Secret]) -> str | None:
+    """Return why a run's runner cannot be a job; None where it can.
+
+    Args:
+        run: Which run.
+        secrets: What named secrets stand for, beside the user's configuration.
+    """
+    engine = find_executor(run.executor).runners
+    if engine is None:
+        return f"{run.executor} takes no runners"
+    missing = secret_variables(run.tasks, {**read_secret_mapping(), **secrets}) - {*os.environ}
+    if missing:
+        return f"the variable {min(missing)}, which holds a secret, is not set"
+    return None
+
+
+def recall_secrets(run: JobRun) -> None:
+    """Set variables of this process that a runner of the run was submitted as a job with.
+
+    Those that it has already stay as they are.
+
+    Args:
+        run: Which run.
+
+    Raises:
+        StorageError: They cannot be read.
+    """
+    engine = find_executor(run.executor).runners
+    if engine is not None:
+        for name, value in engine.secrets(run.path).items():
+            os.environ.setdefault(name, value)
+
+
+def submit_runner(
+    run: JobRun, options: Sequence[str], secrets: Mapping[str, Secret] | None = None
+) -> str:
+    """Submit a run's runner as a job.
+
+    Args:
+        run: Which run.
+        options: Of ``tarmac run``, what the run does not remember: ``--jobs``, ``--secret``.
+        secrets: What named secrets stand for, beside the user's configuration.
+
+    Returns:
+        The engine's name for the job.
+
+    Raises:
+        RequestError: It cannot be a job; see `why_no_runner_job`.
+        TarmacError: The engine refuses it.
+    """
+    reason = why_no_runner_job(run, secrets or {})
+    if reason is not None:
+        raise RequestError(f"--runner engine: {reason}", hint="--runner here")
+    return _submit(run, [*options], _secrets_of(run, secrets or {}), after="")
+
+
+@dataclasses.dataclass
+class OwnRunnerJob:
+    """The job that this process is the runner of.
+
+    Attributes:
+        run: Whose runner it is.
+        number: Of the run's runner jobs.
+    """
+
+    run: JobRun
+    number: int
+    _was_warned: bool = False
+
+    @classmethod
+    def find(cls, run: JobRun) -> OwnRunnerJob | None:
+        """Return this process's; None where it was not started as a job for this run."""
+        number = own_number(run.path)
+        return None if number is None else cls(run, number)
+
+    def is_wanted(self) -> bool:
+        """Whether there is still something to do.
+
+        Not where an earlier one has done it all, or the run was cancelled.
+        """
+        return not is_marked(self.run.path, self.number, "over")
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Note afterwards that it waits no longer, also where it was refused the run.
+
+        Of one that works `working_on` notes it as soon as the run is its own.
+        """
+        try:
+            yield
+        finally:
+            mark_runner(self.run.path, self.number, "begun")
+
+    def queue_successor_in_time(self, options: Sequence[str]) -> str | None:
+        """Have another one follow, once this one's time is nearly over; to be asked often.
+
+        Args:
+            options: Of ``tarmac run``, what the run does not remember.
+
+        Returns:
+            The engine's name for it; None while it is too early, and where it was told before.
+
+        Raises:
+            TarmacError: The engine refuses it; it is not asked again.
+        """
+        if self._was_warned or not is_marked(self.run.path, self.number, "warned"):
+            return None
+        self._was_warned = True
+        own = runner_place(self.run.path, self.number)
+        engine = find_executor(self.run.executor).runners
+        assert engine is not None
+        return _submit(self.run, options, engine.secrets(self.run.path), after=own)
+
+
+def end_runner_jobs(run: Path, executor: str, *, but: OwnRunnerJob | None = None) -> None:
+    """Have no runner job of a run begin any more.
+
+    Args:
+        run: The run's directory.
+        executor: Where the jobs are.
+        but: The job that asks, which ends by itself.
+    """
+    numbers = [number for number in runner_numbers(run) if not is_marked(run, number, "over")]
+    for number in numbers:
+        mark_runner(run, number, "over")
+    others = [number for number in numbers if but is None or number != but.number]
+    engine = find_executor(executor).runners
+    if engine is not None and others:
+        engine.cancel(run, others)
+
+
+def _secrets_of(run: JobRun, places: Mapping[str, Secret]) -> dict[str, str]:
+    """Return the variables that hold secrets of tasks, and those that staging them reads."""
+    names = secret_variables(run.tasks, {**read_secret_mapping(), **places})
+    found = {name: os.environ[name] for name in names}
+    for task in run.tasks:
+        found |= staging_variables(task, os.environ)
+    return found
+
+
+def _submit(run: JobRun, options: Sequence[str], secrets: Mapping[str, str], *, after: str) -> str:
+    engine = find_executor(run.executor).runners
+    assert engine is not None
+    number = reserve_runner(run.path)
+    # A job begins in another directory.
+    variables = {
+        name: str(Path(os.environ[name]).absolute()) for name in _PASSED_ON if os.environ.get(name)
+    }
+    job = RunnerJob(
+        run=run.path,
+        number=number,
+        num_tasks=len(run.tasks),
+        command=[sys.executable, "-m", "tarmac", "run", "--resume", str(run.path), *options],
+        variables={**variables, RUNNER_JOB: f"{number}:{run.path.name}", "PYTHONUNBUFFERED": "1"},
+        secrets=secrets,
+        options=run.job.options.get(run.executor, {}),
+        warned=mark_file(run.path, number, "warned"),
+        after=after,
+    )
+    place = engine.submit(job)
+    note_runner_place(run.path, number, place)
+    return place

@@ -1,0 +1,117 @@
+"""What is written down of a run's runners that are jobs of an engine.
+
+The file ``runners/N.json`` is made before the engine is asked for the N-th, and then has its
+name for it. Files beside it say more: ``N.begun`` that it has begun, ``N.warned`` that its time is
+nearly over, and ``N.over`` that it must not begin any more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Literal
+
+from tarmac.files import read_errors, storage_errors, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = [
+    "RUNNER_JOB",
+    "is_marked",
+    "last_runner",
+    "mark_file",
+    "mark_runner",
+    "note_runner_place",
+    "own_number",
+    "reserve_runner",
+    "runner_noted_at",
+    "runner_numbers",
+    "runner_place",
+]
+
+_DIRECTORY = "runners"
+
+# Says to a runner that it is a job, and which of its run's: ``2:NAME``.
+RUNNER_JOB = "TARMAC_RUNNER_JOB"
+
+Mark = Literal["begun", "warned", "over"]
+
+
+def own_number(run: Path) -> int | None:
+    """Return which of a run's runner jobs this process is; None where it is none of them."""
+    number, _, name = os.environ.get(RUNNER_JOB, "").partition(":")
+    return int(number) if name == run.name else None
+
+
+def last_runner(run: Path) -> int | None:
+    """Return the last runner that was submitted as a job for a run; None where it is not wanted."""
+    numbers = runner_numbers(run)
+    if not numbers or not runner_place(run, numbers[-1]) or is_marked(run, numbers[-1], "over"):
+        return None
+    return numbers[-1]
+
+
+def reserve_runner(run: Path) -> int:
+    """Return the number of the run's next runner job, which nobody else gets.
+
+    Raises:
+        StorageError: It cannot be written down.
+    """
+    with storage_errors(run):
+        (run / _DIRECTORY).mkdir(exist_ok=True)
+        number = max(runner_numbers(run), default=0) + 1
+        while True:
+            try:
+                _file(run, number).open("x").close()
+            except FileExistsError:
+                number += 1
+            else:
+                return number
+
+
+def runner_numbers(run: Path) -> Sequence[int]:
+    """Return the numbers of a run's runner jobs, in their order."""
+    found = (path.stem for path in (run / _DIRECTORY).glob("*.json"))
+    return sorted(int(stem) for stem in found if stem.isdecimal())
+
+
+def note_runner_place(run: Path, number: int, place: str) -> None:
+    """Write down the engine's name for a runner job."""
+    write_json(_file(run, number), {"place": place})
+
+
+def runner_place(run: Path, number: int) -> str:
+    """Return the engine's name for a runner job; empty until the engine has answered."""
+    path = _file(run, number)
+    with read_errors(path):
+        text = path.read_text(encoding="utf-8")
+    return str(json.loads(text)["place"]) if text else ""
+
+
+def runner_noted_at(run: Path, number: int) -> float:
+    """Return when the engine's name for a runner job was written down, in seconds since 1970."""
+    path = _file(run, number)
+    with read_errors(path):
+        return path.stat().st_mtime
+
+
+def mark_runner(run: Path, number: int, mark: Mark) -> None:
+    """Write down that a runner job has begun, or must not begin any more."""
+    with storage_errors(run):
+        mark_file(run, number, mark).touch()
+
+
+def is_marked(run: Path, number: int, mark: Mark) -> bool:
+    """Whether that is written down of a runner job."""
+    return mark_file(run, number, mark).exists()
+
+
+def mark_file(run: Path, number: int, mark: Mark) -> Path:
+    """Return the file that says so of a runner job by being there."""
+    return run / _DIRECTORY / f"{number}.{mark}"
+
+
+def _file(run: Path, number: int) -> Path:
+    return run / _DIRECTORY / f"{number}.json"

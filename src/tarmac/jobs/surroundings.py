@@ -1,0 +1,148 @@
+"""Where a task runs: the machine as it is, a virtual environment, or a container."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from tarmac.jobs.parts import Part, Text
+
+__all__ = ["Container", "Environment", "Mount", "Secret", "SystemEnvironment", "Venv"]
+
+
+class _EnvironmentPart(Part):
+    kind: str
+
+    @model_serializer(mode="wrap")
+    def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # What is written without defaults must say its kind all the same.
+        written: dict[str, Any] = handler(self)
+        return {"kind": self.kind, **written}
+
+
+class SystemEnvironment(_EnvironmentPart):
+    """The machine as it is."""
+
+    kind: Literal["system"] = "system"
+
+
+class Venv(_EnvironmentPart):
+    """A virtual environment of pinned packages, built once.
+
+    Attributes:
+        python: A version, ``3.11``, or an interpreter's path; by default Tarmac's own.
+        requirements: As pip takes them, or lines ``-r FILE``.
+        before: Packages that are installed first, which the requirements are then built with,
+            rather than each in isolation.
+        build_env: Variables for that build. What it makes is in no cache of wheels, whose keys know
+            nothing of them.
+    """
+
+    kind: Literal["venv"] = "venv"
+    python: Text | None = None
+    requirements: tuple[str, ...] = Field(min_length=1)
+    before: tuple[str, ...] = ()
+    build_env: dict[str, Text] = Field(default={})
+
+
+class Secret(Part):
+    """Where a secret is to be found at launch; never the secret itself.
+
+    Attributes:
+        env: A variable of the launcher's.
+        file: A file's path.
+        name: Of a Kubernetes secret, with ``key``; the user's configuration maps it.
+        vault_id: Of Azure Key Vault; the user's configuration maps it.
+    """
+
+    env: str | None = None
+    file: str | None = None
+    name: str | None = None
+    key: str | None = None
+    vault_id: str | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Secret:
+        given = [field for field in ("env", "file", "name", "vault_id") if getattr(self, field)]
+        if len(given) != 1 or (self.key is None) == (self.name is not None):
+            raise ValueError("expected one of env, file, vault_id, or name with key")
+        return self
+
+    def __str__(self) -> str:
+        """Return the reference in words, for plans."""
+        if self.env is not None:
+            return f"(secret: variable {self.env})"
+        if self.file is not None:
+            return f"(secret: file {self.file})"
+        if self.name is not None:
+            return f"(secret: {self.name}/{self.key})"
+        return f"(secret: {self.vault_id})"
+
+
+class Mount(Part):
+    """A directory of the machine's that a container sees."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+class Container(_EnvironmentPart):
+    """A container of Docker or Podman; on clusters also of Apptainer or Pyxis.
+
+    Attributes:
+        image: Its name.
+        engine: Which engine; by default the one that is here. ``apptainer`` and ``pyxis`` are those
+            of clusters.
+        pull: When the image is fetched.
+        user: Whom it runs as.
+        entrypoint: Instead of the image's own.
+        mounts: Directories that it sees.
+        network: ``none``, ``host``, or a network of the engine's; by default the engine's own.
+        workdir: Where it starts: by default in the task's directory; empty for the image's own.
+        login: Where a registry's ``USER:PASSWORD`` is.
+        ipc: ``host`` for the machine's own shared memory and semaphores.
+        ulimits: Limits of the engine's form, ``memlock=-1``, ``stack=67108864``.
+    """
+
+    kind: Literal["container"] = "container"
+    image: str = Field(min_length=1)
+    engine: Literal["docker", "podman", "apptainer", "pyxis"] | None = None
+    pull: Literal["missing", "always", "never"] = "missing"
+    user: Text | None = None
+    entrypoint: tuple[str, ...] | None = None
+    mounts: tuple[Mount, ...] = ()
+    network: str | None = None
+    workdir: str | None = None
+    login: Secret | None = None
+    ipc: Literal["host"] | None = None
+    ulimits: tuple[Annotated[str, Field(pattern=r"^[a-z]+=-?\d+(:-?\d+)?$")], ...] = ()
+
+
+def _environment(value: Any) -> Any:
+    """Take ``system``, ``{image: ...}`` and ``{requirements: ...}`` without their kind."""
+    if value == "system":
+        return {"kind": "system"}
+    if isinstance(value, dict) and "kind" not in value:
+        if "image" in value:
+            return {"kind": "container", **value}
+        if "requirements" in value:
+            return {"kind": "venv", **value}
+        raise ValueError("expected system, or a mapping with image or requirements")
+    return value
+
+
+Environment = Annotated[
+    Annotated[SystemEnvironment | Venv | Container, Field(discriminator="kind")],
+    BeforeValidator(
+        _environment,
+        json_schema_input_type=Literal["system"] | SystemEnvironment | Venv | Container,
+    ),
+]

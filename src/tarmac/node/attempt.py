@@ -1,0 +1,308 @@
+"""One attempt on one node, from what it needs to what it made."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tarmac.node.gate import Gate, UnfitGpus
+from tarmac.node.gpus import BrokenGpu, choose_gpus, held_by_others
+from tarmac.node.program import Ending, Program, run_program
+from tarmac.node.staging import StageError, ask_tarmac
+from tarmac.processes import MARK, guarded, parent_of_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tarmac.node.engine import Engine
+    from tarmac.node.gpus import GpuError
+    from tarmac.node.inbox import Inbox
+    from tarmac.node.records import Element
+    from tarmac.node.staging import Staged
+
+__all__ = ["Here", "find_gpus", "log_file", "perform", "without_gpus"]
+
+
+class Here(NamedTuple):
+    """Where an attempt is performed.
+
+    Attributes:
+        engine: What started this agent.
+        environment: The variables that it started this agent with.
+        inbox: What is asked of this agent.
+        mark: By which a guardian finds what it has started.
+        gate: What is known of its GPUs.
+        rank: Of this node, from 0.
+        meet: Of one of several nodes: called when all that the program needs is here, it waits
+            for the others and returns what tells the program of them.
+        beat: Called, once and again, while the program runs, so that others see that this agent
+            lives.
+    """
+
+    engine: Engine
+    environment: Mapping[str, str]
+    inbox: Inbox
+    mark: str
+    gate: Gate
+    rank: int = 0
+    meet: Callable[[], Mapping[str, str]] | None = None
+    beat: Callable[[], None] = lambda: None
+
+
+def find_gpus(element: Element, engine: Engine) -> list[str]:
+    """Return what names an attempt's GPUs on this node.
+
+    Raises:
+        GpuError: They are not what was asked.
+    """
+    if not element.gpus:
+        return []
+    from tarmac.node.nvml import read_gpus  # noqa: PLC0415 - costs the start of others
+
+    return choose_gpus(
+        engine.gpus,
+        read_gpus(),
+        asked=element.gpus,
+        memory_bytes=element.gpu_memory_bytes,
+        giver=engine.name,
+        host=engine.host,
+        is_pretending=element.is_pretending,
+    )
+
+
+def without_gpus(error: GpuError, engine: Engine) -> Ending:
+    """Return how an attempt ends that has not the GPUs that it asked for.
+
+    Args:
+        error: Says why.
+        engine: What has given others.
+    """
+    if isinstance(error, BrokenGpu):
+        return Ending("failed", "node", f"not started: {error}", bad_host=engine.host)
+    return Ending("failed", "start", f"not started: {error}")
+
+
+def log_file(element: Element, stream: str, rank: int) -> Path:
+    """Return the file that an attempt's program prints to on a node.
+
+    Args:
+        element: The attempt.
+        stream: ``stdout`` or ``stderr``.
+        rank: Of the node.
+    """
+    return Path(element.directory, f"{stream}.node-{rank}" if rank else stream)
+
+
+def perform(element: Element, gpus: Sequence[str], here: Here) -> Ending:
+    """Bring what an attempt needs on this node, run its program, and keep what it made.
+
+    Args:
+        element: The attempt.
+        gpus: Of this node.
+        here: Where.
+
+    Returns:
+        How it ended; what goes wrong on the way is in it, never an exception.
+    """
+    try:
+        with contextlib.ExitStack() as opened:
+            work = opened.enter_context(_work_directory(element, here))
+            return _perform_in(work, element, gpus, here)
+    except UnfitGpus as error:
+        reason = f"not started: {error}"
+        return Ending("failed", "node", reason, bad_host=here.engine.host)
+    except StageError as error:
+        return Ending("failed", "start", f"not started: {error}")
+    except OSError as error:
+        words = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return Ending("failed", "start", f"not started: {words} (on {here.engine.host})")
+
+
+def _perform_in(work: Path, element: Element, gpus: Sequence[str], here: Here) -> Ending:
+    given = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+    notes = _look_at_gpus(element, gpus, given, here)
+    if here.inbox.asked is not None:
+        return Ending("interrupted", here.inbox.asked.cause, here.inbox.asked.reason)
+    staged = None
+    if element.stage is not None:
+        shares = here.rank > 0 and element.work == "shared"
+        words = ("environment" if shares else "in", str(work))
+        staged = _ask(element, words, given, here)
+    met = here.meet() if here.meet is not None and here.inbox.asked is None else {}
+    if here.inbox.asked is not None:
+        return Ending("interrupted", here.inbox.asked.cause, here.inbox.asked.reason)
+    variables = {
+        **here.environment,
+        **(staged.variables if staged else {}),
+        **given,
+        **element.variables,
+        **_own_variables(element, here),
+        **met,
+        **_read_secrets(element, here),
+        MARK: here.mark,
+    }
+    program = _program(element, work, variables, staged, here)
+    with contextlib.ExitStack() as opened:
+        if program.kill_command:
+            opened.enter_context(guarded(here.mark, program.kill_command[:1], parent_of_groups()))
+        _say_first(program.stderr, here.engine, notes)
+        ending = run_program(program, here.inbox, here.beat)
+    ending = _keep(ending, work, element, given, here)
+    for path in (program.stdout, program.stderr):
+        _remove_if_empty(path)
+    return ending._replace(notes=tuple(notes))
+
+
+def _look_at_gpus(
+    element: Element, gpus: Sequence[str], given: Mapping[str, str], here: Here
+) -> list[str]:
+    """Return what is to be known of an attempt's GPUs, a line each.
+
+    Raises:
+        UnfitGpus: One is not fit.
+    """
+    unseen = here.gate.check(
+        element,
+        gpus,
+        environment={**here.environment, **given},
+        mark=here.mark,
+        host=here.engine.host,
+        inbox=here.inbox,
+    )
+    if not gpus or element.shares_gpus:
+        return unseen
+    from tarmac.node.nvml import read_use  # noqa: PLC0415 - costs the start of others
+
+    return [*unseen, *held_by_others(read_use(gpus), here.engine.host)]
+
+
+def _program(
+    element: Element,
+    work: Path,
+    variables: Mapping[str, str],
+    staged: Staged | None,
+    here: Here,
+) -> Program:
+    command = staged.command if staged and staged.command else element.command
+    in_container = bool(staged and staged.kill_command)
+    return Program(
+        name=element.command[0] if element.command else element.name,
+        command=command,
+        directory=work,
+        environment=variables,
+        stdout=log_file(element, "stdout", here.rank),
+        stderr=log_file(element, "stderr", here.rank),
+        group=f"tarmac-{here.mark}-{element.task}-{element.number}-{here.rank}",
+        kill_command=staged.kill_command if staged else (),
+        timeout_s=element.timeout_s,
+        memory_bytes=None if in_container else element.memory_bytes,
+        grace_s=element.grace_s,
+    )
+
+
+def _own_variables(element: Element, here: Here) -> dict[str, str]:
+    return {
+        "TARMAC_TASK": element.name,
+        "TARMAC_TASK_INDEX": str(element.task),
+        "TARMAC_ATTEMPT": str(element.number),
+        "TARMAC_RESTART": str(here.engine.restart),
+        "TARMAC_NODES": str(element.nodes),
+        "TARMAC_NODE_RANK": str(here.rank),
+        "TARMAC_GPUS_PER_NODE": str(element.gpus),
+    }
+
+
+def _read_secrets(element: Element, here: Here) -> dict[str, str]:
+    """Return variables whose values are in files.
+
+    Raises:
+        StageError: One cannot be read.
+    """
+    values = {}
+    for name, path in element.secrets.items():
+        try:
+            values[name] = os.fsdecode(Path(path).read_bytes().rstrip(b"\n"))
+        except OSError as error:
+            host = here.engine.host
+            raise StageError(
+                f"the secret {name} is not to be had on {host}: {path}: {error.strerror}"
+            ) from error
+    return values
+
+
+@contextlib.contextmanager
+def _work_directory(element: Element, here: Here) -> Iterator[Path]:
+    """Make the directory that the program starts in; one on the node's own disk is removed."""
+    if element.work == "shared":
+        work = Path(element.directory) / "work"
+        work.mkdir(parents=True, exist_ok=True)
+        yield work
+        return
+    place = os.path.expandvars(element.work)
+    if "$" in place:
+        raise StageError(f"work is {element.work}, and {here.engine.host} does not set that")
+    Path(place).mkdir(parents=True, exist_ok=True)
+    # Private: scratch disks are everybody's.
+    own = Path(place, f"tarmac-{os.urandom(8).hex()}")
+    own.mkdir(mode=0o700)
+    try:
+        if element.kept:
+            lasting = Path(element.directory, "work", element.kept)
+            lasting.mkdir(parents=True, exist_ok=True)
+            (own / element.kept).symlink_to(lasting)
+        yield own
+    finally:
+        import shutil  # noqa: PLC0415 - costs the start of others
+
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _keep(
+    ending: Ending, work: Path, element: Element, given: Mapping[str, str], here: Here
+) -> Ending:
+    """Have the outputs kept, and hear what the container's engine knows."""
+    is_kept = ending.outcome != "interrupted" and here.rank == 0
+    if element.stage is None or not is_kept:
+        return ending
+    code = "none" if ending.exit_code is None else str(ending.exit_code)
+    try:
+        staged = _ask(element, ("out", str(work), ending.outcome, code), given, here)
+    except (StageError, OSError) as error:
+        return ending._replace(problems=(f"its outputs were not kept: {error}",))
+    if staged.stopped_for and here.inbox.asked is not None:
+        reason = f"{staged.stopped_for} before its outputs were kept"
+        return ending._replace(outcome="interrupted", cause=here.inbox.asked.cause, reason=reason)
+    if staged.is_over_memory and element.memory_bytes is not None:
+        words = f"it took more than {element.memory_bytes / 2**20:.0f} MiB of memory"
+        ending = ending._replace(outcome="failed", cause="memory", reason=words)
+    return ending._replace(problems=tuple(staged.problems))
+
+
+def _ask(element: Element, words: Sequence[str], given: Mapping[str, str], here: Here) -> Staged:
+    return ask_tarmac(
+        element,
+        words,
+        environment={**here.environment, **given},
+        mark=here.mark,
+        host=here.engine.host,
+        inbox=here.inbox,
+    )
+
+
+def _say_first(stderr: Path, engine: Engine, notes: Sequence[str]) -> None:
+    """Add to a program's errors, before it begins, what is to be known of them."""
+    lines = [f"--- {note} ---" for note in notes]
+    if engine.restart:
+        lines.insert(0, f"--- restart {engine.restart} on {engine.host} ---")
+    if lines:
+        with stderr.open("ab") as file:
+            file.write("\n".join([*lines, ""]).encode())
+
+
+def _remove_if_empty(path: Path) -> None:
+    # File systems of clusters limit how many files there are.
+    with contextlib.suppress(OSError):
+        if not path.stat().st_size:
+            path.unlink()

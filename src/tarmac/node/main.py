@@ -1,0 +1,237 @@
+"""The agent: ``python3 RUN/agent.pyz SPEC UNIT [PER_JOB]``.
+
+SPEC is a chunk's file of elements; the engine's unit UNIT, from 0, runs the elements UNIT * PER_JOB
+and the following, PER_JOB of them, one after another; 1 by default. It ends with the program's exit
+code, 128 + n for a signal; of several, with the first that is not 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.node.attempt import Here, find_gpus, perform, without_gpus
+from tarmac.node.claim import NotOurs, take_claim
+from tarmac.node.engine import given_environment, read_engine
+from tarmac.node.gate import Gate
+from tarmac.node.gpus import GpuError
+from tarmac.node.inbox import Inbox
+from tarmac.node.program import Ending
+from tarmac.node.records import AttemptRecord, Chunk
+from tarmac.processes import guarded_by_fork, parent_of_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import NoReturn
+
+    from tarmac.node.claim import Claim
+    from tarmac.node.records import Element
+
+__all__ = ["main", "run"]
+
+# A file that was written before this agent was started is seen on all hosts within this.
+_SEEN_WITHIN_S = 30
+_NOT_STARTED = 1
+_WRONG_USE = 2
+
+# What the agents of several nodes are called with, beside the one that conducts.
+_PART = "--part"
+
+
+def run() -> NoReturn:
+    """Run the elements that this process's command line names, and end it with the exit code.
+
+    Python's own tidying up would take as long as all that an attempt needs beside its program.
+    """
+    os._exit(main())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the elements of one unit of the engine; return the exit code.
+
+    Args:
+        arguments: Of the command line; by default this process's.
+    """
+    given = sys.argv[1:] if arguments is None else [*arguments]
+    if given[:1] == [_PART]:
+        return _run_part(Path(given[1]), int(given[2]))
+    try:
+        spec, unit, per_job = given[0], int(given[1]), int(given[2]) if len(given) > 2 else 1
+    except (IndexError, ValueError):
+        _say("expected SPEC UNIT [PER_JOB]")
+        return _WRONG_USE
+    exit_code = 0
+    first = unit * per_job
+    with _here() as here:
+        for number in range(first, first + per_job):
+            try:
+                element = _read_element(Path(spec), number, here)
+            except IndexError:
+                break
+            except (OSError, ValueError, TypeError) as error:
+                _say(f"{error}; do {here.engine.host} and the runner share the run's file system?")
+                return _NOT_STARTED
+            if number > first and here.inbox.asked is not None:
+                # This one is left to another unit: the engine is not to take all for done.
+                return exit_code or _NOT_STARTED
+            ended_with = _run(element, [_PART, spec, str(number)], here)
+            exit_code = exit_code or ended_with
+            here.inbox.forget()
+    return exit_code
+
+
+@contextlib.contextmanager
+def _here() -> Iterator[Here]:
+    """Say where this agent is; what it leaves is ended, however it ends itself."""
+    environment = given_environment()
+    engine = read_engine(environment)
+    mark = os.urandom(8).hex()
+    with guarded_by_fork(mark, parent_of_groups()):
+        yield Here(engine, environment, Inbox(signals_all=engine.signals_all), mark, Gate())
+
+
+def _read_element(spec: Path, number: int, here: Here) -> Element:
+    for _ in range(_SEEN_WITHIN_S):
+        with contextlib.suppress(FileNotFoundError):
+            return Chunk(spec).element(number)
+        if here.inbox.is_asked_within(1.0):
+            break
+    return Chunk(spec).element(number)
+
+
+def _run_part(spec: Path, number: int) -> int:
+    """Do one node's part of an attempt that another agent has claimed; return the exit code.
+
+    That is 0 where the other agent knows how it ended, so that the engine ends no other node.
+    """
+    from tarmac.node.member import NotMet, perform_part  # noqa: PLC0415 - costs the start of others
+
+    with _here() as here:
+        try:
+            perform_part(_read_element(spec, number, here), here)
+        except (NotMet, OSError, ValueError, TypeError, IndexError) as error:
+            _say(f"{here.engine.host}: {error}")
+            return _NOT_STARTED
+    return 0
+
+
+def _run(element: Element, part: Sequence[str], here: Here) -> int:
+    """Claim an attempt, run it and write how it ended; return the exit code.
+
+    Args:
+        element: The attempt.
+        part: The arguments of agents that do one node's part of it.
+        here: Where.
+    """
+    engine = here.engine
+    record = AttemptRecord(
+        element.nonce,
+        # Where nothing can keep it from beginning, one write says both.
+        "claimed" if element.gpus or element.nodes > 1 else "began",
+        restart=engine.restart,
+        host=engine.host,
+        engine_id=engine.unit,
+    )
+    directory = Path(element.directory)
+    try:
+        claim = take_claim(
+            directory, element.number, record, beat_s=element.beat_s, inbox=here.inbox
+        )
+    except NotOurs as refusal:
+        _say(f"attempt {element.number} of {element.name} is left alone: {refusal}")
+        return 0
+    except OSError as error:
+        _say(f"{directory}: {error}")
+        return _NOT_STARTED
+    with _beating(claim, element, here.inbox) as beat:
+        here = here._replace(beat=beat)
+        begin = _begin if element.nodes == 1 else functools.partial(_begin_on_all, part)
+        ending = begin(element, claim, here)
+    if claim.is_lost:
+        _say(f"attempt {element.number} of {element.name} is another agent's by now")
+        return 0
+    try:
+        claim.end(
+            outcome=ending.outcome,
+            cause=ending.cause,
+            reason=ending.reason,
+            exit_code=ending.exit_code,
+            seconds=ending.seconds,
+            problems=ending.problems,
+            bad_host=ending.bad_host,
+            notes=ending.notes,
+        )
+    except OSError as error:
+        _say(f"how attempt {element.number} of {element.name} ended cannot be written: {error}")
+        return _NOT_STARTED
+    return _exit_code(ending)
+
+
+def _begin(element: Element, claim: Claim, here: Here) -> Ending:
+    try:
+        gpus = find_gpus(element, here.engine)
+    except GpuError as error:
+        return without_gpus(error, here.engine)
+    try:
+        claim.began(gpus)
+    except OSError as error:
+        return Ending("failed", "start", f"not started: its record cannot be written: {error}")
+    return perform(element, gpus, here)
+
+
+def _begin_on_all(part: Sequence[str], element: Element, claim: Claim, here: Here) -> Ending:
+    def began(gpus: list[str]) -> None:
+        # It is at work all the same; how it ended is written in any case.
+        with contextlib.suppress(OSError):
+            claim.began(gpus)
+
+    from tarmac.node.conductor import conduct  # noqa: PLC0415 - costs the start of others
+
+    return conduct(element, part, here.environment, here.inbox, began, mark=here.mark)
+
+
+@contextlib.contextmanager
+def _beating(claim: Claim, element: Element, inbox: Inbox) -> Iterator[Callable[[], None]]:
+    """Show that this agent lives, and end its program once it is fenced or taken over.
+
+    Yields:
+        What begins that, where it has not begun: before anything that may take long. A program is
+        started faster by a process of one thread.
+    """
+    is_over = threading.Event()
+
+    def beat() -> None:
+        while not is_over.wait(element.beat_s):
+            # A file system that fails for a while ends nothing.
+            with contextlib.suppress(OSError):
+                if words := claim.beat():
+                    inbox.ask(words)
+
+    thread = threading.Thread(target=beat, name="tarmac-beat", daemon=True)
+    if element.gpus or element.nodes > 1 or element.stage is not None:
+        thread.start()
+    try:
+        yield lambda: None if thread.ident else thread.start()
+    finally:
+        is_over.set()
+        if thread.ident:
+            thread.join()
+
+
+def _exit_code(ending: Ending) -> int:
+    if ending.exit_code is None:
+        return _NOT_STARTED
+    if ending.exit_code < 0:
+        return 128 - ending.exit_code
+    # One that ended well and yet was over its memory has not succeeded.
+    return ending.exit_code or int(ending.outcome == "failed")
+
+
+def _say(words: str) -> None:
+    """Tell whoever reads what the engine keeps of this agent's output."""
+    print(f"tarmac: {words}", file=sys.stderr, flush=True)  # noqa: T201 - its only way to speak

@@ -1,0 +1,234 @@
+"""An agent on one of several nodes: comes when called, runs the program, says how it ended.
+
+Its connection to the agent that conducts ends with either side. Where that one is gone, it ends its
+program: nobody else would, and another attempt may be on its way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tarmac.node.attempt import find_gpus, log_file, perform, without_gpus
+from tarmac.node.gpus import GpuError
+from tarmac.node.rendezvous import (
+    BEAT_EVERY_S,
+    MEET_WITHIN_S,
+    SILENT_AFTER_S,
+    Invitation,
+    Line,
+    Unreachable,
+    host_addresses,
+    knock,
+    listen,
+    program_variables,
+    reach,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.node.attempt import Here
+    from tarmac.node.inbox import Inbox
+    from tarmac.node.program import Ending
+    from tarmac.node.records import Element
+
+__all__ = ["Member", "NotMet", "perform_part"]
+
+_PROBE_S = 20.0
+
+_TAIL_LINES = 20
+_TAIL_BYTES = 16384
+
+
+class NotMet(Exception):  # noqa: N818 - says what is so
+    """The agent that conducts cannot be reached, or is gone; says how in words."""
+
+
+def perform_part(element: Element, here: Here) -> None:
+    """Do one node's part of an attempt, and tell the agent that conducts how it ended.
+
+    Args:
+        element: The attempt.
+        here: Where; what its environment says of the way to the others is kept from the program.
+
+    Raises:
+        NotMet: There is nobody to be told.
+    """
+    environment = dict(here.environment)
+    rank = int(environment["SLURM_NODEID"])
+    try:
+        invitation = Invitation.take(environment)
+        _, connection = reach(invitation, MEET_WITHIN_S)
+    except (ValueError, Unreachable) as error:
+        raise NotMet(f"node {rank} cannot reach the first one: {error}") from error
+    member = Member(element, rank, Line(connection), invitation.token, here.inbox)
+    here = here._replace(environment=environment, rank=rank, meet=member.meet)
+    stderr = log_file(element, "stderr", rank)
+    before = stderr.stat().st_size if stderr.exists() else 0
+    with member.answering():
+        try:
+            gpus = find_gpus(element, here.engine)
+        except GpuError as error:
+            member.come(here, [])
+            ending = without_gpus(error, here.engine)
+        else:
+            member.come(here, gpus)
+            ending = perform(element, gpus, here)
+    member.tell_ended(ending, _last_lines(stderr, before))
+
+
+class Member:
+    """This side of the connection to the agent that conducts.
+
+    Args:
+        element: The attempt.
+        rank: Of this node.
+        line: To the agent that conducts.
+        token: Of the attempt.
+        inbox: Is asked to end the program where all shall end.
+
+    Attributes:
+        port: Where it answers, until the program has that port.
+    """
+
+    def __init__(self, element: Element, rank: int, line: Line, token: str, inbox: Inbox) -> None:
+        self._element = element
+        self._rank = rank
+        self._line = line
+        self._token = token
+        self._inbox = inbox
+        self._lost = ""
+        self._place: tuple[str, int] | None = None
+        self._came, self._comes = os.pipe()
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._server = listen()
+        self.port: int = self._server.getsockname()[1]
+        self._answerer = threading.Thread(target=self._answer, daemon=True)
+
+    @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        """Answer nodes that look for this one, until the program has that port."""
+        self._answerer.start()
+        try:
+            yield
+        finally:
+            self._stop_answering()
+
+    def come(self, here: Here, gpus: Sequence[str]) -> None:
+        """Say who this is, and attend from now on to what the conductor says."""
+        self._send(
+            rank=self._rank,
+            host=here.engine.host,
+            addresses=host_addresses(here.environment),
+            port=self.port,
+            gpus=list(gpus),
+        )
+        self._line.socket.settimeout(SILENT_AFTER_S)
+        for work in (self._attend, self._beat):
+            threading.Thread(target=work, daemon=True).start()
+
+    def meet(self) -> Mapping[str, str]:
+        """Wait until all nodes have what they need; return what tells the program of the others.
+
+        Nothing is returned where all are asked to end before that.
+        """
+        self._send(do="ready")
+        while self._place is None and self._inbox.asked is None:
+            self._inbox.wait(SILENT_AFTER_S, self._came)
+        if self._place is None:
+            return {}
+        address, port = self._place
+        element = self._element
+        return program_variables(
+            nodes=element.nodes, rank=self._rank, gpus=element.gpus, address=address, port=port
+        )
+
+    def tell_ended(self, ending: Ending, tail: str) -> None:
+        """Say how the program ended.
+
+        Raises:
+            NotMet: There is nobody to be told.
+        """
+        self._over.set()
+        if self._lost:
+            raise NotMet(f"{self._lost}; its part of the attempt ended: {ending.reason}")
+        self._send(do="ended", **ending._asdict(), tail=tail)
+        with contextlib.suppress(OSError):
+            self._line.socket.shutdown(socket.SHUT_WR)
+
+    def _send(self, **message: Any) -> None:
+        with self._lock:
+            self._line.send(**message)
+
+    def _beat(self) -> None:
+        while not self._over.wait(BEAT_EVERY_S):
+            self._send(do="beat")
+
+    def _attend(self) -> None:
+        how = "is gone"
+        try:
+            while (messages := self._line.receive()) is not None:
+                for message in messages:
+                    self._do(message)
+        except TimeoutError:
+            how = f"gave no sign for {SILENT_AFTER_S:g} s"
+        if not self._over.is_set():
+            self._lost = f"the agent that conducts all nodes {how}"
+            self._inbox.ask(self._lost)
+
+    def _do(self, message: Mapping[str, Any]) -> None:
+        if message["do"] == "probe":
+            self._look_for_the_first(Invitation(message["addresses"], message["port"], self._token))
+        elif message["do"] == "free":
+            self._stop_answering()
+            self._send(do="freed")
+        elif message["do"] == "go":
+            self._place = message["address"], message["port"]
+            os.write(self._comes, b"!")
+        elif message["do"] == "end":
+            self._inbox.ask("the attempt ends on all of its nodes", is_told=message["is_told"])
+
+    def _look_for_the_first(self, invitation: Invitation) -> None:
+        reached, problem = [], ""
+        try:
+            address, connection = reach(invitation, _PROBE_S)
+            connection.close()
+            reached.append(address)
+        except Unreachable as error:
+            problem = str(error)
+        self._send(do="reached", addresses=reached, problem=problem)
+
+    def _answer(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            # Whoever knocks and goes, or stays and is silent, keeps no other from being answered.
+            with connection, contextlib.suppress(OSError):
+                knock(connection, self._token)
+                # The other side ends first: what lingers of a connection does so there.
+                connection.recv(1)
+
+    def _stop_answering(self) -> None:
+        # The port is taken for as long as the thread waits there.
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._answerer.join()
+        self._server.close()
+
+
+def _last_lines(path: Path, since: int) -> str:
+    """Return the last lines that were written to a file since it had so many bytes."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(since, end - _TAIL_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+        return "\n".join(lines[-_TAIL_LINES:])
+    return ""

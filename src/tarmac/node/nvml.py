@@ -1,0 +1,137 @@
+"""The GPUs that NVIDIA's driver shows, by NVML: https://docs.nvidia.com/deploy/nvml-api/."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from tarmac.node.gpus import Gpu, GpuError, GpuUse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["read_gpus", "read_use"]
+
+_LIBRARY = "libnvidia-ml.so.1"
+# NVML_DEVICE_UUID_V2_BUFFER_SIZE
+_UUID_BYTES = 96
+_MOST_PROCESSES = 64
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (
+        ("total", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    )
+
+
+class _MemoryV2(ctypes.Structure):
+    # Unlike the first version it keeps apart what the driver has for itself.
+    _fields_ = (
+        ("version", ctypes.c_uint),
+        ("total", ctypes.c_ulonglong),
+        ("reserved", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    )
+
+
+class _Process(ctypes.Structure):
+    _fields_ = (
+        ("pid", ctypes.c_uint),
+        ("used", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    )
+
+
+def read_gpus(library: str = _LIBRARY) -> list[Gpu] | None:
+    """Return the GPUs that the driver shows, by number; None where there is no driver.
+
+    Args:
+        library: NVML's.
+
+    Raises:
+        GpuError: The driver fails, in its own words.
+    """
+    with _opened(library) as nvml:
+        if nvml is None:
+            return None
+        count = ctypes.c_uint()
+        _call(nvml, "nvmlDeviceGetCount_v2", ctypes.byref(count))
+        return [_read_gpu(nvml, number) for number in range(count.value)]
+
+
+def read_use(names: Sequence[str], library: str = _LIBRARY) -> list[GpuUse]:
+    """Return what is in use of GPUs; of those alone that the driver tells it of.
+
+    Args:
+        names: UUIDs of GPUs, or of parts of them (MIG).
+        library: NVML's.
+    """
+    uses = []
+    with contextlib.suppress(GpuError), _opened(library) as nvml:
+        for name in names if nvml is not None else ():
+            # Old drivers and vGPUs do not tell all of it.
+            with contextlib.suppress(GpuError, AttributeError):
+                uses.append(_read_use(nvml, name))
+    return uses
+
+
+@contextlib.contextmanager
+def _opened(library: str) -> Iterator[Any]:
+    try:
+        nvml = ctypes.CDLL(library)
+    except OSError:
+        yield None
+        return
+    _call(nvml, "nvmlInit_v2")
+    try:
+        yield nvml
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _read_use(nvml: Any, name: str) -> GpuUse:
+    device = ctypes.c_void_p()
+    _call(nvml, "nvmlDeviceGetHandleByUUID", name.encode(), ctypes.byref(device))
+    memory = _MemoryV2(version=ctypes.sizeof(_MemoryV2) | 2 << 24)
+    _call(nvml, "nvmlDeviceGetMemoryInfo_v2", device, ctypes.byref(memory))
+    count = ctypes.c_uint(_MOST_PROCESSES)
+    processes = (_Process * _MOST_PROCESSES)()
+    try:
+        _call(
+            nvml, "nvmlDeviceGetComputeRunningProcesses_v3", device, ctypes.byref(count), processes
+        )
+    except (GpuError, AttributeError):
+        count.value = 0
+    pids = tuple(process.pid for process in processes[: count.value])
+    return GpuUse(name, memory.total, memory.used, pids)
+
+
+def _read_gpu(nvml: Any, number: int) -> Gpu:
+    try:
+        return _describe_gpu(nvml, number)
+    except GpuError as error:
+        # One that is lost is no fault of the others.
+        return Gpu("", 0, problem=str(error))
+
+
+def _describe_gpu(nvml: Any, number: int) -> Gpu:
+    device = ctypes.c_void_p()
+    _call(nvml, "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(number), ctypes.byref(device))
+    uuid = ctypes.create_string_buffer(_UUID_BYTES)
+    _call(nvml, "nvmlDeviceGetUUID", device, uuid, ctypes.c_uint(_UUID_BYTES))
+    memory = _Memory()
+    _call(nvml, "nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory))
+    return Gpu(uuid.value.decode(), memory.total)
+
+
+def _call(nvml: Any, name: str, *arguments: Any) -> None:
+    code = getattr(nvml, name)(*arguments)
+    if code:
+        nvml.nvmlErrorString.restype = ctypes.c_char_p
+        words = (nvml.nvmlErrorString(code) or b"").decode(errors="replace")
+        raise GpuError(f"NVIDIA's driver fails: {words or code} ({name})")

@@ -1,0 +1,178 @@
+"""What Tarmac itself does for an attempt: bring inputs, make the environment, keep outputs.
+
+Tarmac's own interpreter, where the run was submitted, does it: ``python -m
+tarmac.jobs.executors.stage``. A request goes to its standard input, the answer is one object of
+JSON on its standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from tarmac.node.program import supervise
+from tarmac.processes import MARK, spawn, watch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.node.inbox import Inbox
+    from tarmac.node.records import Element
+
+__all__ = ["StageError", "Staged", "ask_module", "ask_tarmac"]
+
+_MODULE = "tarmac.jobs.executors.stage"
+_MOST_WORDS = 300
+
+_NOTHING: Mapping[str, str] = {}
+
+
+class StageError(Exception):
+    """Something was not brought or kept; says so in words."""
+
+
+class Staged(NamedTuple):
+    """An answer.
+
+    Attributes:
+        variables: Of the environment that was made.
+        command: What to run instead of the element's command; None for that.
+        kill_command: What ends the container.
+        problems: What went wrong with outputs, a line each.
+        is_over_memory: Whether the container was ended for its memory.
+        stopped_for: Why it was ended before it had an answer; empty where it was not.
+    """
+
+    variables: Mapping[str, str] = _NOTHING
+    command: list[str] | None = None
+    kill_command: Sequence[str] = ()
+    problems: Sequence[str] = ()
+    is_over_memory: bool = False
+    stopped_for: str = ""
+
+
+def ask_tarmac(
+    element: Element,
+    words: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    mark: str,
+    host: str,
+    inbox: Inbox,
+) -> Staged:
+    """Have something staged.
+
+    Args:
+        element: Whose request it is.
+        words: What to do, as the module's arguments: ``in WORK``, ``out WORK OUTCOME EXIT_CODE``.
+        environment: All variables of who does it.
+        mark: By which a guardian finds what was started.
+        host: This node's name.
+        inbox: What is asked in it ends the staging.
+
+    Raises:
+        StageError: It was not done.
+    """
+    assert element.stage is not None
+    answer, code, said = ask_module(
+        element,
+        [_MODULE, *words],
+        element.stage,
+        what="has inputs, outputs, a container or a virtual environment",
+        environment=environment,
+        mark=mark,
+        host=host,
+        inbox=inbox,
+    )
+    if inbox.asked is not None and code:
+        return Staged(stopped_for=inbox.asked.reason)
+    return _understand(answer, code, said)
+
+
+def ask_module(
+    element: Element,
+    words: Sequence[str],
+    given: str,
+    *,
+    what: str,
+    environment: Mapping[str, str],
+    mark: str,
+    host: str,
+    inbox: Inbox,
+    timeout_s: float | None = None,
+) -> tuple[bytes, int, str]:
+    """Have a module of Tarmac's do something; return its answer, exit code and last words.
+
+    Args:
+        element: For whom.
+        words: The module and its arguments.
+        given: For its standard input.
+        what: Why the task needs Tarmac itself on its node, in words: ``has inputs``.
+        environment: All variables of who does it.
+        mark: By which a guardian finds what was started.
+        host: This node's name.
+        inbox: What is asked in it ends the module.
+        timeout_s: How long it may take.
+
+    Raises:
+        StageError: Tarmac's interpreter is not on this node.
+    """
+    if not Path(element.python).exists():
+        raise StageError(_without_tarmac(element, what, f"is not on {host}"))
+    with _memory("request") as request, _memory("answer") as answer, _memory("errors") as errors:
+        request.write(given.encode())
+        request.seek(0)
+        try:
+            child = spawn(
+                [element.python, "-P", "-m", *words],
+                environment=environment,
+                mark=f"{MARK}={mark}",
+                directory=Path("/"),
+                stdin=request,
+                stdout=answer,
+                stderr=errors,
+            )
+        except OSError as error:
+            how = f"does not start on {host}: {error.strerror}"
+            raise StageError(_without_tarmac(element, what, how)) from error
+        process = watch(child)
+        code, _ = supervise(process, inbox, timeout_s=timeout_s, grace_s=element.grace_s)
+        if process.stopped_for:
+            return _read(answer), code, process.stopped_for
+        lines = _read(errors).decode(errors="replace").strip().splitlines()
+        return _read(answer), code, lines[-1][:_MOST_WORDS] if lines else ""
+
+
+def _without_tarmac(element: Element, what: str, how: str) -> str:
+    return (
+        f"Tarmac's interpreter {element.python} {how}, and this task {what}. Install Tarmac in a "
+        "directory that the nodes see; tarmac check --on slurm says which nodes see it"
+    )
+
+
+def _understand(answer: bytes, code: int, said: str) -> Staged:
+    try:
+        values: dict[str, Any] = json.loads(answer)
+        error = values.pop("error", None)
+        staged = Staged(**values)
+    except (ValueError, TypeError, AttributeError):
+        code = code or 1
+        error = None
+        staged = Staged()
+    if error:
+        raise StageError(str(error))
+    if code:
+        raise StageError(f"staging ended with exit code {code}{f': {said}' if said else ''}")
+    return staged
+
+
+def _memory(name: str) -> IO[bytes]:
+    """Open a file that is nowhere but in memory: a node's disk may be full."""
+    return os.fdopen(os.memfd_create(f"tarmac-{name}"), "w+b")
+
+
+def _read(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()

@@ -1,0 +1,118 @@
+"""Processes found by number, and signalled without hitting another that has the number by now.
+
+A process that is opened keeps its number's meaning (pidfd_open(2)). Linux before 5.3, and a Python
+built for one, cannot open processes: there the number alone has to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tarmac.processes.guardian import open_process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+__all__ = [
+    "Handle",
+    "descendants",
+    "end_descriptor",
+    "has_ended",
+    "open_handles",
+    "resident_bytes",
+]
+
+
+class Handle(NamedTuple):
+    """A process.
+
+    Attributes:
+        pid: Its number.
+        pidfd: Stands for it and no other; None where processes cannot be opened.
+    """
+
+    pid: int
+    pidfd: int | None
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, where it is still there and this user's."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self.pidfd is None:
+                os.kill(self.pid, number)
+            else:
+                signal.pidfd_send_signal(self.pidfd, number)
+
+
+@contextlib.contextmanager
+def open_handles(find: Callable[[], Collection[int]]) -> Iterator[list[Handle]]:
+    """Hold the processes that a search finds.
+
+    Args:
+        find: Returns their numbers; asked again once they are open: what is found then is what was
+            opened, or that has ended.
+    """
+    with contextlib.ExitStack() as opened:
+        handles = []
+        for pid in find():
+            with contextlib.suppress(OSError):
+                handle = Handle(pid, open_process(pid))
+                if handle.pidfd is not None:
+                    opened.callback(os.close, handle.pidfd)
+                handles.append(handle)
+        still = {*find()} if handles else set()
+        yield [handle for handle in handles if handle.pid in still]
+
+
+def end_descriptor(pid: int) -> int:
+    """Return a descriptor that becomes readable when a child of this process ends.
+
+    Raises:
+        OSError: There are too many open files.
+    """
+    opened = open_process(pid)
+    if opened is not None:
+        return opened
+    ours, theirs = os.pipe()
+
+    def wait() -> None:
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        os.close(theirs)
+
+    threading.Thread(target=wait, name="tarmac-end", daemon=True).start()
+    return ours
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the numbers of a process's children, theirs, and so on, while their parents run."""
+    children: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                # The program's name, in parentheses, may hold anything; see proc_pid_stat(5).
+                stat = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
+                children.setdefault(int(stat[1]), []).append(int(entry.name))
+    found = [*children.get(pid, ())]
+    for parent in found:
+        found += children.get(parent, ())
+    return found
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process has ended; it may not have been waited for yet."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in b"ZX"
+    return True
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory that a process holds; 0 for one that is gone."""
+    with contextlib.suppress(OSError):
+        pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return 0

@@ -1,0 +1,224 @@
+"""The user's settings: where work runs without being told, and what a cluster has to know of them.
+
+A file of TOML, ``~/.config/tarmac/settings.toml``::
+
+    on = "slurm"
+
+    [slurm]
+    account = "vision"
+
+    [profiles.debug.slurm]
+    partition = "debug"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import platformdirs
+from pydantic import ValidationError
+
+from tarmac.documents import Problem, problems_of, read_toml, refuse, show_path
+from tarmac.errors import RequestError, TarmacError, unknown_name
+from tarmac.jobs import executor_names, find_executor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tarmac.documents import Document
+    from tarmac.documents import Path as KeyPath
+    from tarmac.jobs import Job
+
+__all__ = ["RunnerPlace", "Settings", "chosen", "profile_names", "read_settings", "settings_path"]
+
+# Where the process runs that hands out a submitted job's tasks: on this machine, or as a job of the
+# same engine as its tasks.
+RunnerPlace = Literal["here", "engine"]
+
+_PLACES = get_args(RunnerPlace)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What holds for work that says nothing else.
+
+    Attributes:
+        on: Where tasks run, one of `tarmac.jobs.executor_names`; None where nothing says so.
+        runner: Where the process runs that hands out a submitted job's tasks; None likewise.
+        options: By executor, what a job's own ``options`` go over.
+    """
+
+    on: str | None = None
+    runner: RunnerPlace | None = None
+    options: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+    def applied_to(self, job: Job) -> Job:
+        """Return a job with these options below its own, which its record then holds.
+
+        A pipeline's nodes run on this machine alone, so it is left as it is.
+        """
+        if job.pipeline is not None or not self.options:
+            return job
+        return job.model_copy(update={"options": _merged(self.options, job.options)})
+
+    def place_of(self, job: Job, asked: str | None) -> str:
+        """Return where a job's tasks run.
+
+        Settings that send jobs to a cluster do not mean a pipeline, which runs nowhere but here.
+
+        Args:
+            job: Which.
+            asked: Where it was asked to, if that was said for it alone.
+        """
+        if asked is not None:
+            return asked
+        return "local" if job.pipeline is not None else self.on or "local"
+
+
+def settings_path() -> Path:
+    """Return the user's file: ``TARMAC_SETTINGS_FILE``, else in the configuration's place."""
+    named = os.environ.get("TARMAC_SETTINGS_FILE")
+    return Path(named) if named else platformdirs.user_config_path("tarmac") / "settings.toml"
+
+
+def read_settings(profile: str | None = None) -> Settings:
+    """Read the user's settings.
+
+    Args:
+        profile: The name of a table of ``profiles``, whose values go over the others.
+
+    Raises:
+        RequestError: The file is wrong, with lines and columns; it has no such profile; or the
+            file that ``TARMAC_SETTINGS_FILE`` names is not there.
+    """
+    path = settings_path()
+    if not path.exists() and not os.environ.get("TARMAC_SETTINGS_FILE"):
+        if profile is None:
+            return Settings()
+        raise RequestError(
+            f"unknown profile {profile!r}: there is no file {path}",
+            hint=f'Write one:\n  [profiles.{profile}]\n  on = "slurm"',
+        )
+    document = read_toml(path)
+    problems = [*_problems(document, document.value, ())]
+    profiles = document.value.get("profiles", {})
+    if not isinstance(profiles, dict):
+        problems.append(_problem(document, ("profiles",), "expected tables: [profiles.NAME]"))
+        profiles = {}
+    for name, values in profiles.items():
+        problems += _problems(document, values, ("profiles", name))
+    if problems:
+        raise refuse(document, problems)
+    general = _settings_of(document.value)
+    if profile is None:
+        return general
+    if profile not in profiles:
+        raise _unknown_profile(profile, profiles, path)
+    chosen = _settings_of(profiles[profile])
+    return Settings(
+        on=chosen.on or general.on,
+        runner=chosen.runner or general.runner,
+        options=_merged(general.options, chosen.options),
+    )
+
+
+def chosen(on: str | None, profile: str | None) -> Settings:
+    """Return what holds: what was asked, over the profile, over the rest of the settings.
+
+    Args:
+        on: Where tasks are to run; None for what the settings say, and this machine without any.
+        profile: The name of a profile, if one was asked for.
+
+    Raises:
+        RequestError: See `read_settings`.
+    """
+    settings = read_settings(profile)
+    return dataclasses.replace(settings, on=on or settings.on or "local")
+
+
+def profile_names() -> Sequence[str]:
+    """Return the names of the profiles; none without a file.
+
+    Raises:
+        RequestError: The file cannot be read.
+    """
+    path = settings_path()
+    profiles = read_toml(path).value.get("profiles", {}) if path.exists() else {}
+    return tuple(profiles) if isinstance(profiles, dict) else ()
+
+
+def _unknown_profile(name: str, profiles: Mapping[str, Any], path: Path) -> RequestError:
+    error = unknown_name("profile", name, dict.fromkeys(profiles, ""))
+    return RequestError(f"{path}: {error.message}", hint=error.hint)
+
+
+def _settings_of(values: Mapping[str, Any]) -> Settings:
+    options = {
+        name: part for name, part in values.items() if name not in ("on", "runner", "profiles")
+    }
+    return Settings(values.get("on"), values.get("runner"), options)
+
+
+def _merged(
+    below: Mapping[str, Mapping[str, Any]], above: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    names = dict.fromkeys([*below, *above])
+    return {name: {**below.get(name, {}), **above.get(name, {})} for name in names}
+
+
+def _problems(document: Document, values: Any, path: KeyPath) -> Iterator[Problem]:
+    """Yield what is wrong with the file's own keys, or with those of a profile."""
+    if not isinstance(values, dict):
+        yield _problem(document, path, "expected keys and their values")
+        return
+    executors = executor_names()
+    for key, value in values.items():
+        here = (*path, key)
+        if key == "on":
+            yield from _choice(document, here, value, executors)
+        elif key == "runner":
+            yield from _choice(document, here, value, _PLACES)
+        elif key in executors:
+            yield from _wrong_options(document, here, value)
+        elif key != "profiles" or path:
+            valid = ["on", "runner", *executors, *(() if path else ("profiles",))]
+            yield _problem(document, here, "unknown key", _nearest(key, valid))
+
+
+def _choice(
+    document: Document, path: KeyPath, value: Any, valid: Sequence[str]
+) -> Iterator[Problem]:
+    if value not in valid:
+        said = f"{value!r}: expected {' or '.join(map(repr, valid))}"
+        yield _problem(document, path, said)
+
+
+def _wrong_options(document: Document, path: KeyPath, value: Any) -> Iterator[Problem]:
+    try:
+        model = find_executor(str(path[-1])).options
+    except TarmacError as error:
+        yield _problem(document, path, error.message, f"  {error.hint}" if error.hint else "")
+        return
+    if not isinstance(value, dict):
+        yield _problem(document, path, "expected keys and their values")
+    elif model is None:
+        if value:
+            yield _problem(document, path, "takes no options")
+    else:
+        try:
+            model.model_validate(value)
+        except ValidationError as error:
+            yield from problems_of(error, document, model, path)
+
+
+def _problem(document: Document, path: KeyPath, message: str, hint: str = "") -> Problem:
+    return Problem(document.place_of(path), show_path(path), message, hint)
+
+
+def _nearest(name: str, valid: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, valid, n=1)
+    return f"  did you mean {near[0]!r}?" if near else f"  valid: {', '.join(valid)}"

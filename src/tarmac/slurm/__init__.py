@@ -1,0 +1,76 @@
+"""Slurm, by its commands alone: submit, look, cancel, and what its words mean.
+
+Knows nothing of job files. `write_script` makes what sbatch gets, `SlurmCommands` asks a real
+cluster, and whatever is no answer is a `Silence`. `OneMachineSlurm` is a small one for trials.
+
+Example::
+
+    slurm = SlurmCommands(os.environ)
+    script = write_script(Request(name="tarmac-1", shape=Shape(), ...))
+    submitted = slurm.submit(script, job_variables(os.environ))
+"""
+
+from tarmac.slurm.commands import SlurmCommands, job_variables
+from tarmac.slurm.interface import (
+    SILENCE_HINT,
+    Accounted,
+    Limits,
+    Queued,
+    Script,
+    Silence,
+    Slurm,
+    Submitted,
+    Unit,
+    UnitState,
+)
+from tarmac.slurm.one_machine import NODES, OneMachineSlurm
+from tarmac.slurm.script import UNIT, Request, Shape, write_script
+from tarmac.slurm.site import Gres, SlurmNode, gpus_of, read_gres, request_gpus
+from tarmac.slurm.survey import MOST_NODES, NodeFindings, survey_nodes
+from tarmac.slurm.trial import try_slurm
+from tarmac.slurm.words import (
+    REASONS,
+    REFUSALS,
+    explain_full,
+    explain_reason,
+    explain_refusal,
+    is_full,
+    read_state,
+)
+
+__all__ = [
+    "MOST_NODES",
+    "NODES",
+    "REASONS",
+    "REFUSALS",
+    "SILENCE_HINT",
+    "UNIT",
+    "Accounted",
+    "Gres",
+    "Limits",
+    "NodeFindings",
+    "OneMachineSlurm",
+    "Queued",
+    "Request",
+    "Script",
+    "Shape",
+    "Silence",
+    "Slurm",
+    "SlurmCommands",
+    "SlurmNode",
+    "Submitted",
+    "Unit",
+    "UnitState",
+    "explain_full",
+    "explain_reason",
+    "explain_refusal",
+    "gpus_of",
+    "is_full",
+    "job_variables",
+    "read_gres",
+    "read_state",
+    "request_gpus",
+    "survey_nodes",
+    "try_slurm",
+    "write_script",
+]

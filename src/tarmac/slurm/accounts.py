@@ -1,0 +1,165 @@
+"""What keeps the accounts of a `OneMachineSlurm`: slurmdbd over MariaDB and MUNGE of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.slurm.programs import search_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Accounts"]
+
+# unix(7): the path of a socket has 108 bytes with its end.
+_LONGEST_SOCKET = 107
+
+# Where Debian, Fedora and others have the tables that a server itself needs.
+_SYSTEM_TABLES = tuple(
+    Path("/usr/share") / name / file
+    for name in ("mysql", "mariadb")
+    for file in ("mysql_system_tables.sql", "mariadb_system_tables.sql")
+)
+
+_CONF = """\
+AuthType=auth/munge
+AuthInfo=socket={munge}
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort={port}
+SlurmUser=root
+LogFile={logs}/slurmdbd
+PidFile={directory}/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=root
+StorageLoc=slurm_acct_db
+"""
+
+# Slurm's commands find the socket in `AuthInfo`, and what asks slurmdbd in the password's place.
+_LINES = """\
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket={munge}
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={port}
+AccountingStoragePass={munge}
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=1"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Accounts:
+    """The files and commands of slurmdbd and of what it needs.
+
+    Attributes:
+        directory: Of the cluster.
+        logs: Where daemons say what they do.
+    """
+
+    directory: Path
+    logs: Path
+
+    @property
+    def sockets(self) -> Mapping[str, Path]:
+        """By daemon, where those listen that slurmdbd needs, in the order of their start."""
+        return {
+            "munged": self.directory / "munge.sock",
+            "mariadbd": self._database / "mariadbd.sock",
+        }
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What leads slurmdbd to its database, which listens at no port."""
+        return {"MYSQL_UNIX_PORT": str(self.sockets["mariadbd"])}
+
+    def command(self, daemon: str) -> Sequence[str]:
+        """Return what starts one of the daemons in the foreground."""
+        directory, sockets = self.directory, self.sockets
+        return {
+            "munged": (
+                # It minds that others cannot reach its socket; nobody else is to.
+                *("munged", "--foreground", "--force"),
+                *(f"--key-file={directory}/munge.key", f"--seed-file={directory}/munge.seed"),
+                *(f"--socket={sockets['munged']}", f"--pid-file={directory}/munge.pid"),
+                f"--log-file={self.logs}/munged",
+            ),
+            "mariadbd": (
+                *self._mariadbd,
+                *("--skip-networking", f"--socket={sockets['mariadbd']}"),
+                f"--pid-file={self._database}/pid",
+            ),
+            "slurmdbd": ("slurmdbd", "-D"),
+        }[daemon]
+
+    def lines(self, port: int) -> str:
+        """Return the lines of ``slurm.conf`` that lead to slurmdbd."""
+        return _LINES.format(munge=self.sockets["munged"], port=port)
+
+    def write(self, port: int) -> None:
+        """Write all files, and set up the database where there is none.
+
+        Raises:
+            RequestError: The directory's path is too long for sockets.
+            TarmacError: MariaDB cannot be set up.
+        """
+        for path in self.sockets.values():
+            if len(os.fsencode(path)) > _LONGEST_SOCKET:
+                raise RequestError(
+                    f"the path of a socket below {self.directory} is too long",
+                    hint=f"Choose a directory with a path of fewer than {_LONGEST_SOCKET - 20} "
+                    "bytes.",
+                )
+            path.unlink(missing_ok=True)
+        _write_privately(self.directory / "munge.key", secrets.token_bytes(1024))
+        text = _CONF.format(
+            munge=self.sockets["munged"], port=port, directory=self.directory, logs=self.logs
+        )
+        _write_privately(self.directory / "slurmdbd.conf", text.encode())
+        if not self._database.exists():
+            self._database.mkdir(mode=0o700)
+            self._set_up()
+
+    def _set_up(self) -> None:
+        tables = next((path for path in _SYSTEM_TABLES if path.exists()), None)
+        if tables is None:
+            raise TarmacError(f"MariaDB's {_SYSTEM_TABLES[0].name} is not below /usr/share")
+        # slurmdbd keeps procedures in the database, for which there must be those tables.
+        done = subprocess.run(
+            [*self._mariadbd, "--bootstrap"],
+            input=b"CREATE DATABASE mysql;\nUSE mysql;\n" + tables.read_bytes(),
+            capture_output=True,
+            check=False,
+            env=os.environ | {"PATH": search_path()},
+        )
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+            raise TarmacError(f"MariaDB cannot be set up: {said[-1] if said else 'no word of it'}")
+
+    @property
+    def _mariadbd(self) -> Sequence[str]:
+        return (
+            *("mariadbd", "--no-defaults", "--user=root", f"--datadir={self._database}"),
+            # Nobody but root reaches its socket.
+            *("--skip-grant-tables", "--performance-schema=OFF"),
+            # As slurmdbd asks for; what is lost with the machine was a trial.
+            *("--innodb-buffer-pool-size=64M", "--innodb-log-file-size=64M"),
+            *("--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=0"),
+        )
+
+    @property
+    def _database(self) -> Path:
+        return self.directory / "database"
+
+
+def _write_privately(path: Path, content: bytes) -> None:
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - of a descriptor
+        file.write(content)

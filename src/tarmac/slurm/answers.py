@@ -1,0 +1,258 @@
+"""What Slurm's commands print, read: pure, from text to records.
+
+Every reader returns None where the text is no answer of its form. An answer of several lines begins
+with its header, so that an empty one is told from none; lines without the mark are notices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tarmac.slurm.interface import Accounted, Limits, Queued, Unit
+from tarmac.slurm.site import SlurmNode, read_gres
+from tarmac.slurm.words import read_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = [
+    "ACCOUNT_FORMAT",
+    "NODE_FORMAT",
+    "QUEUE_FORMAT",
+    "read_accounting",
+    "read_job_number",
+    "read_jobs",
+    "read_limits",
+    "read_nodes",
+    "read_queue",
+]
+
+_MARK = "tarmac"
+
+# What may hold any character comes last.
+QUEUE_FORMAT = f"{_MARK}|%i|%j|%T|%N|%r"
+NODE_FORMAT = f"{_MARK}|%N|%P|%T|%c|%m|%l|%f|%G|%E"
+ACCOUNT_FORMAT = "JobID,State,ExitCode,NodeList,MaxRSS,End,Partition,Timelimit,Elapsed"
+
+_MIB = 2**20
+_KIB = 2**10
+
+# Of a step that the kernel ended for its memory (sacct(1), "OUT_OF_MEMORY").
+_SIGNAL_OF_MEMORY = 125
+
+_UNIT = re.compile(r"(?P<job>\d+)(?:_(?:(?P<one>\d+)|\[(?P<many>[\d,:-]+)(?:%\d+)?\]))?")
+_STEP = re.compile(r"(?P<unit>\d+(?:_\d+)?)\.\S+")
+_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+
+_DURATION = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
+
+# `sbatch --parsable`: the number, and the cluster's name where there are several.
+_JOB = re.compile(r"^(\d+)(?:;\S+)?$", re.MULTILINE)
+
+
+def read_job_number(text: str) -> int | None:
+    """Read what sbatch was given; notices come before it, and some are numbers."""
+    found = _JOB.findall(text)
+    return int(found[-1]) if found else None
+
+
+def read_limits(text: str) -> Limits | None:
+    """Read ``scontrol show config``."""
+    found = {
+        key.strip(): value.strip()
+        for key, equals, value in (line.partition("=") for line in text.splitlines())
+        if equals
+    }
+    if "SLURM_VERSION" not in found:
+        return None
+    default = Limits(version=found["SLURM_VERSION"])
+    return Limits(
+        version=default.version,
+        max_array_size=_number(found.get("MaxArraySize"), default.max_array_size),
+        min_job_age_s=_number(found.get("MinJobAge"), default.min_job_age_s),
+        kill_wait_s=_number(found.get("KillWait"), default.kill_wait_s),
+        has_accounting="slurmdbd" in found.get("AccountingStorageType", ""),
+        requeues=found.get("JobRequeue") != "0",
+        preemption=found.get("PreemptMode", default.preemption),
+    )
+
+
+def read_nodes(text: str) -> Sequence[SlurmNode] | None:
+    """Read sinfo's lines of `NODE_FORMAT`."""
+    rows = _rows(text, NODE_FORMAT, "NODELIST")
+    if rows is None:
+        return None
+    return [
+        SlurmNode(
+            name=name,
+            partition=partition.removesuffix("*"),
+            is_default=partition.endswith("*"),
+            state=state.lower(),
+            cpus=_number(cpus, 1),
+            memory_bytes=_number(memory, 0) * _MIB,
+            gres=read_gres(gres),
+            features=tuple(f for f in features.split(",") if f != "(null)"),
+            time_limit=limit,
+            reason="" if reason == "none" else reason,
+        )
+        for name, partition, state, cpus, memory, limit, features, gres, reason in rows
+    ]
+
+
+def read_queue(text: str) -> Sequence[Queued] | None:
+    """Read squeue's lines of `QUEUE_FORMAT`; what an array shows in one line becomes its units."""
+    rows = _rows(text, QUEUE_FORMAT, "JOBID")
+    if rows is None:
+        return None
+    queued: list[Queued] = []
+    for row in rows:
+        units = _queued(*row)
+        if units is None:
+            return None
+        queued += units
+    return queued
+
+
+def read_accounting(text: str) -> Sequence[Accounted] | None:
+    """Read sacct's lines of `ACCOUNT_FORMAT`; of a unit that was begun again, the last try."""
+    lines = text.splitlines()
+    header = ACCOUNT_FORMAT.replace(",", "|")
+    if header not in lines:
+        return None
+    width = header.count("|") + 1
+    found: dict[Unit, Accounted] = {}
+    for line in lines[lines.index(header) + 1 :]:
+        fields = line.split("|")
+        if len(fields) != width:
+            continue
+        step = _STEP.fullmatch(fields[0])
+        for unit in _units(step["unit"] if step else fields[0]) or ():
+            one = _accounted(unit, fields[1:])
+            if step is None:
+                found[unit] = one
+            elif unit in found:
+                found[unit] = _with_step(found[unit], one)
+    return list(found.values())
+
+
+def read_jobs(text: str) -> Sequence[Accounted] | None:
+    """Read ``scontrol --oneliner show job``."""
+    if "No jobs in the system" in text:
+        return []
+    lines = [line for line in text.splitlines() if line.startswith("JobId=")]
+    return [job for line in lines for job in _jobs(line)] if lines else None
+
+
+def _rows(text: str, form: str, first: str) -> list[list[str]] | None:
+    """Return the fields of the lines that an answer has, behind its header."""
+    width = form.count("|")
+    lines = [line for line in text.splitlines() if line.startswith(f"{_MARK}|")]
+    if not lines or not lines[0].startswith(f"{_MARK}|{first}|"):
+        return None
+    rows = [line.split("|", width)[1:] for line in lines[1:]]
+    # One line that is cut off makes all of it doubtful.
+    return None if any(len(row) != width for row in rows) else rows
+
+
+# An array of a thousand elements is shown in the same line for as long as none of them begins.
+@functools.lru_cache(maxsize=64)
+def _queued(
+    units: str, name: str, state: str, nodes: str, reason: str
+) -> tuple[Queued, ...] | None:
+    found = _units(units)
+    if found is None:
+        return None
+    where, known = nodes.replace("(null)", ""), read_state(state)
+    return tuple(
+        Queued(
+            unit=unit,
+            name=name,
+            state=known,
+            word=state,
+            reason=reason,
+            nodes=where,
+        )
+        for unit in found
+    )
+
+
+def _units(words: str) -> Sequence[Unit] | None:
+    """Return what ``80``, ``80_3`` or ``80_[3,7-9%2]`` stands for."""
+    found = _UNIT.fullmatch(words)
+    if found is None:
+        return None
+    job = int(found["job"])
+    if found["many"] is not None:
+        return [Unit(job, element) for element in _expanded(found["many"])]
+    return [Unit(job, None if found["one"] is None else int(found["one"]))]
+
+
+def _expanded(ranges: str) -> Iterator[int]:
+    for part in ranges.split(","):
+        found = _RANGE.fullmatch(part)
+        if found is not None:
+            first, last, step = found.groups()
+            yield from range(int(first), int(last or first) + 1, int(step or 1))
+
+
+def _accounted(unit: Unit, fields: Sequence[str]) -> Accounted:
+    """Make it from the fields of `ACCOUNT_FORMAT` that follow the first."""
+    state, code, nodes, rss, end, partition, limit, ran = fields
+    exit_code, _, signal = code.partition(":")
+    return Accounted(
+        unit=unit,
+        state=read_state(state),
+        word=state,
+        exit_code=_number(exit_code, 0),
+        signal=_number(signal, 0),
+        nodes="" if nodes in ("None assigned", "(null)") else nodes,
+        max_rss_bytes=_number(rss, 0) * _KIB or None,
+        ended_at=_time(end),
+        partition=partition,
+        time_limit_s=_seconds(limit),
+        ran_s=_seconds(ran),
+    )
+
+
+def _with_step(unit: Accounted, step: Accounted) -> Accounted:
+    most = max(unit.max_rss_bytes or 0, step.max_rss_bytes or 0) or None
+    is_memory = step.state == "out_of_memory" or step.signal == _SIGNAL_OF_MEMORY
+    state = "out_of_memory" if is_memory else unit.state
+    return dataclasses.replace(unit, state=state, max_rss_bytes=most)
+
+
+def _jobs(line: str) -> Iterator[Accounted]:
+    # The first of a name counts: a comment may hold anything, and stands behind.
+    fields: Mapping[str, str] = dict(
+        part.partition("=")[::2] for part in reversed(line.split(" ")) if "=" in part
+    )
+    array, element = fields.get("ArrayJobId"), fields.get("ArrayTaskId")
+    units = _units(fields["JobId"] if array is None else f"{array}_[{element}]")
+    names = ("JobState", "ExitCode", "NodeList", "", "EndTime", "Partition", "TimeLimit", "RunTime")
+    for unit in units or ():
+        yield _accounted(unit, [fields.get(name, "") for name in names])
+
+
+def _number(words: str | None, default: int) -> int:
+    found = re.match(r"\d+", words or "")
+    return int(found[0]) if found else default
+
+
+def _seconds(words: str) -> float | None:
+    """Read a duration: ``1-02:03:04``, ``02:03:04``; None for what is none, as ``UNLIMITED``."""
+    found = _DURATION.fullmatch(words)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def _time(words: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(words).replace(tzinfo=UTC)
+    except ValueError:
+        return None

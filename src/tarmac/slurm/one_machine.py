@@ -1,0 +1,291 @@
+"""A Slurm of two nodes on one machine, in a directory of its own, for trials and tests.
+
+Debian's packages are enough: ``slurm-wlm``, and for accounting `ACCOUNTING_PACKAGES`. Its nodes
+``n1`` and ``n2`` have two GPUs each that are like /dev/null, so nothing computes on them. Nothing
+is read from or written to ``/etc/slurm``.
+
+Example::
+
+    with OneMachineSlurm(Path("cluster")) as cluster:
+        subprocess.run(["sinfo"], env=os.environ | cluster.variables)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.processes import guarded
+from tarmac.slurm.configuration import NODES, Configuration
+from tarmac.slurm.programs import require, search_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["ACCOUNTING_PACKAGES", "NODES", "OneMachineSlurm"]
+
+PACKAGES = ("slurm-wlm",)
+ACCOUNTING_PACKAGES = ("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server-core", "munge")
+
+_PROGRAMS = ("slurmctld", "slurmd", "sbatch")
+_ACCOUNTING_PROGRAMS = ("slurmdbd", "mariadbd", "munged", "sacctmgr")
+
+# Daemons of Slurm register with each other within a second or two; a busy machine takes longer.
+_READY_WITHIN_S = 60.0
+_END_WITHIN_S = 10.0
+_JOBS_END_WITHIN_S = 5.0
+_LOOK_EVERY_S = 0.1
+
+# Ports are free when they are chosen, and somebody else's a moment later: then all begin anew.
+_STARTS = 5
+
+
+class OneMachineSlurm:
+    """Two nodes and a controller; all of them end with this process, however that ends.
+
+    Args:
+        directory: Gets all of its files; made where it is not there.
+        settings: Lines for ``slurm.conf``, such as ``MaxArraySize=11``.
+        partitions: Its lines ``PartitionName=...``; by default one partition, ``main``.
+        cpus: Of each node; by default what this machine has.
+        memory_mib: Of each node, in MiB.
+        accounting: Whether it keeps accounts, by slurmdbd, MariaDB and MUNGE of its own.
+        accounts: Of root, each with its limits as sacctmgr takes them: ``{"few":
+            ["MaxSubmitJobs=3"]}``. They are made before the controller starts, which Slurm 22.05
+            does not survive when a second account comes later.
+
+    Raises:
+        RequestError: Slurm is not installed, or this user may not start it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        settings: Sequence[str] = (),
+        partitions: Sequence[str] = ("PartitionName=main Nodes=ALL Default=YES State=UP",),
+        cpus: int | None = None,
+        memory_mib: int = 4096,
+        accounting: bool = False,
+        accounts: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        require(_PROGRAMS, "Slurm is not installed", PACKAGES)
+        if accounting:
+            require(
+                _ACCOUNTING_PROGRAMS,
+                "what keeps a Slurm's accounts is not installed",
+                ACCOUNTING_PACKAGES,
+            )
+        if os.geteuid() != 0:
+            raise RequestError("only root can start the nodes of a Slurm", hint="Use sudo.")
+        self.directory = directory.resolve()
+        self._configuration = Configuration(
+            directory=self.directory,
+            settings=tuple(settings),
+            partitions=tuple(partitions),
+            cpus=cpus or os.cpu_count() or 1,
+            memory_mib=memory_mib,
+            accounting=accounting,
+        )
+        self._accounts = accounts or {}
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._guard = contextlib.ExitStack()
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What Slurm's commands need in their environment to find this cluster."""
+        return {"SLURM_CONF": str(self._configuration.conf)}
+
+    def start(self) -> None:
+        """Start the daemons, and wait until the nodes are ready.
+
+        Raises:
+            TarmacError: They are not within a minute, or a daemon ends instead.
+        """
+        (conf,) = self.variables.items()
+        # Jobs outlive their daemons; whatever leads to this cluster ends with it.
+        self._guard.enter_context(guarded(conf[1], variable=conf[0]))
+        for start in range(_STARTS):
+            self._configuration.write()
+            try:
+                self._start_all()
+            except _DaemonError as ended:
+                self._end_daemons()
+                if start == _STARTS - 1:
+                    raise TarmacError(
+                        f"{ended.name} of the Slurm in {self.directory} ended as it was started",
+                        hint=f"What it said: {self._log(ended.name)}",
+                    ) from None
+            else:
+                return
+
+    def start_daemon(self, name: str) -> None:
+        """Start a daemon: ``slurmctld``, a node's by the node's name, ``slurmdbd``."""
+        accounts = self._configuration.accounts
+        with self._log(name).open("ab") as log:
+            self._daemons[name] = subprocess.Popen(
+                self._configuration.command(name),
+                # One that crashes leaves its memory's image where it began.
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ
+                | {"PATH": search_path()}
+                | dict(self.variables)
+                | dict(accounts.variables if accounts else {}),
+                start_new_session=True,
+            )
+
+    def end_daemon(self, name: str, *, kill: bool = False) -> None:
+        """End a daemon; the steps of a node's go on."""
+        daemon = self._daemons.pop(name)
+        daemon.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            daemon.wait(_END_WITHIN_S)
+        daemon.kill()
+        daemon.wait()
+
+    def stop(self) -> None:
+        """End all jobs and all daemons."""
+        controller = self._daemons.get("slurmctld")
+        # Without one nobody would answer; what leads to this cluster ends all the same.
+        if controller is not None and controller.poll() is None:
+            self._end_jobs()
+        self._end_daemons()
+        self._guard.close()
+
+    def run(self, *command: str) -> str:
+        """Run one of Slurm's commands here, and return what it prints.
+
+        Raises:
+            TarmacError: It fails, or does not answer within a minute.
+        """
+        try:
+            done = subprocess.run(
+                command,
+                env=os.environ | dict(self.variables),
+                capture_output=True,
+                text=True,
+                timeout=_READY_WITHIN_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise TarmacError(f"{command[0]} does not answer") from None
+        if done.returncode:
+            raise TarmacError(f"{command[0]}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+    def wait_until(
+        self, is_so: Callable[[], bool], what: str, *, within_s: float = _READY_WITHIN_S
+    ) -> None:
+        """Wait for something about this cluster, a minute at most.
+
+        Raises:
+            TarmacError: It is not so within that.
+        """
+        end = time.monotonic() + within_s
+        while not is_so():
+            if time.monotonic() > end:
+                raise TarmacError(
+                    f"the Slurm of {self.directory} waited in vain until {what}",
+                    hint=f"Its logs: {self._configuration.logs}",
+                )
+            time.sleep(_LOOK_EVERY_S)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _start_all(self) -> None:
+        accounts = self._configuration.accounts
+        if accounts is not None:
+            for name, socket in accounts.sockets.items():
+                self.start_daemon(name)
+                self._wait_for_start(socket.is_socket, f"{name} listens")
+            self.start_daemon("slurmdbd")
+            self._wait_for_start(
+                lambda: self._answers("sacctmgr", "-n", "show", "cluster"), "slurmdbd answers"
+            )
+            self._add_accounts()
+        for name in ("slurmctld", *NODES):
+            self.start_daemon(name)
+        self._wait_for_start(lambda: self._states() == {"idle"}, "its nodes are idle")
+
+    def _add_accounts(self) -> None:
+        add = ("sacctmgr", "--immediate", "add")
+        if self.run("sacctmgr", "-n", "show", "cluster").strip():
+            return
+        self.run(*add, "cluster", self._configuration.name)
+        for account, limits in self._accounts.items():
+            self.run(*add, "account", account)
+            self.run(*add, "user", "root", f"account={account}", *limits)
+
+    def _wait_for_start(self, is_so: Callable[[], bool], what: str) -> None:
+        def look() -> bool:
+            for name, daemon in self._daemons.items():
+                if daemon.poll() is not None:
+                    raise _DaemonError(name)
+            return is_so()
+
+        self.wait_until(look, what)
+
+    def _end_jobs(self) -> None:
+        with contextlib.suppress(TarmacError):
+            self.run("scancel", f"--user={os.getuid()}")
+            # What minds no TERM is killed without Slurm, which would first wait for KillWait.
+            self.wait_until(
+                lambda: not self.run("squeue", "-h").strip(),
+                "its jobs have ended",
+                within_s=_JOBS_END_WITHIN_S,
+            )
+
+    def _end_daemons(self) -> None:
+        # What keeps the accounts is started first, and ends last.
+        for name in reversed([*self._daemons]):
+            self.end_daemon(name)
+
+    def _answers(self, *command: str) -> bool:
+        try:
+            self.run(*command)
+        except TarmacError:
+            return False
+        return True
+
+    def _states(self) -> set[str]:
+        try:
+            shown = self.run("sinfo", "-h", "-N", "-o", "%T")
+        except TarmacError:
+            return set()
+        return {line.strip() for line in shown.splitlines()}
+
+    def _log(self, name: str) -> Path:
+        return self._configuration.logs / f"{name}.out"
+
+
+class _DaemonError(Exception):
+    """A daemon ended as it was started."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name

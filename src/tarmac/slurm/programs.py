@@ -1,0 +1,35 @@
+"""The programs that a Slurm on this machine is made of, and where they are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["require", "search_path"]
+
+
+def search_path() -> str:
+    """Return what ``PATH`` must be for daemons, where the ``PATH`` of most users does not lead."""
+    return os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+
+
+def require(programs: Sequence[str], problem: str, packages: Sequence[str]) -> None:
+    """Refuse to go on without some programs.
+
+    Args:
+        programs: Their names.
+        problem: What is wrong where one of them is missing.
+        packages: Of Debian's, that bring them.
+
+    Raises:
+        RequestError: One is missing.
+    """
+    path = search_path()
+    if not all(shutil.which(name, path=path) for name in programs):
+        raise RequestError(problem, hint=f"sudo apt install {' '.join(packages)}")

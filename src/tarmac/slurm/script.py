@@ -1,0 +1,193 @@
+"""The file that sbatch gets: what is asked for, and the one command that is run."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.slurm.interface import Script
+from tarmac.slurm.site import request_gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tarmac.slurm.site import SlurmNode
+
+__all__ = ["UNIT", "Request", "Shape", "write_script"]
+
+# Shell text for the number of an array's element; 0 in a job that is no array.
+UNIT = '"${SLURM_ARRAY_TASK_ID:-0}"'
+
+_MIB = 2**20
+
+# Slurm may send the warning up to a minute early (sbatch(1), --signal), so a short job has none.
+_WARNED_FROM_S = 600
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What jobs ask for; those of one shape can be elements of one array.
+
+    Attributes:
+        cpus: Cores of each node; parts of one are rounded up.
+        memory_bytes: Of each node; None for what the site gives.
+        gpus: Of each node; below 1, that part of one.
+        gpu_type: Their kind: ``a100``; any where it is empty.
+        nodes: How many.
+        time_limit_s: Rounded up to minutes; None for the partition's.
+        partition, account, qos, constraint, reservation: As sbatch's options.
+        nice: Lowers the priority.
+        exclude: Nodes that it must not run on.
+        extra: Further options of sbatch, each a line: ``--licenses=matlab``.
+        setup: Lines of shell before the command: ``module load cuda``.
+    """
+
+    cpus: float = 1.0
+    memory_bytes: int | None = None
+    gpus: float = 0.0
+    gpu_type: str = ""
+    nodes: int = 1
+    time_limit_s: float | None = None
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    reservation: str = ""
+    nice: int = 0
+    exclude: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """A job, or an array of equal ones.
+
+    Attributes:
+        name: Unique among all of this user's.
+        shape: What it asks for.
+        command: Shell text; `UNIT` in it is the element's number.
+        directory: Where the command begins; must be there on the nodes.
+        output: Gets what the command prints, by a path below `directory`; ``%A`` in it is the job's
+            number, ``%a`` the element's, ``%j`` the unit's own.
+        elements: How many an array has; None for a job that is none.
+        throttle: Of an array, how many run at once at most.
+        comment: Shown by scontrol.
+    """
+
+    name: str
+    shape: Shape
+    command: str
+    directory: Path
+    output: str
+    elements: int | None = None
+    throttle: int | None = None
+    comment: str = ""
+
+
+def write_script(request: Request, nodes: Iterable[SlurmNode] = ()) -> Script:
+    """Write what sbatch is to get.
+
+    The job starts from the environment that sbatch has, without the user's login: ``NONE`` and a
+    list of names would have each node log the user in for each job. Lines of `Shape.setup` do need
+    what a login gives, such as ``module``.
+
+    Args:
+        request: What to submit.
+        nodes: Of the site; only for what asks for GPUs.
+
+    Raises:
+        RequestError: No node has such GPUs; or a value cannot be written in such a file.
+    """
+    shape = request.shape
+    # A `%` of the directory must not be read as a pattern.
+    output = str(request.directory).replace("%", "%%") + "/" + request.output
+    options = {
+        "job-name": request.name,
+        "comment": request.comment,
+        "array": _array(request),
+        "chdir": str(request.directory),
+        "output": _without_backslash(output),
+        "open-mode": "append",
+        "export": "ALL",
+        # With it a job survives the loss of its node and being preempted.
+        "requeue": None,
+        "signal": _signal(shape),
+        "nodes": str(shape.nodes),
+        "ntasks-per-node": "1",
+        "cpus-per-task": str(max(1, math.ceil(shape.cpus - 1e-9))),
+        "mem": f"{math.ceil(shape.memory_bytes / _MIB)}M" if shape.memory_bytes else "",
+        "gres": _gres(shape, nodes),
+        "time": str(math.ceil(shape.time_limit_s / 60)) if shape.time_limit_s else "",
+        "partition": shape.partition,
+        "account": shape.account,
+        "qos": shape.qos,
+        "constraint": shape.constraint,
+        "reservation": shape.reservation,
+        "exclude": ",".join(shape.exclude),
+        "nice": str(shape.nice) if shape.nice else "",
+    }
+    # Of bash as a login shell, `module` and what the site sets up are there.
+    lines = ["#!/bin/bash -l" if shape.setup else "#!/bin/sh"]
+    for name, value in options.items():
+        if value is None:
+            lines.append(f"#SBATCH --{name}")
+        elif value:
+            lines.append(f"#SBATCH --{name}={_quoted(name, value)}")
+    lines += [f"#SBATCH {_one_line('an option', line)}" for line in shape.extra]
+    lines += ["", *shape.setup, request.command, ""]
+    return Script(
+        name=request.name,
+        text="\n".join(lines),
+        elements=request.elements,
+        throttle=request.throttle,
+    )
+
+
+def _array(request: Request) -> str:
+    if request.elements is None:
+        return ""
+    throttle = f"%{request.throttle}" if request.throttle else ""
+    return f"0-{request.elements - 1}{throttle}"
+
+
+def _signal(shape: Shape) -> str:
+    if shape.time_limit_s is not None and shape.time_limit_s < _WARNED_FROM_S:
+        return ""
+    return "B:USR1@60"
+
+
+def _gres(shape: Shape, nodes: Iterable[SlurmNode]) -> str:
+    if not shape.gpus:
+        return ""
+    return request_gpus(nodes, shape.gpus, kind=shape.gpu_type, partition=shape.partition)
+
+
+def _quoted(name: str, value: str) -> str:
+    """Quote a value as sbatch reads its lines: a backslash protects a quote and itself."""
+    value = _one_line(name, value)
+    if re.fullmatch(r"[\w@%+=:,./-]+", value):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _one_line(name: str, value: str) -> str:
+    if re.search(r"[\n\r\0]", value):
+        raise RequestError(f"sbatch takes no line break in {name}, which is {value!r}")
+    return value
+
+
+def _without_backslash(path: str) -> str:
+    # Where its output's name has one, Slurm fills in no number of the job (sbatch(1), "filename
+    # pattern").
+    if "\\" in path:
+        raise RequestError(
+            f"Slurm takes no backslash in the path of a run, which is {shlex.quote(path)}",
+            hint="Choose another directory: --runs DIRECTORY",
+        )
+    return path

@@ -1,0 +1,153 @@
+"""What a site has: its nodes, their GPUs, and how a job asks for some of those."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Gres", "SlurmNode", "gpus_of", "read_gres", "request_gpus"]
+
+# Of what cuts GPUs into parts, in the order of preference: shard (from 22.05 on) lets go of more
+# than one share a job on the same GPU; mps needs NVIDIA's daemon.
+_PARTS = ("shard", "mps")
+
+_GRES = re.compile(r"(?P<name>[\w-]+)(?::(?P<kind>[^:(]*[^\d:(][^:(]*))?(?::(?P<count>\d+)\w?)?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Gres:
+    """So many of a generic resource on a node.
+
+    Attributes:
+        name: ``gpu``, ``shard``, ``mps``.
+        kind: Its type: ``a100``; empty where it has none.
+        count: How many.
+    """
+
+    name: str
+    kind: str
+    count: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SlurmNode:
+    """A node in one of its partitions, as sinfo shows it.
+
+    Attributes:
+        name: By which Slurm knows it.
+        partition: One of its partitions.
+        is_default: Whether a job that names no partition goes to that one.
+        state: ``idle``, ``mixed``, ``drained*``.
+        cpus: Of the whole node.
+        memory_bytes: Of the whole node.
+        gres: What else it has.
+        features: That a `constraint` may name.
+        time_limit: Of the partition, in Slurm's words: ``1-00:00:00``, ``infinite``.
+        reason: Why it is down or drained, in somebody's words.
+    """
+
+    name: str
+    partition: str
+    is_default: bool
+    state: str
+    cpus: int
+    memory_bytes: int
+    gres: tuple[Gres, ...] = ()
+    features: tuple[str, ...] = ()
+    time_limit: str = ""
+    reason: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether jobs are started there, now or once others have ended."""
+        return re.match(r"idle|mix|alloc|comp|plan|resv|reserved|power", self.state) is not None
+
+
+def read_gres(words: str) -> tuple[Gres, ...]:
+    """Read what sinfo shows of a node's generic resources: ``gpu:a100:4(S:0-1),shard:a100:16``."""
+    found = []
+    # Sockets stand in brackets, with commas of their own.
+    for part in re.sub(r"\([^)]*\)", "", words).split(","):
+        match = _GRES.fullmatch(part.strip())
+        if match is not None:
+            found.append(Gres(match["name"], match["kind"] or "", int(match["count"] or 1)))
+    return tuple(found)
+
+
+def gpus_of(node: SlurmNode) -> int:
+    """Return how many GPUs a node has."""
+    return sum(gres.count for gres in node.gres if gres.name == "gpu")
+
+
+def request_gpus(
+    nodes: Iterable[SlurmNode], gpus: float, *, kind: str = "", partition: str = ""
+) -> str:
+    """Return what ``--gres`` asks for, so that each node gives so many GPUs.
+
+    ``--gres`` counts per node and hides no GPU of a job from its other processes, in all versions;
+    ``--gpus-per-task`` does, which breaks what passes between GPUs.
+
+    Args:
+        nodes: Of the site.
+        gpus: For each node; below 1, that part of one.
+        kind: Their type; any where it is empty.
+        partition: Whose nodes count; all where it is empty.
+
+    Raises:
+        RequestError: No node has that.
+    """
+    nodes = [node for node in nodes if partition in ("", node.partition)]
+    where = f"partition {partition!r}" if partition else "this Slurm"
+    gpu = [gres for node in nodes for gres in node.gres if gres.name == "gpu"]
+    if not gpu:
+        raise RequestError(
+            f"no node of {where} has GPUs that it knows of",
+            hint="`sinfo -o '%N %P %G'` shows what nodes have; GPUs are there by `Gres=gpu:N`.",
+        )
+    kinds = {gres.kind for gres in gpu if gres.kind}
+    if kind and not kinds:
+        raise RequestError(
+            f"GPUs of kind {kind!r} are asked for, and the GPUs of {where} have no kinds",
+            hint="Leave `gpu_type` out; `sinfo -o '%N %G'` shows what nodes have.",
+        )
+    if kind and kind not in kinds:
+        raise unknown_name("kind of GPU", kind, dict.fromkeys(kinds, ""))
+    if gpus >= 1:
+        most = max(_count(node, "gpu", kind) for node in nodes)
+        if gpus > most:
+            which = f"GPUs of kind {kind!r}" if kind else "GPUs"
+            raise RequestError(
+                f"{gpus:g} {which} are asked for on a node, and no node of {where} has more "
+                f"than {most}",
+                hint="`sinfo -o '%N %P %G'` shows what nodes have. Tasks that can use several "
+                "nodes ask for `nodes`.",
+            )
+        return ":".join(("gpu", *([kind] if kind else []), f"{gpus:g}"))
+    return _part_of_gpu(nodes, gpus, kind, where)
+
+
+def _part_of_gpu(nodes: Sequence[SlurmNode], gpus: float, kind: str, where: str) -> str:
+    for name in _PARTS:
+        # The fewest per GPU, so that the part is never smaller than was asked.
+        per_gpu = [
+            _count(node, name, kind) / _count(node, "gpu", kind)
+            for node in nodes
+            if _count(node, name, kind) and _count(node, "gpu", kind)
+        ]
+        if per_gpu:
+            return f"{name}:{math.ceil(min(per_gpu) * gpus)}"
+    raise RequestError(
+        f"{gpus:g} of a GPU is asked for, and no node of {where} cuts GPUs into parts",
+        hint="Ask for whole GPUs, or ask the site for Slurm's gres/shard or gres/mps.",
+    )
+
+
+def _count(node: SlurmNode, name: str, kind: str) -> int:
+    return sum(gres.count for gres in node.gres if gres.name == name and kind in ("", gres.kind))

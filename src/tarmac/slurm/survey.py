@@ -1,0 +1,353 @@
+"""What nodes really have, by a small job on each: Python, containers, GPUs, directories."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import secrets
+import shlex
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tarmac.errors import TarmacError
+from tarmac.slurm.interface import SILENCE_HINT, Silence, Submitted
+from tarmac.slurm.script import Request, Shape, write_script
+from tarmac.slurm.site import gpus_of
+from tarmac.slurm.words import explain_reason, explain_refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.slurm.interface import Slurm
+    from tarmac.slurm.site import SlurmNode
+
+__all__ = ["MOST_NODES", "NodeFindings", "survey_nodes"]
+
+# More jobs for a look would be a burden; nodes of a site are of few kinds.
+MOST_NODES = 32
+
+_LOOK_EVERY_S = 0.5
+_DOCKER_S = 20
+_BUS = Path("/sys/bus/pci/devices")
+_TIME_LIMIT_S = 300
+_MEMORY_BYTES = 128 * 2**20
+
+# After the jobs' end, a network file system may show their answers late.
+_LATE_S = 10.0
+
+# The makers of GPUs, by PCI's number and their drivers' names. No control group hides from a job
+# what the bus has.
+_MAKERS = {
+    "NVIDIA": ("0x10de", ("nvidia",)),
+    "AMD": ("0x1002", ("amdgpu",)),
+    "Intel": ("0x8086", ("xe", "i915")),
+}
+
+# By which programs GPUs of other makers than NVIDIA are looked at.
+_TOOLS = {"AMD": ("rocm-smi", "amd-smi"), "Intel": ("xpu-smi",)}
+
+# Kinds of GPU that are parts of one (MIG), which no bus has: ``1g.10gb``.
+_PART = re.compile(r"\d+g\.\d+gb")
+
+# A line for each finding.
+_LOOK = """\
+out={directory}/$SLURMD_NODENAME
+{{
+  echo "user=$(id -u)"
+  echo "home=$([ -w "$HOME" ] && echo yes || echo no)"
+  for name in python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3; do
+    found=$(command -v $name) && version=$($found -c 'import platform; \
+print(platform.python_version())') && echo "python=$version $found" && break
+  done
+  srun --help 2>/dev/null | grep -q -e --container-image && echo "containers=pyxis"
+  for name in apptainer singularity; do
+    command -v $name >/dev/null && echo "containers=apptainer" && break
+  done
+  command -v podman >/dev/null && echo "containers=podman"
+  # Docker is of use to those alone whom its daemon answers.
+  command -v docker >/dev/null && timeout {docker_s} docker version >/dev/null 2>&1 && \
+echo "containers=docker"
+  for device in {bus}/*; do
+    case $(cat "$device/class" 2>/dev/null) in 0x03*|0x12*) ;; *) continue ;; esac
+    driver=$(readlink "$device/driver")
+    echo "gpu=$(cat "$device/vendor") ${{driver##*/}}"
+  done
+  for name in rocm-smi amd-smi xpu-smi; do
+    command -v $name >/dev/null && echo "tool=$name"
+  done
+  echo "interpreter=$([ -x {python} ] && echo yes || echo no)"
+}} > "$out.part" && mv "$out.part" "$out"
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NodeFindings:
+    """What is known of a node.
+
+    Attributes:
+        node: What Slurm says of it.
+        state: ``looked`` at; or it ``waits``, as no job began there in time; is ``blind``, as one
+            did whose answer is not seen here; or has ``failed`` to be asked.
+        words: Why it was not looked at, or what is wrong there.
+        python: The newest interpreter from 3.9 on, version and path; empty where there is none.
+        containers: What can run them.
+        num_gpus: That drivers have there; Slurm may know of more, which is a fault.
+        makers: How many of those each maker's driver has: ``{"AMD": 8}``.
+        alike: Other nodes that Slurm says the same of, which were not looked at.
+        user_id: The user's number there.
+        has_interpreter: Whether Tarmac's own interpreter is there too, which stages inputs,
+            outputs and environments.
+    """
+
+    node: SlurmNode
+    state: Literal["looked", "waits", "blind", "failed"]
+    words: Sequence[str] = ()
+    python: str = ""
+    containers: Sequence[str] = ()
+    num_gpus: int = 0
+    makers: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    alike: Sequence[str] = ()
+    user_id: int = -1
+    has_interpreter: bool = False
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether Tarmac's tasks can run there."""
+        return self.state == "looked" and not self.words
+
+
+def survey_nodes(
+    slurm: Slurm,
+    directory: Path,
+    *,
+    python: str,
+    variables: Mapping[str, str],
+    shape: Shape | None = None,
+    patience_s: float = 120.0,
+    most: int = MOST_NODES,
+) -> Sequence[NodeFindings]:
+    """Look at a site's nodes by a job on each; of many, by a job on one of each kind.
+
+    Args:
+        slurm: The site.
+        directory: What the nodes should see, such as where runs are made; gets a directory of its
+            own for a while.
+        python: Tarmac's own interpreter, which stages inputs where nodes have it too.
+        variables: What the jobs' environment starts from.
+        shape: Partition, account and the like; a core and little memory are asked for.
+        patience_s: How long to wait for jobs to begin.
+        most: Where there are more nodes than that, one of each kind is looked at, of so many kinds.
+
+    Raises:
+        TarmacError: Slurm does not answer.
+    """
+    nodes = slurm.nodes()
+    if isinstance(nodes, Silence):
+        raise TarmacError(
+            f"Slurm does not answer: {nodes.command}: {nodes.words}", hint=SILENCE_HINT
+        )
+    shape = shape or Shape()
+    groups = _groups([node for node in nodes if _belongs(node, shape)], most)
+    with tempfile.TemporaryDirectory(
+        prefix=".tarmac-look-", dir=directory, ignore_cleanup_errors=True
+    ) as place:
+        survey = _Survey(slurm, Path(place), dict(variables), shape, python)
+        try:
+            for node, *_ in groups:
+                survey.submit(node)
+            survey.wait(patience_s)
+            return [
+                dataclasses.replace(
+                    survey.findings(node), alike=tuple(other.name for other in others)
+                )
+                for node, *others in groups
+            ]
+        finally:
+            # What has not begun by now would look for a directory that is gone.
+            slurm.cancel(names=survey.names)
+
+
+class _Survey:
+    """The jobs that look."""
+
+    def __init__(
+        self, slurm: Slurm, place: Path, variables: dict[str, str], shape: Shape, python: str
+    ) -> None:
+        self._slurm, self._place, self._variables = slurm, place, variables
+        self._shape, self._python = shape, python
+        self._mark = secrets.token_hex(4)
+        self._asked: list[str] = []
+        self._submitted: dict[str, Submitted] = {}
+        self._left: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Those of the jobs that may be in the queue."""
+        return self._asked
+
+    def submit(self, node: SlurmNode) -> None:
+        """Have a node looked at, unless Slurm starts nothing there."""
+        if not node.is_usable:
+            self._problems[node.name] = f"is {node.state}" + (
+                f": {node.reason}" if node.reason else ""
+            )
+            return
+        look = look_script(self._place, self._python)
+        request = Request(
+            name=f"tarmac-look-{self._mark}-{node.name}",
+            shape=dataclasses.replace(
+                self._shape,
+                memory_bytes=_MEMORY_BYTES,
+                time_limit_s=_TIME_LIMIT_S,
+                partition=node.partition,
+                extra=(*self._shape.extra, f"--nodelist={node.name}"),
+            ),
+            command=look,
+            directory=self._place,
+            output=f"{node.name}.engine",
+        )
+        script = write_script(request)
+        # Where no answer comes it may have been accepted.
+        self._asked.append(script.name)
+        answer = self._slurm.submit(script, self._variables)
+        if isinstance(answer, Submitted):
+            self._submitted[node.name] = answer
+        elif isinstance(answer, Silence):
+            self._problems[node.name] = f"{answer.command}: {answer.words}"
+        else:
+            self._problems[node.name] = explain_refusal(answer).splitlines()[0]
+
+    def wait(self, patience_s: float) -> None:
+        """Wait until all nodes have answered, or no job of theirs is left, or it is late."""
+        end = time.monotonic() + patience_s
+        gone_since: float | None = None
+        while not all(self._answer(name) for name in self._submitted):
+            shown = self._slurm.queue(self.names)
+            if isinstance(shown, Silence):
+                self._left = dict.fromkeys(self._submitted, f"{shown.command}: {shown.words}")
+            else:
+                reasons = {queued.name: explain_reason(queued.reason) for queued in shown}
+                self._left = {
+                    name: reasons[submitted.name]
+                    for name, submitted in self._submitted.items()
+                    if submitted.name in reasons
+                }
+            now = time.monotonic()
+            if self._left:
+                gone_since = None
+            elif gone_since is None:
+                gone_since = now
+            if now > end or (gone_since is not None and now > gone_since + _LATE_S):
+                return
+            time.sleep(_LOOK_EVERY_S)
+
+    def findings(self, node: SlurmNode) -> NodeFindings:
+        """Return what is known of a node by now."""
+        if node.name in self._problems:
+            return NodeFindings(node=node, state="failed", words=(self._problems[node.name],))
+        answer = self._answer(node.name)
+        if answer is not None:
+            return read_look(node, answer)
+        if node.name in self._left:
+            return NodeFindings(node=node, state="waits", words=(self._left[node.name],))
+        words = (
+            f"its job has ended, and its answer is not seen in {self._place.parent}: is that "
+            "another directory there? Choose one that all nodes see"
+        )
+        return NodeFindings(node=node, state="blind", words=(words,))
+
+    def _answer(self, name: str) -> str | None:
+        # Opened anew, upon which network file systems ask their server.
+        if name not in os.listdir(self._place):  # noqa: PTH208 - names alone
+            return None
+        return (self._place / name).read_text(errors="replace")
+
+
+def _belongs(node: SlurmNode, shape: Shape) -> bool:
+    if shape.partition:
+        return node.partition == shape.partition
+    return node.is_default
+
+
+def _groups(nodes: Sequence[SlurmNode], most: int) -> Sequence[Sequence[SlurmNode]]:
+    """Return nodes in groups, of each of which the first is looked at."""
+    if len(nodes) <= most:
+        return [[node] for node in nodes]
+    kinds: dict[object, list[SlurmNode]] = {}
+    # One where nothing is started would say nothing of the others.
+    for node in sorted(nodes, key=lambda node: not node.is_usable):
+        kind = (node.partition, node.cpus, node.memory_bytes, node.gres, node.features)
+        kinds.setdefault(kind, []).append(node)
+    return [*kinds.values()][:most]
+
+
+def look_script(directory: Path, python: str, bus: Path = _BUS) -> str:
+    """Return the lines of shell that look at the node that they run on.
+
+    Args:
+        directory: Gets a file of what was seen, by the node's name.
+        python: Tarmac's own interpreter.
+        bus: Where the kernel shows what is on PCI.
+    """
+    words = {"directory": str(directory), "python": python, "bus": str(bus)}
+    quoted = {name: shlex.quote(word) for name, word in words.items()}
+    return _LOOK.format(**quoted, docker_s=_DOCKER_S)
+
+
+def read_look(node: SlurmNode, answer: str) -> NodeFindings:
+    """Return what a look has seen of a node.
+
+    Args:
+        node: What Slurm says of it.
+        answer: The file that the look has written.
+    """
+    said = [line.partition("=")[::2] for line in answer.splitlines()]
+    found = dict(said)
+    words = []
+    if not found.get("python"):
+        words.append("has no Python from 3.9 on, which starts tasks; load one by `setup`")
+    if found.get("user") != str(os.getuid()):
+        words.append(f"you are user {found.get('user')} there, and {os.getuid()} here")
+    if found.get("home") != "yes":
+        words.append("your home directory cannot be written there")
+    makers = _count_gpus([value for name, value in said if name == "gpu"])
+    tools = {value for name, value in said if name == "tool"}
+    num_gpus = sum(makers.values())
+    parts = sum(gres.count for gres in node.gres if _PART.search(gres.kind))
+    given = gpus_of(node) - parts
+    if num_gpus < given:
+        have = ", ".join(f"{maker}'s driver has {count}" for maker, count in makers.items())
+        words.append(f"Slurm gives {given} GPUs there; {have or 'no driver has any'}")
+    for maker in _TOOLS.keys() & makers.keys() if given else ():
+        words.append(f"its GPUs are {maker}'s: tasks that ask for GPUs begin on NVIDIA's alone")
+        if tools.isdisjoint(_TOOLS[maker]):
+            words.append(f"has no {' or '.join(_TOOLS[maker])}, by which they are looked at")
+    return NodeFindings(
+        node=node,
+        state="looked",
+        words=words,
+        python=found.get("python", ""),
+        containers=[value for name, value in said if name == "containers"],
+        num_gpus=num_gpus,
+        makers=makers,
+        user_id=int(found.get("user") or -1),
+        has_interpreter=found.get("interpreter") == "yes",
+    )
+
+
+def _count_gpus(devices: Sequence[str]) -> dict[str, int]:
+    """Return how many GPUs each maker's own driver has.
+
+    Args:
+        devices: Of the bus, each its vendor and its driver: ``0x10de nvidia``.
+    """
+    counts: dict[str, int] = {}
+    for vendor, _, driver in (device.partition(" ") for device in devices):
+        for maker, (number, drivers) in _MAKERS.items():
+            if vendor == number and driver in drivers:
+                counts[maker] = counts.get(maker, 0) + 1
+    return counts

@@ -1,0 +1,273 @@
+"""What Slurm's words mean: states, reasons to wait, and refusals, in words that say what to do.
+
+Slurm's own words stay beside ours, so that they can be looked up in its manuals.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.slurm.interface import UnitState
+
+__all__ = [
+    "REASONS",
+    "REFUSALS",
+    "explain_full",
+    "explain_reason",
+    "explain_refusal",
+    "is_full",
+    "is_silence",
+    "read_state",
+]
+
+# squeue(1) and sacct(1), "JOB STATE CODES"; those of a job that may still run come from
+# "JOB STATE FLAGS" of newer versions.
+_STATES: Mapping[str, UnitState] = {
+    "PENDING": "pending",
+    "CONFIGURING": "pending",
+    "RUNNING": "running",
+    "RESIZING": "running",
+    "SIGNALING": "running",
+    "STAGE_OUT": "completing",
+    "COMPLETING": "completing",
+    "COMPLETED": "completed",
+    "FAILED": "failed",
+    "TIMEOUT": "timeout",
+    "DEADLINE": "timeout",
+    "OUT_OF_MEMORY": "out_of_memory",
+    "PREEMPTED": "preempted",
+    "NODE_FAIL": "node_fail",
+    "BOOT_FAIL": "node_fail",
+    "LAUNCH_FAILED": "node_fail",
+    "RECONFIG_FAIL": "node_fail",
+    "CANCELLED": "cancelled",
+    "REQUEUED": "requeued",
+    "REQUEUE_FED": "requeued",
+    "REQUEUE_HOLD": "requeued",
+    "SPECIAL_EXIT": "requeued",
+    "SUSPENDED": "suspended",
+    "STOPPED": "suspended",
+}
+
+# squeue(1), "JOB REASON CODES", and slurm's own resource limits page for QOS*, Assoc*.
+REASONS: Mapping[str, str] = {
+    "None": "was just submitted",
+    "Priority": "waits for its turn",
+    "Resources": "is next, and waits until a node has room",
+    "Dependency": "waits for another job",
+    "BeginTime": "waits for its begin time, or briefly after a requeue",
+    "Cleaning": "its last try is still being cleaned up",
+    "JobArrayTaskLimit": "waits because as many as wished run already",
+    "JobHeldUser": "is held by its user; let it go: scontrol release",
+    "JobHeldAdmin": "is held by an administrator, who alone can let it go",
+    "AccountNotAllowed": "the partition does not take this account; choose another `account`",
+    "InvalidAccount": "the account is unknown or has expired; choose another `account`",
+    "InvalidQOS": "the QOS is unknown or has expired; choose another `qos`",
+    "QOSNotAllowed": "the partition or account does not take this QOS; choose another `qos`",
+    "BadConstraints": "no node can ever be what it asks for; change `constraint` or ask for less",
+    "DependencyNeverSatisfied": "the job that it waits for has failed; it never starts",
+    "Licenses": "waits for a licence",
+    "NodeDown": "a node that it needs is down",
+    "PartitionConfig": "it asks for more than its partition gives; ask for less, or choose another "
+    "`partition`",
+    "PartitionDown": "its partition is down; choose another `partition`, or wait",
+    "PartitionInactive": "its partition takes no jobs; choose another `partition`, or wait",
+    "PartitionNodeLimit": "it asks for more nodes than its partition gives, or they are down",
+    "PartitionTimeLimit": "its time limit is above its partition's; shorten `time` or choose "
+    "another `partition`",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved, perhaps for a "
+    "maintenance that its time limit reaches into; shorten `time`",
+    "Reservation": "waits for its reservation to begin",
+    "ReservationDeleted": "its reservation is gone; choose another `reservation`",
+    "FrontEndDown": "the node that would start it is down",
+    "InvalidJobLocalAccount": "the account is unknown; choose another `account`",
+    "MaxGRESPerAccount": "the account has all GPUs that it may have at once",
+    "MaxMemPerLimit": "it asks for more memory per CPU or node than is allowed; lower `memory`",
+    "Prolog": "its node is being prepared",
+    "WaitingForScheduling": "was just submitted",
+}
+
+# What a limit of a user, group, account or QOS holds back, by the last part of its name.
+_LIMITED: Mapping[str, str] = {
+    "Cpu": "CPUs",
+    "GRES": "GPUs",
+    "Memory": "memory",
+    "Mem": "memory",
+    "Node": "nodes",
+    "Jobs": "jobs",
+    "Job": "jobs",
+    "SubmitJob": "jobs in the queue",
+    "Submit": "jobs in the queue",
+    "Wall": "time",
+    "WallDuration": "time",
+    "Billing": "billing units",
+    "BB": "burst buffers",
+    "License": "licences",
+    "RunMinutes": "minutes",
+    "Minutes": "minutes",
+    "Unknown": "some resource",
+}
+
+_LIMIT = re.compile(
+    r"(?P<whose>QOS|Assoc|Association)(?P<which>Grp|Max|Group|Min)(?P<rest>\w*?)(?:Limit|Cpu)?$"
+)
+
+# Of the client and the network, in the versions 20.02 to 25.05 of slurm_errno.c: whether the
+# controller has done what it was asked is not known.
+_SILENCES = re.compile(
+    r"socket timed out|timed out on send|unable to contact slurm controller"
+    r"|unable to establish|connection refused|connection reset|connection timed out"
+    r"|communications? (?:connection|shutdown|send|receive|failure|error)"
+    r"|zero bytes were transmitted|unexpected message received|insane message length"
+    r"|header lengths are longer|message receive failure|message send failure"
+    r"|slurm backup controller in standby|temporarily unable to accept"
+    r"|resource temporarily unavailable|protocol authentication error|invalid authentication"
+    r"|munge encode failed|munged communication error|failed to connect to any"
+    r"|unable to resolve|no route to host|network is unreachable|slurm controller not responding"
+    r"|slurm database daemon|slurmdbd.*(?:refused|failed)|problem talking to the database"
+    r"|job credential (?:expired|replayed)|unable to process configuration file"
+    r"|transport endpoint is not connected|broken pipe",
+    re.IGNORECASE,
+)
+
+# Refusals that end by themselves once fewer of one's jobs are in the queue.
+_FULL = re.compile(
+    r"AssocMaxSubmit|AssocGrpSubmit|QOSMaxSubmit|QOSGrpSubmit|MaxSubmitJob"
+    r"|job violates accounting/qos policy|too many jobs|maximum job ?count|MaxJobCount"
+    r"|job submit limit|slurm temporarily unable to accept job",
+    re.IGNORECASE,
+)
+
+REFUSALS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), words)
+    for pattern, words in (
+        (
+            r"invalid partition",
+            "Choose another `partition`; `sinfo` lists them.",
+        ),
+        (
+            r"invalid account or account/partition",
+            "The account is unknown, has expired, or may not use this partition: choose another "
+            "`account`; `sacctmgr show associations user=$USER` lists yours.",
+        ),
+        (
+            r"invalid qos",
+            "Choose another `qos`; `sacctmgr show associations user=$USER` lists yours.",
+        ),
+        (
+            r"requested node configuration is not available",
+            "No node of the partition has as many CPUs, GPUs or as much memory; `sinfo -N -o "
+            "'%N %P %c %m %G'` shows what they have.",
+        ),
+        (
+            r"invalid generic resource|gres",
+            "No such GPUs are known here; `sinfo -o %G` shows what nodes have.",
+        ),
+        (
+            r"requested time limit is invalid|time limit.*(?:exceeds|invalid)",
+            "Shorten `time`; `sinfo -o '%P %l'` shows what each partition allows.",
+        ),
+        (
+            r"reservation",
+            "Choose another `reservation`; `scontrol show reservation` lists them.",
+        ),
+        (
+            r"invalid (?:job )?array",
+            "The site takes no array as large; `scontrol show config` shows MaxArraySize.",
+        ),
+        (
+            r"invalid feature|constraint",
+            "Choose another `constraint`; `sinfo -o '%N %f'` shows what nodes have.",
+        ),
+        (
+            r"more processors requested than permitted|node count specification invalid",
+            "Ask for fewer CPUs or nodes, or choose another `partition`.",
+        ),
+        (
+            r"memory specification can ?not be satisfied|memory.*limit",
+            "Ask for less memory, or choose another `partition`.",
+        ),
+        (
+            r"user.*(?:not (?:permitted|allowed)|access denied)|permission denied|group not",
+            "Ask the site to let you use this partition, or choose another.",
+        ),
+    )
+)
+
+
+def read_state(word: str) -> UnitState:
+    """Return the state that Slurm's word for it stands for; ``CANCELLED by 1002`` is one too."""
+    first = word.strip().partition(" ")[0].rstrip("+*")
+    return _STATES.get(first.upper(), "other")
+
+
+def explain_reason(reason: str) -> str:
+    """Say in words why a job waits, what would help, and in brackets what Slurm calls it.
+
+    Args:
+        reason: As squeue shows it: ``Priority``, ``(launch failed requeued held)``.
+    """
+    reason = reason.strip().removeprefix("(").removesuffix(")")
+    key = reason.partition(",")[0].strip()
+    words = REASONS.get(key) or _held(reason) or _limit(key)
+    if words is None:
+        return f"waits: {reason}" if reason else "waits"
+    # What says which nodes is worth reading; it follows the reason's name.
+    return f"{words} ({reason})"
+
+
+def explain_refusal(words: str) -> str:
+    """Return a refusal in Slurm's words, in one line, and what to do about it in the next."""
+    said = _said(words)
+    advice = next((advice for pattern, advice in REFUSALS if pattern.search(said)), None)
+    return said if advice is None else f"{said}\n{advice}"
+
+
+def explain_full(words: str) -> str:
+    """Say what a refusal that `is_full` means for jobs that follow, and Slurm's word for it."""
+    named = re.search(r"\b(?:Assoc|QOS|Max)[A-Z]\w+", words)
+    return (
+        "the site takes no more of your jobs for now; more follow as others end "
+        f"({named[0] if named else _said(words)})"
+    )
+
+
+def is_full(words: str) -> bool:
+    """Whether a refusal ends by itself once fewer of one's own jobs are in the queue."""
+    return _FULL.search(words) is not None
+
+
+def is_silence(words: str) -> bool:
+    """Whether words of a command say only that Slurm could not be asked."""
+    return _SILENCES.search(words) is not None
+
+
+def _said(words: str) -> str:
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return "; ".join(re.sub(r"^(?:sbatch: )?(?:error: )?", "", line) for line in lines)
+
+
+def _held(reason: str) -> str | None:
+    if "requeued held" in reason:
+        return (
+            "could not be started and is held, look at its node's log; "
+            "let it go: scontrol release JOB"
+        )
+    return None
+
+
+def _limit(key: str) -> str | None:
+    found = _LIMIT.match(key)
+    if found is None:
+        return None
+    whose = "the QOS" if found["whose"] == "QOS" else "the account or its user"
+    rest = re.sub(r"^(?:TRES|Per(?:User|Account|Job)|Max)+", "", found["rest"])
+    rest = re.sub(r"(?:Per(?:User|Account|Job|Acct|PU|PA|PJ|Node)|PU|PA|PJ)+$", "", rest)
+    what = _LIMITED.get(rest, rest or "what it may")
+    if "Per" in found["rest"] and "Job" in found["rest"].partition("Per")[2]:
+        return f"asks for more {what} than a job of {whose} may have; ask for less"
+    return f"waits until {whose} is below its limit of {what}"

@@ -1,0 +1,187 @@
+"""An executor to be checked, and what is heard of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import textwrap
+import time
+from typing import TYPE_CHECKING, Any
+
+from tarmac.jobs import (
+    Attempt,
+    Began,
+    Busy,
+    Finished,
+    Queued,
+    Site,
+    parse_job,
+    plan_tasks,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.jobs import Event, Executor, ExecutorKind, Task
+
+__all__ = ["PATIENCE_S", "VAULT", "ExecutorCase", "Watch", "printed", "variable"]
+
+# How long a check waits for what should come at once, or as soon as an engine gets to it.
+PATIENCE_S = 120.0
+
+# A variable of this process that holds a secret, and the secret.
+VAULT = ("TARMAC_TESTING_VAULT", "pssst-17")
+
+_NUM_GPUS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class ExecutorCase:
+    """An executor to be checked.
+
+    Attributes:
+        kind: Its row in the table of executors.
+        directory: An empty one, for the tasks.
+        options: Of all jobs, by executor: ``{"slurm": {"partition": "low"}}``.
+    """
+
+    kind: ExecutorKind
+    directory: Path
+    options: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+    def tasks(self, job: str) -> list[Task]:
+        """Return the tasks of a job, given as the text of its file."""
+        parsed = parse_job(textwrap.dedent(job))
+        options = {name: {**values} for name, values in self.options.items()}
+        return [*plan_tasks(parsed.model_copy(update={"options": options}), self.directory)]
+
+    def attempt(self, task: Task, number: int = 1) -> Attempt:
+        """Return an attempt of a task, in a directory of the task's own."""
+        return Attempt(task, number, self.directory / f"attempt-{task.index}")
+
+    @contextlib.contextmanager
+    def opened(self, tasks: Sequence[Task]) -> Iterator[Executor]:
+        """Open an executor for some tasks, and close it with the block."""
+        run = self.directory / "run"
+        run.mkdir(exist_ok=True)
+        site = Site(
+            tasks=tasks,
+            run=run,
+            base=self.directory,
+            shared=self.directory / "shared",
+            fake_gpus=_NUM_GPUS,
+        )
+        with contextlib.closing(self.kind.open(site)) as executor:
+            yield executor
+
+    @contextlib.contextmanager
+    def watched(self, tasks: Sequence[Task]) -> Iterator[Watch]:
+        """Open an executor for some tasks, which nothing is left for; end all with the block."""
+        with self.opened(tasks) as executor:
+            assert not executor.attach(lambda *_: None), "it keeps what is on record"
+            watch = Watch(executor)
+            yield watch
+            watch.stop()
+
+    def finish(self, job: str, number: int = 1) -> tuple[list[Attempt], dict[str, Finished]]:
+        """Take a job's tasks, which need no others, to their ends.
+
+        Args:
+            job: As the text of its file.
+            number: Of the attempt.
+
+        Returns:
+            The attempts in the order of the file, and their ends by task.
+        """
+        tasks = self.tasks(job)
+        attempts = [self.attempt(task, number) for task in tasks]
+        with self.watched(tasks) as watch:
+            watch.start(attempts)
+            return attempts, watch.finish(attempts)
+
+
+class Watch:
+    """Starts attempts, and hears what an executor says of them."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.events: list[Event] = []
+        self.ends: dict[str, Finished] = {}
+        self._taken: list[Attempt] = []
+
+    def start(self, attempts: Sequence[Attempt]) -> None:
+        """Start attempts as there is room for them."""
+        left, deadline = [*attempts], time.monotonic() + PATIENCE_S
+        while left:
+            answers = self.executor.start(left)
+            assert len(answers) == len(left), f"{len(answers)} answers to {len(left)} attempts"
+            for attempt, answer in zip([*left], answers, strict=True):
+                if not isinstance(answer, Busy):
+                    assert answer.attempt is attempt, "an answer is another attempt's"
+                    self.events.append(answer)
+                    self._taken.append(attempt)
+                    left.remove(attempt)
+            if left:
+                assert time.monotonic() < deadline, f"there was no room for {left[0].task.name}"
+                self.hear()
+
+    def attach(self, attempts: Sequence[Attempt]) -> Sequence[Queued | Began]:
+        """Take over attempts that another executor has left."""
+        known = {(attempt.task.index, attempt.number): attempt for attempt in attempts}
+        there = self.executor.attach(lambda *key: known.get(key))
+        self._taken += [answer.attempt for answer in there]
+        return there
+
+    def hear(self, patience_s: float = 1.0) -> None:
+        """Hear what happens within some time."""
+        for event in self.executor.wait(patience_s):
+            self.events.append(event)
+            if isinstance(event, Finished):
+                name = event.attempt.task.name
+                assert name not in self.ends, f"{name} ended twice"
+                self.ends[name] = event
+
+    def finish(self, attempts: Sequence[Attempt]) -> dict[str, Finished]:
+        """Hear until some attempts have ended; return all ends."""
+        deadline = time.monotonic() + PATIENCE_S
+        while left := [a.task.name for a in attempts if a.task.name not in self.ends]:
+            assert time.monotonic() < deadline, f"{left} did not end"
+            self.hear()
+        return self.ends
+
+    def until_printed(self, attempt: Attempt) -> str:
+        """Hear until an attempt has printed a line; return it."""
+        deadline = time.monotonic() + PATIENCE_S
+        path = attempt.directory / "stdout"
+        while not (path.exists() and path.read_text(encoding="utf-8").endswith("\n")):
+            assert attempt.task.name not in self.ends, f"it ended: {self.ends[attempt.task.name]}"
+            assert time.monotonic() < deadline, f"{attempt.task.name} did not begin"
+            self.hear(0.02)
+        return path.read_text(encoding="utf-8")
+
+    def stop(self) -> None:
+        """End all that is left."""
+        if left := [a for a in self._taken if a.task.name not in self.ends]:
+            self.executor.stop()
+            self.finish(left)
+
+
+def printed(attempt: Attempt, stream: str = "stdout") -> str:
+    """Return what an attempt has printed so far."""
+    return (attempt.directory / stream).read_text(encoding="utf-8")
+
+
+@contextlib.contextmanager
+def variable(name: str, value: str) -> Iterator[Mapping[str, str]]:
+    """Set a variable of this process for a block."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield os.environ
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -1,0 +1,169 @@
+"""What a program finds where an executor starts it: its files, its variables, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+
+from tarmac.testing.executors.case import VAULT, printed, variable
+
+if TYPE_CHECKING:
+    from tarmac.testing.executors.case import ExecutorCase
+
+__all__ = [
+    "check_a_later_attempt_adds_to_what_an_earlier_one_printed",
+    "check_a_secret_is_in_no_command_line",
+    "check_a_task_sees_its_variables_and_secrets_and_no_others",
+    "check_an_attempt_runs_in_its_directory",
+    "check_an_engine_hands_nothing_of_the_runners_environment_on",
+    "check_every_byte_of_arguments_and_variables_arrives",
+    "check_inputs_are_brought_and_outputs_kept",
+    "check_only_the_last_attempts_outputs_are_kept",
+    "check_what_a_task_keeps_in_the_run_is_there_for_the_next",
+]
+
+
+def check_an_attempt_runs_in_its_directory(case: ExecutorCase) -> None:
+    """A task runs in ``work``, and what it prints is in ``stdout`` and ``stderr``."""
+    (attempt,), ends = case.finish("{name: x, command: 'pwd; echo bad >&2'}")
+    end = ends["x"]
+    assert (end.outcome, end.exit_code, end.reason) == ("succeeded", 0, "")
+    assert printed(attempt) == f"{attempt.directory / 'work'}\n"
+    assert printed(attempt, "stderr") == "bad\n"
+
+
+def check_a_task_sees_its_variables_and_secrets_and_no_others(case: ExecutorCase) -> None:
+    """A secret is in the environment of the task that asks for it, and in no file."""
+    name, secret = VAULT
+    with variable(name, secret):
+        (attempt, other), ends = case.finish(
+            f"""
+            name: x
+            tasks:
+              - name: x
+                env: {{COLOUR: red}}
+                secrets: {{TOKEN: {{env: {name}}}}}
+                command: case "$COLOUR-$TOKEN" in red-{secret[:5]}?17) echo "$TARMAC_TASK";; esac
+              - {{name: other, command: env}}
+            """
+        )
+    assert {end.outcome for end in ends.values()} == {"succeeded"}, ends
+    assert printed(attempt) == "x\n"
+    seen = printed(other)
+    assert "TARMAC_TASK=other" in seen
+    assert not [word for word in ("COLOUR=", "TOKEN=", f"{name}=") if word in seen]
+    files = (path for path in case.directory.rglob("*") if path.is_file())
+    assert not [path for path in files if secret.encode() in path.read_bytes()]
+
+
+def check_a_secret_is_in_no_command_line(case: ExecutorCase) -> None:
+    """While a task with a secret runs no process on this machine shows it."""
+    name, secret = VAULT
+    with variable(name, secret):
+        (task,) = case.tasks(
+            f"{{name: x, secrets: {{TOKEN: {{env: {name}}}}}, command: 'echo; exec sleep 600'}}"
+        )
+        attempt = case.attempt(task)
+        with case.watched([task]) as watch:
+            watch.start([attempt])
+            watch.until_printed(attempt)
+            shown = [
+                process.pid
+                for process in psutil.process_iter(["cmdline"])
+                if secret in " ".join(process.info["cmdline"] or ())
+            ]
+    assert not shown, f"command lines of {shown} show the secret"
+
+
+def check_an_engine_hands_nothing_of_the_runners_environment_on(case: ExecutorCase) -> None:
+    """Variables of the job that a runner is in say nothing of the jobs that it queues."""
+    outer = {"SLURM_MEM_PER_NODE": "17", "SBATCH_PARTITION": "nowhere", "RAY_ADDRESS": "nowhere"}
+    tasks = case.tasks("{name: x, command: env}")
+    with contextlib.ExitStack() as stack:
+        for name, value in outer.items():
+            stack.enter_context(variable(name, value))
+        with case.watched(tasks) as watch:
+            if not watch.executor.queues:
+                return
+            attempt = case.attempt(tasks[0])
+            watch.start([attempt])
+            end = watch.finish([attempt])["x"]
+    assert end.outcome == "succeeded", end
+    seen = printed(attempt).splitlines()
+    assert not [line for line in seen if line in {f"{n}={v}" for n, v in outer.items()}], seen
+
+
+def check_every_byte_of_arguments_and_variables_arrives(case: ExecutorCase) -> None:
+    """Spaces, quotes, commas, lines and letters of all kinds reach a program as they were."""
+    odd = ["a b", "c,d=e;f", "\"g\" 'h' `i` $j \\k", "l\nm\tn", "öß→漢🙂", "", "-n", "%s *?[x]~"]
+    show = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['ODD']]))"
+    job = {
+        "name": "x",
+        "command": [sys.executable, "-c", show, *odd],
+        "env": {"ODD": "|".join(odd)},
+    }
+    (attempt,), ends = case.finish(json.dumps(job))
+    assert ends["x"].outcome == "succeeded", ends
+    assert json.loads(printed(attempt)) == [odd, "|".join(odd)]
+
+
+def check_inputs_are_brought_and_outputs_kept(case: ExecutorCase) -> None:
+    """What an output does not find is said, and the others are kept."""
+    (case.directory / "in.txt").write_text("hello", encoding="utf-8")
+    _, ends = case.finish(
+        """
+        name: x
+        inputs: [{from: in.txt, to: data/a.txt}]
+        command: tr a-z A-Z < data/a.txt > out.txt
+        outputs: [{path: out.txt, to: kept}, {path: gone.txt, to: kept}]
+        """
+    )
+    assert (case.directory / "kept/out.txt").read_text(encoding="utf-8") == "HELLO"
+    assert tuple(ends["x"].problems) == ("output gone.txt: nothing matches",)
+
+
+def check_what_a_task_keeps_in_the_run_is_there_for_the_next(case: ExecutorCase) -> None:
+    """``run:PATH`` is one place for all tasks of a run."""
+    tasks = case.tasks(
+        """
+        name: x
+        tasks:
+          - {name: a, command: echo hello > out.txt, outputs: [{path: out.txt, to: "run:made"}]}
+          - name: b
+            command: cat out.txt more/out.txt
+            inputs: [{from: "run:made/out.txt"}, {from: "run:made", to: more}]
+        """
+    )
+    first, second = (case.attempt(task) for task in tasks)
+    with case.watched(tasks) as watch:
+        for attempt in (first, second):
+            watch.start([attempt])
+            watch.finish([attempt])
+        assert watch.ends["b"].outcome == "succeeded", watch.ends
+    assert printed(second) == "hello\nhello\n"
+
+
+def check_only_the_last_attempts_outputs_are_kept(case: ExecutorCase) -> None:
+    """An attempt that another one follows keeps nothing."""
+    job = """
+        name: x
+        retries: 1
+        command: echo $TARMAC_ATTEMPT > out.txt; exit 1
+        outputs: [{path: out.txt, to: kept, when: always}]
+        """
+    case.finish(job, number=1)
+    assert not (case.directory / "kept").exists()
+    case.finish(job, number=2)
+    assert (case.directory / "kept/out.txt").read_text(encoding="utf-8") == "2\n"
+
+
+def check_a_later_attempt_adds_to_what_an_earlier_one_printed(case: ExecutorCase) -> None:
+    """Logs of attempts follow each other in one file."""
+    job = "{name: x, command: 'echo $TARMAC_ATTEMPT'}"
+    (attempt,), _ = case.finish(job, number=1)
+    case.finish(job, number=2)
+    assert printed(attempt) == "1\n2\n"

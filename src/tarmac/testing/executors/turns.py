@@ -1,0 +1,195 @@
+"""What is answered to attempts, when they run, with which GPUs, and who goes on with them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.jobs import Began, Busy, Finished, Queued, Silent, run_tasks
+from tarmac.testing.executors.case import Watch, printed
+
+if TYPE_CHECKING:
+    from tarmac.testing.executors.case import ExecutorCase
+
+__all__ = [
+    "check_a_graph_of_tasks_goes_through",
+    "check_a_later_executor_attaches_to_what_an_earlier_one_left",
+    "check_a_task_without_gpus_sees_none",
+    "check_an_end_that_nobody_may_have_written_down_is_told_again",
+    "check_every_attempt_is_answered",
+    "check_queued_comes_before_began_and_that_before_finished",
+    "check_two_tasks_never_share_a_gpu",
+    "check_waiting_returns_when_patience_ends",
+    "check_what_can_never_run_is_refused",
+]
+
+
+def check_what_can_never_run_is_refused(case: ExecutorCase) -> None:
+    """A task that needs more than there is is refused by its name, before anything is made."""
+    tasks = case.tasks("{name: greedy, command: a, resources: {cpus: 1000000}}")
+    said = ""
+    try:
+        case.kind.refuse(tasks, 0)
+    except RequestError as error:
+        said = error.message
+    assert "greedy" in said, f"a task that needs a million CPUs is not refused by name: {said!r}"
+
+
+def check_every_attempt_is_answered(case: ExecutorCase) -> None:
+    """A hundred attempts at once get a hundred answers, and each one taken ends once."""
+    tasks = case.tasks(
+        "{name: x, sweep: {repeat: 100}, resources: {cpus: 0.1}, command: [sleep, '600']}"
+    )
+    attempts = [case.attempt(task) for task in tasks]
+    with case.opened(tasks) as executor:
+        executor.attach(lambda *_: None)
+        answers = executor.start(attempts)
+        assert len(answers) == len(attempts)
+        taken = [answer.attempt for answer in answers if not isinstance(answer, Busy)]
+        assert taken, "there was no room for any"
+        assert taken == attempts[: len(taken)], "a later one overtook an earlier one"
+        if executor.queues:
+            assert all(isinstance(answer, (Queued, Busy)) for answer in answers)
+        executor.stop()
+        watch = Watch(executor)
+        assert {end.outcome for end in watch.finish(taken).values()} == {"interrupted"}
+
+
+def check_waiting_returns_when_patience_ends(case: ExecutorCase) -> None:
+    """`Executor.wait` tells of no end while nothing has ended."""
+    (task,) = case.tasks("{name: x, command: 'echo; exec sleep 600'}")
+    attempt = case.attempt(task)
+    with case.watched([task]) as watch:
+        watch.start([attempt])
+        watch.until_printed(attempt)
+        watch.hear(0.05)
+        assert not watch.ends, watch.ends
+    assert watch.ends["x"].outcome == "interrupted"
+
+
+def check_queued_comes_before_began_and_that_before_finished(case: ExecutorCase) -> None:
+    """What is said of an attempt comes in its order, and says what it has."""
+    (task,) = case.tasks("{name: x, command: 'true', resources: {cpus: 0.5, gpus: 1}}")
+    with case.watched([task]) as watch:
+        attempt = case.attempt(task)
+        watch.start([attempt])
+        watch.finish([attempt])
+        told = [event for event in watch.events if isinstance(event, Queued | Began | Finished)]
+        kinds = [kind for kind, _ in itertools.groupby(told, type)]
+        expected = [Queued, Began, Finished] if watch.executor.queues else [Began, Finished]
+        assert kinds == expected, told
+        if watch.executor.queues:
+            last = [event for event in told if isinstance(event, Queued)][-1]
+            assert last.place, "the engine's name for it is not told"
+        began = next(event for event in watch.events if isinstance(event, Began))
+        assert len(began.grant.gpus) == 1, began
+        assert began.host == watch.ends["x"].host, (began, watch.ends)
+
+
+def check_two_tasks_never_share_a_gpu(case: ExecutorCase) -> None:
+    """Tasks of one GPU each have another one, or follow each other."""
+    job = """
+        name: x
+        sweep: {repeat: 6}
+        resources: {cpus: 0.1, gpus: 1}
+        command: date +%s%N; sleep 0.3; date +%s%N
+        """
+    tasks = case.tasks(job)
+    attempts = [case.attempt(task) for task in tasks]
+    held: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    with case.watched(tasks) as watch:
+        watch.start(attempts)
+        ends = watch.finish(attempts)
+        assert {end.outcome for end in ends.values()} == {"succeeded"}, ends
+        for event in watch.events:
+            if isinstance(event, Began):
+                assert len(event.grant.gpus) == 1, event
+                first, last = map(int, printed(event.attempt).split())
+                held.setdefault((event.host, *event.grant.gpus), []).append((first, last))
+    assert sum(map(len, held.values())) == len(attempts)
+    for spans in held.values():
+        for (_, end), (begin, _) in itertools.pairwise(sorted(spans)):
+            assert end <= begin, f"two had the same GPU: {held}"
+
+
+def check_a_task_without_gpus_sees_none(case: ExecutorCase) -> None:
+    """A task that asks for no GPU finds ``CUDA_VISIBLE_DEVICES`` empty."""
+    (attempt,), _ = case.finish("{name: x, command: \"echo '<'$CUDA_VISIBLE_DEVICES'>'\"}")
+    assert printed(attempt) == "<>\n"
+
+
+def check_a_graph_of_tasks_goes_through(case: ExecutorCase) -> None:
+    """Tasks run after what they need, a failure skips what needs it, the last task follows all."""
+    log = case.directory / "log"
+    tasks = case.tasks(
+        f"""
+        name: x
+        tasks:
+          - {{name: top, command: echo top >> {log}}}
+          - {{name: side, needs: [top], sweep: {{repeat: 6}}, command: exit 0}}
+          - {{name: broken, needs: [top], command: exit 1}}
+          - {{name: after, needs: [broken], command: exit 0}}
+          - {{name: bottom, needs: [side], command: echo bottom >> {log}}}
+        after_all: {{name: last, command: echo last >> {log}}}
+        """
+    )
+    with case.opened(tasks) as executor:
+        (case.directory / "run/tasks").mkdir()
+        counts = run_tasks(tasks, case.directory / "run", executor, Silent())
+    assert counts == {"succeeded": 9, "failed": 1, "skipped": 1}, counts
+    assert log.read_text(encoding="utf-8") == "top\nbottom\nlast\n"
+
+
+def check_a_later_executor_attaches_to_what_an_earlier_one_left(case: ExecutorCase) -> None:
+    """Attempts outlive the executor that queued them, and each ends once in the next one."""
+    go = case.directory / "go"
+    tasks = case.tasks(
+        f"""
+        name: x
+        resources: {{cpus: 0.1}}
+        tasks:
+          - {{name: early, command: echo early}}
+          - {{name: settled, command: echo settled}}
+          - {{name: late, command: 'echo began; until [ -e {go} ]; do sleep 0.1; done; echo late'}}
+        """
+    )
+    early, settled, late = attempts = [case.attempt(task) for task in tasks]
+    with case.opened(tasks) as executor:
+        executor.attach(lambda *_: None)
+        if not executor.queues:
+            return
+        watch = Watch(executor)
+        watch.start(attempts)
+        watch.until_printed(late)
+        watch.finish([settled])
+        executor.detach()
+    anew = [early, late] if "early" not in watch.ends else [late]
+    with case.opened(tasks) as executor:
+        watch = Watch(executor)
+        there = watch.attach(anew)
+        assert [answer.attempt for answer in there] == anew, there
+        go.touch()
+        watch.finish(anew)
+        assert {end.outcome for end in watch.ends.values()} == {"succeeded"}, watch.ends
+        watch.hear(0.0)
+        assert "settled" not in watch.ends
+    assert printed(late) == "began\nlate\n"
+
+
+def check_an_end_that_nobody_may_have_written_down_is_told_again(case: ExecutorCase) -> None:
+    """An end that was told last may not be on record: a later executor tells it once more."""
+    tasks = case.tasks("{name: x, command: exit 3}")
+    attempt = case.attempt(tasks[0])
+    for is_first in (True, False):
+        with case.opened(tasks) as executor:
+            if not executor.queues:
+                return
+            watch = Watch(executor)
+            there = watch.attach([] if is_first else [attempt])
+            assert [answer.attempt for answer in there] == ([] if is_first else [attempt]), there
+            if is_first:
+                watch.start([attempt])
+            end = watch.finish([attempt])["x"]
+            assert (end.outcome, end.exit_code, end.cause) == ("failed", 3, "exit"), end
+            executor.detach()

@@ -1,0 +1,160 @@
+"""The Python API of jobs of any kind and format: `run`, and `submit` in the background."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac import hkube, jobs
+from tarmac.errors import RequestError
+from tarmac.formats import read_the_job
+from tarmac.settings import chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.jobs import Handle, Job, JobRun, Reporter, Secret, Task
+    from tarmac.settings import RunnerPlace, Settings
+
+__all__ = ["run", "submit"]
+
+
+def submit(
+    job: Job | str | Path,
+    *,
+    base: str | Path = ".",
+    output: str | Path | None = None,
+    concurrency: int | None = None,
+    fake_gpus: int = 0,
+    secrets: Mapping[str, Secret] | None = None,
+    on: str | None = None,
+    profile: str | None = None,
+    runner: RunnerPlace | None = None,
+) -> Handle:
+    r"""Start a job in the background and return at once.
+
+    Args:
+        job: The job, or the path of a file with one, of any format that ``tarmac run`` takes.
+        base: What its relative paths start from; the file's directory where it is a file.
+        output: Where the run's directory is made; by default ``TARMAC_RUNS`` or ``./runs``.
+        concurrency: At most so many tasks at once; by default as many as fit.
+        fake_gpus: GPUs to pretend.
+        secrets: What named secrets stand for here, on top of the user's configuration.
+        on: Where its tasks run, one of `executor_names`; by default what the user's settings say,
+            else this machine. A pipeline's run on this machine alone.
+        profile: Of the user's settings; by default none.
+        runner: ``here`` for a process of this machine that hands out its tasks, ``engine`` for a
+            job of the cluster's; by default what the settings say, else a job where it can be one.
+
+    Raises:
+        RequestError: It cannot be done; nothing was started.
+
+    Example:
+        >>> import tarmac
+        >>> from tarmac.jobs import Job
+        >>> handle = tarmac.submit(Job(name="hello", command=("echo", "hello")))  # doctest: +SKIP
+        >>> handle.result(timeout=60); handle.stdout()  # doctest: +SKIP
+        'hello\n'
+    """
+    mapping = jobs.read_secret_mapping() | dict(secrets or {})
+    settings = chosen(on, profile)
+    made = _make_run(job, base, output, mapping, fake_gpus=fake_gpus, on=on, settings=settings)
+    place = runner or settings.runner
+    # The runner reads the configuration itself.
+    if place == "engine" or (place is None and not jobs.why_no_runner_job(made, secrets or {})):
+        jobs.submit_runner(made, jobs.runner_options(concurrency, fake_gpus, secrets), secrets)
+        return jobs.Handle(made.path)
+    return jobs.start_runner(made, concurrency=concurrency, fake_gpus=fake_gpus, secrets=secrets)
+
+
+def run(
+    job: Job | str | Path,
+    *,
+    base: str | Path = ".",
+    output: str | Path | None = None,
+    concurrency: int | None = None,
+    fake_gpus: int = 0,
+    secrets: Mapping[str, Secret] | None = None,
+    on: str | None = None,
+    profile: str | None = None,
+    reporter: Reporter | None = None,
+) -> Handle:
+    r"""Run a job to its end. Its tasks end with this process, but for those on a cluster.
+
+    Args:
+        job: The job, or the path of a file with one; see `submit`.
+        base: What relative paths start from.
+        output: Where the run's directory is made.
+        concurrency: At most so many tasks at once.
+        fake_gpus: GPUs to pretend.
+        secrets: What named secrets stand for here.
+        on: Where its tasks run; see `submit`.
+        profile: Of the user's settings; by default none.
+        reporter: Receives progress, of a job that is no pipeline; default none.
+
+    Returns:
+        The handle of what has run.
+
+    Raises:
+        RequestError: It cannot be done; nothing was started.
+        JobFailed: Not all tasks succeeded, or the pipeline did not.
+
+    Example:
+        >>> import tarmac
+        >>> from tarmac.jobs import Job
+        >>> tarmac.run(Job(name="hello", command=("echo", "hello"))).stdout()  # doctest: +SKIP
+        'hello\n'
+    """
+    mapping = jobs.read_secret_mapping() | dict(secrets or {})
+    job, base = _read(job, base)
+    if job.pipeline is not None and reporter is not None:
+        raise RequestError(
+            f"{job.name} is a pipeline, which tells a reporter nothing",
+            hint="tarmac.hkube.run_pipeline(job, observer=...)",
+        )
+    settings = chosen(on, profile)
+    made = _make_run(job, base, output, mapping, fake_gpus=fake_gpus, on=on, settings=settings)
+    if job.pipeline is None:
+        jobs.work_on(
+            made,
+            reporter or jobs.Silent(),
+            concurrency=concurrency,
+            fake_gpus=fake_gpus,
+            mapping=mapping,
+        )
+    else:
+        hkube.work_on_pipeline(
+            made, hkube.Silent(), concurrency=concurrency, fake_gpus=fake_gpus, secrets=mapping
+        )
+    handle = jobs.Handle(made.path)
+    handle.result()
+    return handle
+
+
+def _read(job: Job | str | Path, base: str | Path) -> tuple[Job, Path]:
+    if isinstance(job, jobs.Job):
+        return job, Path(base)
+    path = Path(job)
+    return read_the_job(path, environment=os.environ), path.resolve().parent
+
+
+def _make_run(
+    job: Job | str | Path,
+    base: str | Path,
+    output: str | Path | None,
+    secrets: Mapping[str, Secret],
+    *,
+    fake_gpus: int,
+    on: str | None,
+    settings: Settings,
+) -> JobRun:
+    job, base = _read(job, base)
+    job = settings.applied_to(job)
+    at = settings.place_of(job, on)
+    tasks: Sequence[Task] = ()
+    if job.pipeline is None:
+        tasks = jobs.prepare(job, base, secrets, fake_gpus=fake_gpus, executor=at)
+    else:
+        hkube.prepare_pipeline(job, base, secrets, fake_gpus=fake_gpus, executor=at)
+    return jobs.create_run(job, base, tasks, None if output is None else Path(output), executor=at)

@@ -1,0 +1,110 @@
+"""A run on Slurm ends when it is asked to, and goes on when its runner dies."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import CancelledError
+
+import pytest
+from click.testing import CliRunner
+
+import tarmac
+from tarmac.cli.commands import jobs as commands
+from tarmac.jobs import attach, parse_job, read_journal
+
+CLUSTER = {"cpus": 4}
+
+# What is looked at needs the processor too.
+LOOK_EVERY_S = 0.1
+
+
+@pytest.fixture
+def submitted(on_cluster, tmp_path):
+    """Return a function that submits a job, and waits until its task has printed."""
+
+    def submit(text: str):
+        handle = tarmac.submit(parse_job(text), output=tmp_path / "runs", on="slurm")
+        while not ((begun := handle.status().tasks) and handle.stdout(begun[0].name)):
+            assert handle.running(), (handle.path / "runner.log").read_text()
+            time.sleep(LOOK_EVERY_S)
+        return handle
+
+    return submit
+
+
+@pytest.fixture
+def killed(submitted, tmp_path):
+    """Return a function that submits a job, and kills its runner once its task has printed."""
+
+    def submit_and_kill(text: str):
+        handle = submitted(text)
+        runner = handle.status().runner
+        assert runner.send(signal.SIGKILL)
+        # Its parent is this process.
+        while handle.status().runner is not None:
+            time.sleep(LOOK_EVERY_S)
+        return attach("latest", tmp_path / "runs")
+
+    return submit_and_kill
+
+
+def invoke(command, *words) -> str:
+    result = CliRunner().invoke(command, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def jobs_left() -> str:
+    return subprocess.run(
+        ["squeue", "--noheader", "--format=%i %j %T"], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_it_is_listed_read_and_cancelled(killed):
+    handle = killed("{name: x, command: 'echo at work; exec sleep 600'}")
+    runs = handle.path.parent
+    (row,) = json.loads(invoke(commands.ps, "--json", "--output", runs))
+    (task,) = row["tasks"]
+    assert (row["state"], row["runner_pid"], task["state"]) == ("detached", None, "running")
+    assert task["host"].startswith("n")
+    assert invoke(commands.logs, "latest", "--output", runs) == "at work\n"
+    invoke(commands.cancel, "latest", "--output", runs)
+    assert "RUNNING" not in jobs_left()
+    (task,) = handle.status().tasks
+    assert (handle.status().state, task.state) == ("interrupted", "interrupted")
+    last = [*read_journal(handle.path / "journal.jsonl")][-1]
+    assert (last["event"], last["cause"], last["attempts"]) == ("ended", "stop", 1)
+
+
+def test_one_that_lives_ends_its_tasks_when_it_is_asked_to(submitted):
+    handle = submitted("{name: x, command: 'echo at work; exec sleep 600'}")
+    assert handle.cancel()
+    with pytest.raises(CancelledError):
+        handle.result(timeout=120)
+    assert "RUNNING" not in jobs_left()
+    assert [task.state for task in handle.status().tasks] == ["interrupted"]
+
+
+def test_its_tasks_end_without_it_and_are_recorded_once_by_whoever_goes_on(killed, tmp_path):
+    go = tmp_path / "go"
+    handle = killed(
+        f"{{name: x, command: 'echo at work; until [ -e {go} ]; do sleep 0.1; done; echo once'}}"
+    )
+    assert handle.running()
+    go.touch()
+    (task,) = handle.result(timeout=120)
+    assert (task.state, task.attempt) == ("succeeded", 1)
+    again = subprocess.run(
+        [sys.executable, "-m", "tarmac", "run", "--resume", str(handle.path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert handle.stdout() == "at work\nonce\n"
+    ends = [e for e in read_journal(handle.path / "journal.jsonl") if e["event"] == "ended"]
+    assert [(end["outcome"], end["attempts"]) for end in ends] == [("succeeded", 1)]

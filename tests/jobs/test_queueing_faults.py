@@ -1,0 +1,272 @@
+"""Attempts in an engine's queue, where the engine answers late, nothing, or no."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import pytest
+
+from tarmac.jobs import Attempt, Finished, Site, parse_job, plan_tasks
+from tarmac.jobs.executors.events import Began, Queued, Requeued
+from tarmac.jobs.executors.queueing import (
+    Accepted,
+    Full,
+    Patience,
+    QueueingExecutor,
+    Refused,
+    Shown,
+    Silent,
+    Terms,
+)
+from tarmac.jobs.executors.queueing.engine import UnitName
+from tarmac.node import AttemptRecord, Element, attempt_file, fence_file, read_attempt
+
+_PATIENCE_S = 60.0
+_NOBODY = Silent("sbatch: Socket timed out")
+
+
+class Scripted:
+    """An engine that answers as a test says.
+
+    Attributes:
+        answers: To submissions, one after another; the last one stays.
+        shown: What it shows of each unit.
+        found: What it has under a chunk's name.
+        excluded: Hosts that each submission excluded.
+        cancelled: Jobs and units that were ended.
+        changed: Jobs of which what waits was to avoid hosts, or of which more may run.
+    """
+
+    title = "Engine"
+    most_units = 100
+
+    def __init__(self) -> None:
+        self.answers = [Accepted("80")]
+        self.shown: dict[UnitName, Shown] | Silent = {}
+        self.found = None
+        self.excluded: list[set[str]] = []
+        self.cancelled: list[tuple[str, int]] = []
+        self.changed: list[str] = []
+        self.chunks = []
+
+    def shape(self, task):
+        return {}
+
+    def terms(self, task):
+        return Terms()
+
+    def submit(self, chunk, *, most_at_once, excluded):
+        self.excluded.append(set(excluded))
+        self.chunks.append(chunk)
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def find(self, chunk):
+        return self.found
+
+    def look(self, chunks):
+        return self.shown
+
+    def endings(self, units):
+        return {}
+
+    def last_words(self, chunk, unit):
+        return None
+
+    def cancel(self, units=(), chunks=()):
+        self.cancelled += [(chunk.job, unit) for chunk, unit in units]
+
+    def avoid(self, chunk, hosts):
+        self.changed.append(chunk.job)
+
+    def throttle(self, chunk, most_at_once):
+        self.changed.append(chunk.job)
+
+
+@dataclasses.dataclass
+class Queue:
+    """A run's attempts with an engine."""
+
+    engine: Scripted
+    executor: QueueingExecutor
+    attempts: list[Attempt]
+
+    def finished(self) -> list[Finished]:
+        """Wait until all attempts have finished."""
+        ends: list[Finished] = []
+        deadline = time.monotonic() + _PATIENCE_S
+        while len(ends) < len(self.attempts):
+            assert time.monotonic() < deadline
+            ends += [e for e in self.executor.wait(0.1) if isinstance(e, Finished)]
+        return ends
+
+    def wait_until(self, is_so) -> None:
+        deadline = time.monotonic() + _PATIENCE_S
+        while not is_so():
+            assert time.monotonic() < deadline
+            self.executor.wait(0.05)
+
+    def write(self, number: int, **values) -> None:
+        """Write an attempt's record, as its agent does."""
+        attempt = self.attempts[number]
+        record = AttemptRecord(
+            self.engine.chunks[-1].nonce, **{"state": "began", "host": "n1", **values}
+        )
+        attempt.directory.mkdir(parents=True, exist_ok=True)
+        attempt_file(attempt.directory, attempt.number).write_bytes(record.to_bytes())
+
+
+@pytest.fixture
+def queue(tmp_path, monkeypatch):
+    monkeypatch.setattr("tarmac.jobs.executors.queueing.submissions._AGAIN_SOON_S", 0.1)
+    monkeypatch.setattr("tarmac.jobs.executors.queueing.watch._LOOK_SOON_S", 0.1)
+    tasks = plan_tasks(parse_job("{name: x, command: a, sweep: {repeat: 3}}"), tmp_path)
+    attempts = [Attempt(task, 1, tmp_path / "tasks" / str(task.index)) for task in tasks]
+
+    def prepare(attempt: Attempt, nonce: str) -> Element:
+        directory = str(attempt.directory)
+        return Element(attempt.task.index, attempt.task.name, 1, nonce, directory, ["a"])
+
+    site = Site(tasks=tasks, run=tmp_path, base=tmp_path, shared=tmp_path / "shared")
+    engine = Scripted()
+    patience = Patience(record_s=0.1, success_s=0.1, unknown_s=0.1, unknown_looks=1, beat_s=0.1)
+    executor = QueueingExecutor(engine, site, prepare, patience=patience, find_again_s=0.05)
+    yield Queue(engine, executor, attempts)
+    executor.close()
+
+
+def states(queue: Queue) -> list[str]:
+    records = [read_attempt(attempt.directory, 1) for attempt in queue.attempts]
+    return ["" if record is None else record.state for record in records]
+
+
+def test_what_was_stopped_on_its_way_never_begins_should_it_come_late(queue):
+    queue.engine.answers = [_NOBODY]
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.chunks)
+    queue.executor.stop()
+    assert {(end.outcome, end.cause) for end in queue.finished()} == {("interrupted", "stop")}
+    assert states(queue) == ["fenced"] * 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"), [(Full("no room"), "evicted"), (Refused("no such account"), "start")]
+)
+def test_what_an_engine_may_have_and_does_not_take_is_no_other_chunks(queue, answer, cause):
+    queue.engine.answers = [_NOBODY, answer]
+    queue.executor.start(queue.attempts)
+    assert {(end.outcome, end.cause) for end in queue.finished()} == {("failed", cause)}
+    assert states(queue) == ["fenced"] * 3
+    assert len({chunk.name for chunk in queue.engine.chunks}) == 1
+
+
+def test_an_attempt_is_ended_whose_job_is_known_late(queue):
+    queue.engine.answers = [_NOBODY]
+    queue.engine.found = queue.engine.shown = Silent("squeue: Socket timed out")
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.chunks)
+    queue.write(0)
+    queue.wait_until(lambda: queue.executor._ledger.chunks[0].is_submitted)
+    queue.executor.end(queue.attempts[0], "enough", 1.0)
+    queue.executor.wait(0.2)
+    units = [UnitName(0, number) for number in range(3)]
+    queue.engine.shown = {unit: Shown("running", f"80_{unit.unit}") for unit in units}
+    queue.wait_until(lambda: queue.engine.cancelled)
+    assert queue.engine.cancelled == [("80", 0)]
+
+
+def test_nothing_is_changed_of_what_waits_in_a_job_that_is_not_known_yet(queue):
+    queue.engine.answers = [_NOBODY]
+    queue.engine.found = queue.engine.shown = Silent("squeue: Socket timed out")
+    queue.executor._submissions._concurrency = 2
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.executor._ledger.chunks)
+    chunk = queue.executor._ledger.chunks[0]
+    # One host is to be avoided, and less may run than was told.
+    queue.executor._ledger.hosts.excluded.add("n1")
+    chunk.most_at_once = 3
+    queue.write(0)
+    queue.wait_until(lambda: chunk.is_submitted)
+    queue.executor.wait(0.2)
+    assert queue.engine.changed == []
+    phases = ("running", "waiting", "waiting")
+    queue.engine.shown = {
+        UnitName(0, number): Shown(phase, f"80_{number}") for number, phase in enumerate(phases)
+    }
+    queue.wait_until(lambda: len(queue.engine.changed) == 2)
+    assert queue.engine.changed == ["80"] * 2
+
+
+def test_an_attempt_that_follows_another_keeps_that_from_beginning_again(queue):
+    queue.engine.shown = {UnitName(0, 0): Shown("running", "80_0")}
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.chunks)
+    for number in range(3):
+        queue.write(number, state="ended", outcome="interrupted", cause="stop", seconds=1.0)
+    queue.engine.shown = {}
+    assert {(end.outcome, end.cause) for end in queue.finished()} == {("failed", "lost")}
+    assert all(fence_file(attempt.directory, 1).exists() for attempt in queue.attempts)
+
+
+def test_what_an_agent_writes_after_its_attempt_was_queued_again_is_told_of_no_new_try(queue):
+    events = []
+
+    def see_until(is_so):
+        deadline = time.monotonic() + _PATIENCE_S
+        while not is_so():
+            assert time.monotonic() < deadline
+            events.extend(queue.executor.wait(0.05))
+
+    del queue.attempts[1:]
+    name = UnitName(0, 0)
+    queue.engine.shown = {name: Shown("running", "80_0")}
+    queue.executor.start(queue.attempts)
+    see_until(lambda: queue.engine.chunks)
+    queue.write(0)
+    see_until(lambda: any(isinstance(event, Began) for event in events))
+    queue.engine.shown = {name: Shown("waiting", "80_0")}
+    see_until(lambda: any(isinstance(event, Requeued) for event in events))
+    (flight,) = queue.executor._ledger.flights.values()
+    queue.write(0, state="ended", outcome="interrupted", cause="stop", seconds=1.0)
+    see_until(lambda: flight.evidence.record.state == "ended")
+    queue.engine.shown = {name: Shown("running", "80_0")}
+    queue.write(0, restart=1)
+    see_until(lambda: flight.restart == 1)
+    queue.write(0, restart=1, state="ended", outcome="succeeded", exit_code=0, seconds=1.0)
+    see_until(lambda: any(isinstance(event, Finished) for event in events))
+    told = [type(event) for event in events if not isinstance(event, Queued)]
+    assert told == [Began, Requeued, Began, Finished]
+
+
+def test_where_only_avoided_hosts_are_left_they_are_taken(queue):
+    queue.executor._ledger.hosts.excluded.add("n1")
+    queue.engine.answers = [Refused("node configuration is not available"), Accepted("80")]
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: len(queue.engine.excluded) == 2)
+    for number in range(3):
+        queue.write(number, state="ended", outcome="succeeded", exit_code=0)
+    assert {end.outcome for end in queue.finished()} == {"succeeded"}
+    assert queue.engine.excluded == [{"n1"}, set()]
+
+
+def test_that_a_host_is_avoided_is_told_with_what_was_one_too_many(queue):
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.chunks)
+    for number in range(3):
+        values = {"outcome": "failed", "cause": "node", "reason": "n1 was lost"}
+        queue.write(number, state="ended", **values)
+    reasons = [end.reason for end in queue.finished()]
+    assert sorted(reasons)[:2] == ["n1 was lost"] * 2
+    assert sorted(reasons)[2] == (
+        "n1 was lost; n1 has disturbed 3 attempts so, and gets no more of this session"
+    )
+
+
+def test_two_that_believe_to_be_a_runs_runner_share_no_chunk(queue, tmp_path):
+    (tmp_path / "chunks" / "0000").mkdir(parents=True)
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.chunks)
+    assert queue.engine.chunks[0].number == 1
+    for number in range(3):
+        queue.write(number, state="ended", outcome="succeeded", exit_code=0)
+    queue.finished()
