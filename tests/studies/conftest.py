@@ -26,7 +26,7 @@ def published() -> Space:
 def make_study(tmp_path):
     """Return a function that makes a study of the 672 networks, or of another space."""
 
-    def make(parameters=None, **fields) -> StudyWriter:
+    def make(parameters=None, *, is_shared=False, **fields) -> StudyWriter:
         request = make_request({"workload": "mlp", "epochs": 2, **fields})
         return StudyWriter.create(
             tmp_path / "runs",
@@ -36,6 +36,7 @@ def make_study(tmp_path):
             {"dropout": 0.2},
             train_size=100,
             validation_size=20,
+            is_shared=is_shared,
         )
 
     return make

@@ -34,7 +34,13 @@ def terminate():
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def die():
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    terminate()
+
+
 FAULTS = {
+    "die": die,
     "crash": crash,
     "complain": complain,
     "memory": fill_memory,

@@ -127,6 +127,19 @@ def test_a_network_that_ends_its_process_is_found_and_fails_alone(pool, tmp_path
     assert [results[n].error for n in (0, 1, 2, 4, 5)] == [None] * 5
 
 
+def test_networks_whose_process_a_scheduler_asked_to_end_are_not_to_blame(pool, tmp_path):
+    asked = "signal.signal(15, signal.SIG_DFL); os.kill(os.getpid(), 15)"
+    text = textwrap.dedent(FATAL).replace("os.kill(os.getpid(), signal.SIGSEGV)", asked)
+    (tmp_path / "own.py").write_text(text)
+    mine = pool(f"{tmp_path}/own.py:own", devices=["cpu"])
+    given = [candidate(number, fatal=True) for number in range(2)]
+    results = [*mine.evaluate(given, lambda progress: False)]
+    assert [(one.number, one.stopped, one.error) for one in results] == [
+        (0, True, None),
+        (1, True, None),
+    ]
+
+
 def test_a_network_that_its_watch_stops_is_a_loser(pool):
     given = [of_mlp(number, epochs=9) for number in range(2)]
     watched = pool().evaluate(given, lambda progress: progress.number == 1 and progress.epoch == 2)

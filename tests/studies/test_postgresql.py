@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -12,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import tarmac
 from tarmac.errors import TarmacError
-from tarmac.studies import Study
+from tarmac.studies import Study, Workers
+from tarmac.studies.evaluation.choice import Chosen
 from tarmac.studies.reporter import Silent
 from tarmac.studies.study.storage import open_storage
 from tarmac.studies.study.writer import StudyWriter
@@ -62,11 +63,9 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+def server(reserve_port):
     directory = Path(tempfile.mkdtemp(prefix="tarmac-postgresql-"))
-    server = Server(directory, port)
+    server = Server(directory, reserve_port())
     server.start()
     yield server
     server.stop()
@@ -96,6 +95,25 @@ def test_no_file_of_a_study_holds_the_password_that_the_command_line_held(tmp_pa
     assert not [path for path in files if _PASSWORD.encode() in path.read_bytes()]
 
 
+def test_workers_of_a_cluster_get_the_password_and_no_file_holds_it(tmp_path, server, monkeypatch):
+    # Which it is given in, and which is to be as it was for other tests.
+    monkeypatch.setenv("TARMAC_STUDY_STORAGE", "")
+    study = tarmac.search(
+        "digits-mlp",
+        space={"hidden": [8, 16, 24]},
+        method="brute",
+        epochs=1,
+        storage=server.url,
+        cluster=Workers(on="local", count=2),
+        output=tmp_path,
+    )
+    assert study.status == "completed"
+    assert [row["state"] for row in Study.open(study.path, server.url).trials] == 3 * ["complete"]
+    assert [*(study.path / "cluster").glob("*/tasks/*-worker*")]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if _PASSWORD.encode() in path.read_bytes()]
+
+
 def test_a_search_whose_server_stops_says_so_and_goes_on_once_it_is_back(
     make_study, server, monkeypatch
 ):
@@ -107,15 +125,9 @@ def test_a_search_whose_server_stops_says_so_and_goes_on_once_it_is_back(
         if progress.number == 7:
             server.stop()
 
-    class Chosen:
-        evaluator = StandIn(at_epoch=stop_server)
-        at_once = None
-        summary = ""
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr("tarmac.studies.verb.choose_evaluator", lambda *_: Chosen())
+    stand_in = StandIn(at_epoch=stop_server)
+    chosen = Chosen(evaluator=stand_in, at_once=None, close=lambda: None, summary="")
+    monkeypatch.setattr("tarmac.studies.verb.choose_evaluator", lambda *_: chosen)
     try:
         with pytest.raises(TarmacError, match=r"postgresql://tarmac:\*\*\*@.* was lost") as caught:
             work_on(study, Silent(), stop=lambda: False)

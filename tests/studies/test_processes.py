@@ -62,9 +62,10 @@ def test_one_bad_network_harms_no_other(tmp_path):
     assert "diverged" in found[4].error or "nan" in found[4].error
 
 
-def test_a_network_that_was_asked_to_end_by_a_scheduler_is_not_to_blame(tmp_path):
+@pytest.mark.parametrize("fault", ["terminate", "die"])
+def test_a_network_that_was_asked_to_end_by_a_scheduler_is_not_to_blame(tmp_path, fault):
     trains = evaluator(tmp_path)
-    (result,) = trains.evaluate([candidate(0, fault="terminate")], lambda progress: False)
+    (result,) = trains.evaluate([candidate(0, fault=fault)], lambda progress: False)
     trains.close()
     assert (result.stopped, result.error, dict(result.metrics)) == (True, None, {})
 

@@ -128,10 +128,11 @@ def test_two_processes_share_a_generation_and_train_nothing_twice(make_study, tm
     first.communicate()
 
 
-def test_two_processes_together_make_the_search_of_one(make_study):
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_two_processes_together_make_the_search_of_one(make_study, is_shared):
     whole = make_study(generations=4, population=8)
     search(whole)
-    study = make_study(generations=4, population=8)
+    study = make_study(generations=4, population=8, is_shared=is_shared)
     both = [start(study), start(study)]
     trained = [json.loads(one.communicate()[0]) for one in both]
     assert sorted(trained[0] + trained[1]) == list(range(len(rows(whole))))

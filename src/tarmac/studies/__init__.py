@@ -21,15 +21,19 @@ from tarmac.studies.evaluation.interface import (
 )
 
 if TYPE_CHECKING:
+    from tarmac.studies.cluster.session import search_on
+    from tarmac.studies.cluster.time_left import time_left
+    from tarmac.studies.cluster.workers import AGAIN, STORAGE_VARIABLE, Workers
     from tarmac.studies.errors import FieldError
     from tarmac.studies.ledger import Ledger
     from tarmac.studies.methods.evolution import EvolutionSampler
     from tarmac.studies.methods.interface import Child, GenerationSampler, Method, MethodOptions
     from tarmac.studies.methods.pruning import Pruner, PruningRule, pruning_rule_names
     from tarmac.studies.methods.registry import find_method, method_names
-    from tarmac.studies.methods.samplers import resumable
+    from tarmac.studies.methods.samplers import SeededSampler, resumable
     from tarmac.studies.notation import Range, parse_set
     from tarmac.studies.opening import open_study
+    from tarmac.studies.preview import Preview, preview_search
     from tarmac.studies.reporter import Reporter, Silent
     from tarmac.studies.request import Request, read_space, study_names
     from tarmac.studies.space import Choices, Numbers, Space
@@ -37,7 +41,9 @@ if TYPE_CHECKING:
     from tarmac.studies.study.kind import SEARCH
     from tarmac.studies.study.record import Winner
     from tarmac.studies.study.study import Study
-    from tarmac.studies.verb import search, work_on
+    from tarmac.studies.study.writer import StudyWriter
+    from tarmac.studies.terms import Terms
+    from tarmac.studies.verb import search, work_as_one, work_on
     from tarmac.studies.views.dashboard import serve_dashboard
     from tarmac.studies.views.export import export
     from tarmac.studies.views.plots import render_page
@@ -45,7 +51,9 @@ if TYPE_CHECKING:
     from tarmac.studies.winner import choose_winner, front_numbers, train_line
 
 __all__ = [
+    "AGAIN",
     "SEARCH",
+    "STORAGE_VARIABLE",
     "Candidate",
     "Child",
     "Choices",
@@ -59,6 +67,7 @@ __all__ = [
     "Method",
     "MethodOptions",
     "Numbers",
+    "Preview",
     "Progress",
     "Pruner",
     "PruningRule",
@@ -66,11 +75,15 @@ __all__ = [
     "Reporter",
     "Request",
     "Result",
+    "SeededSampler",
     "Silent",
     "Space",
     "Study",
+    "StudyWriter",
+    "Terms",
     "Totals",
     "Winner",
+    "Workers",
     "by_generation",
     "choose_winner",
     "export",
@@ -81,20 +94,26 @@ __all__ = [
     "method_names",
     "open_study",
     "parse_set",
+    "preview_search",
     "pruning_rule_names",
     "read_space",
     "render_page",
     "resumable",
     "search",
+    "search_on",
     "serve_dashboard",
     "study_names",
     "summarize",
+    "time_left",
     "train_line",
+    "work_as_one",
     "work_on",
 ]
 
 # Imported when first used: Optuna and PyTorch take seconds.
 _MODULES = {
+    "AGAIN": "cluster.workers",
+    "STORAGE_VARIABLE": "cluster.workers",
     "Child": "methods.interface",
     "Choices": "space",
     "EvolutionSampler": "methods.evolution",
@@ -105,16 +124,21 @@ _MODULES = {
     "Method": "methods.interface",
     "MethodOptions": "methods.interface",
     "Numbers": "space",
+    "Preview": "preview",
     "Pruner": "methods.pruning",
     "PruningRule": "methods.pruning",
     "Range": "notation",
     "Reporter": "reporter",
     "Request": "request",
+    "SeededSampler": "methods.samplers",
     "Silent": "reporter",
     "Space": "space",
     "Study": "study.study",
+    "StudyWriter": "study.writer",
+    "Terms": "terms",
     "Totals": "views.totals",
     "Winner": "study.record",
+    "Workers": "cluster.workers",
     "SEARCH": "study.kind",
     "by_generation": "views.totals",
     "choose_winner": "winner",
@@ -126,15 +150,19 @@ _MODULES = {
     "method_names": "methods.registry",
     "open_study": "opening",
     "parse_set": "notation",
+    "preview_search": "preview",
     "pruning_rule_names": "methods.pruning",
     "read_space": "request",
     "render_page": "views.plots",
     "resumable": "methods.samplers",
     "search": "verb",
+    "search_on": "cluster.session",
     "serve_dashboard": "views.dashboard",
     "study_names": "request",
     "summarize": "views.totals",
+    "time_left": "cluster.time_left",
     "train_line": "winner",
+    "work_as_one": "verb",
     "work_on": "verb",
 }
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-
 from tarmac import runs
+from tarmac.files import write_json
 from tarmac.studies.evaluation.in_processes import PROGRAM
 from tarmac.studies.evaluation.retraining import train_whole
 from tarmac.studies.evaluation.workers import start_worker
-from tarmac.studies.winner import choose_winner, front_numbers, whole_size
+from tarmac.studies.study.locks import owner_lock
+from tarmac.studies.winner import BEST, choose_winner, front_numbers, whole_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from tarmac.studies.evaluation.slots import Slot
     from tarmac.studies.reporter import Reporter
@@ -22,7 +26,38 @@ if TYPE_CHECKING:
     from tarmac.studies.study.study import Study
     from tarmac.studies.study.writer import StudyWriter
 
-__all__ = ["conclude"]
+__all__ = ["conclude", "concluding"]
+
+_LOOK_EVERY_S = 0.5
+
+# Beside the winner's run: what is trained there.
+_NETWORK = "network.json"
+
+
+@contextlib.contextmanager
+def concluding(study: StudyWriter, halted: Callable[[], bool], *, waits: bool) -> Iterator[bool]:
+    """Be the one process that concludes a study, while the block lasts.
+
+    Args:
+        study: All its trials are finished.
+        halted: Whether to give up waiting for another one.
+        waits: Whether to wait while another one does it, which may fail.
+
+    Yields:
+        Whether this process is the one.
+    """
+    lock = owner_lock(study.path / ".conclude.lock", study.record.locks)
+    is_ours = lock.acquire()
+    while waits and not is_ours and not halted():
+        time.sleep(_LOOK_EVERY_S)
+        is_ours = lock.acquire()
+    try:
+        if is_ours:
+            study.reload()
+            study.ledger.refresh()
+        yield is_ours
+    finally:
+        lock.release()
 
 
 def conclude(
@@ -34,10 +69,8 @@ def conclude(
 ) -> bool:
     """Choose the winner, train it on all training data, and record both.
 
-    Where several processes share a study, one does it and the others wait for it.
-
     Args:
-        study: All its trials are finished.
+        study: Of which this is the process of `concluding`.
         why: Why the search is over.
         slot: Where to train.
         reporter: Receives each epoch.
@@ -49,21 +82,6 @@ def conclude(
     Raises:
         TarmacError: The training failed.
     """
-    lock = FileLock(study.path / ".conclude.lock", is_singleton=False)
-    while not halted():
-        try:
-            with lock.acquire(timeout=0.5):
-                return _conclude(study, why, slot, reporter, halted)
-        except Timeout:
-            continue
-    return False
-
-
-def _conclude(
-    study: StudyWriter, why: str, slot: Slot, reporter: Reporter, halted: Callable[[], bool]
-) -> bool:
-    study.reload()
-    study.ledger.refresh()
     winner = choose_winner(study)
     if winner is None:
         study.end("failed", error="no network could be trained", why_ended=why)
@@ -87,21 +105,31 @@ def _conclude(
     return True
 
 
+def _begin_or_keep(output: Path, network: Mapping[str, Any]) -> None:
+    """Keep what was trained of a network when its process was ended; else make room for it."""
+    known = output / _NETWORK
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(known.read_bytes()) == network:
+            return
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir()
+    write_json(known, network)
+
+
 def _retrain(
     study: Study, winner: Winner, slot: Slot, reporter: Reporter, halted: Callable[[], bool]
 ) -> Winner | None:
-    output = study.path / "best"
-    shutil.rmtree(output, ignore_errors=True)
+    output = study.path / BEST
     job: dict[str, Any] = {
         "workload": study.request.workload,
         "settings": dict(winner.settings),
         "seed": study.request.seed,
         "epochs": winner.epochs,
-        "devices": slot.device,
-        "output": str(output),
     }
     if study.request.train_size is not None:
         job["train_size"] = whole_size(study)
+    _begin_or_keep(output, job)
+    job |= {"devices": slot.device, "output": str(output), "checkpoint_every": 1}
     reporter.retraining(study, 0, {})
     worker = start_worker(PROGRAM, slot.num_threads, study.path / "logs" / "winner.log")
 
@@ -119,6 +147,6 @@ def _retrain(
         update={
             "test_accuracy": metrics["test_accuracy"],
             "test_loss": metrics["test_loss"],
-            "run": f"best/{run.rpartition('/')[2]}",
+            "run": f"{BEST}/{run.rpartition('/')[2]}",
         }
     )

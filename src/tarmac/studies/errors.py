@@ -1,10 +1,10 @@
-"""The error of one field of a request, which knows where in a study's file the field is."""
+"""Errors of a search that its callers tell from others."""
 
 from __future__ import annotations
 
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, TarmacError
 
-__all__ = ["FieldError"]
+__all__ = ["FieldError", "HopelessError"]
 
 
 class FieldError(RequestError):
@@ -17,3 +17,7 @@ class FieldError(RequestError):
     def __init__(self, path: tuple[str, ...], message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.path = path
+
+
+class HopelessError(TarmacError):
+    """Nothing of a search works: it is the request that is wrong, whoever goes on with it."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
+import statistics
 import time
 from typing import TYPE_CHECKING
 
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import TrialState
 
-from tarmac.errors import TarmacError
+from tarmac.studies.errors import HopelessError
 from tarmac.studies.ledger import GENERATION
 from tarmac.studies.methods.pruning import find_rule
 from tarmac.studies.objectives import OBJECTIVES, values_of
+from tarmac.studies.terms import ALONE
 from tarmac.studies.trial_queue import TrialQueue
 
 if TYPE_CHECKING:
@@ -21,10 +25,14 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.interface import Candidate, Progress, Result
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
+    from tarmac.studies.terms import Leave, Terms
 
 __all__ = ["SearchLoop"]
 
 _LOOK_EVERY_S = 0.3
+# Of a study whose others take long, on a file system that many look at.
+_LOOK_AT_LEAST_EVERY_S = 2.0
+_MARGIN = 1.5
 _STORE_TIME_EVERY_S = 5.0
 # What of a result is stored with its trial, where optuna-dashboard shows it.
 _COUNTS = ("epochs", "num_parameters")
@@ -39,12 +47,25 @@ class SearchLoop:
         owner: The process's name among the study's leases.
         reporter: Receives progress.
         stop: Whether the user wants it to stop; asked several times a second.
+        terms: What it takes of the study, and until when.
+
+    Attributes:
+        leave: Why it left the study, once `run` has returned None.
+        num_trained: The trials that it has finished.
+        num_epochs: The epochs of all trials that it has seen.
+        has_waited: Whether there was nothing for it for a while, for others had all networks.
     """
 
     def __init__(
-        self, study: StudyWriter, owner: str, reporter: Reporter, stop: Callable[[], bool]
+        self,
+        study: StudyWriter,
+        owner: str,
+        reporter: Reporter,
+        stop: Callable[[], bool],
+        terms: Terms = ALONE,
     ) -> None:
         self._study = study
+        self._terms = terms
         self._reporter = reporter
         self._stop = stop
         self._queue = TrialQueue(study, owner, reporter)
@@ -57,6 +78,9 @@ class SearchLoop:
         rule = find_rule(study.request.prune)
         sign = -1.0 if self._metric == "val_loss" else 1.0
         self._pruner = None if rule is None else rule.make_pruner(sign)
+        self.leave: Leave = "stopped"
+        self.num_trained = self.num_epochs = 0
+        self.has_waited = self._goes_on = False
         self._losers: set[int] = set()
         self._curves: dict[int, dict[int, float]] = {}
 
@@ -77,25 +101,33 @@ class SearchLoop:
             chosen: What trains them.
 
         Returns:
-            Why it is over; None where the user stopped it.
+            Why it is over; None where it is not, and `leave` says why this process leaves it.
 
         Raises:
-            TarmacError: Every network of the first batch failed.
+            HopelessError: Every network of the first batch failed.
         """
+        self._goes_on = chosen.goes_on
         try:
+            pause_s = _LOOK_EVERY_S
             while not self.halted():
                 claims = self._claims()
-                batch = claims
-                if chosen.at_once is not None:
-                    batch = iter([*itertools.islice(claims, chosen.at_once)])
-                first = next(batch, None)
+                first = next(claims, None)
                 if first is not None:
-                    self._train(chosen, itertools.chain([first], batch))
-                elif self._queue.why_over is not None and self._queue.is_idle:
+                    self._train(chosen, self._batch(first, claims, chosen.at_once))
+                    pause_s = _LOOK_EVERY_S
+                    continue
+                if self._queue.why_over is not None and self._queue.is_idle:
                     return self._queue.why_over
-                else:
-                    # Other processes have the rest of this generation.
-                    time.sleep(_LOOK_EVERY_S)
+                if not self.fits_another:
+                    self.leave = "time"
+                    return None
+                if self._terms.leaves_the_rest and self._queue.is_spent:
+                    self.leave = "others"
+                    return None
+                # Other processes have the rest of this generation.
+                self.has_waited = True
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LOOK_AT_LEAST_EVERY_S)
         finally:
             self._queue.give_up_all()
             self._store_time()
@@ -103,12 +135,49 @@ class SearchLoop:
             return None
         return f"its time of {self._study.request.budget:g} s is over"
 
+    @property
+    def fits_another(self) -> bool:
+        """Whether the time that is left suffices for a network like those that were trained.
+
+        A first one that goes on elsewhere is begun in any time: else one that takes longer than a
+        worker has would never be trained.
+        """
+        left_s = self._terms.time_left_s()
+        if self._goes_on and not self.num_epochs:
+            return left_s > 0
+        return left_s == math.inf or left_s > self.needed_s
+
+    @property
+    def needed_s(self) -> float:
+        """How long a network takes, in seconds: half as long again as half of them took."""
+        took = [
+            (trial.datetime_complete - trial.datetime_start).total_seconds()
+            for trial in self._study.ledger.trained
+            if trial.state == TrialState.COMPLETE
+            and trial.datetime_complete
+            and trial.datetime_start
+        ]
+        return _MARGIN * statistics.median(took) if took else 0.0
+
+    def _batch(
+        self, first: Candidate, claims: Iterator[Candidate], at_once: int | None
+    ) -> Iterator[Candidate]:
+        """Return what is trained together: a first one and, at once or bit by bit, others."""
+        if at_once is None:
+            return itertools.chain([first], claims)
+        most = at_once
+        if self._terms.workers is not None:
+            most = min(most, self._queue.share(self._terms.workers))
+        return iter([first, *itertools.islice(claims, most - 1)])
+
     def _claims(self) -> Iterator[Candidate]:
-        while not self.halted():
+        while not self.halted() and self.fits_another:
             candidate = self._queue.next()
             if candidate is None:
                 return
-            self._curves[candidate.number] = {}
+            # Of a training that goes on from a checkpoint the first epochs are told already.
+            trial = self._study.ledger.trials[candidate.number]
+            self._curves[candidate.number] = dict(trial.intermediate_values)
             self._reporter.started(candidate.number, candidate.settings)
             yield candidate
 
@@ -124,9 +193,14 @@ class SearchLoop:
                 self._store_time()
 
     def _report(self, progress: Progress) -> bool:
+        self.num_epochs += 1
         number = progress.number
         value = float(progress.metrics[self._metric])
-        self._study.add_value(number, progress.epoch, value)
+        try:
+            self._study.add_value(number, progress.epoch, value)
+        except UpdateFinishedTrialError:
+            # This process seemed dead for a while, and another one has trained it since.
+            return True
         self._reporter.epoch_done(progress)
         if self.halted():
             return True
@@ -141,7 +215,16 @@ class SearchLoop:
         return False
 
     def _finish(self, result: Result) -> None:
-        """Finish a trial."""
+        """Finish a trial, unless this process seemed dead and another one has it now."""
+        with self._study.lock:
+            if not self._queue.is_mine(result.number):
+                return
+            self._tell(result)
+        self.num_trained += 1
+        self._reporter.trial_done(self._study, self._study.ledger.trials[result.number])
+        self._refuse_hopeless()
+
+    def _tell(self, result: Result) -> None:
         error = result.error
         values: list[float] | None = None
         if error is None and not result.stopped:
@@ -160,8 +243,6 @@ class SearchLoop:
         state = TrialState.PRUNED if result.stopped else TrialState.COMPLETE
         state = TrialState.FAIL if error is not None else state
         self._study.tell(result.number, values, state)
-        self._reporter.trial_done(self._study, self._study.ledger.trials[result.number])
-        self._refuse_hopeless()
 
     def _refuse_hopeless(self) -> None:
         """End a search in which nothing has worked: it is the request, not the networks."""
@@ -175,7 +256,7 @@ class SearchLoop:
             return
         errors = [str(trial.user_attrs.get("error")) for trial in failed]
         often = max(errors, key=errors.count)
-        raise TarmacError(
+        raise HopelessError(
             f"none of the first {len(failed)} networks could be trained; most often: {often}",
             hint="Try one alone: tarmac train",
         )

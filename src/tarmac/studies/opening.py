@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,15 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Workload
 
-__all__ = ["open_study", "prepare", "request_of", "resume_study"]
+__all__ = [
+    "Checked",
+    "check_changes",
+    "check_new",
+    "open_study",
+    "prepare",
+    "request_of",
+    "resume_study",
+]
 
 _MOST_HELD_OUT = 10_000
 
@@ -45,9 +54,17 @@ def open_study(
     *,
     output: str | Path | None = None,
     resume: str | Path | None = None,
+    is_shared: bool = False,
     **fields: Any,
 ) -> StudyWriter:
     """Make the study that `search` searches, or find the one that it goes on with.
+
+    Args:
+        what: A workload, a study's file, or a study that comes with Tarmac.
+        output: The directory in which the study's own is made.
+        resume: A study to go on with, instead.
+        is_shared: Whether several hosts are to work on it, and not this one.
+        **fields: Of a `Request`.
 
     Raises:
         RequestError: The request cannot be met; nothing was made.
@@ -55,7 +72,27 @@ def open_study(
     """
     root = Path(output) if output is not None else runs.default_output()
     if resume is not None:
-        return resume_study(str(resume), root, fields, what=what)
+        study = resume_study(str(resume), root, fields, what=what)
+        return study.shared() if is_shared else study
+    checked = check_new(what, fields, is_shared=is_shared)
+    assert what is not None
+    return _make(checked, root, name=_name(what), is_shared=is_shared)
+
+
+def check_new(
+    what: str | Path | None, fields: Mapping[str, Any], *, is_shared: bool = False
+) -> Checked:
+    """Check what `open_study` is to make a study of; make nothing.
+
+    Args:
+        what: A workload, a study's file, or a study that comes with Tarmac.
+        fields: Of a `Request`.
+        is_shared: Whether several hosts are to work on it, and not this one.
+
+    Raises:
+        RequestError: The request cannot be met.
+        TarmacError: Its data cannot be had.
+    """
     if what is None:
         raise RequestError(
             "no workload or study is named",
@@ -63,7 +100,7 @@ def open_study(
             f"studies that come with Tarmac: {', '.join(study_names())}",
         )
     try:
-        return prepare(request_of(what, fields), root, name=_name(what))
+        return _check(request_of(what, fields), is_shared=is_shared)
     except FieldError as error:
         raise locate(error, what) if is_file(what) else error from error
 
@@ -79,28 +116,76 @@ def request_of(what: str | Path, fields: Mapping[str, Any]) -> Request:
     return make_request({**fields, "workload": str(what)})
 
 
-def prepare(request: Request, output: Path, *, name: str) -> StudyWriter:
+def prepare(request: Request, output: Path, *, name: str, is_shared: bool = False) -> StudyWriter:
     """Check a request against what is here, and make its study.
+
+    Args:
+        request: What is asked.
+        output: Where the study's directory is made.
+        name: Of what is searched.
+        is_shared: Whether several hosts are to work on it, and not this one.
 
     Raises:
         RequestError: It cannot be met; nothing was made.
         TarmacError: Its data cannot be had, or its storage not be reached.
     """
+    return _make(_check(request, is_shared=is_shared), output, name=name, is_shared=is_shared)
+
+
+def _make(checked: Checked, output: Path, *, name: str, is_shared: bool) -> StudyWriter:
+    return StudyWriter.create(
+        output,
+        name,
+        checked.request,
+        checked.space,
+        checked.settings,
+        train_size=checked.train_size,
+        validation_size=checked.validation_size,
+        is_shared=is_shared,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Checked:
+    """A request that can be met here, with nothing left open.
+
+    Attributes:
+        request: What is asked.
+        space: What is searched over.
+        settings: Those of all networks.
+        train_size: Samples that each network trains on.
+        validation_size: Samples that judge it.
+    """
+
+    request: Request
+    space: Space
+    settings: Mapping[str, Setting]
+    train_size: int
+    validation_size: int
+
+
+def _check(request: Request, *, is_shared: bool) -> Checked:
     workload = find_workload(request.workload)
     space, settings = make_space(request.space, workload, settings_of(workload))
     _refuse_senseless(request, workload)
     find_method(request.method).check_space(space, len(request.objective))
-    slots_of(find_devices(str(request.devices)), request.workers)
+    if is_shared and (request.storage or "").startswith("sqlite"):
+        raise FieldError(
+            ("storage",),
+            "storage is SQLite, which one host alone may write",
+            hint="Leave it out: the journal is made for hosts that share a directory. Or: "
+            "--storage postgresql://user@host/name",
+        )
+    if not is_shared:
+        slots_of(find_devices(str(request.devices)), request.workers)
     train_size, validation_size = _sizes(request, workload, settings)
     epochs = request.epochs or workload.recipe.epochs
     reference = _absolute(request.workload)
     request = request.model_copy(update={"epochs": epochs, "workload": reference})
-    return StudyWriter.create(
-        output,
-        name,
-        request,
-        space,
-        settings,
+    return Checked(
+        request=request,
+        space=space,
+        settings=settings,
         train_size=train_size,
         validation_size=validation_size,
     )
@@ -109,7 +194,17 @@ def prepare(request: Request, output: Path, *, name: str) -> StudyWriter:
 def resume_study(
     reference: str, output: Path, fields: Mapping[str, Any], *, what: str | Path | None = None
 ) -> StudyWriter:
-    """Find a study to go on with, and give it new limits.
+    """Find a study to go on with, and give it new limits; see `check_changes`."""
+    study, request = check_changes(reference, output, fields, what=what)
+    if request != study.request:
+        study.update(request=request.model_dump(mode="json"))
+    return study
+
+
+def check_changes(
+    reference: str, output: Path, fields: Mapping[str, Any], *, what: str | Path | None = None
+) -> tuple[StudyWriter, Request]:
+    """Find a study to go on with, and what is asked of it from now on; change nothing.
 
     Args:
         reference: Its directory, its name, or ``"latest"``.
@@ -147,9 +242,7 @@ def resume_study(
     if differs:
         raise _other_search(study, asked, space, differs)
     limits = {name: getattr(asked, name) for name in CHANGEABLE if name in changes}
-    if limits:
-        study.update(request=before.model_copy(update=limits).model_dump(mode="json"))
-    return study
+    return study, before.model_copy(update=limits)
 
 
 def _name(what: str | Path) -> str:

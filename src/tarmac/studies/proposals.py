@@ -34,6 +34,16 @@ class Proposals(Protocol):
 
     why_over: str | None
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether there will be no more, whatever becomes of those that others have."""
+        ...
+
+    @property
+    def num_left(self) -> int | None:
+        """How many may be claimed until more are proposed; None where any number may."""
+        ...
+
     def propose(self) -> int | None:
         """Add trials, where it is time to.
 
@@ -76,6 +86,25 @@ class _Generations:
         self._reporter = reporter
         self._told: set[int] = set()
         self.why_over: str | None = None
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the last generation is planned."""
+        request, ledger = self._study.request, self._study.ledger
+        if self.why_over is not None:
+            return True
+        if request.trials is not None and len(ledger.trials) >= request.trials:
+            return True
+        generation = ledger.last_generation
+        if generation + 1 < self._num_generations:
+            return False
+        num_children = self._sampler.num_children(self._optuna, generation)
+        return len(ledger.of_generation(generation)) >= num_children
+
+    @property
+    def num_left(self) -> int:
+        """The networks of the generation that wait."""
+        return len(self._study.ledger.in_state(TrialState.WAITING))
 
     def propose(self) -> None:
         """Add a generation's networks as waiting trials, once the one before is finished."""
@@ -146,6 +175,21 @@ class _OneByOne:
         self._method = method
         self.why_over: str | None = None
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether as many were asked for as are to be trained."""
+        return self.why_over is not None or not self._is_open()
+
+    @property
+    def num_left(self) -> int | None:
+        """The networks that may still be asked for, and those that wait."""
+        ledger, limit, size = self._study.ledger, self._limit, self._study.space.size
+        waiting = len(ledger.in_state(TrialState.WAITING))
+        ends = [] if limit is None else [limit - self._num_trained]
+        if size is not None:
+            ends.append(size - len(ledger.by_key))
+        return waiting + min(ends) if ends else None
+
     def propose(self) -> int | None:
         """Ask the sampler for a network that is not known; return its running trial's number."""
         if not self._is_open():
@@ -170,19 +214,25 @@ class _OneByOne:
 
     def _is_open(self) -> bool:
         """Whether one more network may be asked for."""
-        request, ledger = self._study.request, self._study.ledger
-        size = self._study.space.size
-        if size is not None and len(ledger.by_key) >= size:
+        size, limit = self._study.space.size, self._limit
+        if size is not None and len(self._study.ledger.by_key) >= size:
             self.why_over = f"all {size} networks of the space were tried"
             return False
-        limit = request.trials
-        if limit is None and request.budget is None and not self._method.tries_all:
-            limit = (request.generations or DEFAULT_GENERATIONS) * request.population
-        trained = sum("same_as" not in trial.user_attrs for trial in ledger.trials)
-        if limit is not None and trained >= limit:
+        if limit is not None and self._num_trained >= limit:
             self.why_over = f"{limit} trainings were asked for"
             return False
         return True
+
+    @property
+    def _limit(self) -> int | None:
+        request = self._study.request
+        if request.trials is None and request.budget is None and not self._method.tries_all:
+            return (request.generations or DEFAULT_GENERATIONS) * request.population
+        return request.trials
+
+    @property
+    def _num_trained(self) -> int:
+        return sum("same_as" not in trial.user_attrs for trial in self._study.ledger.trials)
 
     def _repeat(self, number: int, known: int) -> None:
         """Tell the sampler what is known of a network, instead of training it again."""

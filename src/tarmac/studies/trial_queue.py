@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
@@ -38,6 +39,34 @@ class TrialQueue:
         self._study = study
         self._owner = owner
         self._proposals = make_proposals(study, reporter)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no network will follow those that others have; whether those live is known.
+
+        A process that has just died looks alive for a while, and its trials come back then.
+        """
+        if not self._proposals.is_spent:
+            return False
+        leases = self._study.leases
+        with self._study.lock:
+            self._study.ledger.refresh()
+            if self._study.ledger.in_state(TrialState.WAITING):
+                return False
+            running = self._study.ledger.in_state(TrialState.RUNNING)
+        return all(leases.is_certain(trial.user_attrs.get("owner")) for trial in running)
+
+    def share(self, workers: int) -> int:
+        """Return how many networks one of several workers may claim at once, the first done."""
+        left = self._proposals.num_left
+        return 1 if left is None else max(1, math.ceil((left + 1) / workers))
+
+    def is_mine(self, number: int) -> bool:
+        """Whether a trial is still this process's: others take it where this one seems dead."""
+        self._study.ledger.refresh()
+        trial = self._study.ledger.trials[number]
+        owner = trial.user_attrs.get("owner")
+        return trial.state == TrialState.RUNNING and owner == self._owner
 
     def next(self) -> Candidate | None:
         """Claim the next network.
@@ -77,10 +106,8 @@ class TrialQueue:
         """Let a trial that is claimed be done again, by whoever comes; it was not to blame."""
         with self._study.lock:
             ledger = self._study.ledger
-            ledger.refresh()
-            trial = ledger.trials[number]
-            if trial.state == TrialState.RUNNING and trial.user_attrs.get("owner") == self._owner:
-                attempts = int(trial.user_attrs.get("attempts", 1)) - 1
+            if self.is_mine(number):
+                attempts = int(ledger.trials[number].user_attrs.get("attempts", 1)) - 1
                 self._study.mark(number, "attempts", attempts)
                 self._study.set_state(number, TrialState.WAITING)
 

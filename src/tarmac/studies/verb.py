@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
 from tarmac.machine import find_devices
-from tarmac.studies.conclusion import conclude
+from tarmac.studies.cluster.session import search_on
+from tarmac.studies.conclusion import conclude, concluding
 from tarmac.studies.confirm import NUM_SEEDS, confirm
+from tarmac.studies.errors import HopelessError
 from tarmac.studies.evaluation.choice import choose_evaluator
 from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.loop import SearchLoop
 from tarmac.studies.opening import open_study
 from tarmac.studies.reporter import Reporter, Silent
 from tarmac.studies.study.storage import loss_of_database
+from tarmac.studies.terms import ALONE
 from tarmac.studies.winner import complete_trials
 from tarmac.training import StopRequest
 
@@ -22,10 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tarmac.studies.cluster.workers import Workers
     from tarmac.studies.study.study import Study
     from tarmac.studies.study.writer import StudyWriter
+    from tarmac.studies.terms import Leave, Terms
 
-__all__ = ["search", "work_on"]
+__all__ = ["search", "work_as_one", "work_on"]
 
 
 def search(
@@ -34,6 +39,7 @@ def search(
     output: str | Path | None = None,
     resume: str | Path | None = None,
     reporter: Reporter | None = None,
+    cluster: Workers | None = None,
     **fields: Any,
 ) -> Study:
     """Search for a good network and return the study.
@@ -45,6 +51,8 @@ def search(
             `tarmac.runs.default_output`.
         resume: A study to go on with, instead: its directory, its name, or ``"latest"``.
         reporter: Receives progress; none by default.
+        cluster: What is asked of a cluster, whose workers then search instead of this process;
+            ``tarmac.studies.Workers(on="slurm", count=16)``. Returns once the search is over.
         **fields: Of `tarmac.studies.Request`: ``method``, ``space``, ``generations`` and so on.
 
     Returns:
@@ -58,8 +66,11 @@ def search(
     Example:
         >>> study = tarmac.search("digits-mlp", space={"hidden": [16, 32]}, generations=2)
     """
-    study = open_study(what, output=output, resume=resume, **fields)
-    return work_on(study, reporter or Silent())
+    study = open_study(what, output=output, resume=resume, is_shared=cluster is not None, **fields)
+    if cluster is None:
+        return work_on(study, reporter or Silent())
+    search_on(study, cluster, reporter or Silent(), storage=fields.get("storage"))
+    return study
 
 
 def work_on(
@@ -81,7 +92,8 @@ def work_on(
         try:
             resume_command = f"tarmac search --resume {study.path}"
             with loss_of_database(study.record.storage, resume_command):
-                _work(study, owner, reporter, should_stop)
+                if _work(study, owner, reporter, should_stop, ALONE) != "concluded":
+                    study.end("interrupted")
         except BaseException as error:
             # A disk may be full now: what ended the search is what the user must hear of.
             with contextlib.suppress(TarmacError):
@@ -95,10 +107,54 @@ def work_on(
     return study
 
 
-def _work(study: StudyWriter, owner: str, reporter: Reporter, stop: Callable[[], bool]) -> None:
+def work_as_one(
+    study: StudyWriter,
+    reporter: Reporter,
+    terms: Terms,
+    *,
+    stop: Callable[[], bool] | None = None,
+) -> Leave:
+    """Be one of several workers of a study: take a share of its trials until none is left.
+
+    The one that finishes the last trial concludes the study. What a worker does not do is others'
+    business: it does not say of the study that it was interrupted or has failed.
+
+    Args:
+        study: The study, opened by `open_study`.
+        reporter: Receives progress.
+        terms: What it takes, and until when it stays.
+        stop: Whether to stop; by default once SIGINT or SIGTERM has come.
+
+    Returns:
+        Why it left.
+
+    Raises:
+        HopelessError: None of the first networks could be trained; the study has failed.
+        TarmacError: This worker failed.
+    """
+    if study.record.status == "completed":
+        return "concluded"
+    with StopRequest() as signals, study.leases.work() as owner:
+        try:
+            with loss_of_database(study.record.storage, f"tarmac search --resume {study.path}"):
+                return _work(study, owner, reporter, stop or (lambda: bool(signals)), terms)
+        except HopelessError as error:
+            study.end("failed", error=error.message)
+            raise
+        finally:
+            reporter.ended(study)
+
+
+def _work(
+    study: StudyWriter,
+    owner: str,
+    reporter: Reporter,
+    stop: Callable[[], bool],
+    terms: Terms,
+) -> Leave:
     request = study.request
     devices = find_devices(str(request.devices))
-    loop = SearchLoop(study, owner, reporter, stop)
+    loop = SearchLoop(study, owner, reporter, stop, terms)
     chosen = choose_evaluator(study, devices, loop.halted)
     study.ledger.refresh()
     reporter.began(study, chosen.summary)
@@ -109,15 +165,37 @@ def _work(study: StudyWriter, owner: str, reporter: Reporter, stop: Callable[[],
         )
     try:
         why = loop.run(chosen)
-        # Time that is over is not spent on this either.
-        if why is not None and request.confirm and not loop.halted():
-            study.ledger.refresh()
-            reporter.noted(f"the best {request.confirm} are trained from {NUM_SEEDS} more seeds")
-            if not confirm(study, complete_trials(study), chosen.evaluator, stop):
-                why = None
+        leave = loop.leave if why is None else "concluded" if loop.fits_another else "time"
+        # One that only waited for others may have more to do in its next turn.
+        is_futile = not loop.num_epochs and not loop.has_waited
+        if leave == "time" and is_futile:
+            raise TarmacError(
+                f"a network takes about {loop.needed_s:.0f} s, and this worker had "
+                f"{max(0.0, terms.time_left_s()):.0f} s left when it began",
+                hint="Give each worker more time: --time-per-worker",
+            )
+        if leave == "stopped" and terms.leaves_the_rest and is_futile:
+            # Another one in its place would come no further.
+            raise TarmacError(
+                "this worker was ended before it had trained an epoch",
+                hint="Give each worker more time: --time-per-worker",
+            )
+        if why is None or leave == "time":
+            return leave
+        with concluding(study, stop, waits=not terms.leaves_the_rest) as is_ours:
+            if not is_ours:
+                return "others" if terms.leaves_the_rest else "stopped"
+            # Time that is over is not spent on this either.
+            if request.confirm and not loop.halted():
+                reporter.noted(
+                    f"the best {request.confirm} are trained from {NUM_SEEDS} more seeds"
+                )
+                if not confirm(study, complete_trials(study), chosen.evaluator, stop):
+                    return "stopped"
+            chosen.close()
+            # Alone, so on all threads of the device, as `tarmac train` makes the same network.
+            slot = slots_of(devices, 1)[0]
+            is_done = conclude(study, why, slot, reporter, stop)
+            return "concluded" if is_done else "stopped"
     finally:
         chosen.close()
-    # Alone, so on all threads of the device, as `tarmac train` makes the same network.
-    slot = slots_of(devices, 1)[0]
-    if why is None or not conclude(study, why, slot, reporter, stop):
-        study.end("interrupted")

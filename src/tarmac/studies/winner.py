@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tarmac.studies.study.study import Study
 
 __all__ = [
+    "BEST",
     "choose_winner",
     "complete_trials",
     "front_numbers",
@@ -24,6 +25,9 @@ __all__ = [
     "train_line",
     "whole_size",
 ]
+
+# Below a study's directory: the run of its winner.
+BEST = "best"
 
 
 def front_of(study: Study) -> list[FrozenTrial]:

@@ -37,12 +37,15 @@ class Chosen:
             has room, so that no network is claimed before it can be trained.
         close: Ends what it has started.
         summary: Where and how, for the user.
+        goes_on: Whether a training that is cut short goes on where it was, wherever it is begun
+            again.
     """
 
     evaluator: Evaluator
     at_once: int | None
     close: Callable[[], None]
     summary: str
+    goes_on: bool = False
 
 
 def choose_evaluator(
@@ -68,6 +71,7 @@ def choose_evaluator(
         validation_size=study.record.validation_size,
         runs=study.path / "runs",
         logs=study.path / "logs",
+        keeps_checkpoints=study.record.locks == "leases",
     )
     slots = slots_of(devices, study.request.workers)
     processes = ProcessEvaluator(training, slots, halted)
@@ -78,6 +82,7 @@ def choose_evaluator(
         at_once=None,
         close=processes.close,
         summary=f"one network per process, {count}, on {where}: {against}",
+        goes_on=training.keeps_checkpoints,
     )
 
 

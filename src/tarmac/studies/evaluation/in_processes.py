@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.processes import LOOK_EVERY_S
 from tarmac.studies.evaluation.interface import Progress, Result
-from tarmac.studies.evaluation.workers import start_worker
+from tarmac.studies.evaluation.workers import start_worker, was_asked_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PROGRAM", "ProcessEvaluator", "Training"]
 
+
+# Between two checkpoints of a training that may be cut short, in seconds.
+_CHECKPOINT_EVERY_S = 60.0
 
 # What each process runs.
 PROGRAM = "tarmac.studies.evaluation.worker"
@@ -36,6 +39,8 @@ class Training:
         validation_size: How many to hold out, from the last.
         runs: Where runs' directories are made.
         logs: Where processes write what they print.
+        keeps_checkpoints: Whether a training that is cut short goes on from a checkpoint, wherever
+            it is begun again, rather than from its start.
     """
 
     workload: str
@@ -43,6 +48,7 @@ class Training:
     validation_size: int
     runs: Path
     logs: Path
+    keeps_checkpoints: bool = False
 
 
 class ProcessEvaluator:
@@ -64,6 +70,7 @@ class ProcessEvaluator:
         self._slots = slots
         self._halted = halted
         self._workers: dict[int, Worker] = {}
+        self._epoch_s = _CHECKPOINT_EVERY_S
 
     def evaluate(self, candidates: Iterable[Candidate], report: EpochReporter) -> Iterator[Result]:
         """Train candidates, each as soon as there is room; see `Evaluator.evaluate`.
@@ -95,7 +102,7 @@ class ProcessEvaluator:
                     if result is not None:
                         selector.unregister(key.fileobj)
                         del busy[key.data]
-                        if result.error is not None:
+                        if result.error is not None or self._workers[key.data].has_ended:
                             self._workers.pop(key.data).kill()
                         yield result
         finally:
@@ -117,7 +124,11 @@ class ProcessEvaluator:
 
     def _job(self, candidate: Candidate, slot: Slot) -> dict[str, Any]:
         training = self._training
+        every: dict[str, int] = {}
+        if training.keeps_checkpoints:
+            every["checkpoint_every"] = max(1, int(_CHECKPOINT_EVERY_S / self._epoch_s))
         return {
+            **every,
             **dataclasses.asdict(candidate),
             "settings": dict(candidate.settings),
             "workload": training.workload,
@@ -132,12 +143,15 @@ class ProcessEvaluator:
         worker = self._workers[index]
         messages = worker.receive()
         if messages is None:
+            if was_asked_to_end(worker):
+                return Result(number=candidate.number, stopped=True)
             return Result(number=candidate.number, error=worker.why_ended())
         for message in messages:
             if "epoch" in message:
                 progress = Progress(
                     number=candidate.number, epoch=message["epoch"], metrics=message["metrics"]
                 )
+                self._epoch_s = max(progress.metrics["seconds"], _CHECKPOINT_EVERY_S / 1000)
                 worker.send(stop=report(progress))
             elif "failed" in message:
                 return Result(number=candidate.number, error=message["failed"])

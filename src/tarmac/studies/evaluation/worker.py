@@ -7,13 +7,14 @@ answer to an epoch; each line out is an epoch or a job's end.
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tarmac.errors import TarmacError
 from tarmac.studies.evaluation.workers import serve_trainings
-from tarmac.training import Silent, train
+from tarmac.training import Silent, resume, train
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +41,6 @@ class _Session(Silent):
         self._is_candidate = is_candidate
         self._num_parameters = 0
         self._row: dict[str, float] = {}
-        self._seconds = 0.0
 
     def started(self, plan: Plan, run: Run, num_parameters: int) -> None:  # noqa: ARG002 - Reporter's
         self._num_parameters = num_parameters
@@ -48,17 +48,23 @@ class _Session(Silent):
     def stop(self, row: Mapping[str, float]) -> str | None:
         """Return why the training ends after an epoch; None where it goes on."""
         self._row = dict(row)
-        # Of training alone: the first network of a process would be charged with its imports.
-        self._seconds += row["seconds"]
         self._search.send(epoch=int(row["epoch"]), metrics=self._row)
         if not self._is_candidate:
             return None
         return _LOSER if self._search.receive()["stop"] else None
 
+    @property
+    def has_trained(self) -> bool:
+        """Whether an epoch is done."""
+        return bool(self._row)
+
     def result(self, run: Run) -> dict[str, Any]:
         """Return what a candidate's training came to, once it is done."""
-        metrics = self._row | {"num_parameters": self._num_parameters, "seconds": self._seconds}
-        metrics["epochs"] = self._row["epoch"]
+        # Of training alone: the first network of a process would be charged with its imports.
+        seconds = sum(row["seconds"] for row in run.history)
+        row = self._row or run.history[-1]
+        metrics = row | {"num_parameters": self._num_parameters, "seconds": seconds}
+        metrics["epochs"] = row["epoch"]
         return {"done": metrics, "stopped": run.record.stopped_early == _LOSER}
 
 
@@ -76,14 +82,17 @@ def _work(job: dict[str, Any], search: Conversation) -> None:
     names = ("epochs", "patience", "train_size", "validation_size", "seed", "devices", "output")
     options |= {key: job[key] for key in names if key in job}
     try:
-        if is_candidate:
-            # A search repeats a training that was cut short: nothing of it is of use.
-            shutil.rmtree(job["output"], ignore_errors=True)
-            # Only the winner's own training may see the test set.
-            options |= {"score_test": False, "checkpoint_every": job["epochs"] + 1}
-        run = train(
-            job["workload"], settings=settings, reporter=session, stop=session.stop, **options
-        )
+        run = _gone_on_with(job, session)
+        if run is None:
+            for record in Path(job["output"]).glob("*/run.json"):
+                shutil.rmtree(record.parent, ignore_errors=True)
+            if is_candidate:
+                # Only the winner's own training may see the test set.
+                every = job.get("checkpoint_every", job["epochs"] + 1)
+                options |= {"score_test": False, "checkpoint_every": every}
+            run = train(
+                job["workload"], settings=settings, reporter=session, stop=session.stop, **options
+            )
         if run.record.status != "completed":
             search.send(interrupted=True)
         elif is_candidate:
@@ -98,6 +107,20 @@ def _work(job: dict[str, Any], search: Conversation) -> None:
     except Exception as error:
         # Whatever a user's model raises is its network's end, not the search's.
         search.send(failed=f"{type(error).__name__}: {error}")
+
+
+def _gone_on_with(job: Mapping[str, Any], session: _Session) -> Run | None:
+    """Go on with a training that was cut short; None where it is to be begun."""
+    if "checkpoint_every" not in job:
+        return None
+    for record in Path(job["output"]).glob("*/run.json"):
+        try:
+            return resume(record.parent, reporter=session, stop=session.stop)
+        except TarmacError:
+            # Without a checkpoint that can be read it begins again. What comes later is its own.
+            if session.has_trained:
+                raise
+    return None
 
 
 def _drop_weights(run: Run) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from tarmac.files import storage_errors
 from tarmac.processes import Worker, serve
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from tarmac.processes import Conversation
 
-__all__ = ["serve_trainings", "start_worker"]
+__all__ = ["serve_trainings", "start_worker", "was_asked_to_end"]
 
 # A worker of a search is no rank of a training, whatever started the search.
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -36,7 +38,16 @@ def start_worker(program: str, num_threads: int, log: Path) -> Worker:
     environment = {key: value for key, value in os.environ.items() if key not in _RANK_VARIABLES}
     if num_threads:
         environment["OMP_NUM_THREADS"] = str(num_threads)
-    return Worker(program, str(num_threads), log=log, environment=environment)
+    with storage_errors(log):
+        return Worker(program, str(num_threads), log=log, environment=environment)
+
+
+def was_asked_to_end(worker: Worker) -> bool:
+    """Whether a worker that has ended was asked to, as a scheduler asks all processes of a job.
+
+    It is no fault of what it trained, also where the process that searches has not heard of it yet.
+    """
+    return worker.exit_code() == -signal.SIGTERM
 
 
 def serve_trainings(work: Callable[[dict[str, Any], Conversation], None]) -> NoReturn:

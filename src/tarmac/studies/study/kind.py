@@ -9,9 +9,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-from tarmac.files import OwnerLock
 from tarmac.runs import RunFacts, RunKind, RunSummary
 from tarmac.studies.study.leases import Leases
+from tarmac.studies.study.locks import owner_lock
 from tarmac.studies.study.record import read_study_record, status_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _summarize(path: Path) -> RunSummary:
     return RunSummary(
         kind=SEARCH.name,
         path=path,
-        status=status_of(record, is_worked_on=bool(Leases(path / "workers").living())),
+        status=status_of(record, is_worked_on=bool(_leases(path, record).seem_living())),
         created_at=record.created_at,
         elapsed_s=record.elapsed_s,
         workload=str(record.request["workload"]),
@@ -54,13 +54,18 @@ def _facts(path: Path) -> RunFacts:
     return RunFacts(asked=asked | {"winner": winner}, metrics=_metrics(record))
 
 
+def _leases(path: Path, record: StudyRecord) -> Leases:
+    return Leases(path / "workers", record.locks)
+
+
 @contextlib.contextmanager
 def _reserved(path: Path) -> Iterator[None]:
     """Keep others from changing a study that no process works on."""
-    lock = OwnerLock(path / ".lock")
+    record = read_study_record(path / _RECORD)
+    lock = owner_lock(path / ".lock", record.locks)
     try:
         is_free = lock.acquire()
-        working = Leases(path / "workers").living()
+        working = _leases(path, record).seem_living()
         if working or not is_free:
             raise RequestError(
                 f"study {path.name} is being worked on by {', '.join(working) or 'a process'}",

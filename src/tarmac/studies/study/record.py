@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.files import read_versioned
+from tarmac.studies.study.locks import Locks  # noqa: TC001 - Pydantic reads it
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["SCHEMA_VERSION", "StudyRecord", "Winner", "read_study_record", "status_of"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Winner(BaseModel):
@@ -63,6 +64,8 @@ class StudyRecord(BaseModel):
         train_size: Samples that each network trains on.
         validation_size: Samples that judge it.
         storage: Where the trials are; without a password, None for the journal beside this file.
+        locks: How its processes keep out of each other's way: by the kernel's locks, or by leases
+            where they may be on several hosts.
         versions: Of the packages that matter.
         best: The winner; None before there is one.
         confirmed: What the best trials reached from other seeds, by number.
@@ -88,6 +91,7 @@ class StudyRecord(BaseModel):
     train_size: int
     validation_size: int
     storage: str | None = None
+    locks: Locks = "kernel"
     versions: dict[str, str] = {}
     best: Winner | None = None
     confirmed: dict[int, tuple[float, ...]] = {}

@@ -18,6 +18,7 @@ from tarmac.distribution import install_hint
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import (
     DamagedLine,
+    Lease,
     append_lines,
     drop_torn_line,
     read_lines,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tarmac.studies.study.locks import Locks
+
 __all__ = ["has_password", "loss_of_database", "masked", "open_storage"]
 
 _CONNECT_S = 10
@@ -37,12 +40,13 @@ _IN_QUERY = re.compile(r"([?&]\w*password=)[^&\s]*")
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
-def open_storage(url: str | None, journal: Path) -> BaseStorage:
+def open_storage(url: str | None, journal: Path, locks: Locks = "kernel") -> BaseStorage:
     """Open what holds a study's trials.
 
     Args:
         url: Of a database, such as ``postgresql://user:word@host/name``; None for the journal.
         journal: Its file; made if it is not there.
+        locks: By what processes take turns at writing the journal.
 
     Raises:
         RequestError: The URL is none that Optuna takes, or its driver is not installed.
@@ -50,7 +54,7 @@ def open_storage(url: str | None, journal: Path) -> BaseStorage:
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     if url is None:
-        return _open_journal(journal)
+        return _open_journal(journal, locks)
     if url.startswith(("redis://", "rediss://")):
         with _database_errors(url):
             return JournalStorage(JournalRedisBackend(url))
@@ -128,6 +132,20 @@ class _FileLock:
         self._file.close()
 
 
+class _LeaseLock:
+    """The same by a lease, for hosts that share the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._lease = Lease(path)
+
+    def acquire(self) -> bool:
+        self._lease.wait()
+        return True
+
+    def release(self) -> None:
+        self._lease.release()
+
+
 class _Journal(JournalFileBackend):
     """Optuna's journal, which waits for the disk once per trial instead of once per line.
 
@@ -136,7 +154,7 @@ class _Journal(JournalFileBackend):
     goes on makes again.
     """
 
-    def __init__(self, path: Path, lock: _FileLock) -> None:
+    def __init__(self, path: Path, lock: _FileLock | _LeaseLock) -> None:
         super().__init__(str(path), lock_obj=lock)  # type: ignore[arg-type]
         self._path = path
         self._own_lock = lock
@@ -151,8 +169,9 @@ class _Journal(JournalFileBackend):
             self._own_lock.release()
 
 
-def _open_journal(path: Path) -> JournalStorage:
-    lock = _FileLock(path.with_name(path.name + ".lock"))
+def _open_journal(path: Path, locks: Locks) -> JournalStorage:
+    at = path.with_name(path.name + ".lock")
+    lock = _FileLock(at) if locks == "kernel" else _LeaseLock(at)
     # A study that only others may write can be looked at.
     if os.access(path.parent, os.W_OK):
         lock.acquire()

@@ -55,7 +55,7 @@ class Study:
         self._record = record
         self._request: Request | None = None
         self._url = storage or record.storage
-        self._leases = Leases(path / "workers")
+        self._leases = Leases(path / "workers", record.locks)
 
     @classmethod
     def open(cls, path: Path, storage: str | None = None) -> Self:
@@ -107,7 +107,7 @@ class Study:
     @property
     def status(self) -> str:
         """How it stands; whether a process works on it is asked, not read."""
-        return status_of(self.record, is_worked_on=bool(self._leases.living()))
+        return status_of(self.record, is_worked_on=bool(self._leases.seem_living()))
 
     @property
     def best(self) -> Winner | None:
@@ -186,7 +186,7 @@ class Study:
                 f"the password of {self.record.storage} is not kept in {self.name}",
                 hint="Name the database again: --storage URL",
             )
-        storage = open_storage(self._url, self.path / "journal.log")
+        storage = open_storage(self._url, self.path / "journal.log", self.record.locks)
         return storage if self._is_in(storage) else self._begin(storage)
 
     def _begin(self, storage: BaseStorage) -> BaseStorage:  # noqa: ARG002 - the writer's

@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from filelock import FileLock
-
 from tarmac import runs
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError
-from tarmac.files import write_json
+from tarmac.files import is_network, write_json
+from tarmac.studies.study.locks import turns
 from tarmac.studies.study.record import StudyRecord, read_study_record
 from tarmac.studies.study.storage import masked, open_storage
 from tarmac.studies.study.study import Study
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from tarmac.studies.request import Request
     from tarmac.studies.space import Space
     from tarmac.studies.study.leases import Leases
+    from tarmac.studies.study.locks import Locks
     from tarmac.training import Setting
 
 __all__ = ["StudyWriter"]
@@ -52,7 +52,7 @@ class StudyWriter(Study):
 
     def __init__(self, path: Path, record: StudyRecord, storage: str | None = None) -> None:
         super().__init__(path, record, storage)
-        self.lock = FileLock(path / ".lock", is_singleton=False)
+        self.lock = turns(path / ".lock", record.locks)
 
     @classmethod
     def create(
@@ -65,20 +65,33 @@ class StudyWriter(Study):
         *,
         train_size: int,
         validation_size: int,
+        is_shared: bool = False,
     ) -> StudyWriter:
         """Make a study's directory and its place in the storage.
+
+        Args:
+            output: Where its directory is made.
+            name: Of what is searched.
+            request: What was asked.
+            space: What is searched over.
+            settings: Those of all its networks.
+            train_size: Samples that each network trains on.
+            validation_size: Samples that judge it.
+            is_shared: Whether several hosts are to work on it; those of a network file system may
+                in any case.
 
         Raises:
             RequestError: ``output`` cannot be written.
             TarmacError: The storage cannot be reached; nothing was made.
         """
+        locks: Locks = "leases" if is_shared or is_network(output) else "kernel"
         created_at = runs.now()
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".")
         path = output / f"{safe or 'study'}-{created_at:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         url = request.storage
         if url is not None:
             # Seen to be there before anything is made.
-            open_storage(url, path / "journal.log")
+            open_storage(url, path / "journal.log", locks)
             request = request.model_copy(update={"storage": masked(url)})
         record = StudyRecord(
             id=path.name,
@@ -93,6 +106,7 @@ class StudyWriter(Study):
             train_size=train_size,
             validation_size=validation_size,
             storage=None if url is None else masked(url),
+            locks=locks,
             versions=_versions(),
         )
         try:
@@ -121,6 +135,39 @@ class StudyWriter(Study):
             TarmacError: It cannot be reached, is damaged, or does not hold the study.
         """
         return self._storage
+
+    def shared(self) -> StudyWriter:
+        """Return the study as one that several hosts may work on, which it is from now on.
+
+        Raises:
+            RequestError: A process works on it that takes it for its host's alone, or its trials
+                are in a database that hosts cannot share.
+        """
+        self.check_shareable()
+        if self.record.locks == "leases":
+            return self
+        with self.lock:
+            working = self._leases.living()
+            if working:
+                raise RequestError(
+                    f"study {self.name} is being worked on by {', '.join(working)}",
+                    hint="Stop its search first, with Ctrl-C or SIGTERM; then go on here.",
+                )
+            self.update(locks="leases")
+        return type(self).open(self.path, self._url)
+
+    def check_shareable(self) -> None:
+        """Refuse trials in a database that hosts cannot share.
+
+        Raises:
+            RequestError: They are.
+        """
+        if (self.record.storage or "").startswith("sqlite"):
+            raise RequestError(
+                f"study {self.name} is in {self.record.storage}, which one host alone may write",
+                hint="Begin it anew without --storage: a journal, which hosts may share. Or in a "
+                "database: --storage postgresql://user@host/name",
+            )
 
     def update(self, **changes: Any) -> None:
         """Change fields of the record on top of what other processes have written.
@@ -181,7 +228,8 @@ class StudyWriter(Study):
     def _create(self) -> None:
         """Make the study's place in its storage."""
         with self.lock:
-            self._create_in(open_storage(self._url, self.path / "journal.log"))
+            storage = open_storage(self._url, self.path / "journal.log", self.record.locks)
+            self._create_in(storage)
 
     def _write(self) -> None:
         write_json(self.path / "study.json", self.record.model_dump(mode="json"))

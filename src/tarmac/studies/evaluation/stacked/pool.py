@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac.processes import LOOK_EVERY_S
 from tarmac.studies.evaluation.interface import Progress, Result
 from tarmac.studies.evaluation.stacked.evaluator import split_in_two
-from tarmac.studies.evaluation.workers import start_worker
+from tarmac.studies.evaluation.workers import start_worker, was_asked_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -140,9 +140,11 @@ class PooledEvaluator:
 
     def _lost(self, index: int, left: _Members, waiting: deque[_Members]) -> Iterator[Result]:
         worker = self._workers.pop(index)
-        why = worker.why_ended()
+        was_asked, why = was_asked_to_end(worker), worker.why_ended()
         worker.kill()
-        if len(left) == 1:
+        if was_asked:
+            yield from (Result(number=one.number, stopped=True) for one in left)
+        elif len(left) == 1:
             yield Result(number=left[0].number, error=why)
         else:
             waiting.extendleft(filter(None, split_in_two(left)))

@@ -1,0 +1,160 @@
+"""What a study's workers do, told to whoever asked for them: from the study, and from their job."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from optuna.trial import TrialState
+
+from tarmac import jobs
+from tarmac.studies.winner import BEST
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tarmac.jobs import Event, Grant, Task
+    from tarmac.studies.reporter import Reporter
+    from tarmac.studies.study.study import Study
+
+__all__ = ["Following"]
+
+# Of a study that is over, whatever its workers still have to do takes seconds.
+_LEAVE_WITHIN_S = 120.0
+
+# So often a worker is begun again with no epoch trained by any since.
+_MOST_FUTILE = 10
+
+# A journal on a network file system is read anew each time.
+_LOOK_EVERY_S = 1.0
+
+
+class Following(jobs.Silent):
+    """A job's reporter that tells a search's reporter how the study gets on.
+
+    Args:
+        study: What the workers work on; this process only reads it.
+        reporter: Is told.
+        leave_within_s: How long workers may take to leave a study that is over.
+    """
+
+    def __init__(
+        self, study: Study, reporter: Reporter, *, leave_within_s: float = _LEAVE_WITHIN_S
+    ) -> None:
+        self._study = study
+        self._leave_within_s = leave_within_s
+        self._over_since: float | None = None
+        self._num_again: collections.Counter[str] = collections.Counter()
+        self._why_again = ""
+        self._reporter = reporter
+        study.ledger.refresh()
+        self._ended = {t.number for t in study.ledger.trials if t.state.is_finished()}
+        self._began: set[int] = set()
+        self._generation = study.ledger.last_generation
+        self._looked_at = time.monotonic()
+        self._reasons: dict[str, str] = {}
+        self._winner_epochs = _num_epochs_below(study.path / BEST)
+        self._progress = self.progress
+
+    @property
+    def progress(self) -> int:
+        """A number that grows with every epoch, the winner's too, and every trial that ends."""
+        epochs = sum(len(trial.intermediate_values) for trial in self._study.ledger.trials)
+        return epochs + self._winner_epochs + len(self._ended)
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether workers that are still there hang: the study is long over."""
+        since = self._over_since
+        return since is not None and time.monotonic() - since >= self._leave_within_s
+
+    @property
+    def why_stuck(self) -> str:
+        """Why a worker is begun again and again while nothing is trained; empty where none is."""
+        return self._why_again if max(self._num_again.values(), default=0) > _MOST_FUTILE else ""
+
+    def told(self, event: Event) -> None:
+        """Say why a worker waits, once for each reason."""
+        match event:
+            case jobs.Waiting(attempt, reason):
+                self._note(attempt.task, f"waits: {reason}")
+            case jobs.Requeued(attempt, _, reason):
+                self._note(attempt.task, f"is queued again: {reason}")
+            case jobs.Began(attempt, _, host) if host:
+                self._note(attempt.task, f"is at work on {host}")
+
+    def started(self, task: Task, attempt: int, grant: Grant) -> None:
+        """Say nothing: its trials will."""
+
+    def retrying(self, task: Task, reason: str, delay_s: float) -> None:  # noqa: ARG002 - Reporter's
+        """Say that a worker follows another."""
+        self._num_again[task.name] += 1
+        self._why_again = (
+            f"{task.name} was begun again {self._num_again[task.name]} times: {reason}"
+        )
+        self._note(task, f"is begun again: {reason}")
+
+    def ended(self, ended: jobs.Ended) -> None:
+        """Say of a worker that it failed."""
+        if ended.outcome == "failed":
+            self._note(ended.task, f"has failed: {ended.reason}")
+
+    def waited(self) -> None:
+        """Look at the study, where that is due."""
+        if time.monotonic() - self._looked_at >= _LOOK_EVERY_S:
+            self.look()
+
+    def look(self) -> None:
+        """Tell what has become of trials since the last look."""
+        self._looked_at = time.monotonic()
+        ledger = self._study.ledger
+        ledger.refresh()
+        for trial in ledger.trials:
+            if trial.number in self._ended or trial.state == TrialState.WAITING:
+                continue
+            if trial.number not in self._began and "owner" in trial.user_attrs:
+                self._began.add(trial.number)
+                self._reporter.started(trial.number, self._study.settings_of(trial))
+            if trial.state.is_finished():
+                self._ended.add(trial.number)
+                self._reporter.trial_done(self._study, trial)
+        self._tell_generations()
+        # Those after its last checkpoint are trained again, which is no progress.
+        num_epochs = _num_epochs_below(self._study.path / BEST)
+        self._winner_epochs = max(self._winner_epochs, num_epochs)
+        if self.progress != self._progress:
+            self._progress = self.progress
+            self._num_again.clear()
+        self._look_for_end()
+
+    def _look_for_end(self) -> None:
+        if self._over_since is None:
+            self._study.reload()
+            if self._study.record.status == "completed":
+                self._over_since = time.monotonic()
+
+    def _tell_generations(self) -> None:
+        ledger = self._study.ledger
+        while self._generation < ledger.last_generation:
+            if self._generation >= 0:
+                self._reporter.generation_done(self._study, self._generation)
+            self._generation += 1
+            members = ledger.of_generation(self._generation)
+            survivors = ledger.survivors(self._generation) or ()
+            self._reporter.planned(self._generation, len(members), len(survivors))
+
+    def _note(self, task: Task, what: str) -> None:
+        if self._reasons.get(task.name) != what:
+            self._reasons[task.name] = what
+            self._reporter.noted(f"{task.name} {what}")
+
+
+def _num_epochs_below(directory: Path) -> int:
+    """Return how many epochs the trainings below a directory have written down."""
+    count = 0
+    for path in directory.glob("*/metrics.jsonl"):
+        with contextlib.suppress(OSError):
+            count += path.read_bytes().count(b"\n")
+    return count

@@ -1,0 +1,185 @@
+"""A study searched by workers on a cluster, from the machine where it was asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+from tarmac import jobs
+from tarmac.errors import RequestError, TarmacError
+from tarmac.studies.cluster.following import Following
+from tarmac.studies.cluster.workers import RUNS, STORAGE_VARIABLE, most_workers_of, workers_job
+from tarmac.studies.study.storage import has_password
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tarmac.jobs import JobRun
+    from tarmac.studies.cluster.workers import Workers
+    from tarmac.studies.reporter import Reporter
+    from tarmac.studies.study.writer import StudyWriter
+
+__all__ = ["End", "search_on"]
+
+# How this machine's part ended: the study is over; it was stopped; or its workers go on without it.
+End = Literal["over", "stopped", "detached"]
+
+
+def search_on(
+    study: StudyWriter,
+    workers: Workers,
+    reporter: Reporter,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    detach: Callable[[], bool] = lambda: False,
+    storage: str | None = None,
+) -> End:
+    """Search with workers on a cluster until the study is over.
+
+    Workers that an earlier session left there go on; no others are begun beside them. Where a
+    worker's time ends, or its node, and trials are left, another one takes its place. Workers that
+    hang once the study is over are ended.
+
+    Args:
+        study: The study, opened by `open_study` as a shared one.
+        workers: What is asked of the cluster.
+        reporter: Receives progress.
+        stop: Whether to end the workers; asked a few times a second.
+        detach: Whether to leave them to the cluster and return.
+        storage: The URL of the study's database where it holds a password: each worker gets it as
+            a secret, in `STORAGE_VARIABLE`.
+
+    Raises:
+        RequestError: The cluster can never run such workers, or another process works on this
+            search already; nothing was started.
+        TarmacError: The search failed, or its workers end and have trained nothing.
+    """
+    is_secret = storage is not None and has_password(storage)
+    if storage is not None and is_secret:
+        # Where jobs look for a secret of this name.
+        os.environ[STORAGE_VARIABLE] = storage
+    left = _left_behind(study, workers)
+    run = left or _make_run(study, workers, is_secret=is_secret)
+    with study.lock:
+        study.reload()
+        # Workers that were left there may have ended the study since.
+        if left is None or study.record.status != "completed":
+            study.update(status="running", ended_at=None, error=None)
+    following = Following(study, reporter)
+    reporter.began(study, f"by workers on {workers.on}, {len(run.tasks)} at most; {run.path}")
+    leaving = _Leaving(detach)
+    try:
+        end: End | None = None
+        while end is None:
+            before = following.progress
+            counts = jobs.work_on(
+                run,
+                following,
+                stop=lambda: stop() or following.is_overdue or bool(following.why_stuck),
+                detach=leaving,
+            )
+            following.look()
+            if following.why_stuck:
+                _refuse_more(run, following.why_stuck)
+            end = _end_of(study, is_stopped=stop() or counts["interrupted"] > 0)
+            if end is None and leaving.is_asked:
+                end = "detached"
+            if end is None:
+                if following.progress == before:
+                    _refuse_standstill(run)
+                run = _make_run(study, workers, is_secret=is_secret)
+    except TarmacError as error:
+        study.end("failed", error=error.message)
+        raise
+    finally:
+        reporter.ended(study)
+    return end
+
+
+class _Leaving:
+    """Asks whether to leave workers to the cluster, and remembers that it was so."""
+
+    def __init__(self, detach: Callable[[], bool]) -> None:
+        self._detach = detach
+        self.is_asked = False
+
+    def __call__(self) -> bool:
+        self.is_asked = self.is_asked or self._detach()
+        return self.is_asked
+
+
+def _end_of(study: StudyWriter, *, is_stopped: bool) -> End | None:
+    """Return how a search has ended whose workers have; None where something is left to do.
+
+    Raises:
+        TarmacError: It has failed.
+    """
+    study.reload()
+    if study.record.status == "completed":
+        return "over"
+    if study.record.status == "failed":
+        raise TarmacError(study.record.error or "the search failed")
+    if is_stopped:
+        study.end("interrupted")
+        return "stopped"
+    return None
+
+
+def _left_behind(study: StudyWriter, workers: Workers) -> JobRun | None:
+    """Find the workers that an earlier session left with the cluster."""
+    for record in sorted((study.path / RUNS).glob("*/job-run.json"), reverse=True):
+        if jobs.read_status(record.parent).is_active:
+            run = jobs.find_run(str(record.parent))
+            if run.executor != workers.on:
+                raise RequestError(
+                    f"workers of {study.name} are on {run.executor} still",
+                    hint=f"Go on there: tarmac search --resume {study.path} --on {run.executor}\n"
+                    f"Or end them first: tarmac cancel {run.path}",
+                )
+            return run
+    return None
+
+
+def _make_run(study: StudyWriter, workers: Workers, *, is_secret: bool) -> JobRun:
+    job = workers_job(study.path, workers, most_workers_of(study), has_secret_storage=is_secret)
+    tasks = jobs.prepare(job, study.path, {}, executor=workers.on)
+    return jobs.create_run(job, study.path, tasks, study.path / RUNS, executor=workers.on)
+
+
+def _refuse_standstill(run: JobRun) -> NoReturn:
+    """Refuse to begin more workers after some that have trained nothing, and say why.
+
+    Raises:
+        TarmacError: In any case.
+    """
+    for task in jobs.read_status(run.path).tasks:
+        if task.reason:
+            log = run.path / "tasks" / jobs.directory_name(task.index, task.name) / "stderr"
+            raise TarmacError(
+                f"{task.name} trained nothing: {task.reason}{_last_line(log)}",
+                hint=f"What it printed: {log}",
+            )
+    raise TarmacError(
+        "the workers trained nothing",
+        hint=f"What they printed: tarmac logs {run.path}",
+    )
+
+
+def _refuse_more(run: JobRun, why: str) -> NoReturn:
+    """Refuse to let workers be begun again that train nothing.
+
+    Raises:
+        TarmacError: In any case.
+    """
+    raise TarmacError(
+        f"the workers train nothing: {why}", hint=f"What they printed: tarmac logs {run.path}"
+    )
+
+
+def _last_line(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return f"; it said: {lines[-1]}" if lines else ""

@@ -1,0 +1,162 @@
+"""What is asked of a cluster for a study, and the job that it becomes: an equal task per worker."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import RequestError
+from tarmac.jobs import Job, escape, find_executor
+from tarmac.studies.methods.registry import find_method
+from tarmac.studies.request import DEFAULT_GENERATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.studies.request import Request
+    from tarmac.studies.study.study import Study
+
+__all__ = [
+    "AGAIN",
+    "RUNS",
+    "STORAGE_VARIABLE",
+    "Workers",
+    "most_workers",
+    "most_workers_of",
+    "workers_job",
+]
+
+# The exit status of a worker that leaves for want of time, with work left to do: EX_TEMPFAIL of
+# sysexits.h, "the user is invited to retry".
+AGAIN = 75
+
+# Below a study's directory: the runs of its workers.
+RUNS = "cluster"
+
+# Where a worker finds the URL of the study's database, where that holds a password.
+STORAGE_VARIABLE = "TARMAC_STUDY_STORAGE"
+
+# So often a worker may leave for want of time, each time with trials done.
+_MOST_TURNS = 100_000
+
+# Without it a worker would look for data in another place.
+_PASSED_ON = ("TARMAC_DATA",)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Workers:
+    """Workers of a study on a cluster.
+
+    Attributes:
+        on: Where, one of `tarmac.jobs.executor_names`.
+        count: At most so many.
+        cpus: Cores of each.
+        gpus: GPUs of each.
+        memory: Bytes that each may take; None for no limit of Tarmac's.
+        time_s: Seconds that each may work; another one follows where trials are left. None for as
+            long as the cluster lets it.
+        options: By executor, what only that one understands.
+    """
+
+    on: str
+    count: int
+    cpus: float = 1.0
+    gpus: float = 0.0
+    memory: int | None = None
+    time_s: float | None = None
+    options: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what no cluster has.
+
+        Raises:
+            RequestError: Of a number that is too small.
+        """
+        if self.count < 1:
+            raise RequestError(f"workers is {self.count}, expected at least 1")
+        if self.time_s is not None and self.time_s < 1:
+            raise RequestError(f"a worker's time is {self.time_s:g} s, expected at least 1")
+
+
+def most_workers(
+    request: Request, num_networks: int | None, *, num_done: int = 0, num_trained: int = 0
+) -> int:
+    """Return how many workers a search has trials for at the same time; at least 1.
+
+    Args:
+        request: What is asked.
+        num_networks: That its space has; None for infinitely many.
+        num_done: Trials that have ended.
+        num_trained: Those of them that were trained.
+    """
+    if find_method(request.method).breeds_generations:
+        ends = [request.population]
+    elif request.trials is None and request.budget is None:
+        ends = [(request.generations or DEFAULT_GENERATIONS) * request.population - num_done]
+    else:
+        ends = []
+    if request.trials is not None:
+        ends.append(request.trials - num_trained)
+    if num_networks is not None:
+        ends.append(num_networks - num_done)
+    return max(1, min(ends)) if ends else 2**31
+
+
+def most_workers_of(study: Study) -> int:
+    """Return how many workers what is left of a study has trials for; see `most_workers`."""
+    ledger = study.ledger
+    ledger.refresh()
+    num_done = sum(trial.state.is_finished() for trial in ledger.trials)
+    return most_workers(
+        study.request, study.space.size, num_done=num_done, num_trained=len(ledger.trained)
+    )
+
+
+def workers_job(
+    directory: Path, workers: Workers, most: int, *, has_secret_storage: bool = False
+) -> Job:
+    """Return the job of a study's workers.
+
+    Args:
+        directory: The study's.
+        workers: What is asked of the cluster.
+        most: So many workers there are trials for.
+        has_secret_storage: Whether its database's URL is given to workers in `STORAGE_VARIABLE`,
+            as a secret.
+    """
+    count = min(workers.count, most)
+    path = escape(str(directory.resolve()))
+    command = ["{{ tarmac.python }}", "-m", "tarmac", "search", "worker", path, "--of", str(count)]
+    options = {name: dict(values) for name, values in workers.options.items()}
+    model = find_executor(workers.on).options
+    known = {} if model is None else model.model_fields
+    if "requeue_on_timeout" in known:
+        # Also a worker that had to be killed then: its networks come back.
+        options.setdefault(workers.on, {})["requeue_on_timeout"] = True
+    if workers.time_s is not None:
+        command += ["--time", f"{workers.time_s:g}s"]
+        if "time" in known:
+            options.setdefault(workers.on, {})["time"] = workers.time_s
+    passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    resources: dict[str, Any] = {"cpus": workers.cpus, "gpus": workers.gpus}
+    if workers.memory is not None:
+        resources["memory"] = workers.memory
+    fields: dict[str, Any] = {
+        "name": "search",
+        "tasks": [
+            {
+                "name": "worker",
+                "command": command,
+                "sweep": {"repeat": count},
+                "retries": {"count": _MOST_TURNS, "backoff": "1ms", "exit_codes": [AGAIN]},
+            }
+        ],
+        "env": {name: str(Path(value).resolve()) for name, value in passed.items()},
+        "resources": resources,
+        "options": options,
+    }
+    if has_secret_storage:
+        fields["secrets"] = {STORAGE_VARIABLE: {"env": STORAGE_VARIABLE}}
+    return Job.model_validate(fields)

@@ -1,0 +1,97 @@
+"""What a search would do, without a study being made or a worker begun."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tarmac import runs
+from tarmac.studies.cluster.workers import RUNS, most_workers, workers_job
+from tarmac.studies.opening import check_changes, check_new
+from tarmac.studies.study.storage import has_password, masked
+
+if TYPE_CHECKING:
+    from tarmac.jobs import Job
+    from tarmac.studies.cluster.workers import Workers
+    from tarmac.studies.request import Request
+
+__all__ = ["Preview", "preview_search"]
+
+# A new study's directory, which would get a name of its own.
+_NEW = "STUDY"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Preview:
+    """What a search would do.
+
+    Attributes:
+        request: What is asked.
+        directory: The study's; of a new one, where it would be made, with ``STUDY`` for its name.
+        num_networks: That the space has; None for infinitely many.
+        num_done: Trials that have ended.
+        train_size: Samples that each network trains on.
+        validation_size: Samples that judge it.
+        runs: Where runs of its workers' job would be made.
+        job: Of its workers; None where this machine searches.
+    """
+
+    request: Request
+    directory: Path
+    num_networks: int | None
+    num_done: int
+    train_size: int
+    validation_size: int
+    runs: Path
+    job: Job | None
+
+
+def preview_search(
+    what: str | Path | None = None,
+    *,
+    output: str | Path | None = None,
+    resume: str | Path | None = None,
+    cluster: Workers | None = None,
+    **fields: Any,
+) -> Preview:
+    """Say what `search` would do; see there.
+
+    Raises:
+        RequestError: The request cannot be met.
+        TarmacError: Its data cannot be had.
+    """
+    root = Path(output) if output is not None else runs.default_output()
+    is_shared = cluster is not None
+    if resume is not None:
+        study, request = check_changes(str(resume), root, fields, what=what)
+        if is_shared:
+            study.check_shareable()
+        directory, record, num_networks = study.path, study.record, study.space.size
+        train_size, validation_size = record.train_size, record.validation_size
+        study.ledger.refresh()
+        trials, num_trained = study.ledger.trials, len(study.ledger.trained)
+        num_done = sum(trial.state.is_finished() for trial in trials)
+    else:
+        checked = check_new(what, fields, is_shared=is_shared)
+        directory, request, num_networks = root / _NEW, checked.request, checked.space.size
+        if request.storage is not None:
+            request = request.model_copy(update={"storage": masked(request.storage)})
+        train_size, validation_size = checked.train_size, checked.validation_size
+        num_done = num_trained = 0
+    job = None
+    if cluster is not None:
+        most = most_workers(request, num_networks, num_done=num_done, num_trained=num_trained)
+        storage = fields.get("storage")
+        is_secret = storage is not None and has_password(storage)
+        job = workers_job(directory, cluster, most, has_secret_storage=is_secret)
+    return Preview(
+        request=request,
+        directory=directory,
+        num_networks=num_networks,
+        num_done=num_done,
+        train_size=train_size,
+        validation_size=validation_size,
+        runs=directory / RUNS,
+        job=job,
+    )

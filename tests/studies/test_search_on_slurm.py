@@ -1,0 +1,279 @@
+"""A search by workers in a real Slurm: the same trials as locally, whatever befalls the workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import psutil
+import pytest
+
+import tarmac
+from tarmac.studies import Study
+
+# Each begins a dozen Pythons with PyTorch, and tests run beside it.
+pytestmark = pytest.mark.timeout(900)
+
+# A job that is queued again waits for as long as its credential holds, else two minutes.
+QUICK = (
+    "AuthInfo=cred_expire=5",
+    "SchedulerParameters=sched_min_interval=10000,sched_interval=1,bf_interval=1,batch_sched_delay=0",
+    "SlurmdParameters=config_overrides",
+)
+
+# A network of 13 neurons says where it is trained, and waits until it may go on: at the step after
+# the number in the file "gate". How many it had behind it when its process began is written too.
+GATED = """
+    import os, sys, time
+    from pathlib import Path
+    import torch
+    from torch import nn
+    from tarmac.workloads import SGD, Recipe, Scale, Workload
+
+    HERE = Path(__file__).parent
+
+    class Net(nn.Sequential):
+        def __init__(self, hidden):
+            super().__init__(nn.Flatten(), nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, 10))
+            self.hidden = hidden
+            self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+            self.waits, self.is_new = (HERE / "gate").exists(), True
+
+        def forward(self, inputs):
+            if self.training and self.hidden == 13:
+                self.may_wait()
+            self.steps += self.training
+            return super().forward(inputs)
+
+        def may_wait(self):
+            if self.waits and self.is_new:
+                self.is_new = False
+                with (HERE / "steps").open("a") as file:
+                    file.write(str(int(self.steps)) + chr(10))
+            if self.waits and int(self.steps) >= self.first():
+                names = ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_ID")
+                unit = "_".join(os.environ[name] for name in names[:2] if name in os.environ)
+                with (HERE / "waiting").open("a") as file:
+                    file.write((unit or os.environ["SLURM_JOB_ID"]) + chr(10))
+                while (HERE / "gate").exists():
+                    time.sleep(0.05)
+                self.waits = False
+
+        def first(self):
+            try:
+                return int((HERE / "gate").read_text() or 0)
+            except FileNotFoundError:
+                return 0
+
+    gated = Workload(
+        name="gated", summary="", dataset="digits", model=lambda hidden=8: Net(hidden),
+        recipe=Recipe(
+            optimizer=SGD(learning_rate=0.05, momentum=0.9, nesterov=False),
+            batch_size=64, epochs=2, preprocess=Scale(factor=1 / 16),
+        ),
+    )
+    """
+SPACE = {"hidden": [8, 13, 16, 24]}
+
+
+@pytest.fixture(scope="module")
+def cluster(start_slurm):
+    return start_slurm(settings=QUICK, cpus=4)
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "gated.py").write_text(textwrap.dedent(GATED))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """The results of the same search on this machine."""
+    directory = tmp_path_factory.mktemp("local")
+    (directory / "gated.py").write_text(textwrap.dedent(GATED))
+    study = tarmac.search(
+        f"{directory}/gated.py:gated", space=SPACE, method="brute", workers=1, output=directory
+    )
+    return results(study), study.best
+
+
+@pytest.fixture
+def start(cluster, place):
+    """Return a function that starts a search on the cluster."""
+    started = []
+
+    def begin(*words, **variables):
+        words = words or ("gated.py:gated", "--set", "hidden=8,13,16,24", "--method", "brute")
+        options = ["--on", "slurm", "--workers", "4", "--output", str(place / "runs")]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tarmac", "search", *words, *options],
+            cwd=place,
+            env=os.environ | dict(cluster.variables) | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+    # What runs is ended at once, and what waits never begins.
+    cluster.run("scancel", "--full", "--signal=KILL", f"--user={os.getuid()}")
+    cluster.run("scancel", f"--user={os.getuid()}")
+
+
+def results(study):
+    return [
+        (row["number"], row["state"], row["params"], row.get("val_accuracy"))
+        for row in study.trials
+    ]
+
+
+def wait_for(is_so, process, what):
+    end = time.monotonic() + 300
+    while not is_so():
+        if process.poll() is not None:
+            pytest.fail(f"the search has ended: {process.communicate()[0]}")
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.1)
+
+
+def waiting(place):
+    path = place / "waiting"
+    return path.read_text().split() if path.exists() else []
+
+
+def the_study(place):
+    (record,) = (place / "runs").glob("*/study.json")
+    return Study.open(record.parent)
+
+
+def check(place, process, local):
+    """Hold the search of a process, once it is over, against the local one."""
+    output, _ = process.communicate(timeout=500)
+    assert process.returncode == 0, output
+    study, (expected, best) = the_study(place), local
+    assert study.status == "completed"
+    assert results(study) == expected
+    assert study.best.number == best.number
+    assert study.best.test_accuracy == best.test_accuracy
+
+
+def test_a_search_on_a_cluster_finds_what_it_finds_here(start, place, local):
+    process = start()
+    check(place, process, local)
+    (job,) = (the_study(place).path / "cluster").glob("*/job-run.json")
+    assert json.loads(job.read_text())["num_tasks"] == 4
+
+
+def test_a_trial_whose_worker_was_cancelled_is_trained_by_another(start, place, local, cluster):
+    (place / "gate").touch()
+    process = start()
+    wait_for(lambda: waiting(place), process, "a network that waits")
+    cluster.run("scancel", waiting(place)[0])
+    wait_for(lambda: len(waiting(place)) == 2, process, "its second training")
+    first, second = waiting(place)
+    assert first != second
+    (place / "gate").unlink()
+    check(place, process, local)
+
+
+def test_a_trial_whose_node_was_lost_is_trained_by_another(start, place, local, cluster):
+    (place / "gate").touch()
+    process = start()
+    wait_for(lambda: waiting(place), process, "a network that waits")
+    (unit,) = waiting(place)
+    node = cluster.run("squeue", "-h", "-j", unit, "-o", "%N").strip()
+    array = unit.split("_")
+    # As at a power failure, what ran there is gone.
+    for each in sorted(psutil.process_iter(), key=psutil.Process.create_time):
+        try:
+            variables = each.environ()
+        except psutil.Error:
+            continue
+        own = [variables.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK")]
+        # Another test's cluster counts its jobs from 1 too.
+        is_here = variables.get("SLURM_CONF") == cluster.variables["SLURM_CONF"]
+        if is_here and own == array:
+            each.kill()
+    cluster.end_daemon(node, kill=True)
+    cluster.run("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
+    try:
+        wait_for(lambda: len(waiting(place)) == 2, process, "its second training")
+        (place / "gate").unlink()
+        check(place, process, local)
+    finally:
+        cluster.start_daemon(node)
+        cluster.run("scontrol", "update", f"nodename={node}", "state=resume")
+
+
+@pytest.mark.parametrize("ends_alone", [False, True])
+def test_workers_go_on_without_who_began_them_and_are_found_again(start, place, local, ends_alone):
+    (place / "gate").touch()
+    process = start()
+    wait_for(lambda: waiting(place), process, "a network that waits")
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 130, output
+    study = the_study(place)
+    assert f"tarmac search --resume {study.path} --on slurm" in output
+    assert study.status == "running"
+    (place / "gate").unlink()
+    if ends_alone:
+        end = time.monotonic() + 300
+        while Study.open(study.path).record.status != "completed":
+            assert time.monotonic() < end, "waited in vain for the workers"
+            time.sleep(0.1)
+    check(place, start("--resume", str(study.path)), local)
+    assert len(waiting(place)) == 1
+    if not ends_alone:
+        assert len([*(study.path / "cluster").glob("*/job-run.json")]) == 1
+
+
+def test_a_trial_whose_worker_ran_out_of_time_goes_on_from_its_checkpoint(start, place, local):
+    """Waits for a limit of Slurm's, whole minutes that it looks at every half."""
+    (place / "settings.toml").write_text("[slurm]\ntime = '1m'\n")
+    # In the second epoch of two, of 19 steps each.
+    (place / "gate").write_text("25")
+    process = start(TARMAC_SETTINGS_FILE=str(place / "settings.toml"))
+    wait_for(lambda: len(waiting(place)) == 2, process, "its second training")
+    (place / "gate").unlink()
+    check(place, process, local)
+    # On a busy machine a minute may not suffice for the first epoch, nor the next for more.
+    steps = (place / "steps").read_text().split()
+    assert (steps[0], steps[-1]) == ("0", "19")
+    # The worker was begun again; there are no others.
+    assert len([*(the_study(place).path / "cluster").glob("*/job-run.json")]) == 1
+
+
+def test_a_dry_run_shows_what_sbatch_would_get_and_makes_nothing(start, place, cluster):
+    words = ("gated.py:gated", "--set", "hidden=8,13,16,24", "--method", "brute")
+    process = start(*words, "--time-per-worker", "2h", "--dry-run")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert "4 workers, each:" in output
+    script = place / "shown.sh"
+    script.write_text(output[output.index("#!/bin/sh") :])
+    lines = script.read_text().splitlines()
+    runs = f"{place}/runs/STUDY/cluster/RUN"
+    assert {"#SBATCH --array=0-3", "#SBATCH --time=120", f"#SBATCH --chdir={runs}"} < {*lines}
+    assert lines[-2].startswith(f"exec sh {runs}/agent.pyz")
+    assert not (place / "runs").exists()
+    # Slurm itself takes what was shown.
+    cluster.run("sbatch", "--test-only", str(script))
+
+
+def test_more_gpus_than_any_node_has_are_refused_before_a_worker_is_begun(start, place):
+    process = start("gated.py:gated", "--set", "hidden=8,16", "--gpus-per-worker", "3")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 2, output
+    assert "gpu" in output.lower()
