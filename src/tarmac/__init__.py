@@ -17,9 +17,10 @@ from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
     from tarmac.checks import check, read_log
-    from tarmac.jobs import attach, run, submit
+    from tarmac.jobs import attach
     from tarmac.studies import search
     from tarmac.training import resume, train
+    from tarmac.verbs import run, submit
 
 __all__ = [
     "RequestError",
@@ -40,9 +41,9 @@ _ROOMS = {
     "check": "tarmac.checks",
     "read_log": "tarmac.checks",
     "resume": "tarmac.training",
-    "run": "tarmac.jobs",
+    "run": "tarmac.verbs",
     "search": "tarmac.studies",
-    "submit": "tarmac.jobs",
+    "submit": "tarmac.verbs",
     "train": "tarmac.training",
 }
 

@@ -113,16 +113,20 @@ def test_choices_are_shown_as_choices(tarmac):
 
 def test_choices_are_what_the_rooms_take():
     from tarmac.checks import FRAMEWORKS
+    from tarmac.jobs import executor_names
+    from tarmac.settings import RunnerPlace
     from tarmac.studies import method_names, pruning_rule_names
     from tarmac.studies.objectives import OBJECTIVES
     from tarmac.training import strategy_names
     from tarmac.training.plan import FeedName, Precision
 
     assert tuple(FRAMEWORKS) == choices.FRAMEWORKS
+    assert executor_names() == choices.EXECUTORS
     assert tuple(OBJECTIVES) == choices.OBJECTIVES
     assert method_names() == choices.METHODS
     assert pruning_rule_names() == choices.PRUNING_RULES
     assert ("auto", *strategy_names()) == choices.STRATEGIES
+    assert typing.get_args(RunnerPlace) == choices.RUNNER_PLACES
     assert ("auto", *typing.get_args(Precision)) == choices.PRECISIONS
     assert ("auto", *typing.get_args(FeedName)) == choices.FEEDS
 

@@ -13,10 +13,11 @@ import pytest
 from rich.console import Console
 
 from hostile import each_name
+from tarmac import submit
 from tarmac.cli.preflight import check_into
 from tarmac.cli.views.job import _LiveProgress
 from tarmac.cli.views.job_logs import Tail
-from tarmac.jobs import Grant, create_run, parse_job, prepare, submit, task_directory
+from tarmac.jobs import Grant, create_run, parse_job, prepare, task_directory
 
 
 @pytest.fixture

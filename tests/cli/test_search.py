@@ -286,3 +286,43 @@ def test_importing_search_loads_neither_optuna_nor_torch():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_dry_run_says_what_would_be_searched_and_makes_nothing(tarmac, tmp_path):
+    code, out, err = tarmac("search", *SMALL, "--dry-run", "--train-size", "1000")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "digits-mlp by brute over 2 networks, seed 0",
+        "each trains 1 epochs at most, on 1,000 samples; 200 others judge it",
+        "study runs/STUDY",
+    ]
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_dry_run_refuses_what_the_search_would_refuse(tarmac, tmp_path):
+    code, _, err = tarmac("search", "digits-mlp", "--set", "hiden=8,16", "--dry-run")
+    assert code == 2
+    assert "hiden" in err
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_dry_run_shows_no_password_of_a_database(tarmac):
+    storage = "postgresql://anna:geheim@host/studies"
+    words = ("search", *SMALL, "--dry-run", "--storage", storage)
+    for more in ((), ("--json",)):
+        code, out, err = tarmac(*words, *more)
+        assert code == 0
+        assert "geheim" not in out + err
+    assert json.loads(out)["request"]["storage"] == "postgresql://anna:***@host/studies"
+
+
+def test_a_dry_run_of_a_study_says_what_is_left_of_it_and_changes_nothing(tarmac, done):
+    before = (done.path / "study.json").read_bytes()
+    words = ("search", "--resume", str(done.path), "--generations", "3", "--dry-run")
+    code, out, _ = tarmac(*words)
+    assert code == 0
+    assert f"{len(done.trials)} trials have ended, and are not done again" in out
+    said = json.loads(tarmac(*words, "--json")[1])
+    assert said["request"]["generations"] == 3
+    assert said["path"] == str(done.path)
+    assert (done.path / "study.json").read_bytes() == before

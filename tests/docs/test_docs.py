@@ -13,6 +13,12 @@ from doc_pages import PAGES, ROOT, Block, anchors, blocks, links, page_id
 
 RUN = ("console", "python")
 
+# Of a cluster: looks for work often; and its nodes may have more CPUs than this machine.
+QUICK = (
+    "SchedulerParameters=sched_min_interval=10000,sched_interval=1,bf_interval=1,batch_sched_delay=0",
+    "SlurmdParameters=config_overrides",
+)
+
 
 def write_file(block: Block, directory: Path) -> None:
     assert block.file is not None
@@ -21,19 +27,29 @@ def write_file(block: Block, directory: Path) -> None:
     path.write_text(block.text)
 
 
+@pytest.fixture
+def leading(page, request):
+    """Return the variables that lead to the cluster that a page's commands name, if any."""
+    shown = [block.text for block in blocks(page) if block.kind in RUN]
+    if not any("--on slurm" in text for text in shown):
+        return {}
+    return request.getfixturevalue("start_slurm")(settings=QUICK).variables
+
+
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if any(block.kind in RUN for block in blocks(page))],
     ids=page_id,
 )
 @pytest.mark.timeout(900)  # a page's commands are whole trainings and searches, one after another
-def test_every_example_runs_in_order(page, tmp_path):
+def test_every_example_runs_in_order(page, tmp_path, leading):
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         # A page's examples need nothing but what is embedded.
         "TARMAC_DATA": str(tmp_path / "data"),
         # Tests run on every core, where more threads would only wait for each other.
         "OMP_NUM_THREADS": "1",
+        **leading,
     }
     for block in blocks(page):
         if block.file is not None:

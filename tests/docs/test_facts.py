@@ -137,3 +137,16 @@ def test_the_site_lists_every_page():
     configuration = (ROOT / "docs" / "conf.py").read_text()
     pages = (page.relative_to(ROOT).with_suffix("") for page in PAGES if page.name != "README.md")
     assert not [str(page) for page in pages if f'"{page}"' not in configuration]
+
+
+def test_the_page_of_clusters_names_every_option_and_every_cause():
+    from typing import get_args
+
+    from tarmac.jobs.executors import Cause
+    from tarmac.jobs.executors.slurm.options import SlurmOptions
+
+    page = (ROOT / "docs" / "clusters.md").read_text()
+    options = page.partition("## Options")[2].partition("## ")[0]
+    assert not {name for name in SlurmOptions.model_fields if f"`{name}`" not in options}
+    causes = page.partition("## How an attempt ended")[2].partition("## ")[0]
+    assert not {cause for cause in get_args(Cause) if f"`{cause}`" not in causes}

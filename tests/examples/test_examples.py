@@ -16,6 +16,8 @@ import pytest
 from tarmac import checks
 from tarmac.checks.frameworks import find_framework
 from tarmac.jobs import Venv, plan_tasks, read_job
+from tarmac.training import settings_of
+from tarmac.workloads import find_workload
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOBS = sorted(path.parent.name for path in EXAMPLES.glob("*/job.yaml"))
@@ -105,6 +107,16 @@ def test_an_example_has_the_environment_that_the_check_of_its_framework_provisio
     assert environment.build_env == provisioned.build_env
     if provisioned.before:
         assert environment.requirements == provisioned.requirements
+
+
+def test_the_sweep_on_slurm_trains_what_it_names():
+    job = read_job(EXAMPLES / "slurm" / "sweep.yaml")
+    assert job.workload is not None
+    known = settings_of(find_workload(job.workload))
+    for task in plan_tasks(job, EXAMPLES):
+        words = iter(task.command)
+        named = {next(words).partition("=")[0] for word in words if word == "--set"}
+        assert named <= {*known}, task.command
 
 
 def test_the_pytorch_example_runs(examples):

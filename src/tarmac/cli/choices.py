@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPILE",
+    "EXECUTORS",
     "FAIL_ON",
     "FEEDS",
     "FORMATS",
@@ -27,6 +28,7 @@ __all__ = [
     "OBJECTIVES",
     "PRECISIONS",
     "PRUNING_RULES",
+    "RUNNER_PLACES",
     "SCALES",
     "STRATEGIES",
     "Choice",
@@ -37,6 +39,9 @@ FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "mxnet", "chainer", "horovo
 # Of a check's report.
 FORMATS = ("text", "json", "brief", "nagios", "junit", "prometheus")
 FAIL_ON = ("failure", "warning", "note")
+
+EXECUTORS = ("local", "slurm")
+RUNNER_PLACES = ("here", "engine")
 
 PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp64")
 STRATEGIES = ("auto", "single", "ddp", "towers")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 import cloup
 
-from tarmac.cli.lead_process import speaks_for_all
+from tarmac.cli.lead_process import code_of_peer, speaks_for_all, wait_for_lead
 from tarmac.cli.options import SETTINGS, Group, examples, option, summary_of
 from tarmac.distribution import explained_imports, installed_version
 from tarmac.errors import Interrupted, PeerFailed, TarmacError, unknown_name
@@ -31,6 +31,8 @@ _SECTIONS = {
         "logs": "jobs:logs",
         "cancel": "jobs:cancel",
         "convert": "convert:command",
+        "cluster": "cluster:command",
+        "hkube": "hkube:command",
     },
     "Housekeeping": {
         "data": "data:command",
@@ -147,11 +149,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _end(interruption)
     except click.ClickException as error:
         if not speaks_for_all():
+            wait_for_lead()
             sys.exit(2)
         _fail(_usage(error), 2)
     except PeerFailed:
         # Another process of the same training says what is wrong, once for all.
-        sys.exit(1)
+        sys.exit(code_of_peer())
     except TarmacError as error:
         if debug:
             traceback.print_exc()

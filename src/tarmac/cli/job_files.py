@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,20 @@ if TYPE_CHECKING:
     from tarmac.documents import Document
     from tarmac.formats import Reading
     from tarmac.jobs import Secret
+    from tarmac.settings import Settings
 
 __all__ = ["read_jobs", "say_notes", "secret_places"]
 
 
 def read_jobs(
-    files: Sequence[Path], settings: Sequence[tuple[str, str]], *, quiet: bool, is_run: bool
+    files: Sequence[Path],
+    settings: Sequence[tuple[str, str]],
+    *,
+    quiet: bool,
+    is_run: bool,
+    algorithms: Path | None = None,
+    given: Path | None = None,
+    below: Settings | None = None,
 ) -> list[tuple[Reading, Path]]:
     """Read job files of any format.
 
@@ -30,6 +39,9 @@ def read_jobs(
         settings: Keys and their new values, changes to what the files say.
         quiet: Print no notes.
         is_run: Whether the jobs are going to be run, so that one that cannot be is refused.
+        algorithms: A folder with definitions of algorithms and pipelines, which a pipeline names.
+        given: A file with the input of an algorithm, or of a pipeline.
+        below: The user's settings, which hold where a job says nothing.
 
     Returns:
         What each file holds, with the directory that its paths start from.
@@ -37,10 +49,30 @@ def read_jobs(
     Raises:
         RequestError: A file cannot be read, is wrong, or cannot be run here.
     """
-    from tarmac.documents import change_document
-    from tarmac.formats import read_paths
+    from tarmac.documents import change_document, read_plain
+    from tarmac.formats import read_paths, takes_flow_input, with_input
+
+    if algorithms is not None and not algorithms.is_dir():
+        raise RequestError(f"--algorithms {algorithms} is no folder")
+    if given is not None and len(files) > 1:
+        raise RequestError(f"--input {given} is for one file, and there are {len(files)}")
+    values = () if given is None else (read_plain(given),)
+
+    def give(document: Document) -> Document:
+        for value in values:
+            try:
+                return with_input(document, value)
+            except RequestError as error:
+                raise RequestError(f"--input {given}: {error.message}", hint=error.hint) from error
+        return document
 
     def change(document: Document) -> Document:
+        # A single value goes over a whole input; a definition's keys are those of its file.
+        if takes_flow_input(document.value):
+            return set_values(give(document))
+        return give(set_values(document))
+
+    def set_values(document: Document) -> Document:
         for key, new in settings:
             try:
                 document = change_document(document, key, new)
@@ -48,10 +80,16 @@ def read_jobs(
                 raise RequestError(f"--set {error.message}", hint=error.hint) from error
         return document
 
-    readings = read_paths(files, change=change, environment=os.environ)
+    folders = [] if algorithms is None else [algorithms]
+    readings = read_paths(files, change=change, environment=os.environ, folders=folders)
     for reading, _ in readings:
         say_notes(reading, quiet=quiet, is_used=is_run)
-    return readings
+    if below is None:
+        return readings
+    return [
+        (dataclasses.replace(reading, jobs=tuple(map(below.applied_to, reading.jobs))), base)
+        for reading, base in readings
+    ]
 
 
 def say_notes(reading: Reading, *, quiet: bool, is_used: bool) -> None:

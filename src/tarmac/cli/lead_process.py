@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import os
+import time
 
-__all__ = ["speaks_for_all"]
+__all__ = ["code_of_peer", "speaks_for_all", "wait_for_lead"]
+
+# The lead has the same line to read, on a machine that may be busy.
+_PATIENCE_S = 10.0
 
 
 def speaks_for_all() -> bool:
     """Whether this process prints: it is rank 0, or the only one."""
     return "WORLD_SIZE" not in os.environ or os.environ.get("RANK", "0") == "0"
+
+
+def code_of_peer() -> int:
+    """Return what a process exits with that cannot go on because another has failed.
+
+    Tarmac's agents on several nodes tell it from the one that has failed by this.
+    """
+    return os.EX_TEMPFAIL if "TARMAC_NODES" in os.environ else 1
+
+
+def wait_for_lead() -> None:
+    """Give the process that speaks time to do so.
+
+    A launcher such as torchrun ends all processes when the first one ends, and with them one that
+    has not spoken yet.
+    """
+    time.sleep(_PATIENCE_S)

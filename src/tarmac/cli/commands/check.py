@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
+from tarmac.cli.check_refusals import refuse_beside_all_ranks, refuse_beside_nodes, refuse_checking
 from tarmac.cli.choices import FAIL_ON, FORMATS, FRAMEWORKS, Choice
 from tarmac.cli.commands.check_compare import compare
 from tarmac.cli.completion import complete_codes, complete_files, complete_frameworks
+from tarmac.cli.nodes_check import check_nodes
 from tarmac.cli.options import GroupWithMain, MainCommand, examples, json_option, option
+from tarmac.cli.places import profile_option
 from tarmac.cli.views.check import print_failure
 from tarmac.cli.views.check_forms import choose_format, errors_as, print_as, write_files
 from tarmac.cli.views.log import print_log_report
@@ -42,6 +45,7 @@ __all__ = ["command", "group"]
         "tarmac check --save good.json",
         "tarmac check --against good.json --brief",
         "tarmac check compare n01.json n02.json n03.json",
+        "tarmac check --on slurm",
     ),
 )
 @cloup.argument(
@@ -106,6 +110,17 @@ __all__ = ["command", "group"]
         show_default=True,
         help="How long each framework may take.",
     ),
+)
+@cloup.option_group(
+    "A cluster's nodes instead",
+    option(
+        "--on",
+        type=Choice(("slurm",)),
+        help="Look at the nodes by a small job on each, and say what they have: Python, "
+        "containers, GPUs, and whether they see this directory. Exits with 1 where one is not fit "
+        "for tasks, with 3 where one could not be looked at within --timeout.",
+    ),
+    profile_option(),
 )
 @cloup.option_group(
     "A log instead",
@@ -247,6 +262,8 @@ def command(
     timeout_s: float,
     xid_hours: float,
     soak: str | None,
+    on: str | None,
+    profile: str | None,
 ) -> None:
     """Prove that frameworks compute on this machine's devices; else say what is wrong.
 
@@ -262,19 +279,22 @@ def command(
         print_failure(find_failure(explain), as_json=as_json or form == "json")
         return
     if log is not None:
-        _refuse_checking(ctx)
+        refuse_checking(ctx)
         read = read_log(log, names=names)
         print_log_report(read, as_json=as_json)
         if not read.is_whole:
             raise Interrupted("interrupted")
         ctx.exit(0 if read.ok else 1)
+    if on is not None or profile is not None:
+        refuse_beside_nodes(ctx)
+        ctx.exit(check_nodes(on, profile, timeout_s, as_json=as_json))
     form = choose_format(form, as_json=as_json, brief=brief)
     with errors_as(form):
         if quick and deep:
             raise RequestError("--quick and --deep exclude each other")
         number = ranks_of(ranks)
         if number == "all":
-            _refuse_beside_all_ranks(ctx)
+            refuse_beside_all_ranks(ctx)
             together = check_ranks(
                 python=next(iter(pythons), None),
                 devices=devices,
@@ -311,42 +331,6 @@ def command(
     if report.soak is not None and report.soak.interrupted and not has_mismatch(report):
         raise Interrupted("interrupted", hint="What is above was done until then.")
     ctx.exit(code)
-
-
-# What may be said with --read, and with --ranks all; everything else says how else to check.
-_READ_OPTIONS = frozenset({"log", "as_json", "names"})
-_RANKS_OPTIONS = frozenset(
-    {"ranks", "pythons", "devices", "require", "timeout_s", "form", "as_json", "brief", "page"}
-    | {"names", "verbose"}
-)
-
-
-def _given_beside(ctx: click.Context, options: frozenset[str]) -> str | None:
-    """Name what was given on the command line beside some options."""
-    for parameter in ctx.command.params:
-        source = ctx.get_parameter_source(str(parameter.name))
-        given = source is click.core.ParameterSource.COMMANDLINE
-        if given and parameter.name not in options and ctx.params[str(parameter.name)]:
-            return parameter.opts[0] if isinstance(parameter, click.Option) else "a framework"
-    return None
-
-
-def _refuse_checking(ctx: click.Context) -> None:
-    named = _given_beside(ctx, _READ_OPTIONS)
-    if named is not None:
-        raise RequestError(
-            f"--read checks nothing, and {named} was given",
-            hint="Leave it out: tarmac check --read FILE",
-        )
-
-
-def _refuse_beside_all_ranks(ctx: click.Context) -> None:
-    named = _given_beside(ctx, _RANKS_OPTIONS)
-    if named is not None or len(ctx.params["pythons"]) > 1:
-        raise RequestError(
-            f"--ranks all does not go with {named or 'several --python'}",
-            hint="It goes with --python, --device, --require, --timeout and options of output.",
-        )
 
 
 @click.group("check", cls=GroupWithMain)

@@ -44,7 +44,14 @@ __all__ = ["command"]
     show_default=True,
     help="The format to write.",
 )
-def command(files: Sequence[Path], wanted: str) -> None:
+@option(
+    "--algorithms",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    show_default="beside the pipeline's file",
+    help="Where definitions of the algorithms and pipelines lie that an HKube pipeline names.",
+)
+def command(files: Sequence[Path], wanted: str, algorithms: Path | None) -> None:
     """Print a job file in another format.
 
     What has no meaning there is stored in the job.
@@ -54,7 +61,8 @@ def command(files: Sequence[Path], wanted: str) -> None:
     target = find_format(wanted)
     if target.write is None:
         raise RequestError(f"{target.title}'s files are read, and not written")
-    readings = read_paths(files, environment=os.environ)
+    folders = [] if algorithms is None else [algorithms]
+    readings = read_paths(files, environment=os.environ, folders=folders)
     for reading, _ in readings:
         say_notes(reading, quiet=False, is_used=False)
     jobs = [job for reading, _ in readings for job in reading.jobs]

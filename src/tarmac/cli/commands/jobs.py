@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +16,7 @@ from tarmac.cli.options import examples, json_option, option, output_option
 from tarmac.errors import RequestError, TarmacError, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tarmac.jobs import Handle, RunStatus, TaskStatus
@@ -25,6 +26,12 @@ __all__ = ["cancel", "logs", "ps"]
 _COLOURS = {"running": "cyan", "succeeded": "green", "failed": "red"}
 
 _LOOK_EVERY_S = 0.2
+
+# A runner elsewhere gives a sign every ten seconds; clocks may differ by some.
+_SILENT_S = 60.0
+
+# What tasks of a run wait for, at most.
+_MOST_REASONS = 3
 
 _run = cloup.argument(
     "run",
@@ -49,7 +56,7 @@ def ps(everything: bool, output: Path | None, as_json: bool) -> None:
     from tarmac.runs import default_output
 
     statuses, broken = list_statuses(output)
-    found = [run for run in statuses if everything or run.state == "running"]
+    found = [run for run in statuses if everything or run.is_active or run.runner_note]
     for one in broken:
         click.echo(f"cannot be read: {one.path}: {one.reason}", err=True)
     for problem in (problem for run in found for problem in run.problems):
@@ -57,21 +64,48 @@ def ps(everything: bool, output: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([job_row(run) for run in found], indent=2))
         return
-    table = Table("run", "state", "tasks", "running", "failed", "began", box=None)
+    queued = ["queued"] if any(run.count("queued") for run in found) else []
+    table = Table("run", "state", "tasks", *queued, "running", "failed", "began", box=None)
     for run in found:
+        where = f" on {run.elsewhere.host}" if run.elsewhere is not None else ""
+        if run.silent_s is not None and run.silent_s > _SILENT_S:
+            where += f", last sign {run.silent_s:.0f} s ago"
         table.add_row(
             run.name,
-            Text(run.state, style=_COLOURS.get(run.state, "yellow")),
+            Text(f"{run.state}{where}", style=_COLOURS.get(run.state, "yellow")),
             f"{run.count('succeeded')}/{run.num_tasks}",
+            *(str(run.count("queued")) for _ in queued),
             str(run.count("running")),
             str(run.count("failed")),
             age_of(run.created_at),
         )
     if found:
         make_console().print(table)
+        for line in (line for run in found for line in (*_kept_waiting(run), *_of_runner(run))):
+            click.echo(line)
     else:
         kind = "there are no jobs" if everything else "no job is at work"
         click.echo(f"{kind} in {output or default_output()}")
+
+
+def _of_runner(run: RunStatus) -> Iterator[str]:
+    """Say what is known of a runner that is a job and not at work, and what to do about it."""
+    if not run.runner_note:
+        return
+    yield f"{run.name}: the runner's {run.runner_note}"
+    if run.state in ("detached", "interrupted"):
+        yield f"  Go on with it: tarmac run --resume {run.path}"
+        yield f"  End it: tarmac cancel {run.path}"
+
+
+def _kept_waiting(run: RunStatus) -> Iterator[str]:
+    """Say what tasks of a run wait for, the most frequent reason first."""
+    reasons = Counter(
+        task.reason for task in run.tasks if task.state in ("queued", "running") and task.reason
+    )
+    for reason, count in reasons.most_common(_MOST_REASONS):
+        what = "task" if count == 1 else "tasks"
+        yield f"{run.name}: {count} {what}: {reason}"
 
 
 def _complete_tasks(
@@ -109,7 +143,7 @@ def _print_logs(handle: Handle, task: str | None, *, follow: bool, only_stderr: 
     from tarmac.cli.views.job_logs import Tail
 
     streams = ("stderr",) if only_stderr else ("stdout", "stderr")
-    tails: dict[int, list[Tail]] = {}
+    tails: dict[Path, list[Tail]] = {}
     said: set[str] = set()
     while True:
         status = handle.status()
@@ -117,14 +151,16 @@ def _print_logs(handle: Handle, task: str | None, *, follow: bool, only_stderr: 
             if problem not in said:
                 said.add(problem)
                 click.echo(f"left out: {problem}", err=True)
-        chosen = _chosen(status, task, may_come=follow and status.state == "running")
+        chosen = _chosen(status, task, may_come=follow and status.is_active)
         for one in chosen:
-            if one.index not in tails:
+            # Tasks of a pipeline that one instance of an algorithm has done share its directory.
+            if one.directory not in tails:
                 emit = _printer(one, is_alone=status.num_tasks == 1 or task is not None)
-                tails[one.index] = [Tail(one.directory / stream, emit) for stream in streams]
-            for tail in tails[one.index]:
+                tails[one.directory] = [Tail(one.directory / stream, emit) for stream in streams]
+        for directory in dict.fromkeys(one.directory for one in chosen):
+            for tail in tails[directory]:
                 tail.read()
-        if not follow or status.state != "running":
+        if not follow or not status.is_active:
             break
         time.sleep(_LOOK_EVERY_S)
     for pair in tails.values():
@@ -142,7 +178,8 @@ def _chosen(status: RunStatus, name: str | None, *, may_come: bool) -> Sequence[
 
 
 def _printer(task: TaskStatus, *, is_alone: bool) -> Callable[[str], None]:
-    prefix = "" if is_alone else click.style(f"{task.name} | ", dim=True)
+    name = task.directory.name if task.is_shared else task.name
+    prefix = "" if is_alone else click.style(f"{name} | ", dim=True)
     return lambda line: click.echo(prefix + line)
 
 
@@ -174,8 +211,10 @@ def cancel(run: str, timeout: float, output: Path | None) -> None:
     except CancelledError:
         pass
     except TimeoutError as error:
+        elsewhere = handle.status().elsewhere
+        gone = f"\nIf {elsewhere.host} is gone, cancel it again." if elsewhere is not None else ""
         raise TarmacError(
             f"{handle.path.name} has been asked to end, and has not within {timeout:g} s",
-            hint="tarmac ps",
+            hint=f"tarmac ps{gone}",
         ) from error
     click.echo(f"ended {handle.path.name}; go on: tarmac run --resume {handle.path}")

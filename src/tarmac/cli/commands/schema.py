@@ -37,9 +37,11 @@ def command(kind: str) -> None:
     from tarmac.cli.views.schema import render_schema
 
     if kind == "job":
-        from tarmac.jobs import Job
+        from tarmac.jobs import Job, executor_names, find_executor
 
-        schema = render_schema(Job, "A job file of Tarmac's")
+        models = {name: find_executor(name).options for name in executor_names()}
+        options = {name: model for name, model in models.items() if model is not None}
+        schema = render_schema(Job, "A job file of Tarmac's", options)
     elif kind == "expect":
         from tarmac.checks import Expectation
 

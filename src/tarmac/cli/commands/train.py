@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,13 +25,17 @@ from tarmac.cli.options import (
     output_option,
     pairs_option,
 )
-from tarmac.errors import Interrupted, PeerFailed, RequestError, TarmacError
+from tarmac.cli.places import chosen, place_options
+from tarmac.cli.training_elsewhere import given_options, train_there
+from tarmac.cli.training_end import conclude
+from tarmac.cli.views.workloads import print_workloads
+from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tarmac.cli.preflight import Checking
-    from tarmac.runs import Run
+    from tarmac.settings import Settings
 
 __all__ = ["command"]
 
@@ -43,6 +49,7 @@ __all__ = ["command"]
         "tarmac train mnist-convnet --devices all --scale-lr linear",
         "tarmac train my_model.py:workload --set hidden=64",
         "tarmac train --resume latest",
+        "tarmac train mnist-convnet --on slurm --nodes 2 --gpus-per-node 8",
     ),
 )
 @cloup.argument(
@@ -167,6 +174,24 @@ __all__ = ["command"]
     option("--deterministic", is_flag=True, help="The same bits every time on one device."),
 )
 @cloup.option_group(
+    "Where",
+    *place_options("Where it trains.", default="this machine"),
+    count_option("--nodes", default=1, show_default=True, help="Machines that train together."),
+    option(
+        "--gpus-per-node",
+        type=click.IntRange(min=0),
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="GPUs that each of them gives; 0 trains on CPUs.",
+    ),
+    count_option(
+        "--cpus-per-node",
+        show_default="one for each GPU",
+        help="CPUs that each of them gives.",
+    ),
+)
+@cloup.option_group(
     "Safety",
     option(
         "--resume",
@@ -219,6 +244,11 @@ def command(
     no_check: bool,
     fused: str,
     compile_: str,
+    on: str | None,
+    profile: str | None,
+    nodes: int,
+    gpus_per_node: int,
+    cpus_per_node: int | None,
     **options: Any,
 ) -> None:
     """Train a workload and say whether the result is as expected.
@@ -226,7 +256,7 @@ def command(
     A run is made for it, which --resume goes on with.
     """
     if list_them:
-        _list(as_json=as_json)
+        print_workloads(as_json=as_json)
         return
     if workload is None and resumed is None:
         from tarmac.workloads import workload_names
@@ -236,7 +266,25 @@ def command(
         )
     if resumed is not None:
         _refuse_changes(ctx)
+    place = _cluster(ctx, on, profile)
+    if place is not None:
+        run = train_there(
+            ctx,
+            place,
+            workload,
+            resumed,
+            output,
+            nodes=nodes,
+            gpus_per_node=gpus_per_node,
+            cpus_per_node=cpus_per_node,
+            max_restarts=options["max_restarts"],
+            quiet=as_json,
+        )
+        conclude(run, as_json=as_json, verify=verify)
+        return
     devices, strategy = options["devices"], options["strategy"]
+    if "TARMAC_NODES" in os.environ:
+        _start_ranks(ctx, devices, resumed, output)
     begun = begun_ahead(workload if resumed is None else None, devices=devices, strategy=strategy)
     with begun as load, uncollected_imports():
         from tarmac.cli.views.training import reporter_for
@@ -271,10 +319,41 @@ def command(
             )
         if checked is not None and run.record.status == "interrupted":
             checked.cancel()
-    _conclude(run, as_json=as_json, verify=verify)
+    conclude(run, as_json=as_json, verify=verify)
     failure = checked.failure() if checked is not None and verify else None
     if failure is not None:
         raise failure
+
+
+def _start_ranks(ctx: click.Context, devices: str, resumed: str | None, output: str | None) -> None:
+    """Be what starts the ranks of this node, and exit, where it is one of several."""
+    from tarmac.files import is_object
+    from tarmac.ranks import find_node, start_ranks
+
+    node = find_node(os.environ)
+    if node is not None:
+        command = [sys.executable, "-m", "tarmac", *sys.argv[1:]]
+        # A copy in a store is made from where runs are made by default.
+        place = Path(output) if output is not None and not is_object(output) else None
+        ctx.exit(start_ranks(node, command, devices=devices, resumed=resumed, output=place))
+
+
+_OF_NODES = ("nodes", "gpus_per_node", "cpus_per_node")
+
+
+def _cluster(ctx: click.Context, on: str | None, profile: str | None) -> Settings | None:
+    """Return the cluster that was asked for; None where it trains here."""
+    if on is not None or profile is not None:
+        place = chosen(on, profile)
+        if place.on != "local":
+            return place
+    for parameter in given_options(ctx):
+        if parameter.name in _OF_NODES:
+            raise RequestError(
+                f"{parameter.opts[0]} is for a training on a cluster",
+                hint="Say which: --on slurm. On this machine: --devices.",
+            )
+    return None
 
 
 # What may be said with --resume; everything else a run has in its run.json.
@@ -287,14 +366,15 @@ _RESUME_OPTIONS = {
     "verbose",
     "verify",
     "no_check",
+    "on",
+    "profile",
+    *_OF_NODES,
 }
 
 
 def _refuse_changes(ctx: click.Context) -> None:
-    for parameter in ctx.command.params:
-        source = ctx.get_parameter_source(str(parameter.name))
-        given = source is not None and source is click.core.ParameterSource.COMMANDLINE
-        if given and parameter.name not in _RESUME_OPTIONS:
+    for parameter in given_options(ctx):
+        if parameter.name not in _RESUME_OPTIONS:
             raise RequestError(
                 f"{parameter.opts[0]} cannot be changed in a resumed run",
                 hint="Leave it out, or start a new run.",
@@ -308,87 +388,3 @@ def _once_each(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
             raise RequestError(f"--set {key} is given twice: {values[key]!r} and {value!r}")
         values[key] = value
     return values
-
-
-def _conclude(run: Run, *, as_json: bool, verify: bool) -> None:
-    failure = _failure(run, verify=verify)
-    if not speaks_for_all():
-        if failure is None:
-            return
-        raise failure if isinstance(failure, Interrupted) else PeerFailed(failure.message)
-    record = run.record
-    if as_json:
-        result = {
-            "path": str(run.path),
-            "status": record.status,
-            "workload": record.workload,
-            "metrics": record.metrics,
-            "expectation": record.expectation,
-        }
-        click.echo(json.dumps(result, indent=2))
-    elif record.status == "completed":
-        if "setup_s" in record.metrics:
-            setup_s, train_s = record.metrics["setup_s"], record.metrics["train_seconds"]
-            click.echo(f"set up in {setup_s:.2f} s, trained in {train_s:.2f} s")
-        if record.stopped_early is not None:
-            last, asked = run.history[-1]["epoch"], record.configuration["epochs"]
-            click.echo(f"stopped after epoch {last:g} of {asked}: {record.stopped_early}")
-        if "test_accuracy" not in record.metrics:
-            click.echo("the test set was not scored, as asked when the run was begun")
-        elif record.expectation:
-            met, text = record.expectation["met"], record.expectation["text"]
-            click.secho(text, fg="green" if met else "yellow")
-        else:
-            accuracy = record.metrics["test_accuracy"]
-            click.echo(f"test accuracy {accuracy:.4f}; no expectation is known for this data")
-        click.echo(f"run {run.path}")
-    if failure is not None:
-        raise failure
-
-
-def _failure(run: Run, *, verify: bool) -> TarmacError | None:
-    record = run.record
-    if record.status == "interrupted":
-        return Interrupted(
-            "interrupted; the state is saved", hint=f"Go on: tarmac train --resume {run.path}"
-        )
-    if not verify or (record.expectation and record.expectation["met"]):
-        return None
-    if record.expectation is None:
-        return TarmacError("there is no expectation for this data")
-    return TarmacError(str(record.expectation["text"]))
-
-
-def _list(*, as_json: bool) -> None:
-    from tarmac.training import settings_of
-    from tarmac.workloads import find_workload, workload_names
-
-    found = [find_workload(name) for name in workload_names()]
-    if as_json:
-        rows = [
-            {
-                "name": workload.name,
-                "summary": workload.summary,
-                "dataset": workload.dataset if isinstance(workload.dataset, str) else None,
-                "epochs": workload.recipe.epochs,
-                "batch_size": workload.recipe.batch_size,
-                "learning_rate": workload.recipe.optimizer.learning_rate,
-                "expectation": str(workload.expectation) if workload.expectation else None,
-                "settings": settings_of(workload),
-            }
-            for workload in found
-        ]
-        click.echo(json.dumps(rows, indent=2))
-        return
-    width = max(len(workload.name) for workload in found)
-    for workload in found:
-        recipe = workload.recipe
-        click.echo(click.style(f"{workload.name:<{width}}", bold=True) + f"  {workload.summary}")
-        expected = f"accuracy {workload.expectation}" if workload.expectation else "nothing known"
-        indent = " " * (width + 2)
-        click.echo(
-            f"{indent}expected: {expected} after {recipe.epochs} epochs of batches of "
-            f"{recipe.batch_size}"
-        )
-        settings = ", ".join(f"{key}={value}" for key, value in settings_of(workload).items())
-        click.echo(click.wrap_text(f"--set {settings}", 99, indent, indent + "      "))

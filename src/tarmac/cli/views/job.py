@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -13,12 +14,12 @@ from rich.text import Text
 
 from tarmac.cli.console import make_console
 from tarmac.cli.failed_work import in_short, read_tails
-from tarmac.cli.views.job_logs import Tail
-from tarmac.jobs import task_directory
+from tarmac.cli.views.job_logs import Tail, last_lines
+from tarmac.cli.views.short_tasks import ShortTasks
+from tarmac.jobs import Began, Queued, Requeued, Waiting, task_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console, RenderableType
 
@@ -34,7 +35,8 @@ _MOST_ROWS = 12
 # Of a failed task's standard error.
 _LAST_LINES = 10
 
-_TAIL_BYTES = 4096
+# Reasons to wait, the most frequent first; more of them tell nobody anything.
+_MOST_REASONS = 3
 
 # Of a task, in its directory; errors are in the first as a rule.
 _LOGS = ("stderr", "stdout")
@@ -60,8 +62,40 @@ def progress_of(run: JobRun, *, follow: bool, quiet: bool) -> Iterator[JobProgre
         yield progress
 
 
+class _Queue:
+    """What waits with an engine, and for what, counted as it comes and goes."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[int, str] = {}
+        self._counts: Counter[str] = Counter()
+
+    def put(self, index: int, reason: str) -> None:
+        """Note that a task waits, and for what; empty where that is not known yet."""
+        self.take(index)
+        self._reasons[index] = reason
+        self._counts[reason] += 1
+
+    def take(self, index: int) -> None:
+        """Note that a task waits no longer, if it did."""
+        reason = self._reasons.pop(index, None)
+        if reason is not None:
+            self._counts[reason] -= 1
+            if not self._counts[reason]:
+                del self._counts[reason]
+
+    def __str__(self) -> str:
+        """Say how many wait for what; nothing where none does."""
+        if not self._reasons:
+            return ""
+        counts = Counter({reason: n for reason, n in self._counts.copy().items() if reason})
+        said = [f"{n} {reason}" for reason, n in counts.most_common(_MOST_REASONS)]
+        return f"{len(self._reasons)} queued" + (f": {'; '.join(said)}" if said else "")
+
+
 class JobProgress:
     """A line when a task begins, and one when it ends.
+
+    Tasks that an engine queues are many at a time: they share a line.
 
     Attributes:
         rows: A mapping for each task that has ended, for JSON.
@@ -77,13 +111,20 @@ class JobProgress:
         logs = (run.path / "tasks").glob("*/std*") if follow else ()
         self._printed_before = {path: path.stat().st_size for path in logs}
         self._told = set[str]()
+        self._hosts: dict[int, str] = {}
+        self._queued: list[Queued] = []
+        self._waiting: dict[str, list[str]] = {}
+        self._short = ShortTasks(len(run.tasks)) if run.executor == "slurm" else None
         self.rows: list[dict[str, Any]] = []
 
     def started(self, task: Task, attempt: int, grant: Grant) -> None:
         """Show the start of an attempt."""
         again = f", attempt {attempt}" if attempt > 1 else ""
         gpus = f", {', '.join(grant.gpus)}" if grant.gpus else ""
-        self._say_started(f"  started    {task.name} ({grant.cpus:g} CPUs{gpus}{again})")
+        host = self._hosts.get(task.index, "")
+        where = f" on {host}" if host else ""
+        self._say_queued()
+        self._say_started(f"  started    {task.name} ({grant.cpus:g} CPUs{gpus}{again}){where}")
         if self._follow and task.index not in self._tails:
             directory = task_directory(self._run.path, task)
             name = f"{task.name}: " if len(self._run.tasks) > 1 else ""
@@ -96,8 +137,22 @@ class JobProgress:
                 for path in (directory / "stdout", directory / "stderr")
             ]
 
+    def told(self, event: Queued | Waiting | Began | Requeued) -> None:
+        """Show what an engine says of an attempt."""
+        task = event.attempt.task
+        match event:
+            case Queued():
+                self._queued.append(event)
+            case Waiting(reason=reason) if reason:
+                self._waiting.setdefault(reason, []).append(task.name)
+            case Began(host=host):
+                self._hosts[task.index] = host
+            case Requeued(reason=reason):
+                self._say(Text(f"  requeued   {task.name}: {reason}", style="yellow"))
+
     def waited(self) -> None:
         """Show what has been printed meanwhile."""
+        self._say_queued()
         for tails in self._tails.values():
             for tail in tails:
                 tail.read()
@@ -108,6 +163,7 @@ class JobProgress:
 
     def ended(self, ended: Ended) -> None:
         """Show how a task ended."""
+        self._say_queued()
         directory = task_directory(self._run.path, ended.task)
         has_failed = ended.outcome == "failed"
         findings = read_tails(directory / name for name in _LOGS) if has_failed else []
@@ -117,9 +173,12 @@ class JobProgress:
                 "outcome": ended.outcome,
                 "reason": ended.reason,
                 "exit_code": ended.exit_code,
+                "cause": ended.cause,
+                "host": ended.host,
                 "seconds": ended.seconds,
                 "attempts": ended.attempts,
                 "problems": [*ended.problems],
+                "notes": [*ended.notes],
                 "findings": [finding.model_dump(mode="json") for finding in findings],
                 "directory": str(directory),
             }
@@ -133,19 +192,33 @@ class JobProgress:
                 f" {ended.task.name} ({ended.seconds:.1f} s){reason}",
             )
         )
-        for problem in ended.problems:
-            self._say(f"             {problem}")
+        for line in (*ended.problems, *ended.notes):
+            self._say(f"             {line}")
         if has_failed and (directory / "stderr").exists():
             if not self._follow:
-                for line in _last_lines(directory / "stderr", _LAST_LINES):
+                for line in last_lines(directory / "stderr", _LAST_LINES):
                     self._say(f"             | {line}")
             self._say(f"             logs: {directory}")
+        if self._short is not None and (hint := self._short.note(ended)):
+            self._say(Text(f"  hint       {hint}", style="yellow"))
         for finding in findings:
             # Tasks of a sweep fail alike; what to do is said once.
             is_told = finding.code in self._told
             words = f"known failure, as above: [{finding.code}]" if is_told else in_short(finding)
             self._say(f"             {words}")
             self._told.add(finding.code)
+
+    def _say_queued(self) -> None:
+        """Show what was queued since, and what begins later than it might, in as few lines."""
+        if self._queued:
+            place = self._queued[0].place
+            where = f" ({place})" if place and len(self._queued) == 1 else ""
+            names = [event.attempt.task.name for event in self._queued]
+            self._say_started(f"  queued     {_how_many(names)}{where}")
+            self._queued.clear()
+        for reason, names in self._waiting.items():
+            self._say_started(f"  waiting    {_how_many(names)}: {reason}")
+        self._waiting.clear()
 
     def _say_started(self, words: str) -> None:
         self._say(words)
@@ -161,17 +234,34 @@ class _LiveProgress(JobProgress):
     def __init__(self, run: JobRun, console: Console, *, follow: bool) -> None:
         super().__init__(run, console, follow=follow, quiet=False)
         self._running: dict[int, tuple[Task, Grant, float]] = {}
+        self._queue = _Queue()
 
     def started(self, task: Task, attempt: int, grant: Grant) -> None:
         super().started(task, attempt, grant)
         self._running[task.index] = (task, grant, time.monotonic())
 
+    def told(self, event: Queued | Waiting | Began | Requeued) -> None:
+        super().told(event)
+        index = event.attempt.task.index
+        match event:
+            case Queued():
+                self._queue.put(index, "")
+            case Waiting(reason=reason) if not event.is_at_work:
+                self._queue.put(index, reason)
+            case Began():
+                self._queue.take(index)
+            case Requeued(reason=reason):
+                self._running.pop(index, None)
+                self._queue.put(index, reason)
+
     def retrying(self, task: Task, reason: str, delay_s: float) -> None:
         self._running.pop(task.index, None)
+        self._queue.take(task.index)
         super().retrying(task, reason, delay_s)
 
     def ended(self, ended: Ended) -> None:
         self._running.pop(ended.task.index, None)
+        self._queue.take(ended.task.index)
         super().ended(ended)
 
     def _say_started(self, words: str) -> None:
@@ -183,9 +273,11 @@ class _LiveProgress(JobProgress):
         table = Table("running", "took", "CPUs", "GPUs", "last line", box=None, header_style="dim")
         for task, grant, since in running[:_MOST_ROWS]:
             directory = task_directory(self._run.path, task)
-            last = _last_lines(directory / "stdout", 1) if directory.exists() else []
+            last = last_lines(directory / "stdout", 1) if directory.exists() else []
             table.add_row(
-                Text(task.name),
+                Text(
+                    f"{task.name} on {host}" if (host := self._hosts.get(task.index)) else task.name
+                ),
                 f"{time.monotonic() - since:.0f} s",
                 f"{grant.cpus:g}",
                 ", ".join(grant.gpus),
@@ -194,14 +286,10 @@ class _LiveProgress(JobProgress):
         failed = sum(row["outcome"] == "failed" for row in self.rows)
         more = f", {len(running) - _MOST_ROWS} more run" if len(running) > _MOST_ROWS else ""
         bad = f", {failed} failed" if failed else ""
-        counts = Text(f"{len(self.rows)} of {len(self._run.tasks)} tasks done{bad}{more}")
+        waits = f", {queue}" if (queue := str(self._queue)) else ""
+        counts = Text(f"{len(self.rows)} of {len(self._run.tasks)} tasks done{bad}{more}{waits}")
         return Group(table, counts) if running else counts
 
 
-def _last_lines(path: Path, count: int) -> list[str]:
-    if not path.exists():
-        return []
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        text = file.read().decode(errors="replace")
-    return text.splitlines()[-count:]
+def _how_many(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} tasks"

@@ -8,11 +8,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Tail"]
+__all__ = ["Tail", "last_lines"]
 
 
 # A progress bar may write for hours without ending a line.
 _LONGEST_LINE_BYTES = 2**20
+
+_TAIL_BYTES = 4096
 
 
 class Tail:
@@ -58,3 +60,13 @@ class Tail:
 
     def _say(self, line: bytes) -> None:
         self._emit(line.decode(errors="replace"))
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """Return the last lines of a file that may not be there, of its last 4 KiB."""
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        text = file.read().decode(errors="replace")
+    return text.splitlines()[-count:]

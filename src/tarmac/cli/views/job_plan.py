@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import itertools
 import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tarmac.jobs import plan_tasks, read_machine, read_status, thread_variables
+from tarmac.jobs import plan_tasks, read_status, thread_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from tarmac.formats import Reading
     from tarmac.jobs import JobRun, Machine, Task
 
-__all__ = ["Plan", "plans_of", "print_plans", "rest_of"]
+__all__ = ["Plan", "plan_rows", "plans_of", "print_plans", "rest_of", "task_lines", "task_row"]
+
+# Of tasks that a sweep makes of one: more would only push what differs off the screen.
+_MOST_ALIKE = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,56 +30,85 @@ class Plan:
 
     Attributes:
         name: The job's.
+        base: What its paths start from.
         tasks: In the order of the file.
+        concurrency: At most so many at once.
         notes: What its file says that is read otherwise or has no effect here.
         refusals: Why it cannot be run here.
     """
 
     name: str
+    base: Path
     tasks: Sequence[Task]
+    concurrency: int | None = None
     notes: Sequence[str] = ()
     refusals: Sequence[str] = ()
 
 
 def plans_of(read: Sequence[tuple[Reading, Path]]) -> list[Plan]:
-    """Return the plans of all jobs that were read.
+    """Return the plans of all jobs that were read, but for pipelines.
 
     Raises:
         RequestError: One cannot be planned.
     """
     return [
-        Plan(job.name, tuple(plan_tasks(job, base)), reading.notes, reading.refusals)
+        Plan(
+            job.name,
+            base,
+            tuple(plan_tasks(job, base)),
+            job.concurrency,
+            reading.notes,
+            reading.refusals,
+        )
         for reading, base in read
         for job in reading.jobs
+        if job.pipeline is None
     ]
 
 
 def rest_of(run: JobRun) -> Plan:
     """Return what going on with a run would do: the tasks that have not succeeded."""
     done = {task.name for task in read_status(run.path).tasks if task.state == "succeeded"}
-    return Plan(run.job.name, [task for task in run.tasks if task.name not in done])
+    tasks = [task for task in run.tasks if task.name not in done]
+    return Plan(run.job.name, run.base, tasks, run.job.concurrency)
 
 
-def print_plans(plans: Sequence[Plan], *, fake_gpus: int, as_json: bool) -> None:
-    """Print what jobs would do, with secrets as references."""
-    machine = read_machine(fake_gpus=fake_gpus)
-    if as_json:
-        rows = [_row(plan, task, machine) for plan in plans for task in plan.tasks]
-        click.echo(json.dumps(rows, indent=2))
-        return
+def plan_rows(plans: Sequence[Plan], machine: Machine | None) -> list[dict[str, Any]]:
+    """Return what jobs would do, a row for each task, for JSON.
+
+    Args:
+        plans: Of the jobs.
+        machine: Where they would run; None where that is not this one.
+    """
+    return [_row(plan, task, machine) for plan in plans for task in plan.tasks]
+
+
+def print_plans(plans: Sequence[Plan], machine: Machine | None) -> None:
+    """Print what jobs would do, with secrets as references; see `plan_rows`.
+
+    Of very many tasks that were expanded from one, the first are shown.
+    """
     for plan in plans:
-        click.secho(f"{plan.name}: {len(plan.tasks)} tasks", bold=True)
-        for task in plan.tasks:
-            click.echo(f"  {task.name}{_order(task)}")
-            for line in _lines(task, machine):
-                click.echo(f"    {line}")
+        click.secho(f"{plan.name}: {len(plan.tasks):,} tasks", bold=True)
+        for _, alike in itertools.groupby(plan.tasks, key=lambda task: task.spec):
+            for task in itertools.islice(alike, _MOST_ALIKE):
+                click.echo(f"  {task.name}{_order(task)}")
+                for line in task_lines(task, machine):
+                    click.echo(f"    {line}")
+            more = sum(1 for _ in alike)
+            if more:
+                click.echo(f"  and {more:,} more of {task.spec}; --json shows all")
 
 
-def _row(plan: Plan, task: Task, machine: Machine) -> dict[str, Any]:
+def _row(plan: Plan, task: Task, machine: Machine | None) -> dict[str, Any]:
+    said = {"job": plan.name, "notes": [*plan.notes], "refusals": [*plan.refusals]}
+    return said | task_row(task, machine)
+
+
+def task_row(task: Task, machine: Machine | None) -> dict[str, Any]:
+    """Return a task for JSON, with secrets as references; see `plan_rows`."""
+    gpus = machine.candidates(task.resources) if machine is not None else ()
     return {
-        "job": plan.name,
-        "notes": [*plan.notes],
-        "refusals": [*plan.refusals],
         "task": task.name,
         "command": [*task.command],
         "needs": [*task.needs],
@@ -85,7 +117,8 @@ def _row(plan: Plan, task: Task, machine: Machine) -> dict[str, Any]:
         "timeout_s": task.timeout_s,
         "retries": task.retries.model_dump(),
         "resources": task.resources.model_dump(),
-        "gpus_from": [gpu.uuid for gpu in machine.candidates(task.resources)],
+        "gpus_from": [gpu.uuid for gpu in gpus],
+        "options": {name: dict(values) for name, values in task.options.items()},
         "environment": task.environment.model_dump(),
         "env": _variables(task),
         "inputs": [part.model_dump(by_alias=True) for part in task.inputs],
@@ -107,8 +140,8 @@ def _order(task: Task) -> str:
     return f"{needs}, priority {task.priority}" if task.priority else needs
 
 
-def _lines(task: Task, machine: Machine) -> Iterator[str]:
-    """Yield the lines on one task."""
+def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
+    """Yield the lines on one task, with secrets as references; see `plan_rows`."""
     container = task.environment if task.environment.kind == "container" else None
     entrypoint = (container and container.entrypoint) or ()
     command = task.command_line() if task.command or not entrypoint else ""
@@ -119,7 +152,8 @@ def _lines(task: Task, machine: Machine) -> Iterator[str]:
     limit = f", at most {task.timeout_s:g} s" if task.timeout_s is not None else ""
     again = f", retried {task.retries.count} times" if task.retries.count else ""
     cpus = "all CPUs, shared" if resources.shares_cpus else f"{resources.cpus:g} CPUs"
-    yield f"{kind}, {cpus}{memory}{limit}{again}"
+    nodes = f", on each of {resources.nodes} nodes" if resources.nodes > 1 else ""
+    yield f"{kind}, {cpus}{memory}{nodes}{limit}{again}"
     if container:
         given = {
             "user": container.user,
@@ -132,7 +166,9 @@ def _lines(task: Task, machine: Machine) -> Iterator[str]:
         said = [f"{name} {value}" for name, value in given.items() if value is not None]
         if said:
             yield ", ".join(said)
-    if resources.gpus:
+    if resources.gpus and machine is None:
+        yield f"{resources.gpus:g} GPUs"
+    elif resources.gpus and machine is not None:
         found = [f"{gpu.name} {gpu.uuid}" for gpu in machine.candidates(resources)]
         of = f"of {', '.join(found)}" if found else "which this machine does not have"
         yield f"{resources.gpus:g} GPUs, {of}"

@@ -118,6 +118,9 @@ def job_row(status: RunStatus) -> dict[str, object]:
         "num_tasks": status.num_tasks,
         "problems": [*status.problems],
         "runner_pid": status.runner.pid if status.runner is not None else None,
+        "runner_host": status.elsewhere.host if status.elsewhere is not None else None,
+        "runner_silent_s": status.silent_s,
+        "runner_note": status.runner_note or None,
         "tasks": [
             {
                 "name": task.name,
@@ -126,6 +129,7 @@ def job_row(status: RunStatus) -> dict[str, object]:
                 "exit_code": task.exit_code,
                 "seconds": task.seconds,
                 "reason": task.reason,
+                "host": task.host,
                 "directory": str(task.directory),
             }
             for task in status.tasks
@@ -151,7 +155,8 @@ def print_job(path: Path, *, as_json: bool) -> None:
     table = Table("task", "state", "attempt", "took", "why", box=None)
     for task in status.tasks:
         took = f"{task.seconds:.1f} s" if task.seconds else ""
-        table.add_row(Text(task.name), task.state, str(task.attempt), took, Text(task.reason))
+        state = f"{task.state} on {task.host}" if task.host else task.state
+        table.add_row(Text(task.name), state, str(task.attempt), took, Text(task.reason))
     console.print(table)
     waiting = status.num_tasks - len(status.tasks)
     if waiting:

@@ -1,0 +1,70 @@
+"""What options of ``tarmac check`` do not go together."""
+
+from __future__ import annotations
+
+import click
+
+from tarmac.errors import RequestError
+
+__all__ = ["refuse_beside_all_ranks", "refuse_beside_nodes", "refuse_checking"]
+
+# What may be said with --on, --read and --ranks all; everything else says how else to check.
+_NODES_OPTIONS = frozenset({"on", "profile", "timeout_s", "as_json"})
+_READ_OPTIONS = frozenset({"log", "as_json", "names"})
+_RANKS_OPTIONS = frozenset(
+    {"ranks", "pythons", "devices", "require", "timeout_s", "form", "as_json", "brief", "page"}
+    | {"names", "verbose"}
+)
+
+
+def _given_beside(ctx: click.Context, options: frozenset[str]) -> str | None:
+    """Name what was given on the command line beside some options."""
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(str(parameter.name))
+        given = source is click.core.ParameterSource.COMMANDLINE
+        if given and parameter.name not in options and ctx.params[str(parameter.name)]:
+            return parameter.opts[0] if isinstance(parameter, click.Option) else "a framework"
+    return None
+
+
+def refuse_checking(ctx: click.Context) -> None:
+    """Refuse options of a check beside ``--read``.
+
+    Raises:
+        RequestError: One was given.
+    """
+    named = _given_beside(ctx, _READ_OPTIONS)
+    if named is not None:
+        raise RequestError(
+            f"--read checks nothing, and {named} was given",
+            hint="Leave it out: tarmac check --read FILE",
+        )
+
+
+def refuse_beside_nodes(ctx: click.Context) -> None:
+    """Refuse options of a check of this machine beside ``--on``.
+
+    Raises:
+        RequestError: One was given.
+    """
+    named = _given_beside(ctx, _NODES_OPTIONS)
+    if named is not None:
+        raise RequestError(
+            f"--on looks at a cluster's nodes, and {named} was given",
+            hint="It goes with --profile, --timeout and --json. What computes there is checked by "
+            "a job: srun tarmac check --ranks all",
+        )
+
+
+def refuse_beside_all_ranks(ctx: click.Context) -> None:
+    """Refuse what cannot be done together with other hosts, beside ``--ranks all``.
+
+    Raises:
+        RequestError: It was given.
+    """
+    named = _given_beside(ctx, _RANKS_OPTIONS)
+    if named is not None or len(ctx.params["pythons"]) > 1:
+        raise RequestError(
+            f"--ranks all does not go with {named or 'several --python'}",
+            hint="It goes with --python, --device, --require, --timeout and options of output.",
+        )

@@ -1,0 +1,66 @@
+"""``tarmac hkube``: parse, call."""
+
+from __future__ import annotations
+
+import click
+import cloup
+
+from tarmac.cli.completion import complete_workloads
+from tarmac.cli.imports import uncollected_imports
+from tarmac.cli.options import Group, examples, option
+
+__all__ = ["command"]
+
+
+@click.group(
+    "hkube",
+    cls=Group,
+    epilog=examples("tarmac hkube serve", "tarmac hkube serve mnist-mlp"),
+)
+def command() -> None:
+    """Be an algorithm of HKube's."""
+
+
+@command.command(
+    "serve",
+    epilog=examples(
+        "tarmac hkube serve",
+        "tarmac hkube serve mnist-cnn",
+        "WORKER_SOCKET_URL=ws://127.0.0.1:3000 tarmac hkube serve my_model.py:workload",
+    ),
+)
+@cloup.argument(
+    "workload",
+    required=False,
+    envvar="TARMAC_WORKLOAD",
+    shell_complete=complete_workloads,
+    help="A name from tarmac train --list, or a file and a name in it: my_model.py:workload. "
+    "TARMAC_WORKLOAD names it too; by default HKube's GPU example.",
+)
+@option(
+    "--worker-timeout",
+    "worker_timeout_s",
+    type=float,
+    metavar="SECONDS",
+    default=300.0,
+    show_default=True,
+    help="How long the worker may be away, at first and later.",
+)
+def _serve(workload: str | None, worker_timeout_s: float) -> int:
+    """Train what the tasks of HKube's worker ask for, one after another, until it says exit.
+
+    The first item of a task's input is an object: num_epochs, train_size, batch_size,
+    learning_rate, validation_size, patience, seed, devices, precision, output, and settings as of
+    tarmac train --set. The result is {"loss", "acc", "output"}. A task that was stopped goes on
+    where it is started again.
+    """
+    with uncollected_imports():
+        from tarmac.cli.views.training import reporter_for
+        from tarmac.hkube import serve
+
+    return serve(
+        workload,
+        worker_timeout_s=worker_timeout_s,
+        reporting=lambda: reporter_for(quiet=False, verbose=False),
+        say=click.echo,
+    )

@@ -1,0 +1,236 @@
+"""``tarmac search list``, ``show`` and so on, what looks at studies: parse, call, render."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import cloup
+
+from tarmac.cli.choices import Choice
+from tarmac.cli.completion import complete_studies
+from tarmac.cli.options import examples, json_option, option, output_option
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["best", "dashboard", "export_trials", "list_them", "plot", "show", "study_argument"]
+
+
+def _common(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that every command on a study has."""
+    storage = option("--storage", metavar="URL", help="Its database, with the password.")
+    return output_option("Where studies lie.")(storage(function))  # type: ignore[no-any-return]
+
+
+study_argument = cloup.argument(
+    "study",
+    metavar="STUDY",
+    shell_complete=complete_studies,
+    help='Its directory, its name, the beginning of its name, or "latest".',
+)
+
+
+@cloup.command("list", epilog=examples("tarmac search list", "tarmac search list --json"))
+@output_option("Where studies lie.")
+@json_option()
+def list_them(output: Path | None, as_json: bool) -> None:
+    """List the studies, the newest first."""
+    from rich.table import Table
+
+    from tarmac import runs
+    from tarmac.cli.console import make_console
+    from tarmac.cli.views.study import number_text
+    from tarmac.studies import list_studies
+
+    found, broken = list_studies(output)
+    if as_json:
+        rows = [
+            {
+                "name": study.name,
+                "path": str(study.path),
+                "status": study.status,
+                "workload": study.request.workload,
+                "method": study.request.method,
+                "created_at": study.record.created_at.isoformat(),
+                "elapsed_s": study.record.elapsed_s,
+                "best": None if study.best is None else study.best.model_dump(),
+            }
+            for study in found
+        ]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    table = Table("study", "status", "method", "best", "test accuracy", "took", box=None)
+    for study in found:
+        best = study.best
+        table.add_row(
+            study.name,
+            study.status,
+            study.request.method,
+            "" if best is None else number_text(next(iter(best.values.values()))),
+            "" if best is None or best.test_accuracy is None else f"{best.test_accuracy:.4f}",
+            f"{study.record.elapsed_s:.0f} s",
+        )
+    make_console().print(table)
+    for path, why in broken:
+        click.echo(f"{path.name} cannot be read: {why}")
+    if not found:
+        click.echo(f"there are none in {output or runs.default_output()}")
+
+
+@cloup.command("show", epilog=examples("tarmac search show latest"))
+@study_argument
+@_common
+@json_option()
+def show(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
+    """Show how a study went: generations, trials, what failed."""
+    from tarmac.cli.console import make_console
+    from tarmac.cli.views.search import generation_table, totals_line, trial_line
+    from tarmac.cli.views.study import print_best, result_of
+    from tarmac.studies import find_study
+
+    found = find_study(study, output, storage)
+    found.ledger.refresh()
+    if as_json:
+        click.echo(json.dumps(result_of(found) | {"trials": found.trials}, indent=2))
+        return
+    console = make_console()
+    request = found.request
+    console.print(f"[bold]{found.name}[/bold]  {found.status}", markup=True)
+    size = found.space.size
+    console.print(
+        f"{request.workload} by {request.method} over "
+        f"{'infinitely many' if size is None else f'{size:,}'} networks, seed {request.seed}",
+        markup=False,
+    )
+    if found.record.why_ended:
+        console.print(f"ended: {found.record.why_ended}", markup=False)
+    if found.record.error:
+        console.print(found.record.error, markup=False)
+    console.print(totals_line(found), markup=False)
+    console.print(generation_table(found))
+    for trial in found.ledger.trials:
+        console.print(trial_line(found, trial), markup=False)
+    if found.best is not None:
+        print_best(found, found.best, found.record.front)
+
+
+@cloup.command(
+    "best", epilog=examples("tarmac search best latest", "tarmac search best latest --json")
+)
+@study_argument
+@_common
+@json_option()
+def best(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
+    """Print the network that a study found, and the line that trains it."""
+    from tarmac.cli.views.study import best_of, print_best
+    from tarmac.studies import choose_winner, find_study, front_numbers
+
+    found = find_study(study, output, storage)
+    found.ledger.refresh()
+    best, front = found.best, found.record.front
+    if best is None:
+        # The search is under way or was stopped: the best so far.
+        best = choose_winner(found)
+        front = front_numbers(found)
+    if best is None:
+        raise TarmacError(
+            f"study {found.name} has no network yet that was trained to its end",
+            hint=f"Go on with it: tarmac search --resume {found.path}",
+        )
+    if as_json:
+        rows = [found.row(found.ledger.trials[number]) for number in front]
+        click.echo(json.dumps({"best": best_of(found, best), "front": rows}, indent=2))
+        return
+    print_best(found, best, front)
+
+
+@cloup.command("export", epilog=examples("tarmac search export latest --to trials.csv"))
+@study_argument
+@option(
+    "--format",
+    "wanted",
+    type=Choice(["csv", "json"]),
+    show_default="by the name of --to, else csv",
+    help="What is written.",
+)
+@option(
+    "--to",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A file, instead of standard output.",
+)
+@_common
+def export_trials(
+    study: str, wanted: str | None, to: Path | None, output: Path | None, storage: str | None
+) -> None:
+    """Write all trials as CSV or JSON."""
+    from tarmac.files import write_text
+    from tarmac.studies import export, find_study
+
+    found = find_study(study, output, storage)
+    is_json = to is not None and to.suffix == ".json"
+    text = export(found, wanted or ("json" if is_json else "csv"))
+    if to is None:
+        click.echo(text, nl=False)
+        return
+    write_text(to, text)
+    click.echo(f"wrote {to}", err=True)
+
+
+@cloup.command("plot", epilog=examples("tarmac search plot latest --to plot.html"))
+@study_argument
+@option(
+    "--to",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    show_default="plot.html in the study",
+    help="The page that is written.",
+)
+@_common
+def plot(study: str, to: Path | None, output: Path | None, storage: str | None) -> None:
+    """Write a page of plots that needs nothing else, not even a network."""
+    from tarmac.files import write_text
+    from tarmac.studies import find_study, render_page
+
+    found = find_study(study, output, storage)
+    path = to or found.path / "plot.html"
+    write_text(path, render_page(found))
+    click.echo(f"wrote {path}")
+
+
+@cloup.command("dashboard", epilog=examples("tarmac search dashboard latest --port 8081"))
+@study_argument
+@option(
+    "--host",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="What it listens on; 0.0.0.0 is every network, for all who reach this machine.",
+)
+@option(
+    "--port",
+    type=int,
+    metavar="N",
+    default=8080,
+    show_default=True,
+    help="The port, or 0 for one that is free.",
+)
+@_common
+def dashboard(
+    study: str,
+    host: str,
+    port: int,
+    output: Path | None,
+    storage: str | None,
+) -> None:
+    """Serve a study in optuna-dashboard, until Ctrl-C."""
+    from tarmac.studies import find_study, serve_dashboard
+
+    found = find_study(study, output, storage)
+    serve_dashboard(
+        found, host, port, lambda url: click.echo(f"{found.name}: {url} (Ctrl-C ends it)")
+    )

@@ -1,0 +1,62 @@
+"""``tarmac search worker``: parse, call, say how it went."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+import cloup
+
+from tarmac.cli.commands.search_studies import study_argument
+from tarmac.cli.imports import uncollected_imports
+from tarmac.cli.options import count_option, examples, option, output_option
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["worker"]
+
+
+@cloup.command(
+    "worker", epilog=examples("tarmac search worker STUDY --of 16", "tarmac search worker STUDY")
+)
+@study_argument
+@count_option("--of", "count", default=1, show_default=True, help="So many workers share it.")
+@option(
+    "--time",
+    metavar="TIME",
+    show_default="as long as there are networks",
+    help="How long it may work, such as 4h; it begins nothing that takes longer.",
+)
+@output_option("Where studies lie.")
+@option("--storage", metavar="URL", envvar="TARMAC_STUDY_STORAGE", help="Its database.")
+@click.pass_context
+def worker(
+    ctx: click.Context,
+    study: str,
+    count: int,
+    time: str | None,
+    output: Path | None,
+    storage: str | None,
+) -> None:
+    """Be one of several workers of a study: take networks until none is left.
+
+    The last one concludes the study. Exits with 75 where time is over and networks are left.
+    """
+    with uncollected_imports():
+        from tarmac.cli.views.search import reporter_for
+        from tarmac.documents import parse_seconds
+        from tarmac.studies import AGAIN, Terms, open_study, time_left, work_as_one
+
+    try:
+        limit_s = None if time is None else parse_seconds(time)
+    except ValueError as error:
+        raise RequestError(f"--time is {time!r}: {error}") from error
+    fields: dict[str, Any] = {} if storage is None else {"storage": storage}
+    left_s = time_left(limit_s, os.environ)
+    found = open_study(resume=study, output=output, **fields)
+    with reporter_for(quiet=False) as reporter:
+        leave = work_as_one(found, reporter, Terms(workers=count, time_left_s=left_s))
+    ctx.exit(0 if leave in ("concluded", "others") else AGAIN)

@@ -1,0 +1,154 @@
+"""What ``tarmac run --dry-run`` prints: the tasks, and what a cluster would be given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.cli.views.job_plan import Plan
+    from tarmac.formats import Reading
+    from tarmac.jobs import Job, JobRun, Machine
+
+__all__ = ["echo_json", "print_files", "print_plans_of", "print_rest"]
+
+
+# Of what a cluster would be given; files of very many tasks differ in their numbers alone.
+_MOST_FILES = 10
+
+
+def print_plans_of(
+    read: Sequence[tuple[Reading, Path]],
+    on: str,
+    *,
+    output: Path | None,
+    jobs: int | None,
+    fake_gpus: int,
+    as_json: bool,
+) -> None:
+    """Print what jobs would do.
+
+    Args:
+        read: What files hold, each with the directory that its paths start from.
+        on: Where their tasks would run.
+        output: Where their runs would be made.
+        jobs: At most so many tasks at once.
+        fake_gpus: GPUs to pretend.
+        as_json: Print JSON, and only that.
+    """
+    from tarmac.cli.views.job_plan import plan_rows, plans_of, print_plans
+
+    plans = plans_of(read)
+    pipelines = [
+        (job, base, reading)
+        for reading, base in read
+        for job in reading.jobs
+        if job.pipeline is not None
+    ]
+    rows = []
+    if plans:
+        machine = _machine(on, fake_gpus)
+        if as_json:
+            rows = plan_rows(plans, machine)
+        else:
+            print_plans(plans, machine)
+            for plan in plans:
+                print_files(plan, on, output, jobs)
+    for job, base, reading in pipelines:
+        rows += _show_pipeline(
+            job, base, fake_gpus, reading.notes, reading.refusals, as_json=as_json
+        )
+    if as_json:
+        echo_json(rows)
+
+
+def print_rest(run: JobRun, fake_gpus: int, *, as_json: bool) -> None:
+    """Print what going on with a run would do."""
+    from tarmac.cli.views.job_plan import plan_rows, print_plans, rest_of
+    from tarmac.jobs import read_status
+
+    if run.job.pipeline is None:
+        machine = _machine(run.executor, fake_gpus)
+        if as_json:
+            echo_json(plan_rows([rest_of(run)], machine))
+        else:
+            print_plans([rest_of(run)], machine)
+            print_files(rest_of(run), run.executor, run.path.parent, None)
+        return
+    if not as_json:
+        done = read_status(run.path).count("succeeded")
+        click.echo(f"{done} tasks have succeeded, and are not done again with the same input")
+    rows = _show_pipeline(run.job, run.base, fake_gpus, as_json=as_json)
+    if as_json:
+        echo_json(rows)
+
+
+def echo_json(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as JSON."""
+    from tarmac.hkube import to_json
+
+    click.echo(to_json(rows, indent=2))
+
+
+def print_files(plan: Plan, on: str, output: Path | None, jobs: int | None) -> None:
+    """Print what a cluster would be given for a job.
+
+    Args:
+        plan: What the job would do.
+        on: Where.
+        output: Where its run would be made.
+        jobs: At most so many tasks at once.
+    """
+    from tarmac.jobs import SHARED, Site, find_executor
+    from tarmac.runs import default_output
+
+    kind = find_executor(on)
+    if kind.preview is None or not plan.tasks:
+        return
+    # Its directory would get a name of its own.
+    run = (output or default_output()).resolve() / "RUN"
+    site = Site(
+        tasks=plan.tasks,
+        run=run,
+        base=plan.base,
+        shared=run / SHARED,
+        concurrency=jobs or plan.concurrency,
+    )
+    count = 0
+    for count, text in enumerate(kind.preview(site), start=1):
+        if count <= _MOST_FILES:
+            click.secho(f"{plan.name}: file {count} for {kind.title}", bold=True)
+            click.echo(text)
+    if count > _MOST_FILES:
+        click.echo(f"and {count - _MOST_FILES:,} more files, {count:,} in all")
+
+
+def _machine(on: str, fake_gpus: int) -> Machine | None:
+    """Return this machine, where tasks run on it."""
+    from tarmac.jobs import read_machine
+
+    return read_machine(fake_gpus=fake_gpus) if on == "local" else None
+
+
+def _show_pipeline(
+    job: Job,
+    base: Path,
+    fake_gpus: int,
+    notes: Sequence[str] = (),
+    refusals: Sequence[str] = (),
+    *,
+    as_json: bool,
+) -> list[dict[str, Any]]:
+    """Print what is known of a pipeline, or return it as rows."""
+    # Other jobs need nothing of what it needs.
+    from tarmac.cli.views.pipeline_plan import pipeline_rows, print_pipeline
+    from tarmac.jobs import read_machine
+
+    if as_json:
+        return pipeline_rows(job, base, read_machine(fake_gpus=fake_gpus), notes, refusals)
+    print_pipeline(job, base, fake_gpus=fake_gpus)
+    return []

@@ -1,0 +1,118 @@
+"""Which job ``tarmac run`` and ``submit`` are given, and within what: their common options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import cloup
+
+from tarmac.cli.choices import RUNNER_PLACES
+from tarmac.cli.job_files import secret_places
+from tarmac.cli.options import count_option, option, output_option, pairs_option
+from tarmac.cli.places import place_options
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tarmac.jobs import Secret
+
+__all__ = ["checked_secrets", "job_files", "job_options"]
+
+
+job_files = cloup.argument(
+    "files",
+    nargs=-1,
+    metavar="[FILE]...",
+    type=click.Path(path_type=Path),
+    help="Job files of Tarmac's, HKube's or Batch Shipyard's; a folder stands for the Batch "
+    "Shipyard files in it.",
+)
+
+
+def job_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say which job, and within what."""
+    groups = (
+        cloup.option_group(
+            "The job",
+            pairs_option(
+                "--set",
+                "settings",
+                help="Change a value of the file, e.g. resources.cpus=2; may be repeated.",
+            ),
+            option(
+                "--secret",
+                "secrets",
+                multiple=True,
+                metavar="NAME/KEY=env:VAR",
+                help="Where a named secret is to be found: env:VARIABLE or file:PATH; may be "
+                "repeated.",
+            ),
+            option(
+                "--input",
+                "given",
+                type=click.Path(path_type=Path),
+                metavar="FILE",
+                help="JSON or YAML: of an HKube algorithm its list of inputs, of a pipeline its "
+                "flowInput.",
+            ),
+            option(
+                "--algorithms",
+                type=click.Path(path_type=Path),
+                metavar="DIR",
+                show_default="beside the pipeline's file",
+                help="Where definitions of the algorithms and pipelines lie that a pipeline names.",
+            ),
+        ),
+        cloup.option_group(
+            "Where",
+            *place_options(
+                "Where tasks run.",
+                default="the settings' on, or local; of a resumed run where it began",
+            ),
+            option(
+                "--runner",
+                type=click.Choice(RUNNER_PLACES),
+                show_default="here; of submit on a cluster, the settings' runner, or engine",
+                help="Where the process runs that hands out the tasks: here, or as a job of the "
+                "cluster's.",
+            ),
+            count_option("--jobs", show_default="as many as fit", help="At most N tasks at once."),
+            option(
+                "--keep-going",
+                is_flag=True,
+                help="Start a cluster's tasks also where the first twenty have all failed alike.",
+            ),
+            option(
+                "--fake-gpus",
+                type=click.IntRange(min=0),
+                metavar="N",
+                default=0,
+                show_default=True,
+                help="Pretend GPUs, to try a file without any.",
+            ),
+            output_option("Where runs are made."),
+        ),
+    )
+    for group in reversed(groups):
+        function = group(function)
+    return function
+
+
+def checked_secrets(
+    jobs: int | None, secrets: Sequence[str], fake_gpus: int, *, quiet: bool
+) -> dict[str, Secret]:
+    """Check what `job_options` give, and return what names of secrets stand for."""
+    from tarmac.jobs import read_secret_mapping
+
+    if jobs is not None and jobs < 1:
+        raise RequestError(f"jobs is {jobs}, expected at least 1")
+    if fake_gpus and not quiet:
+        click.secho(
+            f"{fake_gpus} GPUs are PRETENDED (--fake-gpus): programs will find none",
+            fg="yellow",
+            err=True,
+        )
+    return read_secret_mapping() | secret_places(secrets)

@@ -1,0 +1,141 @@
+"""Runs of jobs: made where nothing has to be refused, found again, or started in the background."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from tarmac.cli.job_files import secret_places
+from tarmac.cli.job_work import headline
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.formats import Reading
+    from tarmac.jobs import Job, JobRun, Secret, Task
+    from tarmac.settings import RunnerPlace, Settings
+
+__all__ = [
+    "check_result",
+    "make_runs",
+    "prepare_job",
+    "refuse_second_runner",
+    "resumed",
+    "submit_runs",
+]
+
+
+def make_runs(
+    read: Sequence[tuple[Reading, Path]],
+    mapping: Mapping[str, Secret],
+    fake_gpus: int,
+    output: Path | None,
+    place: Settings,
+    asked: str | None,
+) -> list[JobRun]:
+    """Make the runs of jobs, once none of them has to be refused."""
+    from tarmac.jobs import create_run
+
+    planned = []
+    for reading, base in read:
+        for job in reading.jobs:
+            at = place.place_of(job, asked)
+            planned.append((job, base, prepare_job(job, base, mapping, fake_gpus, at), at))
+    return [create_run(job, base, tasks, output, executor=at) for job, base, tasks, at in planned]
+
+
+def prepare_job(
+    job: Job, base: Path, mapping: Mapping[str, Secret], fake_gpus: int, on: str
+) -> Sequence[Task]:
+    """Refuse what cannot be done; return the tasks, none of a pipeline."""
+    if job.pipeline is not None:
+        from tarmac.hkube import prepare_pipeline
+
+        prepare_pipeline(job, base, mapping, fake_gpus=fake_gpus, executor=on)
+        return ()
+    from tarmac.jobs import prepare
+
+    return prepare(job, base, mapping, fake_gpus=fake_gpus, executor=on)
+
+
+def resumed(
+    reference: str, output: Path | None, on: str | None, given: Mapping[str, str | Path | None]
+) -> JobRun:
+    """Find the run to go on with; refuse options that would make it another one."""
+    from tarmac.jobs import find_run, recall_secrets
+
+    for name, value in given.items():
+        if value is not None:
+            raise RequestError(
+                f"{name} cannot be changed in a resumed run",
+                hint=f"Start a new one: tarmac run FILE {name} {value}",
+            )
+    run = find_run(reference, output)
+    recall_secrets(run)
+    return run if on is None else dataclasses.replace(run, executor=on)
+
+
+def check_result(result: Path, jobs: Sequence[Job]) -> None:
+    """Refuse a file for a result that cannot come, or has no place there."""
+    if [job.pipeline is not None for job in jobs] != [True]:
+        raise RequestError(
+            f"--result {result}: only one HKube algorithm or pipeline has a result",
+            hint="What tasks of other jobs leave is said by their outputs.",
+        )
+    if result.is_dir():
+        raise RequestError(f"--result {result} is a folder")
+    if not result.absolute().parent.is_dir():
+        raise RequestError(f"--result {result}: there is no folder {result.parent}")
+
+
+def refuse_second_runner(runs: Sequence[JobRun]) -> None:
+    """Refuse to hand over a run that has a runner, here or in a queue."""
+    from tarmac.jobs import read_status
+
+    for run in runs:
+        state = read_status(run.path).state
+        if state in ("running", "queued"):
+            said = "is at work already" if state == "running" else "waits for its runner already"
+            raise RequestError(f"{run.path.name} {said}", hint="tarmac ps")
+
+
+def submit_runs(
+    runs: Sequence[JobRun],
+    jobs: int | None,
+    fake_gpus: int,
+    secrets: Sequence[str],
+    runner: RunnerPlace | None,
+    *,
+    keep_going: bool,
+    as_json: bool,
+) -> None:
+    """Start runs in the background; by default each where its tasks run."""
+    from tarmac.jobs import runner_options, start_runner, submit_runner, why_no_runner_job
+
+    places = secret_places(secrets)
+    rows = []
+    for run in runs:
+        why_not = why_no_runner_job(run, places)
+        job = None
+        if runner == "engine" or (runner is None and why_not is None):
+            options = runner_options(jobs, fake_gpus, places, keep_going=keep_going)
+            job = submit_runner(run, options, places)
+        else:
+            start_runner(
+                run, concurrency=jobs, fake_gpus=fake_gpus, secrets=places, keep_going=keep_going
+            )
+        rows.append({"path": str(run.path), "runner_job": job})
+        if not as_json:
+            at = f"  runner: job {job}" if job else ""
+            click.echo(f"{headline(run)}{at}")
+            if runner is None and run.executor != "local" and why_not is not None:
+                click.echo(f"its runner is on this machine: {why_not}", err=True)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        click.echo("Watch: tarmac ps, tarmac logs latest --follow. End: tarmac cancel latest")

@@ -1,0 +1,249 @@
+"""A job's run worked on from the command line: shown as it goes, ended by a signal, summed up."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tarmac.cli.stopping import Stopping
+from tarmac.errors import Interrupted, TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from tarmac.jobs import JobRun, Resources, Secret
+
+__all__ = ["WorkOptions", "headline", "work"]
+
+# A longer result is named by its file.
+_MOST_SHOWN_BYTES = 20_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WorkOptions:
+    """How a run is worked on, and what is printed of it.
+
+    Attributes:
+        mapping: What names of secrets stand for here.
+        jobs: At most so many tasks at once; None for as many as fit.
+        fake_gpus: GPUs to pretend.
+        keep_going: Start what is left also where the first tasks have all failed alike.
+        follow: Print what tasks print, as they print it.
+        as_json: Print nothing.
+        result: Where a pipeline's result is written too.
+    """
+
+    mapping: Mapping[str, Secret]
+    jobs: int | None = None
+    fake_gpus: int = 0
+    keep_going: bool = False
+    follow: bool = False
+    as_json: bool = False
+    result: Path | None = None
+
+
+def headline(run: JobRun) -> str:
+    """Return the line that a run begins with: its job, how much it is, its directory."""
+    what = f"{len(run.tasks)} tasks"
+    if run.job.pipeline is not None:
+        num_nodes = len(run.job.pipeline["nodes"])
+        what = "1 node" if num_nodes == 1 else f"pipeline of {num_nodes} nodes"
+    return f"{run.job.name}: {what}  {run.path}"
+
+
+def work(run: JobRun, options: WorkOptions) -> dict[str, Any]:
+    """Run what has not succeeded yet of a job, and print how it goes.
+
+    Args:
+        run: Its run.
+        options: How.
+
+    Returns:
+        What ``--json`` prints of it.
+
+    Raises:
+        Interrupted: A signal came, and something is left to do.
+    """
+    if not options.as_json:
+        click.echo(headline(run))
+    if run.job.pipeline is not None:
+        return _work_pipeline(run, options)
+    return _work_tasks(run, options)
+
+
+def _work_tasks(run: JobRun, options: WorkOptions) -> dict[str, Any]:
+    from tarmac.cli.views.job import progress_of
+    from tarmac.jobs import (
+        OwnRunnerJob,
+        end_runner_jobs,
+        find_executor,
+        read_secret_mapping,
+        runner_options,
+        work_on,
+    )
+
+    kind = find_executor(run.executor)
+    runner_job = OwnRunnerJob.find(run)
+    if runner_job is not None and not runner_job.is_wanted():
+        raise Interrupted(f"{run.path.name} needs no runner any more")
+    read_again = read_secret_mapping()
+    given = {name: at for name, at in options.mapping.items() if read_again.get(name) != at}
+    successor = runner_options(
+        options.jobs, options.fake_gpus, given, keep_going=options.keep_going
+    )
+
+    def queue_successor() -> None:
+        if runner_job is None:
+            return
+        try:
+            place = runner_job.queue_successor_in_time(successor)
+        except TarmacError as error:
+            said = f"no runner follows this one: {error.message}\n  Go on with what is left: "
+            click.echo(f"{said}tarmac run --resume {run.path}", err=True)
+        else:
+            if place is not None:
+                click.echo(f"the time of this runner is nearly over; job {place} follows", err=True)
+
+    def detach() -> bool:
+        queue_successor()
+        return stop.detaches()
+
+    if run.executor == "local" and not options.fake_gpus:
+        _look_at_gpus(run, (task.resources for task in run.tasks), quiet=options.as_json)
+    with (
+        contextlib.nullcontext() if runner_job is None else runner_job.at_work(),
+        Stopping(
+            queues=kind.queues,
+            warn=lambda: click.echo(_what_goes_on(run, kind.title), err=True),
+        ) as stop,
+        progress_of(run, follow=options.follow, quiet=options.as_json) as watcher,
+        _told_how_to_go_on(run),
+    ):
+        counts = work_on(
+            run,
+            watcher,
+            concurrency=options.jobs,
+            fake_gpus=options.fake_gpus,
+            keep_going=options.keep_going,
+            stop=lambda: stop.came,
+            detach=detach,
+            mapping=options.mapping,
+        )
+    if stop.has_detached:
+        raise _detached(run)
+    end_runner_jobs(run.path, run.executor, but=runner_job)
+    ok = counts["succeeded"] == len(run.tasks)
+    if not options.as_json:
+        _sum_up(run, counts.items())
+    num_ended = counts["succeeded"] + counts["failed"] + counts["skipped"]
+    if num_ended < len(run.tasks):
+        raise _interrupted(run)
+    if not ok and not options.as_json:
+        _say_again(run)
+    return {"path": str(run.path), "ok": ok, "counts": dict(counts), "tasks": watcher.rows}
+
+
+def _work_pipeline(run: JobRun, options: WorkOptions) -> dict[str, Any]:
+    from tarmac.cli.views.pipeline import pipeline_progress
+    from tarmac.hkube import RESULT, plan_pipeline, to_json, work_on_pipeline, write_json
+
+    if not options.fake_gpus:
+        needed = plan_pipeline(run.job).needed.values()
+        _look_at_gpus(run, (algorithm.job.resources for algorithm in needed), quiet=options.as_json)
+    with (
+        Stopping(queues=False) as stop,
+        pipeline_progress(
+            run.path, follow=options.follow, quiet=options.as_json, keeps_rows=options.as_json
+        ) as watcher,
+    ):
+        end = work_on_pipeline(
+            run,
+            watcher,
+            concurrency=options.jobs,
+            fake_gpus=options.fake_gpus,
+            stop=lambda: stop.came,
+            secrets=options.mapping,
+        )
+    if not options.as_json:
+        _sum_up(run, end.counts.items())
+    if end.outcome == "interrupted":
+        raise _interrupted(run)
+    ok = end.outcome == "succeeded"
+    if ok and options.result is not None:
+        write_json(options.result, end.result)
+    if not options.as_json and ok:
+        path = options.result or run.path / RESULT
+        is_large = path.stat().st_size > _MOST_SHOWN_BYTES
+        click.echo(
+            f"result: {path}" if is_large or options.result else to_json(end.result, indent=2)
+        )
+    elif not options.as_json:
+        click.secho(f"failed: {end.reason}", fg="red", err=True)
+        _say_again(run)
+    return {
+        "path": str(run.path),
+        "ok": ok,
+        "reason": end.reason,
+        "counts": dict(end.counts),
+        "tasks": watcher.rows,
+        "result": end.result if ok else None,
+    }
+
+
+@contextlib.contextmanager
+def _told_how_to_go_on(run: JobRun) -> Iterator[None]:
+    """Add to an error of the run's disk what to type once it is mended."""
+    from tarmac.files import StorageError
+
+    try:
+        yield
+    except StorageError as error:
+        hint = f"Then go on with it: tarmac run --resume {run.path}"
+        raise StorageError(
+            error.message, hint=hint if error.hint is None else f"{error.hint}\n{hint}"
+        ) from error
+
+
+def _look_at_gpus(run: JobRun, needs: Iterable[Resources], *, quiet: bool) -> None:
+    """Check the GPUs; what wants none need not wait for it."""
+    if any(each.gpus for each in needs):
+        from tarmac.cli.preflight import check_into
+
+        check_into(run.path, quiet=quiet)
+
+
+def _sum_up(run: JobRun, counts: Iterable[tuple[str, int]]) -> None:
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts))
+    click.echo(f"{summary or 'nothing to do'}  {run.path}")
+
+
+def _interrupted(run: JobRun) -> Interrupted:
+    hint = f"Go on with what is left: tarmac run --resume {run.path}"
+    return Interrupted("interrupted", hint=hint)
+
+
+def _what_goes_on(run: JobRun, title: str) -> str:
+    """Say what an engine has of a run, and what the next Ctrl-C does."""
+    from tarmac.jobs import read_status
+
+    status = read_status(run.path)
+    running, queued = status.count("running"), status.count("queued")
+    if not running and not queued:
+        return f"{title} has no task of it yet. Ctrl-C again within 5 s ends what it may have."
+    return (
+        f"{running} tasks run and {queued} are queued on {title}, and go on. "
+        "Ctrl-C again within 5 s ends them."
+    )
+
+
+def _detached(run: JobRun) -> Interrupted:
+    hint = f"Go on with it: tarmac run --resume {run.path}\nEnd it: tarmac cancel {run.path}"
+    return Interrupted(f"detached from {run.path.name}", hint=hint)
+
+
+def _say_again(run: JobRun) -> None:
+    click.echo(f"Again what has not succeeded: tarmac run --resume {run.path}", err=True)

@@ -1,0 +1,76 @@
+"""Where work runs: the options ``--on`` and ``--profile``, and the user's settings behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from click.shell_completion import CompletionItem
+
+from tarmac.cli.choices import EXECUTORS, Choice
+from tarmac.cli.options import option
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import click
+
+    from tarmac.settings import Settings
+
+__all__ = ["chosen", "place_options", "profile_option"]
+
+
+def _complete_profiles(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from tarmac.settings import profile_names
+
+    try:
+        names = profile_names()
+    except TarmacError:
+        # Nobody has asked yet what is wrong with the file.
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+# What `--on` and `--profile` are, for groups of options that hold others too.
+def place_options(
+    help_text: str, *, default: str = "the settings' on, or local, this machine"
+) -> Sequence[Callable[[Any], Any]]:
+    """Return ``--on`` and ``--profile``, given as ``on`` and ``profile``.
+
+    Args:
+        help_text: What runs there.
+        default: Where it runs if nothing is said.
+    """
+    return (
+        option(
+            "--on", type=Choice(EXECUTORS, "tarmac.executors"), show_default=default, help=help_text
+        ),
+        profile_option(),
+    )
+
+
+def profile_option() -> Callable[[Any], Any]:
+    """Return ``--profile``."""
+    return option(
+        "--profile",
+        metavar="NAME",
+        shell_complete=_complete_profiles,
+        help="Take this table of the settings' profiles: where, and with which options.",
+    )
+
+
+def chosen(on: str | None, profile: str | None) -> Settings:
+    """Return what holds: what was asked, over the profile, over the rest of the settings.
+
+    Args:
+        on: What ``--on`` says.
+        profile: What ``--profile`` says.
+
+    Raises:
+        RequestError: See `tarmac.settings.chosen`.
+    """
+    from tarmac.settings import chosen as choose
+
+    return choose(on, profile)

@@ -1,0 +1,50 @@
+"""``tarmac search --on``: a study searched by workers on a cluster, followed from here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tarmac.errors import Interrupted
+
+if TYPE_CHECKING:
+    from tarmac.studies import StudyWriter, Workers
+
+__all__ = ["search_there"]
+
+
+def search_there(
+    study: StudyWriter, workers: Workers, storage: str | None, *, as_json: bool
+) -> None:
+    """Search with workers on a cluster; a first Ctrl-C leaves them there, a second ends them."""
+    from tarmac.cli.stopping import Stopping
+    from tarmac.cli.views.search import reporter_for
+    from tarmac.jobs import find_executor
+    from tarmac.studies import search_on
+
+    kind = find_executor(workers.on)
+    go_on = f"tarmac search --resume {study.path} --on {workers.on}"
+
+    def warn() -> None:
+        said = f"the workers go on in {kind.title}; Ctrl-C again within 5 s ends them"
+        click.echo(said, err=True)
+
+    with (
+        Stopping(queues=kind.queues, warn=warn) as signals,
+        reporter_for(quiet=as_json) as reporter,
+    ):
+        end = search_on(
+            study,
+            workers,
+            reporter,
+            stop=lambda: signals.came,
+            detach=signals.detaches,
+            storage=storage,
+        )
+    if end == "detached":
+        raise Interrupted(
+            f"detached from {study.name}, whose workers go on",
+            hint=f"See: tarmac search show {study.path}\nGo on here: {go_on} --workers "
+            f"{workers.count}",
+        )

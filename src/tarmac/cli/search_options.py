@@ -1,0 +1,260 @@
+"""What ``tarmac search`` is asked: its options, and the space and the workers that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import cloup
+
+from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNING_RULES, Choice
+from tarmac.cli.completion import complete_objectives, complete_studies
+from tarmac.cli.options import count_option, json_option, option, output_option
+from tarmac.cli.places import place_options
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tarmac.settings import Settings
+    from tarmac.studies import Workers
+
+__all__ = ["search_options", "space_of", "workers_of"]
+
+
+def search_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say what is searched, how, until when and where."""
+    groups = (
+        cloup.option_group(
+            "What is searched over",
+            option(
+                "--space",
+                "space_file",
+                metavar="FILE",
+                type=click.Path(path_type=Path),
+                help="A YAML file of parameters and their values.",
+            ),
+            option(
+                "--set",
+                "settings",
+                multiple=True,
+                metavar="KEY=VALUES",
+                help="Search over a setting: v1,v2, lo..hi, lo..hi:log or lo..hi:step; one value "
+                "fixes it. May be repeated.",
+            ),
+            option(
+                "--objective",
+                metavar="NAMES",
+                show_default="val_accuracy",
+                shell_complete=complete_objectives,
+                help=f"What counts, the first most: {', '.join(OBJECTIVES)}.",
+            ),
+        ),
+        cloup.option_group(
+            "How it is searched",
+            option(
+                "--method",
+                type=Choice(METHODS, "tarmac.search_methods"),
+                show_default="evolve",
+                help="Evolution, all networks, at random, or a sampler of Optuna's.",
+            ),
+            count_option(
+                "--generations", show_default="10", help="Generations of the evolution, at most."
+            ),
+            count_option(
+                "--population", show_default="20", help="Networks in a generation, with survivors."
+            ),
+            option(
+                "--retain",
+                type=float,
+                metavar="SHARE",
+                show_default="0.4",
+                help="Share that survives by fitness.",
+            ),
+            option(
+                "--random-select",
+                type=float,
+                metavar="CHANCE",
+                show_default="0.1",
+                help="Chance of each other to survive.",
+            ),
+            option(
+                "--mutate",
+                type=float,
+                metavar="CHANCE",
+                show_default="0.2",
+                help="Chance of a child to have one gene changed.",
+            ),
+            option(
+                "--seed",
+                type=int,
+                metavar="N",
+                show_default="0",
+                help="Decides every draw of the search, and each training's.",
+            ),
+        ),
+        cloup.option_group(
+            "When it ends",
+            count_option("--trials", help="End after N trainings."),
+            option("--budget", metavar="TIME", help="End after so much time, such as 30m or 2h."),
+            option(
+                "--prune",
+                type=Choice(PRUNING_RULES, "tarmac.pruning_rules"),
+                show_default="none",
+                help="Stop losers early.",
+            ),
+            count_option(
+                "--confirm",
+                show_default="0",
+                help="Train the best N from two more seeds at the end.",
+            ),
+        ),
+        cloup.option_group(
+            "Each training",
+            count_option(
+                "--epochs", show_default="the workload's", help="Epochs of each, at most."
+            ),
+            count_option("--patience", help="Stop one after N epochs without a lower val_loss."),
+            count_option("--train-size", show_default="all", help="Train on the first N samples."),
+            count_option(
+                "--validation-size",
+                show_default="one for five to train on, at most 10,000",
+                help="Samples held out of training, which judge.",
+            ),
+        ),
+        cloup.option_group(
+            "Where",
+            option(
+                "--devices",
+                "--device",
+                "devices",
+                metavar="DEVICES",
+                show_default="auto",
+                help="As of tarmac train.",
+            ),
+            count_option(
+                "--workers",
+                show_default="by devices; 1 on a cluster",
+                help="Networks trained at the same time; on a cluster, workers that take networks.",
+            ),
+            option(
+                "--storage", metavar="URL", help="An Optuna database instead of a journal file."
+            ),
+            output_option("Where studies are made."),
+            option(
+                "--resume",
+                metavar="STUDY",
+                shell_complete=complete_studies,
+                help="Go on with a study that was stopped: its directory, its name, or latest.",
+            ),
+            option(
+                "--dry-run",
+                is_flag=True,
+                help="Print what would be searched, and what a cluster would be given; start "
+                "nothing.",
+            ),
+            json_option("Print the result as JSON, and only that."),
+        ),
+        cloup.option_group(
+            "On a cluster",
+            *place_options("Where workers run.", default="local, this machine"),
+            option(
+                "--cpus-per-worker",
+                metavar="N",
+                type=float,
+                default=1.0,
+                show_default=True,
+                help="Cores of each worker.",
+            ),
+            option(
+                "--gpus-per-worker",
+                metavar="N",
+                type=float,
+                default=0.0,
+                show_default=True,
+                help="GPUs of each worker.",
+            ),
+            option(
+                "--memory-per-worker",
+                metavar="SIZE",
+                show_default="unlimited",
+                help="Memory that each worker may take, such as 8GiB.",
+            ),
+            option(
+                "--time-per-worker",
+                metavar="TIME",
+                show_default="the cluster's",
+                help="How long each worker may work, such as 4h; another follows where trials are "
+                "left.",
+            ),
+        ),
+    )
+    for group in reversed(groups):
+        function = group(function)
+    return function
+
+
+def space_of(file: Path | None, settings: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters to search over, and their values.
+
+    Args:
+        file: A YAML file of them.
+        settings: Of ``--set``, over the file's.
+
+    Raises:
+        RequestError: One cannot be read, or is given twice.
+    """
+    from tarmac.studies import parse_set, read_space
+
+    found: dict[str, Any] = {} if file is None else dict(read_space(file))
+    named: dict[str, str] = {}
+    for text in settings:
+        key, values = parse_set(text)
+        if key in named:
+            raise RequestError(f"--set {key} is given twice: {named[key]!r} and {text!r}")
+        named[key] = text
+        found[key] = values
+    return found
+
+
+def workers_of(
+    place: Settings,
+    count: int,
+    cpus: float,
+    gpus: float,
+    memory: str | None,
+    time: str | None,
+) -> Workers:
+    """Return what is asked of a cluster.
+
+    Args:
+        place: Which one, with which options.
+        count: At most so many workers.
+        cpus: Cores of each.
+        gpus: GPUs of each.
+        memory: That each may take, such as ``8GiB``.
+        time: How long each may work, such as ``4h``.
+
+    Raises:
+        RequestError: A size or a time cannot be read, or a number is too small.
+    """
+    from tarmac.documents import parse_bytes, parse_seconds
+    from tarmac.studies import Workers
+
+    def parsed(name: str, text: str | None, parse: Callable[[Any], Any]) -> Any:
+        try:
+            return None if text is None else parse(text)
+        except ValueError as error:
+            raise RequestError(f"--{name}-per-worker is {text!r}: {error}") from error
+
+    assert place.on is not None
+    return Workers(
+        on=place.on,
+        count=count,
+        cpus=cpus,
+        gpus=gpus,
+        memory=parsed("memory", memory, parse_bytes),
+        time_s=parsed("time", time, parse_seconds),
+        options=place.options,
+    )

@@ -1,0 +1,134 @@
+"""``tarmac train --on``: the same command as a job on a cluster, and the run that came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tarmac.cli.job_work import WorkOptions, work
+from tarmac.errors import RequestError, TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tarmac.runs import Run
+    from tarmac.settings import Settings
+
+__all__ = ["given_options", "train_there"]
+
+# What is said of the job, of the place, or to this process alone.
+_NOT_PASSED_ON = {
+    "workload",
+    "resumed",
+    "output",
+    "on",
+    "profile",
+    "nodes",
+    "gpus_per_node",
+    "cpus_per_node",
+    "as_json",
+    "verify",
+}
+
+
+def given_options(ctx: click.Context) -> Iterator[click.Parameter]:
+    """Yield what was said on the command line."""
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(str(parameter.name))
+        if source is click.core.ParameterSource.COMMANDLINE:
+            yield parameter
+
+
+def train_there(
+    ctx: click.Context,
+    place: Settings,
+    workload: str | None,
+    resumed: str | None,
+    output: str | None,
+    *,
+    nodes: int,
+    gpus_per_node: int,
+    cpus_per_node: int | None,
+    max_restarts: int,
+    quiet: bool,
+) -> Run:
+    """Train on a cluster, print how it goes, and return the training's run.
+
+    Args:
+        ctx: Of ``tarmac train``; its other options are passed on.
+        place: Which cluster, with which options.
+        workload: What to train.
+        resumed: Which run to go on with instead.
+        output: Where runs are made.
+        nodes: How many machines train together.
+        gpus_per_node: That each gives.
+        cpus_per_node: Likewise.
+        max_restarts: How often it begins again after a lost worker.
+        quiet: Whether nothing is printed.
+
+    Raises:
+        RequestError: The request cannot be met; nothing was submitted.
+        TarmacError: The training failed.
+        Interrupted: It was let go of, and goes on there, or was ended.
+    """
+    from tarmac import jobs, runs
+    from tarmac.files import is_object
+
+    if output is not None and is_object(output):
+        raise RequestError(
+            f"--output is {output}, but the nodes and this machine need a directory that they share"
+        )
+    directory = Path(output) if output is not None else runs.default_output()
+    options = [*_passed_on(ctx)]
+    if resumed is not None:
+        run = runs.resolve(resumed, directory)
+        workload = workload or str(run.record.configuration["workload"])
+        options += ["--resume", str(run.path.resolve())]
+    assert workload is not None
+    job = place.applied_to(
+        jobs.training_job(
+            workload,
+            options,
+            output=directory,
+            nodes=nodes,
+            gpus_per_node=gpus_per_node,
+            cpus_per_node=cpus_per_node,
+            max_restarts=max_restarts,
+        )
+    )
+    mapping = jobs.read_secret_mapping()
+    assert place.on is not None
+    tasks = jobs.prepare(job, Path.cwd(), mapping, executor=place.on)
+    made = jobs.create_run(job, Path.cwd(), tasks, directory, executor=place.on)
+    done = work(made, WorkOptions(mapping=mapping, follow=True, as_json=quiet))
+    if not done["ok"]:
+        raise TarmacError(
+            f"the training on {place.on} failed", hint=f"What it said: tarmac logs {made.path}"
+        )
+    if resumed is not None:
+        return runs.resolve(resumed, directory)
+    launch = job.env[jobs.LAUNCH]
+    found = [run for run in runs.list_runs(directory)[0] if run.record.launch == launch]
+    if not found:
+        raise TarmacError(
+            f"the training on {place.on} has succeeded, but its run is not in {directory}",
+            hint="Do the nodes see this directory? Name one that they share: --output DIR",
+        )
+    return found[0]
+
+
+def _passed_on(ctx: click.Context) -> Iterator[str]:
+    """Yield what was said, as a command line has it."""
+    for parameter in given_options(ctx):
+        if parameter.name in _NOT_PASSED_ON:
+            continue
+        name, value = parameter.opts[0], ctx.params[str(parameter.name)]
+        if isinstance(parameter, click.Option) and parameter.is_flag:
+            yield name
+        elif parameter.multiple:
+            for key, text in value:
+                yield from (name, f"{key}={text}")
+        else:
+            yield f"{name}={value}"

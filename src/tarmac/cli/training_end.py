@@ -1,0 +1,77 @@
+"""How ``tarmac train`` ends: what the run came to, and whether that is as expected."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from tarmac.cli.lead_process import speaks_for_all
+from tarmac.errors import Interrupted, PeerFailed, TarmacError
+
+if TYPE_CHECKING:
+    from tarmac.runs import Run
+
+__all__ = ["conclude"]
+
+
+def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
+    """Print how a training ended, where this process speaks for all of its own.
+
+    Args:
+        run: The training's run.
+        as_json: Print JSON, and only that.
+        verify: Whether a result that is not as expected is a failure.
+
+    Raises:
+        Interrupted: A signal ended it.
+        TarmacError: It is not as expected.
+        PeerFailed: Likewise, and another process says so.
+    """
+    failure = _failure(run, verify=verify)
+    if not speaks_for_all():
+        if failure is None:
+            return
+        raise failure if isinstance(failure, Interrupted) else PeerFailed(failure.message)
+    record = run.record
+    if as_json:
+        result = {
+            "path": str(run.path),
+            "status": record.status,
+            "workload": record.workload,
+            "metrics": record.metrics,
+            "expectation": record.expectation,
+        }
+        click.echo(json.dumps(result, indent=2))
+    elif record.status == "completed":
+        if "setup_s" in record.metrics:
+            setup_s, train_s = record.metrics["setup_s"], record.metrics["train_seconds"]
+            click.echo(f"set up in {setup_s:.2f} s, trained in {train_s:.2f} s")
+        if record.stopped_early is not None:
+            last, asked = run.history[-1]["epoch"], record.configuration["epochs"]
+            click.echo(f"stopped after epoch {last:g} of {asked}: {record.stopped_early}")
+        if "test_accuracy" not in record.metrics:
+            click.echo("the test set was not scored, as asked when the run was begun")
+        elif record.expectation:
+            met, text = record.expectation["met"], record.expectation["text"]
+            click.secho(text, fg="green" if met else "yellow")
+        else:
+            accuracy = record.metrics["test_accuracy"]
+            click.echo(f"test accuracy {accuracy:.4f}; no expectation is known for this data")
+        click.echo(f"run {run.path}")
+    if failure is not None:
+        raise failure
+
+
+def _failure(run: Run, *, verify: bool) -> TarmacError | None:
+    record = run.record
+    if record.status == "interrupted":
+        return Interrupted(
+            "interrupted; the state is saved", hint=f"Go on: tarmac train --resume {run.path}"
+        )
+    if not verify or (record.expectation and record.expectation["met"]):
+        return None
+    if record.expectation is None:
+        return TarmacError("there is no expectation for this data")
+    return TarmacError(str(record.expectation["text"]))

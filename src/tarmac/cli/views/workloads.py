@@ -1,0 +1,45 @@
+"""The workloads as ``tarmac train --list`` prints them."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+__all__ = ["print_workloads"]
+
+
+def print_workloads(*, as_json: bool) -> None:
+    """Print what can be trained, and its settings."""
+    from tarmac.training import settings_of
+    from tarmac.workloads import find_workload, workload_names
+
+    found = [find_workload(name) for name in workload_names()]
+    if as_json:
+        rows = [
+            {
+                "name": workload.name,
+                "summary": workload.summary,
+                "dataset": workload.dataset if isinstance(workload.dataset, str) else None,
+                "epochs": workload.recipe.epochs,
+                "batch_size": workload.recipe.batch_size,
+                "learning_rate": workload.recipe.optimizer.learning_rate,
+                "expectation": str(workload.expectation) if workload.expectation else None,
+                "settings": settings_of(workload),
+            }
+            for workload in found
+        ]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    width = max(len(workload.name) for workload in found)
+    for workload in found:
+        recipe = workload.recipe
+        click.echo(click.style(f"{workload.name:<{width}}", bold=True) + f"  {workload.summary}")
+        expected = f"accuracy {workload.expectation}" if workload.expectation else "nothing known"
+        indent = " " * (width + 2)
+        click.echo(
+            f"{indent}expected: {expected} after {recipe.epochs} epochs of batches of "
+            f"{recipe.batch_size}"
+        )
+        settings = ", ".join(f"{key}={value}" for key, value in settings_of(workload).items())
+        click.echo(click.wrap_text(f"--set {settings}", 99, indent, indent + "      "))
