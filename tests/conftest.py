@@ -12,28 +12,56 @@ import pwd
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
+import sysconfig
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tarmac.machine import is_unified, own_groups
+from busybox import make_busybox_image
+from tarmac.control_groups import is_unified, own_groups
+from tarmac.slurm import OneMachineSlurm
 
 # Folders and files whose tests need a package that may not be there.
 _NEED = {
     "torch": (
-        *("cli", "docs", "examples", "kernels", "machine", "studies", "training", "workloads"),
+        *(
+            "cli",
+            "docs",
+            "examples",
+            "hkube/serving",
+            "hkube/test_served_image.py",
+            "kernels",
+            "machine",
+            "studies",
+            "training",
+            "workloads",
+        ),
         *("checks/test_check.py", "checks/test_container.py", "checks/test_probes.py"),
         *("checks/test_probe_conformance.py", "checks/test_soak.py", "checks/test_ranks.py"),
+        "jobs/slurm/test_slurm_nodes.py",
     ),
-    "optuna": ("bench", "studies", "cli/test_search.py"),
+    "optuna": ("bench", "studies", "cli/test_search.py", "hkube/test_tuning.py"),
     "obstore": ("jobs/test_objects.py",),
     "triton": ("kernels",),
+    **dict.fromkeys(
+        ("websockets", "msgpack", "bson"),
+        (
+            *(f"hkube/{part}" for part in ("clients", "hosting", "running", "serving")),
+            *(f"hkube/test_{name}.py" for name in ("hostile", "protocol", "served_image")),
+            *(f"hkube/test_{name}.py" for name in ("sweep", "worker_session")),
+            "cli/test_pipelines.py",
+        ),
+    ),
     # Of a test server, which machines with a GPU often lack.
     "boto3": ("jobs/test_objects.py",),
     "moto": ("jobs/test_objects.py",),
@@ -46,6 +74,9 @@ collect_ignore = [path for module in _MISSING for path in _NEED[module]]
 # Programs that tests start have more threads together than there are cores: threads that spin while
 # they wait take those from the ones that work. Two trainings at once took 11 s so, and 5 s else.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# What whoever runs the tests has set for their own work is no matter of the tests.
+os.environ["TARMAC_SETTINGS_FILE"] = os.environ["TARMAC_SECRETS"] = os.devnull
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start would
 # inherit that.
@@ -76,6 +107,70 @@ def mnist() -> None:
     root = os.environ.get("TARMAC_DATA")
     if root is None or not list(Path(root).glob("mnist/train-images*")):
         pytest.skip("MNIST is not here; provide it: tarmac data fetch mnist, and set TARMAC_DATA")
+
+
+@pytest.fixture(scope="session")
+def busybox_image() -> str:
+    """Return an image of Busybox and nothing else."""
+    return make_busybox_image()
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Yield a client of a store with a bucket, which the variables name as TensorFlow's did."""
+    reason = "the server of a store that tests start is not installed"
+    boto3 = pytest.importorskip("boto3", reason=reason)
+    moto = pytest.importorskip("moto.server", reason=reason)
+    server = moto.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    # All servers of one process share what they hold: nothing of an earlier test is there.
+    reset = urllib.request.Request(f"http://{host}:{port}/moto-api/reset", method="POST")
+    urllib.request.urlopen(reset, timeout=60).close()
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "me",
+        "AWS_SECRET_ACCESS_KEY": "hunter2hunter2",
+        "AWS_REGION": "us-east-1",
+        "S3_ENDPOINT": f"{host}:{port}",
+        "S3_USE_HTTPS": "0",
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1")
+    client.create_bucket(Bucket="bucket")
+    yield client
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def start_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """Return a function that starts a Slurm of two nodes; all end with the module."""
+    if os.geteuid() != 0 or not shutil.which("slurmctld"):
+        pytest.skip("no Slurm can be started here; provide one, as root: apt install slurm-wlm")
+    with contextlib.ExitStack() as clusters:
+        yield lambda **arguments: clusters.enter_context(
+            OneMachineSlurm(tmp_path_factory.mktemp("slurm"), **arguments)
+        )
+
+
+@pytest.fixture
+def make_wheel(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that makes a wheel of one module, ``tool``, and gives its path."""
+
+    def make(source: str, *, has_script: bool = False) -> Path:
+        wheel = tmp_path / "tool-1.0-py3-none-any.whl"
+        info = "tool-1.0.dist-info"
+        with zipfile.ZipFile(wheel, "w") as file:
+            file.writestr("tool.py", source)
+            file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tool\nVersion: 1.0\n")
+            file.writestr(
+                f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
+            if has_script:
+                file.writestr(f"{info}/entry_points.txt", "[console_scripts]\ntool = tool:main\n")
+            file.writestr(f"{info}/RECORD", "")
+        return wheel
+
+    return make
 
 
 @pytest.fixture
@@ -183,6 +278,23 @@ def on_machine(stand_in: Path, tmp_path: Path) -> Callable[..., dict[str, str]]:
     return give
 
 
+@pytest.fixture(scope="module")
+def reserve_port() -> Iterator[Callable[[], int]]:
+    """Return a function that gives a port of 127.0.0.1 for a server that is started later.
+
+    Nobody else gets it meanwhile, and the server may take it: as servers do, by SO_REUSEADDR.
+    """
+    with contextlib.ExitStack() as held:
+
+        def reserve() -> int:
+            holder = held.enter_context(socket.socket())
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(("127.0.0.1", 0))
+            return int(holder.getsockname()[1])
+
+        yield reserve
+
+
 class _Trickle(http.server.BaseHTTPRequestHandler):
     """Sends the first byte of a million at most, says so, and no other until the test ends."""
 
@@ -261,6 +373,47 @@ def trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trace:
     name = f"TRACE_{os.getpid()}_{secrets.token_hex(4)}"
     monkeypatch.setenv(name, "1")
     return Trace(name)
+
+
+@pytest.fixture(scope="session")
+def python_image(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str, Iterable[str]], str]:
+    """Return a function that makes a Docker image of Debian's Python 3.11, and returns its name.
+
+    It takes the name, and files and folders of this environment's packages, which the image's
+    Python imports.
+    """
+    engine = shutil.which("docker")
+    answers = engine and subprocess.run([engine, "version"], capture_output=True, check=False)
+    if engine is None or not answers or answers.returncode != 0:
+        pytest.skip("no Docker engine answers; provide one: sudo sh .ci/start-docker")
+    if shutil.which("debootstrap") is None or os.geteuid() != 0:
+        pytest.skip("an image is built by debootstrap as root: sudo apt install debootstrap")
+    if sysconfig.get_python_version() != "3.11":
+        pytest.skip("the image has Debian's Python 3.11, and gets this environment's packages")
+
+    def make(name: str, packages: Iterable[str]) -> str:
+        root = tmp_path_factory.mktemp("image")
+        command = ["debootstrap", "--variant=minbase", "--include=python3", "bookworm", str(root)]
+        built = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert built.returncode == 0, built.stdout[-2000:]
+        (root / "usr/bin/python").symlink_to("python3")
+        # Debian leaves packages to apt; images that are made for Python leave them to pip.
+        (root / "usr/lib/python3.11/EXTERNALLY-MANAGED").unlink(missing_ok=True)
+        there = root / "usr/lib/python3/dist-packages"
+        for package in packages:
+            source = Path(sysconfig.get_path("purelib")) / package
+            if source.is_dir():
+                shutil.copytree(source, there / package, symlinks=True)
+            elif source.exists():
+                shutil.copy(source, there / package)
+        tar = subprocess.Popen(["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE)
+        subprocess.run([engine, "import", "-", name], stdin=tar.stdout, check=True)
+        shutil.rmtree(root)
+        return name
+
+    return make
 
 
 @pytest.fixture
