@@ -80,6 +80,8 @@ _CHAPTERS = {
         "docs/devices",
         "docs/search",
         "docs/jobs",
+        "docs/clusters",
+        "docs/hkube",
         "docs/shipyard",
         "docs/data",
         "docs/runs",

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.checks import LogReport, Report, read_catalogue
+from tarmac.checks.rules.wording import readable
+from tarmac.slurm import REASONS, REFUSALS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -24,7 +26,8 @@ def render_page() -> str:
         "By what you see: [troubleshooting](troubleshooting.md).\n\n"
         "A heading is the code, and stays: a code that is renamed keeps its old name for links, "
         "`--explain` and\n`--skip`. A cause hides what follows from it, so that a check shows "
-        "causes alone.\n",
+        "causes alone.\n\n"
+        "What `tarmac run --on slurm` says of tasks is [at the end](#on-a-slurm-cluster).\n",
     ]
     catalogue = read_catalogue()
     for failure in catalogue.values():
@@ -51,7 +54,26 @@ def render_page() -> str:
         if failure.formerly:
             parts.append(f"Formerly: {', '.join(failure.formerly)}\n")
         parts.append(f"Source: <{failure.source}>\n")
-    return "\n".join(parts).replace("\n. ", ". ")
+    return "\n".join([*parts, render_slurm()]).replace("\n. ", ". ")
+
+
+def render_slurm() -> str:
+    """Return what a Slurm says of jobs, and what Tarmac makes of it."""
+    parts = [
+        "## On a Slurm cluster\n",
+        "How a task ended there, and what follows from it: "
+        "[clusters](clusters.md#how-an-attempt-ended).\n",
+        "Why a task waits: Slurm's word is in brackets behind ours, in `tarmac ps` and while it "
+        "runs.\nA limit of a QOS, an account or a user, such as `QOSMaxCpuPerUserLimit`, is said "
+        "likewise.\n",
+        "| Slurm's word | what Tarmac says |\n| --- | --- |",
+        *(f"| `{word}` | {words} |" for word, words in sorted(REASONS.items())),
+        "\nWhat Slurm refuses is told before anything is submitted, in its own words, and with "
+        "what to do:\n",
+        "| Slurm says | what to do |\n| --- | --- |",
+        *(f"| `{readable(pattern.pattern)}` | {advice} |" for pattern, advice in REFUSALS),
+    ]
+    return "\n".join(parts) + "\n"
 
 
 def render_schema() -> str:
