@@ -33,6 +33,7 @@ from tarmac.machine.device import (
 from tarmac.machine.driver import wake_driver
 from tarmac.machine.gpu import Fabric, Gpu, GpuProcess, MigDevice
 from tarmac.machine.limits import ProcessLimits, read_limits
+from tarmac.machine.live import LiveGpu, LiveHost, LiveProcess
 from tarmac.machine.nvlink import NvlinkPair, read_nvlink_pairs
 from tarmac.machine.nvml import Nvml, NvmlProblem, open_nvml
 from tarmac.machine.nvml_load import Counters, LoadReader, LoadSample
@@ -65,6 +66,9 @@ __all__ = [
     "Gpu",
     "GpuInfo",
     "GpuProcess",
+    "LiveGpu",
+    "LiveHost",
+    "LiveProcess",
     "LoadReader",
     "LoadSample",
     "MigDevice",

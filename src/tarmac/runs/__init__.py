@@ -19,6 +19,7 @@ from tarmac.runs.comparison import Comparison, compare
 from tarmac.runs.directory import Run
 from tarmac.runs.events import EventWriter
 from tarmac.runs.git import git_state
+from tarmac.runs.glance import Glance
 from tarmac.runs.record import (
     SCHEMA_VERSION,
     GitState,
@@ -39,6 +40,7 @@ __all__ = [
     "EventWriter",
     "FoundRun",
     "GitState",
+    "Glance",
     "Parallel",
     "Replica",
     "Run",
