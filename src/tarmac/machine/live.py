@@ -37,7 +37,7 @@ class LiveGpu:
         parent_uuid: Of a slice, the UUID of its GPU.
         pci_address: As the kernel writes it, such as ``0000:9c:00.0``.
         utilization_ratio: Share of the last moment in which a kernel ran, 0 to 1.
-        tensor_ratio: Share of it in which the tensor cores worked, where the driver counts it (GPM).
+        tensor_ratio: Share of it in which tensor cores worked, where the driver counts it (GPM).
         memory_used_bytes: Without what the driver reserves for itself.
         throttle_reasons: Of `Gpu.slowdowns`: why its clocks are lowered now.
         throttled_s: Seconds since the driver was loaded, by ``power`` and ``thermal``.

@@ -53,8 +53,8 @@ class Work:
         id: Its name; of a part, ``RUN/PART``.
         kind: ``training``, ``search``, ``job`` or ``task``.
         parent: The `id` of what it is a part of.
-        gpu_uuids: GPUs that it uses or was given; `joined_by` says how that is known.
-        joined_by: ``processes``, ``cgroup``, ``given``, ``slurm`` or ``report``; None where it has no GPU.
+        gpu_uuids: GPUs that it uses or was given.
+        joined_by: How that is known: ``processes``, ``cgroup``, ``given``, ``slurm`` or ``report``.
         user: Who runs it.
         is_own: Whether this user may stop it.
         ranks: Of a training of several processes, a row of facts per rank, the slowest first.
@@ -132,7 +132,7 @@ class HostSnapshot:
         at: When it was read, UTC.
         gpu_states: By UUID: ``busy``, ``free`` (idle, nobody's), ``held`` (idle, somebody's), ``bad``.
         gpu_idle_s: By UUID: since when a held GPU does nothing.
-        no_gpu_reason: Why there is no GPU, as `tarmac check` says it; empty where there is one.
+        no_gpu_reason: Why there is no GPU, in the words of `tarmac check`; empty where one is.
         problem: Why the host cannot be read; then what is here is what was last known.
         age_s: Of what is here, where the host no longer answers.
     """

@@ -1,0 +1,1 @@
+"""Report pages: one file each, of a training, a search, a job, a check, or several."""

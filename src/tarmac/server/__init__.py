@@ -1,0 +1,1 @@
+"""The pages live: on this machine, for this user alone."""

@@ -1,0 +1,1 @@
+"""Trackers that people already have, told of trainings and searches."""
