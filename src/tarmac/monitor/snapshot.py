@@ -130,7 +130,8 @@ class HostSnapshot:
 
     Attributes:
         at: When it was read, UTC.
-        gpu_states: By UUID: ``busy``, ``free`` (idle, nobody's), ``held`` (idle, somebody's), ``bad``.
+        gpu_states: By UUID: ``busy``, ``free`` (idle and nobody's), ``held`` (idle and
+            somebody's) or ``bad``.
         gpu_idle_s: By UUID: since when a held GPU does nothing.
         no_gpu_reason: Why there is no GPU, in the words of `tarmac check`; empty where one is.
         problem: Why the host cannot be read; then what is here is what was last known.
