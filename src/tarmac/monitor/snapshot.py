@@ -1,7 +1,7 @@
 """What `tarmac top` knows at one moment, as a value: all views and outlets are drawn from it.
 
-Numbers carry their unit in the name, and None is what is not known: ``-`` on a screen, null in JSON,
-absent in metrics.
+Numbers carry their unit in the name, and None is what is not known: ``-`` on a screen, null in
+JSON, absent in metrics.
 """
 
 from __future__ import annotations
