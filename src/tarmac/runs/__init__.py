@@ -30,12 +30,14 @@ from tarmac.runs.record import (
     Session,
     now,
 )
+from tarmac.runs.sample_file import SampleFile
 from tarmac.runs.samples import (
     GpuSamples,
     SampleEvent,
     Samples,
     read_all_samples,
     read_samples,
+    samples_path,
 )
 from tarmac.runs.training import TRAINING, facts_of, list_runs, resolve
 
@@ -58,6 +60,7 @@ __all__ = [
     "RunRecord",
     "RunSummary",
     "SampleEvent",
+    "SampleFile",
     "Samples",
     "Session",
     "compare",
@@ -69,4 +72,5 @@ __all__ = [
     "read_all_samples",
     "read_samples",
     "resolve",
+    "samples_path",
 ]
