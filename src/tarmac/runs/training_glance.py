@@ -14,7 +14,7 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tarmac.files import Fields, Readings, is_held, is_network, read_lease
+from tarmac.files import Fields, Readings, read_lease
 from tarmac.runs.glance import Glance
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
     latest = rows[-1] if rows else Fields({})
     sessions = record.inners("sessions")
     session = sessions[-1] if sessions else Fields({})
-    status = _status(path, record)
+    status = _status(path, record, readings)
     is_running = status == "running"
-    elsewhere = _holder_elsewhere(path) if is_running else ""
+    elsewhere = _holder_elsewhere(path, readings) if is_running else ""
     pid = session.whole("pid")
     written_at = _written_at(path / "metrics.jsonl") if rows else None
     checkpoint_at = _newest(path / "checkpoints")
@@ -96,14 +96,14 @@ def _add_row(rows: deque[Fields], row: object) -> None:
         rows.append(Fields(row))
 
 
-def _status(path: Path, record: Fields) -> str:
+def _status(path: Path, record: Fields, readings: Readings) -> str:
     status = record.text("status") or "unknown"
-    return "interrupted" if status == "running" and not is_held(path / ".lock") else status
+    return "interrupted" if status == "running" and not readings.is_held(path / ".lock") else status
 
 
-def _holder_elsewhere(path: Path) -> str:
+def _holder_elsewhere(path: Path, readings: Readings) -> str:
     """Return the host that works on a run, where it is another one and can be told."""
-    if is_network(path):
+    if readings.is_on_network(path / ".lock"):
         with contextlib.suppress(OSError):
             holder = read_lease(path / ".lock")
             if holder is not None and holder.host != os.uname().nodename:
