@@ -60,6 +60,8 @@ _PACKAGES = {
     "plotly": _Package("plotly", "search", "plots need"),
     "optuna_dashboard": _Package("optuna-dashboard", "search", "the dashboard needs"),
     "obstore": _Package("obstore", "objects", "object stores need"),
+    "wandb": _Package("Weights & Biases' client", "wandb", "tracking needs"),
+    "mlflow": _Package("MLflow's client", "mlflow", "tracking needs"),
     "websockets": _Package("websockets", "hkube", "HKube's protocol needs"),
     "msgpack": _Package("msgpack", "hkube", "HKube's protocol needs"),
     "bson": _Package("pymongo", "hkube", "HKube's protocol needs"),

@@ -31,6 +31,7 @@ __all__ = [
     "RUNNER_PLACES",
     "SCALES",
     "STRATEGIES",
+    "TRACKERS",
     "Choice",
 ]
 
@@ -49,6 +50,7 @@ FEEDS = ("auto", "resident", "prefetch", "direct")
 FUSED = ("auto", "on", "off")
 COMPILE = ("auto", "on", "off")
 SCALES = ("none", "linear", "sqrt")
+TRACKERS = ("wandb", "mlflow")
 
 METHODS = ("evolve", "brute", "random", "tpe", "cmaes", "nsga2")
 PRUNING_RULES = ("none", "halving", "median")
