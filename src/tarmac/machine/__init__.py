@@ -17,6 +17,7 @@ from tarmac.machine.amd_files import (
     read_sensor,
     text_of,
 )
+from tarmac.machine.asking import Asker, NoAnswerError
 from tarmac.machine.builds import (
     RELEASES,
     BuildChoice,
@@ -66,6 +67,7 @@ from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gp
 __all__ = [
     "RELEASES",
     "UNUSABLE",
+    "Asker",
     "BuildChoice",
     "Capability",
     "Chip",
@@ -85,6 +87,7 @@ __all__ = [
     "LoadReader",
     "LoadSample",
     "MigDevice",
+    "NoAnswerError",
     "NvlinkPair",
     "Nvml",
     "NvmlProblem",
