@@ -23,7 +23,16 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ALL_GPUS", "MARKS", "KernelEvent", "Xid", "read_event", "read_recovery", "read_xids"]
+__all__ = [
+    "ALL_GPUS",
+    "MARKS",
+    "KernelEvent",
+    "Xid",
+    "explain_xid",
+    "read_event",
+    "read_recovery",
+    "read_xids",
+]
 
 # The address that `read_recovery` returns where a line is of all GPUs.
 ALL_GPUS = "all"
@@ -146,6 +155,16 @@ def read_recovery(line: str) -> str | None:
         return ALL_GPUS
     recovered = _RECOVERED.search(line[:_LONGEST]) if "NVRM: Xid" in line else None
     return _address(recovered[1]) if recovered else None
+
+
+def explain_xid(number: int, address: str | None) -> KernelEvent | None:
+    """Return what a number of NVIDIA's driver says by itself; None where it is no failure.
+
+    Args:
+        number: The Xid.
+        address: The card's, without its function.
+    """
+    return _xid_event(number, "", address=address)
 
 
 def _address(text: str | None) -> str | None:
