@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tarmac.studies.request import Request, read_space, study_names
     from tarmac.studies.space import Choices, Numbers, Space
     from tarmac.studies.study.catalogue import find_study, list_studies
+    from tarmac.studies.study.glance import glance_search
     from tarmac.studies.study.kind import SEARCH
     from tarmac.studies.study.record import Winner
     from tarmac.studies.study.study import Study
@@ -90,6 +91,7 @@ __all__ = [
     "find_method",
     "find_study",
     "front_numbers",
+    "glance_search",
     "list_studies",
     "method_names",
     "open_study",
@@ -146,6 +148,7 @@ _MODULES = {
     "find_method": "methods.registry",
     "find_study": "study.catalogue",
     "front_numbers": "winner",
+    "glance_search": "study.glance",
     "list_studies": "study.catalogue",
     "method_names": "methods.registry",
     "open_study": "opening",
