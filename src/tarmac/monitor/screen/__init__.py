@@ -24,12 +24,14 @@ class ScreenOptions:
         readonly: Nothing can be stopped from it. A replay is to be shown so.
         light: Dark on light.
         ascii_only: Draws with ASCII alone.
+        encoding: Of the terminal; names of others are shown in what it has.
     """
 
     interval_s: float = 1.0
     readonly: bool = False
     light: bool = False
     ascii_only: bool = False
+    encoding: str = "utf-8"
 
 
 def run_screen(feed: Feed, options: ScreenOptions) -> None:
