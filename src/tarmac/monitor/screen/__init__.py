@@ -37,8 +37,8 @@ class ScreenOptions:
 def run_screen(feed: Feed, options: ScreenOptions) -> None:
     """Show a feed's snapshots until the user leaves.
 
-    The feed is read in a thread of its own and closed at the end; where it ends by itself
-    (`StopIteration`), its last snapshot stays.
+    The feed is read in a thread of its own and closed at the end; where it ends by itself, its last
+    snapshot stays.
 
     Args:
         feed: What to show.

@@ -12,7 +12,7 @@ from textual.widgets import Input
 from tarmac.errors import RequestError
 from tarmac.monitor.drawing import Look, Row, Span, finding_lines, head_line
 from tarmac.monitor.screen.acting import ACTIONS, plan_action
-from tarmac.monitor.screen.colours import styles
+from tarmac.monitor.screen.colours import THEMES, styles
 from tarmac.monitor.screen.details import details_rows
 from tarmac.monitor.screen.dialogs import ColumnMenu, Page, Question
 from tarmac.monitor.screen.front import VIEWS, banner_lines, keys_line, tab_line, with_text
@@ -45,8 +45,7 @@ class TopApp(App[None]):
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    Screen { background: #121212; color: #e4e4e4; }
-    .light Screen, Screen.light { background: #ffffff; color: #1c1c1c; }
+    Screen { background: $background; color: $foreground; }
     LineBox { height: 1; }
     RowsView { height: 1fr; scrollbar-size-vertical: 1; scrollbar-gutter: stable;
                scrollbar-size-horizontal: 0; overflow-x: hidden; background: transparent; }
@@ -91,6 +90,9 @@ class TopApp(App[None]):
             self.problem = problem
             super().__init__()
 
+    class Ended(Message):
+        """The feed has nothing more: a recording's end."""
+
     def __init__(self, feed: Feed, options: ScreenOptions) -> None:
         super().__init__()
         self._options = options
@@ -100,6 +102,7 @@ class TopApp(App[None]):
             options.interval_s,
             came=lambda snapshot: self.post_message(self.Came(snapshot)),
             failed=lambda problem: self.post_message(self.Failed(problem)),
+            ended=lambda: self.post_message(self.Ended()),
         )
         self._history = History()
         self._snapshot: Snapshot | None = None
@@ -107,6 +110,7 @@ class TopApp(App[None]):
         self._filter = ""
         self._hidden: dict[int, frozenset[str]] = {}
         self._is_paused = False
+        self._has_ended = False
         self._problem = ""
         self._said = ""
         self._head = LineBox(self._styles, "head")
@@ -126,7 +130,9 @@ class TopApp(App[None]):
 
     def on_mount(self) -> None:
         """Begin to read."""
-        self.theme = "textual-light" if self._options.light else "textual-dark"
+        theme = THEMES[self._options.light]
+        self.register_theme(theme)
+        self.theme = theme.name
         self._rows.focus()
         self._draw()
         self._reader.start()
@@ -146,6 +152,11 @@ class TopApp(App[None]):
     def on_top_app_failed(self, event: TopApp.Failed) -> None:
         """Say that nothing new comes."""
         self._problem = event.problem
+        self._draw()
+
+    def on_top_app_ended(self) -> None:
+        """Say that this is the last of it."""
+        self._has_ended = True
         self._draw()
 
     def on_resize(self) -> None:
@@ -317,6 +328,7 @@ class TopApp(App[None]):
         look = self._look()
         states = (
             (self._is_paused, "PAUSED"),
+            (self._has_ended, "the recording has ended"),
             (self._options.readonly, "read-only"),
             (bool(self._filter), look.clean(f"/{self._filter}")),
         )

@@ -96,7 +96,8 @@ def _of_gpu(gpu: LiveGpu, host: HostSnapshot, history: History, look: Look) -> l
         ("memory MHz", whole(gpu.memory_clock_mhz)),
         ("slowed by", slowed_by(gpu)),
         ("slowed so far", throttled or UNKNOWN),
-        ("PCIe", f"{link_of(gpu)} of {whole(gpu.max_pcie_generation)}x{whole(gpu.max_pcie_width)}"),
+        ("PCIe", link_of(gpu)),
+        ("PCIe at most", f"{whole(gpu.max_pcie_generation)}x{whole(gpu.max_pcie_width)}"),
         ("PCIe out", f"{gib(gpu.pcie_sent_bytes_per_s)} GiB/s"),
         ("PCIe in", f"{gib(gpu.pcie_received_bytes_per_s)} GiB/s"),
         ("energy", watt_hours(gpu.energy_joules)),
@@ -174,7 +175,7 @@ def _of_host(host: HostSnapshot, look: Look) -> list[Line]:
 
 def _facts(facts: Iterable[tuple[str, str]], look: Look) -> list[Line]:
     """Return what is known, in as many columns as fit; what is not known at all is left out."""
-    known = [(name, value) for name, value in facts if value.strip("-/ GiBsx") not in ("", "of")]
+    known = [(name, value) for name, value in facts if value.strip("-/ GiBsx")]
     cells = [(Span(f"{name} ", "dim"), Span(value)) for name, value in known]
     widest = max(map(width_of, cells), default=1) + 2
     across = max(1, look.width // widest)

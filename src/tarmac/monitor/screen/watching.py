@@ -27,6 +27,7 @@ class FeedReader:
         interval_s: After a failure it is asked again so much later.
         came: Called in the thread with each snapshot.
         failed: Called in the thread with what kept one from coming; empty once that is over.
+        ended: Called in the thread when there are no more.
     """
 
     def __init__(
@@ -36,11 +37,13 @@ class FeedReader:
         *,
         came: Callable[[Snapshot], object],
         failed: Callable[[str], object],
+        ended: Callable[[], object],
     ) -> None:
         self._feed = feed
         self._interval_s = interval_s
         self._came = came
         self._failed = failed
+        self._ended = ended
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._read, name="feed", daemon=True)
 
@@ -68,7 +71,7 @@ class FeedReader:
             if self._ends.is_set():
                 return
             if snapshot is None:
-                self._failed("the recording ends here")
+                self._ended()
                 return
             if problem:
                 problem = ""
