@@ -34,6 +34,35 @@ if TYPE_CHECKING:
     from tarmac.monitor.taps import Tap, TappedFeed
     from tarmac.monitor.whereabouts import ray_hosts, slurm_hosts
 
+__all__ = [
+    "EVENTS",
+    "SCHEMA_VERSION",
+    "Alerts",
+    "Finding",
+    "HostSnapshot",
+    "HostsFeed",
+    "JobMap",
+    "MetricsAddress",
+    "ProcessRow",
+    "Recorder",
+    "RecordingError",
+    "ReplayFeed",
+    "Snapshot",
+    "Tap",
+    "TappedFeed",
+    "Work",
+    "csv_header",
+    "csv_rows",
+    "from_json",
+    "idle_ones",
+    "ray_hosts",
+    "render_schema",
+    "serve_metrics",
+    "slurm_hosts",
+    "to_json",
+    "to_line",
+]
+
 # Where a name is at home.
 _MODULES = {
     "EVENTS": "events",
