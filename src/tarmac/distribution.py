@@ -64,6 +64,8 @@ _PACKAGES = {
     "msgpack": _Package("msgpack", "hkube", "HKube's protocol needs"),
     "prometheus_client": _Package("prometheus-client", "watch", "metrics need"),
     "bson": _Package("pymongo", "hkube", "HKube's protocol needs"),
+    "textual": _Package("Textual", "watch", "the screen of tarmac top needs"),
+    "textual_serve": _Package("textual-serve", "watch", "tarmac top --web needs"),
 }
 # PyTorch in each: the build that a package index gives need not be the one for a machine's driver.
 _CHOOSE_BUILD = "For the PyTorch that fits your CUDA: https://pytorch.org/get-started/locally/"

@@ -17,11 +17,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tarmac.monitor.alerts import Alerts
     from tarmac.monitor.events import EVENTS, idle_ones
+    from tarmac.monitor.feed import Feed, LocalFeed
     from tarmac.monitor.hosts import HostsFeed
     from tarmac.monitor.job_map import JobMap
+    from tarmac.monitor.look import Watcher
+    from tarmac.monitor.once import render_once
     from tarmac.monitor.openmetrics import MetricsAddress, serve_metrics
+    from tarmac.monitor.options import WatchOptions
     from tarmac.monitor.plain import RecordingError, from_json, render_schema, to_json, to_line
     from tarmac.monitor.recording import Recorder, ReplayFeed
+    from tarmac.monitor.screen import ScreenOptions, run_screen, serve_in_browser
     from tarmac.monitor.snapshot import (
         SCHEMA_VERSION,
         Finding,
@@ -38,25 +43,33 @@ __all__ = [
     "EVENTS",
     "SCHEMA_VERSION",
     "Alerts",
+    "Feed",
     "Finding",
     "HostSnapshot",
     "HostsFeed",
     "JobMap",
+    "LocalFeed",
     "MetricsAddress",
     "ProcessRow",
     "Recorder",
     "RecordingError",
     "ReplayFeed",
+    "ScreenOptions",
     "Snapshot",
     "Tap",
     "TappedFeed",
+    "WatchOptions",
+    "Watcher",
     "Work",
     "csv_header",
     "csv_rows",
     "from_json",
     "idle_ones",
     "ray_hosts",
+    "render_once",
     "render_schema",
+    "run_screen",
+    "serve_in_browser",
     "serve_metrics",
     "slurm_hosts",
     "to_json",
@@ -68,25 +81,33 @@ _MODULES = {
     "EVENTS": "events",
     "SCHEMA_VERSION": "snapshot",
     "Alerts": "alerts",
+    "Feed": "feed",
     "Finding": "snapshot",
     "HostSnapshot": "snapshot",
     "HostsFeed": "hosts",
     "JobMap": "job_map",
+    "LocalFeed": "feed",
     "MetricsAddress": "openmetrics",
     "ProcessRow": "snapshot",
     "Recorder": "recording",
     "RecordingError": "plain",
     "ReplayFeed": "recording",
+    "ScreenOptions": "screen",
     "Snapshot": "snapshot",
     "Tap": "taps",
     "TappedFeed": "taps",
+    "WatchOptions": "options",
+    "Watcher": "look",
     "Work": "snapshot",
     "csv_header": "table_csv",
     "csv_rows": "table_csv",
     "from_json": "plain",
     "idle_ones": "events",
     "ray_hosts": "whereabouts",
+    "render_once": "once",
     "render_schema": "plain",
+    "run_screen": "screen",
+    "serve_in_browser": "screen",
     "serve_metrics": "openmetrics",
     "slurm_hosts": "whereabouts",
     "to_json": "plain",
