@@ -25,7 +25,7 @@ from tarmac.errors import TarmacError
 from tarmac.monitor import snapshot as values
 from tarmac.monitor.snapshot import SCHEMA_VERSION, Snapshot
 
-__all__ = ["RecordingError", "from_json", "render_schema", "to_json", "to_line"]
+__all__ = ["NewerVersionError", "RecordingError", "from_json", "render_schema", "to_json", "to_line"]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -46,6 +46,10 @@ _SIMPLE: dict[Any, dict[str, Any]] = {
 
 class RecordingError(TarmacError):
     """What should be a snapshot cannot be read as one."""
+
+
+class NewerVersionError(RecordingError):
+    """A snapshot is of a newer Tarmac."""
 
 
 def to_json(snapshot: Snapshot) -> dict[str, Any]:
@@ -70,7 +74,7 @@ def from_json(value: object) -> Snapshot:
         raise RecordingError("this is no snapshot of tarmac top --json: it has no schema_version")
     version = value["schema_version"]
     if version > SCHEMA_VERSION:
-        raise RecordingError(
+        raise NewerVersionError(
             f"the snapshot has schema_version {version}, and this Tarmac reads up to "
             f"{SCHEMA_VERSION}",
             hint="Upgrade Tarmac here, or watch there.",
