@@ -8,11 +8,11 @@ import json
 import threading
 
 import pytest
+from watched_machine import HOST, SNAPSHOT, TRAINING, later
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.monitor import HostsFeed, ray_hosts, slurm_hosts, to_line
 from tarmac.monitor.ranks import ranks_together
-from watched_machine import HOST, SNAPSHOT, TRAINING, later
 
 # No test waits so long; one that fails does.
 _PATIENCE_S = 60.0

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from watched_machine import SNAPSHOT, with_work
 
 from tarmac.monitor import RecordingError, from_json, render_schema, to_json, to_line
-from watched_machine import SNAPSHOT, with_work
 
 jsonschema = pytest.importorskip("jsonschema")
 

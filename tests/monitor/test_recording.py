@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
+from watched_machine import SNAPSHOT, Given, later
 
 from tarmac.files import StorageError
 from tarmac.monitor import Recorder, RecordingError, ReplayFeed, TappedFeed, to_json
-from watched_machine import SNAPSHOT, Given, later
 
 MOMENTS = [SNAPSHOT, later(1), later(11)]
 
@@ -40,10 +41,9 @@ class Time:
 
 def shown(feed) -> list:
     found = []
-    with pytest.raises(StopIteration):
+    with contextlib.closing(feed), contextlib.suppress(StopIteration):
         while True:
             found.append(feed.next())
-    feed.close()
     return found
 
 

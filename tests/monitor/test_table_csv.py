@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 
-from tarmac.monitor import csv_header, csv_rows
 from watched_machine import SNAPSHOT, with_host, with_work
+
+from tarmac.monitor import csv_header, csv_rows
 
 
 def rows(snapshot) -> list[dict[str, str]]:

@@ -53,7 +53,7 @@ class MetricsAddress:
 
     @classmethod
     def read(cls, text: str) -> MetricsAddress:
-        """Read ``ADDRESS:PORT``, ``:PORT`` of this machine alone, or ``unix:PATH``.
+        """Read ``ADDRESS:PORT``, ``PORT`` of this machine alone, or ``unix:PATH``.
 
         Raises:
             RequestError: It is none of these.
