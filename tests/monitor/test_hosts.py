@@ -121,6 +121,12 @@ def test_what_is_no_snapshot_is_said(says, said, problem):
         assert problem in feed.next().hosts[0].problem
 
 
+def test_an_error_of_tarmacs_there_is_said_without_its_hint(says):
+    says("", then='echo "error: no option --x" >&2; echo "  See: tarmac top --help" >&2; exit 2')
+    with hosts_of("a") as feed:
+        assert feed.next().hosts[0].problem == "no option --x"
+
+
 def test_a_host_without_tarmac_says_so(fake_ssh):
     with hosts_of("a", command=("no-such-program",)) as feed:
         assert "no-such-program" in feed.next().hosts[0].problem
