@@ -62,6 +62,7 @@ _PACKAGES = {
     "obstore": _Package("obstore", "objects", "object stores need"),
     "websockets": _Package("websockets", "hkube", "HKube's protocol needs"),
     "msgpack": _Package("msgpack", "hkube", "HKube's protocol needs"),
+    "prometheus_client": _Package("prometheus-client", "watch", "metrics need"),
     "bson": _Package("pymongo", "hkube", "HKube's protocol needs"),
     "textual": _Package("Textual", "watch", "the screen of tarmac top needs"),
     "textual_serve": _Package("textual-serve", "watch", "tarmac top --web needs"),
