@@ -30,7 +30,7 @@ class Given:
 
     def next(self):
         if not self._left:
-            return None
+            raise StopIteration
         first = self._left.pop(0)
         if isinstance(first, Exception):
             raise first
@@ -209,6 +209,14 @@ async def test_a_feed_that_fails_is_asked_again_and_its_problem_is_shown_meanwhi
         app.post_message(TopApp.Failed(""))
         await until(pilot, lambda: "does not answer" not in text_of(app))
     assert feed.is_closed
+
+
+@driven
+async def test_an_error_that_nobody_foresaw_ends_the_screen_and_is_told():
+    app = TopApp(Given(ZeroDivisionError("oh")), ScreenOptions(interval_s=0.01))
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.error is not None)
+    assert isinstance(app.error, ZeroDivisionError)
 
 
 @driven

@@ -50,7 +50,10 @@ def run_screen(feed: Feed, options: ScreenOptions) -> None:
     with explained_imports("watch"):
         from tarmac.monitor.screen.app import TopApp  # noqa: PLC0415 - an extra
 
-    TopApp(feed, options).run()
+    app = TopApp(feed, options)
+    app.run()
+    if app.error is not None:
+        raise app.error
 
 
 def serve_in_browser(arguments: Sequence[str], *, port: int = 0) -> None:

@@ -41,6 +41,9 @@ class TopApp(App[None]):
     Args:
         feed: Closed at the end.
         options: How to look, and what is allowed.
+
+    Attributes:
+        error: What has ended it that nobody foresaw; None else.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -93,8 +96,16 @@ class TopApp(App[None]):
     class Ended(Message):
         """The feed has nothing more: a recording's end."""
 
+    class Broke(Message):
+        """An error that nobody foresaw has ended the readings."""
+
+        def __init__(self, error: Exception) -> None:
+            self.error = error
+            super().__init__()
+
     def __init__(self, feed: Feed, options: ScreenOptions) -> None:
         super().__init__()
+        self.error: Exception | None = None
         self._options = options
         self._styles = styles(light=options.light)
         self._reader = FeedReader(
@@ -103,6 +114,7 @@ class TopApp(App[None]):
             came=lambda snapshot: self.post_message(self.Came(snapshot)),
             failed=lambda problem: self.post_message(self.Failed(problem)),
             ended=lambda: self.post_message(self.Ended()),
+            broke=lambda error: self.post_message(self.Broke(error)),
         )
         self._history = History()
         self._snapshot: Snapshot | None = None
@@ -153,6 +165,11 @@ class TopApp(App[None]):
         """Say that nothing new comes."""
         self._problem = event.problem
         self._draw()
+
+    def on_top_app_broke(self, event: TopApp.Broke) -> None:
+        """Leave, so that it is told as any other error is."""
+        self.error = event.error
+        self.exit()
 
     def on_top_app_ended(self) -> None:
         """Say that this is the last of it."""

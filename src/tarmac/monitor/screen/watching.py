@@ -28,6 +28,7 @@ class FeedReader:
         came: Called in the thread with each snapshot.
         failed: Called in the thread with what kept one from coming; empty once that is over.
         ended: Called in the thread when there are no more.
+        broke: Called in the thread with an error that nobody foresaw; none is read after it.
     """
 
     def __init__(
@@ -38,12 +39,14 @@ class FeedReader:
         came: Callable[[Snapshot], object],
         failed: Callable[[str], object],
         ended: Callable[[], object],
+        broke: Callable[[Exception], object],
     ) -> None:
         self._feed = feed
         self._interval_s = interval_s
         self._came = came
         self._failed = failed
         self._ended = ended
+        self._broke = broke
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._read, name="feed", daemon=True)
 
@@ -63,15 +66,18 @@ class FeedReader:
         while not self._ends.is_set():
             try:
                 snapshot = self._feed.next()
+            except StopIteration:
+                self._ended()
+                return
             except TarmacError as error:
                 problem = error.message
                 self._failed(problem)
                 self._ends.wait(self._interval_s)
                 continue
-            if self._ends.is_set():
+            except Exception as error:  # noqa: BLE001 - told in the thread that can end the screen
+                self._broke(error)
                 return
-            if snapshot is None:
-                self._ended()
+            if self._ends.is_set():
                 return
             if problem:
                 problem = ""
