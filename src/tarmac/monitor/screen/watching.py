@@ -74,7 +74,7 @@ class FeedReader:
                 self._failed(problem)
                 self._ends.wait(self._interval_s)
                 continue
-            except Exception as error:  # noqa: BLE001 - told in the thread that can end the screen
+            except Exception as error:
                 self._broke(error)
                 return
             if self._ends.is_set():
