@@ -64,6 +64,7 @@ _PACKAGES = {
     "mlflow": _Package("MLflow's client", "mlflow", "tracking needs"),
     "websockets": _Package("websockets", "hkube", "HKube's protocol needs"),
     "msgpack": _Package("msgpack", "hkube", "HKube's protocol needs"),
+    "prometheus_client": _Package("prometheus-client", "watch", "metrics need"),
     "bson": _Package("pymongo", "hkube", "HKube's protocol needs"),
     "textual": _Package("Textual", "watch", "the screen of tarmac top needs"),
     "textual_serve": _Package("textual-serve", "watch", "tarmac top --web needs"),
