@@ -59,7 +59,7 @@ from tarmac.jobs.model import (
     Venv,
 )
 from tarmac.jobs.placeholders import escape
-from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, thread_variables
+from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, specs_of, thread_variables
 from tarmac.jobs.progress import Ended, Reporter, Silent
 from tarmac.jobs.reader import as_written, job_of, parse_job, read_job
 from tarmac.jobs.record import JobRecord, read_record
@@ -75,6 +75,7 @@ from tarmac.jobs.scheduler import directory_name, run_tasks, task_directory
 from tarmac.jobs.secrets import missing_secrets, read_secret_mapping, secret_variables
 from tarmac.jobs.status import RunStatus, TaskStatus, read_status
 from tarmac.jobs.sweep import Sweep
+from tarmac.jobs.timeline import AttemptSpan, TaskTrace, Timeline, read_timeline
 from tarmac.jobs.training_job import training_job
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "SHARED",
     "WORK",
     "Attempt",
+    "AttemptSpan",
     "Began",
     "Busy",
     "Cause",
@@ -125,6 +127,8 @@ __all__ = [
     "Task",
     "TaskSpec",
     "TaskStatus",
+    "TaskTrace",
+    "Timeline",
     "Venv",
     "Waiting",
     "as_written",
@@ -151,10 +155,12 @@ __all__ = [
     "read_record",
     "read_secret_mapping",
     "read_status",
+    "read_timeline",
     "recall_secrets",
     "run_tasks",
     "runner_options",
     "secret_variables",
+    "specs_of",
     "start_runner",
     "submit_runner",
     "task_directory",
