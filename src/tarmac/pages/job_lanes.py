@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import AttemptSpan, TaskStatus, Timeline
 
-__all__ = ["STATES", "Fold", "device_lanes", "folded", "load_plot", "task_lanes"]
+__all__ = ["STATES", "Fold", "device_lanes", "folded", "load_plot", "one_task_lanes", "task_lanes"]
 
 # So many lanes can be read.
 MOST_LANES = 40
@@ -118,6 +118,14 @@ def task_lanes(key: str, timeline: Timeline, ready: Mapping[str, float], until: 
         height=18 if len(rows) > 12 else 24,
         legend=_LEGEND,
     )
+
+
+def one_task_lanes(
+    key: str, task: TaskStatus, timeline: Timeline, ready_at: float | None, until: float
+) -> Markup:
+    """Draw the attempts of one task; see `task_lanes`."""
+    row = Lane(task.name, spans=_spans(task, timeline, ready_at, until))
+    return lanes(key, "", [row], x=_axis(timeline, until), height=32, legend=_LEGEND)
 
 
 def load_plot(key: str, timeline: Timeline, until: float) -> Markup:
