@@ -57,7 +57,6 @@ _PACKAGES = {
     "safetensors": _Package("safetensors", "train", "training needs"),
     "optuna": _Package("Optuna", "search", "a search needs"),
     "cmaes": _Package("cmaes", "search", "method cmaes needs"),
-    "plotly": _Package("plotly", "search", "plots need"),
     "optuna_dashboard": _Package("optuna-dashboard", "search", "the dashboard needs"),
     "obstore": _Package("obstore", "objects", "object stores need"),
     "websockets": _Package("websockets", "hkube", "HKube's protocol needs"),

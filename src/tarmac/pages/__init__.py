@@ -5,6 +5,7 @@
 """
 
 from tarmac.pages.bars import Bar, bars, stacked_bars
+from tarmac.pages.job import job_page
 from tarmac.pages.lanes import Lane, Span, lanes
 from tarmac.pages.matrix import matrix
 from tarmac.pages.numbers import moment, worded
@@ -23,6 +24,8 @@ from tarmac.pages.pieces import (
 )
 from tarmac.pages.plots import Mark, Point, Series, histogram, line_plot, scatter, sparkline
 from tarmac.pages.scales import Axis
+from tarmac.pages.search import search_page
+from tarmac.pages.task import is_task, task_page
 
 __all__ = [
     "Axis",
@@ -43,6 +46,8 @@ __all__ = [
     "facts",
     "flat",
     "histogram",
+    "is_task",
+    "job_page",
     "lanes",
     "line_plot",
     "matrix",
@@ -53,9 +58,11 @@ __all__ = [
     "pre",
     "render_page",
     "scatter",
+    "search_page",
     "sparkline",
     "stacked_bars",
     "table",
+    "task_page",
     "tiles",
     "worded",
 ]

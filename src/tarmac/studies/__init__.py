@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from tarmac.studies.verb import search, work_as_one, work_on
     from tarmac.studies.views.dashboard import serve_dashboard
     from tarmac.studies.views.export import export
-    from tarmac.studies.views.plots import render_page
     from tarmac.studies.views.survey import Network, SpaceAxis, Step, Survey, survey
     from tarmac.studies.views.totals import Group, Totals, by_generation, summarize
     from tarmac.studies.winner import choose_winner, front_numbers, train_line
@@ -102,7 +101,6 @@ __all__ = [
     "preview_search",
     "pruning_rule_names",
     "read_space",
-    "render_page",
     "resumable",
     "search",
     "search_on",
@@ -163,7 +161,6 @@ _MODULES = {
     "preview_search": "preview",
     "pruning_rule_names": "methods.pruning",
     "read_space": "request",
-    "render_page": "views.plots",
     "resumable": "methods.samplers",
     "search": "verb",
     "search_on": "cluster.session",

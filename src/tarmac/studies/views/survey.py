@@ -191,4 +191,4 @@ def _importances(study: Study, count: int) -> tuple[dict[str, float], str]:
             return {}, f"Optuna cannot tell: {error}"
     if not found:
         return {}, "No parameter is used by all networks with more than one value."
-    return dict(found), ""
+    return {name: float(share) for name, share in found.items()}, ""
