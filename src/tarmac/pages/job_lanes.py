@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tarmac.pages.job_time import at_work, spec_of
@@ -18,13 +19,24 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import AttemptSpan, TaskStatus, Timeline
 
-__all__ = ["STATES", "Fold", "device_lanes", "folded", "load_plot", "one_task_lanes", "task_lanes"]
+__all__ = [
+    "STATES",
+    "Fold",
+    "device_lanes",
+    "folded",
+    "joined",
+    "load_plot",
+    "one_task_lanes",
+    "task_lanes",
+]
 
 # So many lanes can be read.
 MOST_LANES = 40
 # Of equal failures the first few are shown each; the rest of them are counted.
 _LEAST_OF_A_GROUP = 2
 _MOST_DEVICES = 64
+# Blocks of all lanes of devices together: more are thinner than a hair.
+_MOST_BLOCKS = 2000
 
 # How an attempt's or a task's state is drawn.
 STATES = {
@@ -163,9 +175,11 @@ def device_lanes(key: str, timeline: Timeline, until: float) -> Markup | None:
             hosts.setdefault(attempt.host, []).append(attempt)
             for gpu in attempt.gpus:
                 gpus.setdefault((attempt.host, gpu), []).append(span)
+    shown = sorted(gpus.items())[:_MOST_DEVICES]
+    most = _MOST_BLOCKS // max(1, len(shown))
     rows = [
-        Lane(" ".join(filter(None, (host, _short(gpu)))), spans=spans)
-        for (host, gpu), spans in sorted(gpus.items())[:_MOST_DEVICES]
+        Lane(" ".join(filter(None, (host, _short(gpu)))), spans=joined(spans, most))
+        for (host, gpu), spans in shown
     ]
     if len(hosts) > 1 or any(hosts):
         for host, attempts in sorted(hosts.items())[:_MOST_DEVICES]:
@@ -174,6 +188,38 @@ def device_lanes(key: str, timeline: Timeline, until: float) -> Markup | None:
     if not rows:
         return None
     return lanes(key, "", rows, x=_axis(timeline, until), beside=True, height=24, legend=_LEGEND)
+
+
+def joined(spans: Sequence[Span], most: int) -> Sequence[Span]:
+    """Return blocks that are wide enough to be seen: many short ones become a few.
+
+    Args:
+        spans: In any order.
+        most: About so many are returned, where there are more.
+    """
+    if len(spans) <= most:
+        return spans
+    ordered = sorted(spans, key=lambda span: span.start)
+    width = (max(span.end for span in ordered) - ordered[0].start) / most
+    found: list[Span] = []
+    part: list[Span] = []
+    for span in ordered:
+        if part and span.start >= part[0].start + width:
+            found.append(_one_of(part))
+            part = []
+        part.append(span)
+    return [*found, _one_of(part)]
+
+
+def _one_of(spans: Sequence[Span]) -> Span:
+    """Return one block for several; where some of them ended otherwise it stands out."""
+    if len(spans) == 1:
+        return spans[0]
+    counts = Counter(span.state for span in spans)
+    words = [f"{counts[state]:,} {name}" for name, state in _LEGEND if counts[state]]
+    state = spans[0].state if len(counts) == 1 else "warn"
+    end = max(span.end for span in spans)
+    return Span(spans[0].start, end, f"{len(spans):,} attempts: {', '.join(words)}", state)
 
 
 def _axis(timeline: Timeline, until: float) -> Axis:

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Dimension", "Tried", "parallel", "shown_networks", "slice_plot"]
 
-MOST_SHOWN = 1000
-_MOST_BEST = 200
+# Lines and dots of all plots together: more make a page large.
+_MOST_PLACES = 10_000
+_MOST_SHOWN = 1000
+_LEAST_SHOWN = 200
 # How strong colours are, from the palest on, in percent.
 _STRENGTHS = (18, 36, 56, 78, 100)
 # Named values whose words have room beside an axis.
@@ -77,13 +79,23 @@ class Tried:
     params: Mapping[str, object]
 
 
-def shown_networks(networks: Sequence[Tried], *, maximize: bool) -> list[Tried]:
-    """Return those that are drawn, the worst first: all, or the best and evenly spaced others."""
+def shown_networks(
+    networks: Sequence[Tried], *, maximize: bool, dimensions: int = 1
+) -> list[Tried]:
+    """Return those that are drawn, the worst first: all, or the best and evenly spaced others.
+
+    Args:
+        networks: In any order.
+        maximize: Whether more is better.
+        dimensions: Over how many parameters they are drawn: the more, the fewer networks.
+    """
     ordered = sorted(networks, key=lambda one: one.value if maximize else -one.value)
-    if len(ordered) <= MOST_SHOWN:
+    most = min(_MOST_SHOWN, max(_LEAST_SHOWN, _MOST_PLACES // max(1, dimensions)))
+    if len(ordered) <= most:
         return ordered
-    others, best = ordered[:-_MOST_BEST], ordered[-_MOST_BEST:]
-    count = MOST_SHOWN - _MOST_BEST
+    num_best = most // 5
+    others, best = ordered[:-num_best], ordered[-num_best:]
+    count = most - num_best
     return [others[place * len(others) // count] for place in range(count)] + best
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["search_page"]
 
-# Points of a scatter: more make a page large, and no longer show more.
-_MOST_POINTS = 2000
+# Points of a scatter that say how their network is made; each of more would make a page large.
+_MOST_MADE = 250
 _MOST_TRIALS = 100
 _MOST_GENERATIONS = 200
 _MOST_FAILURES = 12
@@ -127,7 +127,7 @@ def _plots(study: Study, seen: Survey) -> Iterator[Section]:
     if len(study.request.objective) > 1:
         yield Section("objectives", "Objectives against each other", _objectives(study, seen))
     tried = [Tried(one.number, one.values[0], one.params) for one in seen.networks]
-    shown = shown_networks(tried, maximize=maximize)
+    shown = shown_networks(tried, maximize=maximize, dimensions=len(seen.axes))
     few = ""
     if len(shown) < len(tried):
         few = f"{len(shown):,} of {len(tried):,} networks: the best, and evenly spaced others."
@@ -141,7 +141,9 @@ def _plots(study: Study, seen: Survey) -> Iterator[Section]:
         parallel("parallel-plot", "", shown, dimensions, value=value),
         few,
     )
-    yield Section("importance", "Importance", _importance(seen), _IMPORTANCE_NOTE)
+    note = "What share of the differences each parameter explains, by fANOVA"
+    note += f", of {seen.num_judged:,} evenly spaced networks." * (seen.num_judged < len(tried))
+    yield Section("importance", "Importance", _importance(seen), note.rstrip(".") + ".")
     ordered = sorted(dimensions, key=lambda one: -seen.importances.get(one.name, 0.0))
     slices = Markup("").join(
         slice_plot(f"slice-{number}", one, shown, value)
@@ -150,9 +152,6 @@ def _plots(study: Study, seen: Survey) -> Iterator[Section]:
     note = f"{name} over each parameter, what matters most first; the later, the stronger."
     body = Markup('<div class="side-by-side">{}</div>').format(slices)
     yield Section("slices", "Slices", body, note)
-
-
-_IMPORTANCE_NOTE = "What share of the differences each parameter explains, by fANOVA."
 
 
 def _outcome(study: Study) -> Markup:
@@ -190,7 +189,8 @@ def _winner(study: Study, winner: Winner) -> Markup:
 
 def _progress(study: Study, seen: Survey, along: Axis) -> Markup:
     points = [
-        Point(float(one.place), one.values[0], _hover(one)) for one in _some(seen.networks, study)
+        Point(float(one.place), one.values[0], _hover(one, seen))
+        for one in _some(seen.networks, study)
     ]
     lines = [Series("best so far", [(one.place, one.best) for one in seen.steps], "step")]
     if study.has_generations:
@@ -203,7 +203,7 @@ def _progress(study: Study, seen: Survey, along: Axis) -> Markup:
 def _cost(study: Study, seen: Survey) -> Markup:
     front = [seen.networks[index] for index in seen.front]
     points = [
-        Point(float(one.num_parameters), one.values[0], _hover(one), weight=one.seconds)
+        Point(float(one.num_parameters), one.values[0], _hover(one, seen), weight=one.seconds)
         for one in _some(seen.networks, study)
         if one.num_parameters is not None
     ]
@@ -230,7 +230,7 @@ def _objectives(study: Study, seen: Survey) -> Markup:
                 Point(
                     one.values[number],
                     one.values[0],
-                    _hover(one),
+                    _hover(one, seen),
                     state="ok" if one.number in front else "plain",
                 )
                 for one in _some(seen.networks, study)
@@ -244,17 +244,18 @@ def _objectives(study: Study, seen: Survey) -> Markup:
 
 def _some(networks: Sequence[Network], study: Study) -> Sequence[Network]:
     """Return networks to draw: all, or the best by the first objective and evenly spaced others."""
-    if len(networks) <= _MOST_POINTS:
-        return networks
     by_number = {one.number: one for one in networks}
     tried = [Tried(one.number, one.values[0], {}) for one in networks]
     kept = shown_networks(tried, maximize=study.maximize[0])
     return [by_number[number] for number in sorted(one.number for one in kept)]
 
 
-def _hover(network: Network) -> str:
+def _hover(network: Network, seen: Survey) -> str:
+    words = f"network {network.number}: {worded(network.values[0])}"
+    if len(seen.networks) > _MOST_MADE:
+        return words
     made = ", ".join(f"{name} {_setting(value)}" for name, value in network.params.items())
-    return f"network {network.number}: {worded(network.values[0])}; {made}"
+    return f"{words}; {made}"
 
 
 def _importance(seen: Survey) -> Markup:

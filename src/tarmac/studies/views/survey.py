@@ -8,6 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import optuna
+from optuna.storages import InMemoryStorage
 
 from tarmac.studies.space import Choices
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Network", "SpaceAxis", "Step", "Survey", "survey"]
 
-# Importances of fewer trials say nothing.
+# Importances of fewer trials say nothing; those of more take minutes, and come out the same.
 _LEAST_TRIALS = 2
+_MOST_TRIALS = 300
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,8 @@ class Survey:
         axes: The parameters of the space.
         importances: What share of the differences each parameter explains, the largest first;
             empty where that cannot be told.
-        why_no_importances: Why not, in words.
+        num_judged: How many networks those rest on: all, or evenly spaced ones of many.
+        why_no_importances: Why there are none, in words.
     """
 
     networks: Sequence[Network]
@@ -96,6 +99,7 @@ class Survey:
     front: Sequence[int]
     axes: Sequence[SpaceAxis]
     importances: Mapping[str, float]
+    num_judged: int
     why_no_importances: str = ""
 
 
@@ -112,13 +116,15 @@ def survey(study: Study) -> Survey:
     rows = {row["number"]: row for row in map(study.row, study.ledger.trials)}
     complete = [trial for trial in study.ledger.trials if _has_value(trial, study)]
     networks = [_network(trial, rows[trial.number], evolves=evolves) for trial in complete]
-    importances, why_not = _importances(study, len(networks))
+    judged = [complete[place] for place in _spread(len(complete), _MOST_TRIALS)]
+    importances, why_not = _importances(study, judged)
     return Survey(
         networks=networks,
         steps=_steps(networks, max if study.maximize[0] else min),
         front=_cost_front(networks, maximize=study.maximize[0]),
         axes=[_axis(name, one) for name, one in study.space.parameters.items()],
         importances=importances,
+        num_judged=len(judged),
         why_no_importances=why_not,
     )
 
@@ -176,16 +182,26 @@ def _axis(name: str, parameter: Parameter) -> SpaceAxis:
     return SpaceAxis(name, is_log=parameter.log, low=parameter.low, high=parameter.high)
 
 
-def _importances(study: Study, count: int) -> tuple[dict[str, float], str]:
-    if count < _LEAST_TRIALS:
+def _spread(count: int, most: int) -> list[int]:
+    """Return evenly spaced places among some, all where they are few."""
+    shown = min(count, most)
+    return [place * count // shown for place in range(shown)]
+
+
+def _importances(study: Study, trials: Sequence[FrozenTrial]) -> tuple[dict[str, float], str]:
+    if len(trials) < _LEAST_TRIALS:
         return {}, f"Needs {_LEAST_TRIALS} networks that were trained to their end."
     # Optuna's default asks what makes the best few better; fANOVA, what matters in the whole space.
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        judged = optuna.create_study(
+            storage=InMemoryStorage(), directions=study.optuna.directions, study_name=study.name
+        )
         try:
+            judged.add_trials(trials)
             found = optuna.importance.get_param_importances(
-                study.optuna, evaluator=evaluator, target=lambda trial: trial.values[0]
+                judged, evaluator=evaluator, target=lambda trial: trial.values[0]
             )
         except (ValueError, RuntimeError, ImportError) as error:
             return {}, f"Optuna cannot tell: {error}"
