@@ -179,9 +179,10 @@ def at_work(
     for one in attempts:
         start = one.queued_at if waiting else one.began_at
         end = one.began_at if waiting else one.ended_at
-        end = until if end is None and one.is_open else end
-        if start is not None and end is not None:
-            changes[start] = changes.get(start, 0) + 1
+        if start is None or (end is None and not one.is_open):
+            continue
+        changes[start] = changes.get(start, 0) + 1
+        if end is not None:
             changes[end] = changes.get(end, 0) - 1
     line: list[tuple[float, float | None]] = [(0.0, 0.0)]
     count = 0

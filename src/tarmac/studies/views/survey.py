@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Network", "SpaceAxis", "Step", "Survey", "survey"]
 
-# Importances of fewer trials say nothing; those of more take minutes, and come out the same.
+# Importances of fewer trials say nothing; those of more values take minutes, and are the same.
 _LEAST_TRIALS = 2
-_MOST_TRIALS = 300
+_MOST_VALUES = 2400
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,8 @@ def survey(study: Study) -> Survey:
     rows = {row["number"]: row for row in map(study.row, study.ledger.trials)}
     complete = [trial for trial in study.ledger.trials if _has_value(trial, study)]
     networks = [_network(trial, rows[trial.number], evolves=evolves) for trial in complete]
-    judged = [complete[place] for place in _spread(len(complete), _MOST_TRIALS)]
+    most = max(_LEAST_TRIALS, _MOST_VALUES // len(study.space.parameters))
+    judged = [complete[place] for place in _spread(len(complete), most)]
     importances, why_not = _importances(study, judged)
     return Survey(
         networks=networks,
