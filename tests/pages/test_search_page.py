@@ -78,7 +78,7 @@ def section(html, key):
 
 
 def test_a_searchs_page_shows_its_way_its_costs_and_what_matters(study):
-    html = html_of(study(40))
+    html = html_of(study(15))
     titles = re.findall(r"<h2[^>]*>([^<]+)</h2>", html)
     assert titles == [
         "What came of it",
@@ -95,7 +95,7 @@ def test_a_searchs_page_shows_its_way_its_costs_and_what_matters(study):
     assert section(html, "slices").count("<figure") == len(SPACE)
     assert ">rate</th>" in section(html, "importance")
     assert "tarmac train mlp" in section(html, "outcome")
-    assert section(html, "trials").count("<tr>") == 42
+    assert section(html, "trials").count("<tr>") == 17
 
 
 def test_failures_are_told_as_text_and_without_secrets(study):
@@ -126,11 +126,11 @@ def test_of_very_few_networks_nothing_is_made_up(study, count):
 
 
 def test_thousands_of_networks_over_many_parameters_make_a_small_page(study):
-    many = {f"p{number}": Numbers(0.0, 1.0) for number in range(30)}
-    html = html_of(study(2500, many))
+    many = {f"p{number}": Numbers(0.0, 1.0) for number in range(25)}
+    html = html_of(study(1200, many))
     assert len(html.encode()) < MEBIBYTE
-    assert "333 of 2,500 networks" in section(html, "parallel")
-    assert "of 80 evenly spaced networks" in section(html, "importance")
+    assert "400 of 1,200 networks" in section(html, "parallel")
+    assert "of 96 evenly spaced networks" in section(html, "importance")
 
 
 def test_a_study_of_a_newer_version_or_a_damaged_one_is_refused_in_words(study, tmp_path):
