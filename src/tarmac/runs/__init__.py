@@ -1,8 +1,9 @@
 """Runs: one execution each, as a directory.
 
 A training's directory holds ``run.json`` (what was asked, where it ran, how it ended),
-``metrics.jsonl`` (a line per epoch), ``checkpoints/``, ``model.safetensors`` and TensorBoard
-events. It can be read with ``cat``, copied with ``cp``, and given to TensorBoard as it stands.
+``metrics.jsonl`` (a line per epoch), ``samples.jsonl`` (its GPUs and its host over time),
+``checkpoints/``, ``model.safetensors`` and TensorBoard events. It can be read with ``cat``, copied
+with ``cp``, and given to TensorBoard as it stands.
 Searches and jobs have directories of their own; `Catalogue` finds all of them alike.
 """
 
@@ -29,6 +30,15 @@ from tarmac.runs.record import (
     Session,
     now,
 )
+from tarmac.runs.sample_file import SampleFile
+from tarmac.runs.samples import (
+    GpuSamples,
+    SampleEvent,
+    Samples,
+    read_all_samples,
+    read_samples,
+    samples_path,
+)
 from tarmac.runs.training import TRAINING, facts_of, list_runs, resolve
 
 __all__ = [
@@ -41,6 +51,7 @@ __all__ = [
     "FoundRun",
     "GitState",
     "Glance",
+    "GpuSamples",
     "Parallel",
     "Replica",
     "Run",
@@ -48,6 +59,9 @@ __all__ = [
     "RunKind",
     "RunRecord",
     "RunSummary",
+    "SampleEvent",
+    "SampleFile",
+    "Samples",
     "Session",
     "compare",
     "default_output",
@@ -55,5 +69,8 @@ __all__ = [
     "git_state",
     "list_runs",
     "now",
+    "read_all_samples",
+    "read_samples",
     "resolve",
+    "samples_path",
 ]
