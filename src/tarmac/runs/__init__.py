@@ -20,7 +20,7 @@ from tarmac.runs.comparison import Comparison, compare
 from tarmac.runs.directory import Run
 from tarmac.runs.events import EventWriter
 from tarmac.runs.git import git_state
-from tarmac.runs.glance import Glance
+from tarmac.runs.glance import Glance, Glancer
 from tarmac.runs.record import (
     SCHEMA_VERSION,
     GitState,
@@ -40,6 +40,7 @@ from tarmac.runs.samples import (
     samples_path,
 )
 from tarmac.runs.training import TRAINING, facts_of, list_runs, resolve
+from tarmac.runs.training_glance import glance_training
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -51,6 +52,7 @@ __all__ = [
     "FoundRun",
     "GitState",
     "Glance",
+    "Glancer",
     "GpuSamples",
     "Parallel",
     "Replica",
@@ -67,6 +69,7 @@ __all__ = [
     "default_output",
     "facts_of",
     "git_state",
+    "glance_training",
     "list_runs",
     "now",
     "read_all_samples",
