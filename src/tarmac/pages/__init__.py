@@ -23,6 +23,7 @@ from tarmac.pages.pieces import (
     tiles,
 )
 from tarmac.pages.plots import Mark, Point, Series, histogram, line_plot, scatter, sparkline
+from tarmac.pages.report import page_of, report
 from tarmac.pages.scales import Axis
 from tarmac.pages.search import search_page
 from tarmac.pages.task import is_task, task_page
@@ -53,10 +54,12 @@ __all__ = [
     "matrix",
     "message",
     "moment",
+    "page_of",
     "page_parts",
     "paragraph",
     "pre",
     "render_page",
+    "report",
     "scatter",
     "search_page",
     "sparkline",

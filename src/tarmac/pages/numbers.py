@@ -46,7 +46,7 @@ def worded(value: object, unit: str = "") -> str:
     if unit == "s":
         return _duration(number)
     if unit == "ratio":
-        return f"{_plain(number * 100)} %"
+        return f"{_percent(number * 100)} %"
     if unit == "bytes":
         return _bytes(number)
     return f"{_plain(number)} {unit}" if unit else _plain(number)
@@ -66,6 +66,13 @@ def _plain(number: float) -> str:
         return f"{number:,.0f}"
     text = f"{number:.{max(0, 3 - math.floor(math.log10(size)))}f}"
     return text.rstrip("0").rstrip(".")
+
+
+def _percent(number: float) -> str:
+    """Write a percentage with two decimals, or as many as tell it from nothing."""
+    if 0 < abs(number) < 0.01:
+        return f"{number:.1g}"
+    return f"{number:,.2f}".rstrip("0").rstrip(".")
 
 
 def _duration(seconds: float) -> str:

@@ -21,7 +21,10 @@ __all__ = ["Axis", "Scale", "Tick", "scale_of"]
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 # Seconds that clocks count in; beyond them days.
-_CLOCK = (60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10800.0, 21600.0, 43200.0)
+_CLOCK = (
+    *(15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0),
+    *(3600.0, 7200.0, 10800.0, 21600.0, 43200.0),
+)
 _DAY = 86400.0
 
 
@@ -86,12 +89,13 @@ class Scale:
         ]
 
 
-def scale_of(axis: Axis, values: Iterable[object]) -> Scale:
+def scale_of(axis: Axis, values: Iterable[object], *, room: float = 0.0) -> Scale:
     """Return the scale of an axis that shows all of some values.
 
     Args:
         axis: Whose own beginning and end come first.
         values: Those that cannot be drawn are passed over; with none left the axis is 0 to 1.
+        room: Share of the axis left free at an end that the axis does not say.
     """
     numbers = [number for number in map(known, values) if number is not None]
     if axis.is_log:
@@ -103,6 +107,12 @@ def scale_of(axis: Axis, values: Iterable[object]) -> Scale:
         room = abs(low) / 2 or 0.5
         low, high = (low / 2, low * 2) if axis.is_log else (low - room, low + room)
         low = axis.low if axis.low is not None and axis.low < high else low
+    elif room:
+        more = (high / low) ** room if axis.is_log else (high - low) * room
+        if axis.low is None:
+            low = low / more if axis.is_log else low - more
+        if axis.high is None:
+            high = high * more if axis.is_log else high + more
     return Scale(axis, low, high)
 
 
@@ -116,7 +126,7 @@ def _round_values(scale: Scale, most: int) -> Iterator[float]:
 
 def _step(scale: Scale, most: int) -> float:
     least = (scale.high - scale.low) / most
-    if scale.axis.unit == "s" and least > 30:
+    if scale.axis.unit == "s" and least > 10:
         clock = next((step for step in _CLOCK if step >= least), None)
         if clock is not None:
             return clock
