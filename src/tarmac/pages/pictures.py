@@ -149,7 +149,7 @@ def _figure(mistake: Mistake, found: Predictions) -> Markup:
         "<li><figure>{}<figcaption>is <b>{}</b>, said <b>{}</b><br><small>{} sure, no. {}</small>"
         "</figcaption></figure></li>"
     ).format(
-        Markup('<img src="{}" alt="{}" loading="lazy">').format(image, text) if image else "",
+        Markup('<img src="{}" alt="{}">').format(image, text) if image else "",
         mistake.target,
         mistake.predicted,
         worded(mistake.confidence, "ratio"),
