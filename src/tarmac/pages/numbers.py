@@ -18,8 +18,8 @@ __all__ = ["UNKNOWN", "known", "moment", "worded"]
 
 UNKNOWN = "-"
 
-# Beyond it a number is no measurement, and products of two of them are infinite; what is smaller than
-# its inverse is nothing.
+# Beyond it a number is no measurement, and products of two of them are infinite; what is smaller
+# than its inverse is nothing.
 _LARGEST = 1e150
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
