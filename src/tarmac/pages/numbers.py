@@ -18,7 +18,8 @@ __all__ = ["UNKNOWN", "known", "moment", "worded"]
 
 UNKNOWN = "-"
 
-# Beyond these a number is no measurement, and sums of two of them are infinite.
+# Beyond it a number is no measurement, and products of two of them are infinite; what is smaller
+# than its inverse is nothing.
 _LARGEST = 1e150
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -29,7 +30,9 @@ def known(value: object) -> float | None:
     """Return a number that can be drawn, or None for what is none: NaN, infinity, a text."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if abs(value) < _LARGEST else None
+    if not abs(value) < _LARGEST:
+        return None
+    return float(value) if abs(value) > 1 / _LARGEST else 0.0
 
 
 def worded(value: object, unit: str = "") -> str:

@@ -349,7 +349,8 @@ def line_path(series: Series, along: Scale, up: Scale, classes: str) -> Markup:
     drawn = Markup('<path class="line {} {}" data-name="{}" d="{}"/>').format(
         classes, series.style, series.name, "".join(words)
     )
-    if series.style == "dots" or len(points) <= _MOST_DOTS:
+    # A straight line from end to end, such as what is expected, has no points of its own.
+    if series.style == "dots" or 2 < len(points) <= _MOST_DOTS or len(points) == 1:
         drawn += Markup('<path class="dot {}" d="{}"/>').format(classes, "".join(dots))
     return drawn
 
