@@ -5,6 +5,7 @@
 """
 
 from tarmac.pages.bars import Bar, bars, stacked_bars
+from tarmac.pages.by_kind import page_of, report
 from tarmac.pages.job import job_page
 from tarmac.pages.lanes import Lane, Span, lanes
 from tarmac.pages.matrix import matrix
@@ -23,7 +24,6 @@ from tarmac.pages.pieces import (
     tiles,
 )
 from tarmac.pages.plots import Mark, Point, Series, histogram, line_plot, scatter, sparkline
-from tarmac.pages.report import page_of, report
 from tarmac.pages.scales import Axis
 from tarmac.pages.search import search_page
 from tarmac.pages.task import is_task, task_page
