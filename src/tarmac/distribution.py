@@ -57,7 +57,6 @@ _PACKAGES = {
     "safetensors": _Package("safetensors", "train", "training needs"),
     "optuna": _Package("Optuna", "search", "a search needs"),
     "cmaes": _Package("cmaes", "search", "method cmaes needs"),
-    "plotly": _Package("plotly", "search", "plots need"),
     "optuna_dashboard": _Package("optuna-dashboard", "search", "the dashboard needs"),
     "obstore": _Package("obstore", "objects", "object stores need"),
     "wandb": _Package("Weights & Biases' client", "wandb", "tracking needs"),

@@ -34,7 +34,7 @@ _SECTIONS = {
         "cluster": "cluster:command",
         "hkube": "hkube:command",
     },
-    "Watch": {"top": "top:command"},
+    "Watch": {"top": "top:command", "report": "report:command"},
     "Housekeeping": {
         "data": "data:command",
         "runs": "runs:command",

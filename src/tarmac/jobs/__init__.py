@@ -83,6 +83,78 @@ if TYPE_CHECKING:
     from tarmac.jobs.status import RunStatus, TaskStatus, read_status
     from tarmac.jobs.sweep import Sweep
     from tarmac.jobs.training_job import training_job
+from tarmac.jobs.containers import WORK
+from tarmac.jobs.executors import (
+    DISTURBANCES,
+    Attempt,
+    Began,
+    Busy,
+    Cause,
+    Event,
+    Executor,
+    ExecutorKind,
+    Finished,
+    LocalExecutor,
+    Outcome,
+    Queued,
+    Requeued,
+    RunnerEngine,
+    RunnerJob,
+    RunnerState,
+    Site,
+    Waiting,
+    executor_names,
+    find_executor,
+    is_retried,
+)
+from tarmac.jobs.glance import glance_job
+from tarmac.jobs.graph import circle_of
+from tarmac.jobs.handle import Handle, JobFailed, attach, runner_options, start_runner
+from tarmac.jobs.job_run import (
+    JobRun,
+    create_run,
+    find_run,
+    list_statuses,
+    note_outcome,
+    prepare,
+    work_on,
+    working_on,
+)
+from tarmac.jobs.journal import Journal, read_journal
+from tarmac.jobs.kind import JOB
+from tarmac.jobs.machine import Grant, Machine, Shortage, read_machine
+from tarmac.jobs.model import (
+    Container,
+    Input,
+    Job,
+    Mount,
+    Output,
+    Resources,
+    Retries,
+    Secret,
+    SystemEnvironment,
+    TaskSpec,
+    Venv,
+)
+from tarmac.jobs.placeholders import escape
+from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, specs_of, thread_variables
+from tarmac.jobs.progress import Ended, Reporter, Silent
+from tarmac.jobs.reader import as_written, job_of, parse_job, read_job
+from tarmac.jobs.record import JobRecord, read_record
+from tarmac.jobs.run_files import SHARED, directory_name
+from tarmac.jobs.runner_jobs import (
+    OwnRunnerJob,
+    end_runner_jobs,
+    recall_secrets,
+    submit_runner,
+    why_no_runner_job,
+)
+from tarmac.jobs.scheduler import run_tasks, task_directory
+from tarmac.jobs.secrets import missing_secrets, read_secret_mapping, secret_variables
+from tarmac.jobs.status import RunStatus, TaskStatus, read_status
+from tarmac.jobs.sweep import Sweep
+from tarmac.jobs.timeline import AttemptSpan, TaskTrace, Timeline, read_timeline
+from tarmac.jobs.training_job import training_job
 
 __all__ = [
     "DISTURBANCES",
@@ -91,6 +163,7 @@ __all__ = [
     "SHARED",
     "WORK",
     "Attempt",
+    "AttemptSpan",
     "Began",
     "Busy",
     "Cause",
@@ -132,6 +205,8 @@ __all__ = [
     "Task",
     "TaskSpec",
     "TaskStatus",
+    "TaskTrace",
+    "Timeline",
     "Venv",
     "Waiting",
     "as_written",
@@ -159,10 +234,12 @@ __all__ = [
     "read_record",
     "read_secret_mapping",
     "read_status",
+    "read_timeline",
     "recall_secrets",
     "run_tasks",
     "runner_options",
     "secret_variables",
+    "specs_of",
     "start_runner",
     "submit_runner",
     "task_directory",
