@@ -20,6 +20,7 @@ from tarmac.runs.directory import Run
 from tarmac.runs.events import EventWriter
 from tarmac.runs.git import git_state
 from tarmac.runs.glance import Glance
+from tarmac.runs.index import RunIndex
 from tarmac.runs.record import (
     SCHEMA_VERSION,
     GitState,
@@ -45,6 +46,7 @@ __all__ = [
     "Replica",
     "Run",
     "RunFacts",
+    "RunIndex",
     "RunKind",
     "RunRecord",
     "RunSummary",
