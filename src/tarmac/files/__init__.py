@@ -14,6 +14,7 @@ from tarmac.files.atomic import (
     write_json,
     write_text,
 )
+from tarmac.files.fields import Fields
 from tarmac.files.journal import (
     DamagedLine,
     JournalLines,
@@ -49,6 +50,7 @@ from tarmac.files.objects import (
     put_object,
 )
 from tarmac.files.private import make_private
+from tarmac.files.readings import Readings
 from tarmac.files.records import read_versioned
 from tarmac.files.web import UnreachableError, download
 
@@ -56,6 +58,7 @@ __all__ = [
     "BEAT_S",
     "SCHEMES",
     "DamagedLine",
+    "Fields",
     "Holder",
     "JournalLines",
     "Lease",
@@ -63,6 +66,7 @@ __all__ = [
     "Location",
     "Lock",
     "OwnerLock",
+    "Readings",
     "StorageError",
     "UnreachableError",
     "append_lines",

@@ -30,6 +30,7 @@ from tarmac.jobs.executors import (
     find_executor,
     is_retried,
 )
+from tarmac.jobs.glance import glance_job
 from tarmac.jobs.graph import circle_of
 from tarmac.jobs.handle import Handle, JobFailed, attach, runner_options, start_runner
 from tarmac.jobs.job_run import (
@@ -63,7 +64,7 @@ from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, thread_variables
 from tarmac.jobs.progress import Ended, Reporter, Silent
 from tarmac.jobs.reader import as_written, job_of, parse_job, read_job
 from tarmac.jobs.record import JobRecord, read_record
-from tarmac.jobs.run_files import SHARED
+from tarmac.jobs.run_files import SHARED, directory_name
 from tarmac.jobs.runner_jobs import (
     OwnRunnerJob,
     end_runner_jobs,
@@ -71,7 +72,7 @@ from tarmac.jobs.runner_jobs import (
     submit_runner,
     why_no_runner_job,
 )
-from tarmac.jobs.scheduler import directory_name, run_tasks, task_directory
+from tarmac.jobs.scheduler import run_tasks, task_directory
 from tarmac.jobs.secrets import missing_secrets, read_secret_mapping, secret_variables
 from tarmac.jobs.status import RunStatus, TaskStatus, read_status
 from tarmac.jobs.sweep import Sweep
@@ -137,6 +138,7 @@ __all__ = [
     "executor_names",
     "find_executor",
     "find_run",
+    "glance_job",
     "is_retried",
     "job_of",
     "list_statuses",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.files import open_lock
+from tarmac.jobs.glance import glance_job
 from tarmac.jobs.record import RECORD, read_record
 from tarmac.jobs.status import LOCK, read_runner, read_status, tasks_left_with_engine
 from tarmac.runs import RunFacts, RunKind, RunSummary
@@ -98,4 +99,5 @@ JOB = RunKind(
     facts=_facts,
     logs=lambda path: sorted([*path.glob("tasks/*/std*"), *path.glob("instances/*/std*")]),
     reserved=_reserved_for_removal,
+    glance=glance_job,
 )

@@ -1,10 +1,14 @@
-"""``run:PATH``: what one task of a run keeps for the others, in a directory of the run's own."""
+"""Where things are in a run's directory: its tasks, and what one task keeps for the others.
+
+The latter is ``run:PATH``, in a directory of the run's own.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path, PurePosixPath
 
-__all__ = ["SHARED", "is_shared", "within_run"]
+__all__ = ["SHARED", "directory_name", "is_shared", "within_run"]
 
 # The directory's name in the run's.
 SHARED = "shared"
@@ -33,3 +37,9 @@ def within_run(uri: str, shared: Path) -> str:
     if ".." in path.parts:
         raise ValueError(f"{uri} leads out of the run's directory")
     return str(shared / path)
+
+
+def directory_name(index: int, name: str) -> str:
+    """Return what the directory of a task is called."""
+    plain = re.sub(r"[^A-Za-z0-9._=,-]+", "_", name)[:80]
+    return f"{index:06d}-{plain}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import re
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from tarmac.jobs.journal import Journal
 from tarmac.jobs.order import Order
 from tarmac.jobs.pauses import disturbed_pause_s, pause_s
 from tarmac.jobs.progress import Ended
+from tarmac.jobs.run_files import directory_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.jobs.progress import Reporter
 
-__all__ = ["directory_name", "run_tasks", "task_directory"]
+__all__ = ["run_tasks", "task_directory"]
 
 # How often `stop` is asked, and an executor without room is asked again.
 _PATIENCE_S = 0.5
@@ -55,12 +55,6 @@ _MOST_DISTURBANCES = 10
 def task_directory(run: Path, task: Task) -> Path:
     """Return where a task's logs and its working directory are."""
     return run / "tasks" / directory_name(task.index, task.name)
-
-
-def directory_name(index: int, name: str) -> str:
-    """Return what the directory of a task is called."""
-    plain = re.sub(r"[^A-Za-z0-9._=,-]+", "_", name)[:80]
-    return f"{index:06d}-{plain}"
 
 
 def run_tasks(

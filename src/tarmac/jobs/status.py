@@ -19,8 +19,8 @@ from tarmac.files import (
 )
 from tarmac.jobs.journal import read_events
 from tarmac.jobs.record import read_record
+from tarmac.jobs.run_files import directory_name
 from tarmac.jobs.runner_watch import RunnerWatch, is_to_begin
-from tarmac.jobs.scheduler import directory_name
 from tarmac.node import read_attempt
 from tarmac.processes import ProcessIdentity, identify
 

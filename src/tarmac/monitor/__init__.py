@@ -1,5 +1,8 @@
 """Watching: what GPUs do and for whom, at this moment; `tarmac top`."""
 
+from tarmac.monitor.feed import Feed, LocalFeed
+from tarmac.monitor.look import Watcher
+from tarmac.monitor.options import WatchOptions
 from tarmac.monitor.snapshot import (
     SCHEMA_VERSION,
     Finding,
@@ -11,9 +14,13 @@ from tarmac.monitor.snapshot import (
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Feed",
     "Finding",
     "HostSnapshot",
+    "LocalFeed",
     "ProcessRow",
     "Snapshot",
+    "WatchOptions",
+    "Watcher",
     "Work",
 ]

@@ -62,8 +62,9 @@ class Work:
         quiet_s: Since it last wrote anything.
         energy_joules: Since it began, where it samples.
         waits: Share of its time by what it waits for: ``data``, ``ranks``.
-        state: ``busy``, ``warming``, ``idle`` (holds a GPU that does nothing), ``hung`` or
-            ``waiting`` (in a queue).
+        state: ``busy``, ``warming``, ``idle`` (holds a GPU that does nothing), ``hung``,
+            ``waiting`` (in a queue) or ``ended``: it was seen at work, and its `status` says how it
+            ended. Work that has ended stays for five minutes.
         idle_s: How long it has been idle.
         slow: Why it is slow, in one line each, the worst first; empty while it is not.
         advice: A command for each line of `slow`; empty where none helps.

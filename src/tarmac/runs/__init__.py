@@ -19,7 +19,7 @@ from tarmac.runs.comparison import Comparison, compare
 from tarmac.runs.directory import Run
 from tarmac.runs.events import EventWriter
 from tarmac.runs.git import git_state
-from tarmac.runs.glance import Glance
+from tarmac.runs.glance import Glance, Glancer
 from tarmac.runs.index import RunIndex
 from tarmac.runs.record import (
     SCHEMA_VERSION,
@@ -31,6 +31,7 @@ from tarmac.runs.record import (
     now,
 )
 from tarmac.runs.training import TRAINING, facts_of, list_runs, resolve
+from tarmac.runs.training_glance import glance_training
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -42,6 +43,7 @@ __all__ = [
     "FoundRun",
     "GitState",
     "Glance",
+    "Glancer",
     "Parallel",
     "Replica",
     "Run",
@@ -55,6 +57,7 @@ __all__ = [
     "default_output",
     "facts_of",
     "git_state",
+    "glance_training",
     "list_runs",
     "now",
     "resolve",

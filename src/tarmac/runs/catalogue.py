@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from tarmac.runs.glance import Glancer
+
 __all__ = [
     "BrokenRun",
     "Catalogue",
@@ -103,6 +105,7 @@ class RunKind:
         logs: Returns the files of what its processes printed, in the order to print them in.
         reserved: Keeps others from working on a run while the context lasts. Raises RequestError
             where somebody works on it.
+        glance: Reads what a monitor shows. It raises nothing: what cannot be read is not known.
     """
 
     name: str
@@ -113,6 +116,7 @@ class RunKind:
     facts: Callable[[Path], RunFacts]
     logs: Callable[[Path], Sequence[Path]]
     reserved: Callable[[Path], AbstractContextManager[None]]
+    glance: Glancer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-__all__ = ["Glance"]
+    from tarmac.files import Readings
+
+__all__ = ["Glance", "Glancer"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,19 +25,27 @@ class Glance:
         status: As its `RunSummary` says it.
         workload: What is trained or searched.
         pids: Processes of this machine that work on it, the roots of their trees.
-        mark: What the environment of each of its processes has as ``TARMAC_MARK``; empty if none.
+        variables: What the environment of each of its processes has, such as ``TARMAC_TASK_INDEX``
+            of a task's; empty where they are not told by it.
+        uuids: GPUs that it says itself it computes on, by UUID; empty where it says none.
         container: The name of the container that it runs in; empty if none.
         slurm_job: The Slurm job that it belongs to; empty if none.
         host: Where it runs; empty for this machine.
         gpus: UUIDs or indices of the GPUs that it was given; empty where it was given none.
+        created_at: When it was made, UTC.
+        started_at: When its last session or attempt began, UTC.
         epoch: Epochs done.
         metric_name: Of `metric`, such as ``test_accuracy``.
         samples_per_s: In training, at the last epoch.
         eta_s: Seconds that are left.
         checkpoint_at: When its newest checkpoint was written.
         active_at: When it last wrote anything.
-        step_s: The median time from one sign of life to the next, in seconds.
+        step_s: The median time from one sign of life to the next, in seconds; None before there
+            are two.
         waits: Share of its time, 0 to 1, by what it waited for: ``data``, ``ranks``.
+        energy_joules: That it has taken since it began, where it samples that.
+        ranks: Of a training of several processes, what is recorded of each: ``rank``, ``host``,
+            ``samples_per_s``, ``waiting_s``.
         retries: Attempts or sessions before this one.
         done: Parts that have ended: tasks of a job, trials of a search.
         total: Parts in all.
@@ -49,12 +59,14 @@ class Glance:
     status: str
     workload: str | None = None
     pids: tuple[int, ...] = ()
-    mark: str = ""
+    variables: dict[str, str] = dataclasses.field(default_factory=dict)
+    uuids: tuple[str, ...] = ()
     container: str = ""
     slurm_job: str = ""
     host: str = ""
     gpus: tuple[str, ...] = ()
     created_at: datetime | None = None
+    started_at: datetime | None = None
     epoch: int | None = None
     epochs: int | None = None
     loss: float | None = None
@@ -66,8 +78,23 @@ class Glance:
     active_at: datetime | None = None
     step_s: float | None = None
     waits: dict[str, float] = dataclasses.field(default_factory=dict)
+    energy_joules: float | None = None
+    ranks: tuple[dict[str, object], ...] = ()
     retries: int = 0
     done: int | None = None
     total: int | None = None
     note: str = ""
     parts: tuple[Glance, ...] = ()
+
+
+class Glancer(Protocol):
+    """Reads a run's glance; a `RunKind` has one."""
+
+    def __call__(self, path: Path, readings: Readings | None = None) -> Glance:
+        """Return what there is to see of a run.
+
+        Args:
+            path: Its directory, which may be in the making, or gone by now.
+            readings: Of one who looks more than once: only what has changed is read again.
+        """
+        ...

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tarmac.errors import RequestError
 from tarmac.runs.catalogue import BrokenRun, Catalogue, RunFacts, RunKind, RunSummary
 from tarmac.runs.directory import Run
+from tarmac.runs.training_glance import glance_training
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,4 +94,5 @@ TRAINING = RunKind(
     # Of several processes; one alone prints where it was started.
     logs=lambda path: sorted((path / "logs").glob("rank-*")),
     reserved=_reserved,
+    glance=glance_training,
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.runs import RunFacts, RunKind, RunSummary
+from tarmac.studies.study.glance import glance_search
 from tarmac.studies.study.leases import Leases
 from tarmac.studies.study.locks import owner_lock
 from tarmac.studies.study.record import read_study_record, status_of
@@ -86,4 +87,5 @@ SEARCH = RunKind(
     facts=_facts,
     logs=lambda path: sorted((path / "logs").glob("*.log")),
     reserved=_reserved,
+    glance=glance_search,
 )

@@ -1,0 +1,73 @@
+"""An object of JSON that nobody has checked: what is not there, or is of another kind, is None.
+
+Example:
+    >>> from tarmac.files import Fields
+    >>> record = Fields.of({"status": "running", "epochs": "many", "device": {"uuid": "GPU-1"}})
+    >>> record.text("status"), record.whole("epochs"), record.inner("device").text("uuid")
+    ('running', None, 'GPU-1')
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Fields"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fields:
+    """The fields of an object, each asked for as what it should be.
+
+    Attributes:
+        values: As they were read.
+    """
+
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, value: object) -> Fields:
+        """Return the fields of a value; those of one that is no object are none."""
+        return cls(value if isinstance(value, dict) else {})
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def text(self, key: str) -> str | None:
+        """Return a text."""
+        value = self.values.get(key)
+        return value if isinstance(value, str) else None
+
+    def number(self, key: str) -> float | None:
+        """Return a finite number."""
+        value = self.values.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return float(value) if math.isfinite(value) else None
+
+    def whole(self, key: str) -> int | None:
+        """Return a whole number."""
+        value = self.number(key)
+        return int(value) if value is not None and value.is_integer() else None
+
+    def moment(self, key: str) -> datetime | None:
+        """Return a moment that is written in ISO 8601, in UTC."""
+        try:
+            moment = datetime.fromisoformat(self.text(key) or "")
+        except ValueError:
+            return None
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+    def inner(self, key: str) -> Fields:
+        """Return the fields of an object; none where there is none."""
+        return Fields.of(self.values.get(key))
+
+    def inners(self, key: str) -> tuple[Fields, ...]:
+        """Return those of each object of a list."""
+        value = self.values.get(key)
+        return tuple(map(Fields.of, value)) if isinstance(value, list) else ()

@@ -1,0 +1,156 @@
+"""What a monitor shows of a job: its tasks at work, from its journal as far as that has grown.
+
+No engine is asked: what a task on a cluster does is what its agent has written down.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Any
+
+from tarmac.files import Fields, Readings, is_held
+from tarmac.jobs.run_files import directory_name
+from tarmac.runs import Glance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["glance_job"]
+
+# Last events of an attempt that waits in an engine's queue.
+_WAITS = ("queued", "waiting", "requeued")
+
+# Of thousands in a queue, the first are shown; how many there are is told all the same.
+_MOST_WAITING = 32
+
+_ENDED = ("succeeded", "failed", "skipped", "interrupted")
+
+
+@dataclasses.dataclass
+class _Tasks:
+    """The tasks of a journal that have begun: those that have ended as numbers alone.
+
+    Attributes:
+        active: What is known of each other one, by its number.
+        outcomes: How many have ended how.
+        ended: How each has ended that has.
+    """
+
+    active: dict[int, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    outcomes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    ended: dict[int, str] = dataclasses.field(default_factory=dict)
+
+
+def glance_job(path: Path, readings: Readings | None = None) -> Glance:
+    """Return what there is to see of a job's run; see `tarmac.runs.Glancer`."""
+    readings = readings or Readings()
+    record = readings.fields(path / "job-run.json")
+    runner = readings.fields(path / "runner.json")
+    tasks = readings.lines(path / "journal.jsonl", _Tasks, _add)
+    is_alive = is_held(path / ".lock")
+    is_here = runner.text("host") == os.uname().nodename
+    found = [*_parts(path, tasks, readings, is_alive=is_alive)]
+    parts = tuple(part for part in found if part.status not in _ENDED)
+    # Of these the agents alone have said so far how they ended.
+    outcomes = collections.Counter(part.status for part in found if part.status in _ENDED)
+    outcomes.update(tasks.outcomes)
+    number = record.whole("num_tasks")
+    pid = runner.whole("pid")
+    return Glance(
+        kind="job",
+        name=path.name,
+        path=path,
+        status="running" if is_alive else "detached" if parts else _status(record, outcomes),
+        pids=(pid,) if pid is not None and is_alive and is_here else (),
+        host=(runner.text("host") or "") if is_alive and not is_here else "",
+        created_at=record.moment("created_at"),
+        done=outcomes.total(),
+        total=len(tasks.active) + len(tasks.ended) if number is None else number,
+        note=f"{outcomes['failed']} failed" if outcomes["failed"] else "",
+        parts=parts,
+    )
+
+
+def _add(tasks: _Tasks, value: object) -> None:
+    """Change what is known of tasks by an event of the journal."""
+    event = Fields.of(value)
+    index, kind = event.whole("task"), event.text("event")
+    if index is None or kind is None:
+        return
+    before = tasks.ended.pop(index, None)
+    if before is not None:
+        tasks.outcomes[before] -= 1
+    if kind == "ended":
+        tasks.active.pop(index, None)
+        outcome = event.text("outcome")
+        tasks.ended[index] = outcome if outcome is not None and outcome in _ENDED else "failed"
+        tasks.outcomes[tasks.ended[index]] += 1
+        return
+    known = tasks.active.setdefault(index, {})
+    if kind == "retried":
+        # What was said of an earlier attempt is not so of the next.
+        for key in ("place", "host"):
+            known.pop(key, None)
+    known.pop("reason", None)
+    known.update(event.values)
+
+
+def _status(record: Fields, outcomes: collections.Counter[str]) -> str:
+    """Return how a job stands that nobody works on, by how its tasks ended."""
+    if not record:
+        return "unknown"
+    total = record.whole("num_tasks")
+    if record.text("outcome") is not None:
+        return record.text("outcome") or ""
+    if total is None or outcomes.total() < total or outcomes["interrupted"]:
+        return "interrupted"
+    return "succeeded" if outcomes["succeeded"] == total else "failed"
+
+
+def _parts(path: Path, tasks: _Tasks, readings: Readings, *, is_alive: bool) -> Iterator[Glance]:
+    """Yield the tasks at work, and the first of those that wait."""
+    waiting = 0
+    for index, known in sorted(tasks.active.items()):
+        event = Fields(known)
+        waits = event.text("event") in _WAITS
+        # Only what an engine has outlives its runner.
+        if not is_alive and not (waits or "host" in known or "place" in known):
+            continue
+        waiting += waits
+        if waits and waiting > _MOST_WAITING:
+            continue
+        yield _part(path, index, event, readings, waits=waits)
+
+
+def _part(path: Path, index: int, event: Fields, readings: Readings, *, waits: bool) -> Glance:
+    """Return a task whose end is not on record; its agent may say that it has ended."""
+    name = event.text("name") or str(index)
+    directory = path / (event.text("directory") or f"tasks/{directory_name(index, name)}")
+    attempt = event.whole("attempt") or 1
+    # What is on a cluster has a place there; the record is its agent's.
+    place = event.text("place") or ""
+    record = Fields({})
+    if place or event.text("host"):
+        record = readings.fields(directory / f"attempt-{attempt}.json")
+    host = event.text("host") or record.text("host") or ""
+    here = os.uname().nodename
+    gpus = record.values.get("gpus")
+    process = record.inner("process")
+    pid = process.whole("pid") if process.text("host") == here else None
+    began = event.text("event") == "started" or record.text("state") == "began"
+    return Glance(
+        kind="task",
+        name=f"{path.name}/{name}",
+        path=directory,
+        status=record.text("outcome") or ("queued" if waits and not began else "running"),
+        pids=() if pid is None else (pid,),
+        variables={"TARMAC_TASK_INDEX": str(index), "TARMAC_ATTEMPT": str(attempt)},
+        slurm_job=place.partition("_")[0],
+        host="" if host == here else host,
+        gpus=tuple(map(str, gpus)) if isinstance(gpus, list) else (),
+        retries=max(0, attempt - 1),
+        note=event.text("reason") or "",
+    )

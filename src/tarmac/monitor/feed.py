@@ -1,0 +1,70 @@
+"""Where snapshots come from: this machine, a recording, or other hosts, all asked alike."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from tarmac.monitor.look import Watcher
+from tarmac.monitor.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tarmac.monitor.options import WatchOptions
+
+__all__ = ["Feed", "LocalFeed"]
+
+
+class Feed(Protocol):
+    """Gives one snapshot after another."""
+
+    def next(self) -> Snapshot | None:
+        """Return the next snapshot, once it is time for it; None where there is none any more."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds; it may be asked again, and then does nothing."""
+        ...
+
+
+class LocalFeed:
+    """Snapshots of this machine, `WatchOptions.interval_s` after one another.
+
+    The first is there at once. One that took longer than the interval is followed by the next
+    without a pause.
+
+    Args:
+        options: What to look at, and how often.
+    """
+
+    def __init__(self, options: WatchOptions) -> None:
+        self._interval_s = options.interval_s
+        self._watcher = Watcher(options)
+        self._next_at: float | None = None
+
+    def __enter__(self) -> LocalFeed:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def next(self) -> Snapshot:
+        """Return the next snapshot, once it is time for it."""
+        now = time.monotonic()
+        if self._next_at is not None and self._next_at > now:
+            time.sleep(self._next_at - now)
+            now = self._next_at
+        self._next_at = now + self._interval_s
+        host = self._watcher.look()
+        return Snapshot(at=datetime.now(UTC), hosts=(host,))
+
+    def close(self) -> None:
+        """Close what reads this machine."""
+        self._watcher.close()

@@ -1,0 +1,192 @@
+"""What a monitor shows of a training, from its directory: a few small files, and no model of them.
+
+A monitor also looks at runs of a newer Tarmac, and at such as are being written at that moment. So
+nothing is refused here: what is not there, or is not what was expected, is not known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import time
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tarmac.files import Fields, Readings, is_held, is_network, read_lease
+from tarmac.runs.glance import Glance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+__all__ = ["glance_training"]
+
+# Epochs that a median is of: what came before may have been another batch size, or another GPU.
+_MEDIAN_OF = 20
+
+# Epochs that shares and times to come are of.
+_LATELY = 5
+
+# What an epoch's line may be judged by, the best first; how well it did on what it did not see.
+_METRICS = ("val_accuracy", "accuracy")
+_FINAL_METRICS = ("test_accuracy", "val_accuracy", "train_accuracy")
+
+_WAITS = {"data": "data_wait_s", "ranks": "rank_wait_s"}
+
+
+def glance_training(path: Path, readings: Readings | None = None) -> Glance:
+    """Return what there is to see of a training; see `Glancer`."""
+    readings = readings or Readings()
+    record = readings.fields(path / "run.json")
+    rows = [*readings.lines(path / "metrics.jsonl", _new_rows, _add_row)]
+    latest = rows[-1] if rows else Fields({})
+    sessions = record.inners("sessions")
+    session = sessions[-1] if sessions else Fields({})
+    status = _status(path, record)
+    is_running = status == "running"
+    elsewhere = _holder_elsewhere(path) if is_running else ""
+    pid = session.whole("pid")
+    written_at = _written_at(path / "metrics.jsonl")
+    checkpoint_at = _newest(path / "checkpoints")
+    signs = [session.moment("started_at"), written_at, checkpoint_at]
+    epochs = record.inner("configuration").whole("epochs")
+    final = record.inner("metrics") if status == "completed" else Fields({})
+    metric_name, metric = _metric(latest, final)
+    launch = record.text("launch")
+    return Glance(
+        kind="training",
+        name=path.name,
+        path=path,
+        status=status,
+        workload=record.text("workload"),
+        pids=(pid,) if pid is not None and is_running and not elsewhere else (),
+        # Where another launcher has started its processes, such as torchrun, this tells them.
+        variables={"TARMAC_LAUNCH": launch} if launch else {},
+        uuids=_uuids(record),
+        host=elsewhere,
+        created_at=record.moment("created_at"),
+        started_at=session.moment("started_at"),
+        epoch=latest.whole("epoch") if rows else 0 if record else None,
+        epochs=epochs,
+        loss=latest.number("loss"),
+        metric_name=metric_name,
+        metric=metric,
+        samples_per_s=latest.number("samples_per_s"),
+        eta_s=_eta_s(rows, epochs, written_at) if is_running else None,
+        checkpoint_at=checkpoint_at,
+        active_at=max((sign for sign in signs if sign is not None), default=None),
+        step_s=_median_s(rows),
+        waits=_waits(rows),
+        energy_joules=record.number("energy_joules"),
+        ranks=_ranks(record),
+        retries=max(0, len(sessions) - 1),
+        note=(record.text("error") or "") if status == "failed" else "",
+    )
+
+
+def _new_rows() -> deque[Fields]:
+    return deque(maxlen=_MEDIAN_OF)
+
+
+def _add_row(rows: deque[Fields], row: object) -> None:
+    if isinstance(row, dict):
+        rows.append(Fields(row))
+
+
+def _status(path: Path, record: Fields) -> str:
+    status = record.text("status") or "unknown"
+    return "interrupted" if status == "running" and not is_held(path / ".lock") else status
+
+
+def _holder_elsewhere(path: Path) -> str:
+    """Return the host that works on a run, where it is another one and can be told."""
+    if is_network(path):
+        with contextlib.suppress(OSError):
+            holder = read_lease(path / ".lock")
+            if holder is not None and holder.host != os.uname().nodename:
+                return holder.host
+    return ""
+
+
+def _metric(latest: Fields, final: Fields) -> tuple[str | None, float | None]:
+    for found, names in ((final, _FINAL_METRICS), (latest, _METRICS)):
+        for name in names:
+            if (value := found.number(name)) is not None:
+                return name, value
+    return None, None
+
+
+def _median_s(rows: Sequence[Fields]) -> float | None:
+    """Return how long an epoch takes: its line is what a training writes at regular times."""
+    seconds = _values(rows, "seconds")
+    return statistics.median(seconds) if len(seconds) > 1 else None
+
+
+def _eta_s(rows: Sequence[Fields], epochs: int | None, written_at: datetime | None) -> float | None:
+    seconds = _values(rows[-_LATELY:], "seconds")
+    if epochs is None or not seconds or written_at is None:
+        return None
+    left_s = (epochs - (rows[-1].whole("epoch") or 0)) * statistics.fmean(seconds)
+    since_s = max(0.0, time.time() - written_at.timestamp())
+    return max(0.0, left_s - since_s)
+
+
+def _waits(rows: Sequence[Fields]) -> dict[str, float]:
+    """Return which share of the last epochs was spent waiting, by what for, as far as is told."""
+    shares: dict[str, float] = {}
+    for name, key in _WAITS.items():
+        told = [row for row in rows[-_LATELY:] if row.number(key) is not None]
+        seconds = sum(_values(told, "seconds"))
+        if seconds > 0:
+            shares[name] = min(1.0, max(0.0, sum(_values(told, key)) / seconds))
+    return shares
+
+
+def _uuids(record: Fields) -> tuple[str, ...]:
+    replicas = record.inner("parallel").inners("replicas")
+    here = os.uname().nodename
+    devices = [record.inner("device")]
+    devices += [one.inner("device") for one in replicas if one.text("host") == here]
+    uuids = (device.text("uuid") for device in devices)
+    return tuple(dict.fromkeys(uuid for uuid in uuids if uuid))
+
+
+def _ranks(record: Fields) -> tuple[dict[str, object], ...]:
+    """Return how each rank fared in the last session that has ended; empty of one process."""
+    replicas = record.inner("parallel").inners("replicas")
+    if len(replicas) < 2:
+        return ()
+    return tuple(
+        {
+            "rank": replica.whole("rank"),
+            "host": replica.text("host"),
+            "samples_per_s": replica.number("samples_per_s"),
+            "waiting_s": replica.number("waiting_s"),
+        }
+        for replica in replicas
+    )
+
+
+def _newest(directory: Path) -> datetime | None:
+    """Return when the newest checkpoint of a directory was written."""
+    times: list[float] = []
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            # One may be removed while the others are looked at.
+            with contextlib.suppress(OSError):
+                if entry.name.endswith(".safetensors"):
+                    times.append(entry.stat().st_mtime)
+    return datetime.fromtimestamp(max(times), UTC) if times else None
+
+
+def _written_at(path: Path) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except OSError:
+        return None
+
+
+def _values(rows: Iterable[Fields], key: str) -> list[float]:
+    return [value for row in rows if (value := row.number(key)) is not None]
