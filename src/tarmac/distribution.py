@@ -63,6 +63,8 @@ _PACKAGES = {
     "websockets": _Package("websockets", "hkube", "HKube's protocol needs"),
     "msgpack": _Package("msgpack", "hkube", "HKube's protocol needs"),
     "bson": _Package("pymongo", "hkube", "HKube's protocol needs"),
+    "textual": _Package("Textual", "watch", "the screen of tarmac top needs"),
+    "textual_serve": _Package("textual-serve", "watch", "tarmac top --web needs"),
 }
 # PyTorch in each: the build that a package index gives need not be the one for a machine's driver.
 _CHOOSE_BUILD = "For the PyTorch that fits your CUDA: https://pytorch.org/get-started/locally/"

@@ -1,0 +1,92 @@
+"""Takes secrets out of environments, command lines and texts before anybody is shown them.
+
+Example:
+    >>> masked_environment({"WANDB_API_KEY": "abc123", "CUDA_VISIBLE_DEVICES": "0"})
+    {'WANDB_API_KEY': '(hidden)', 'CUDA_VISIBLE_DEVICES': '0'}
+    >>> masked_command(["train.py", "--token", "abc123", "--epochs", "3"])
+    ['train.py', '--token', '(hidden)', '--epochs', '3']
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["HIDDEN_NAME", "masked_command", "masked_environment", "masked_text"]
+
+_INSTEAD = "(hidden)"
+
+# A variable or an option of such a name holds a secret.
+HIDDEN_NAME = re.compile(
+    r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE|(?:^|[_-])(?:PASS|PWD|AUTH)(?:$|[_-])",
+    re.IGNORECASE,
+)
+# Names that only look like it: where a key lies, or what sorts.
+_HARMLESS_NAME = re.compile(
+    r"^(?:PWD|OLDPWD|.*KEYBOARD.*|.*TOKENIZERS?_?.*|.*MONKEY.*)$", re.IGNORECASE
+)
+
+_FORMS = (
+    # A name that speaks of a secret, and its value: WANDB_API_KEY=..., "password": "..."
+    (
+        re.compile(
+            r"(?i)(\w*(?:token|api_?key|access_?key|secret|passw(?:or)?d|credential)\w*"
+            r"[\"']?\s*[=:]\s*[\"']?)[^\s\"',;&]{6,}"
+        ),
+        rf"\1{_INSTEAD}",
+    ),
+    (re.compile(r"(?i)\b(bearer|basic) [\w.~+/=-]{8,}"), rf"\1 {_INSTEAD}"),
+    (re.compile(r"(://)[^/\s:@]*:[^/\s@]+@"), rf"\1{_INSTEAD}@"),
+    # Tokens of Hugging Face, GitHub, OpenAI, Amazon, Slack and Google.
+    (
+        re.compile(
+            r"\b(?:hf_\w{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|sk-[\w-]{20,}|AKIA[0-9A-Z]{16}"
+            r"|xox[abprs]-[\w-]{10,}|AIza[\w-]{35})"
+        ),
+        _INSTEAD,
+    ),
+)
+
+
+def masked_text(text: str) -> str:
+    """Return a text without what by its form is a secret."""
+    for form, instead in _FORMS:
+        text = form.sub(instead, text)
+    return text
+
+
+def masked_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return variables with ``(hidden)`` for values that by their name or form are secrets."""
+    return {
+        name: _INSTEAD if value and _is_secret(name) else masked_text(value)
+        for name, value in variables.items()
+    }
+
+
+def masked_command(arguments: Iterable[str]) -> list[str]:
+    """Return a command's arguments with ``(hidden)`` for values that look like secrets.
+
+    Both ``--token VALUE`` and ``--token=VALUE`` are known, and ``NAME=VALUE`` of a variable.
+    """
+    masked = []
+    is_value = False
+    for argument in arguments:
+        if is_value and not argument.startswith("-"):
+            masked.append(_INSTEAD)
+            is_value = False
+            continue
+        name, is_joined, value = argument.partition("=")
+        is_named = not any(c.isspace() for c in name) and _is_secret(name.lstrip("-"))
+        if is_named and is_joined and value:
+            masked.append(f"{name}={_INSTEAD}")
+        else:
+            masked.append(masked_text(argument))
+        is_value = is_named and not is_joined and argument.startswith("--")
+    return masked
+
+
+def _is_secret(name: str) -> bool:
+    return HIDDEN_NAME.search(name) is not None and _HARMLESS_NAME.match(name) is None

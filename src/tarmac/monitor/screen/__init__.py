@@ -1,0 +1,70 @@
+"""The screen of ``tarmac top``, by Textual: views, plots, logs, and stopping one's own work."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.distribution import explained_imports
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.monitor.feed import Feed
+
+__all__ = ["ScreenOptions", "run_screen", "serve_in_browser"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ScreenOptions:
+    """How the screen looks and what it allows.
+
+    Attributes:
+        interval_s: Between two readings; what the feed was given, to be shown.
+        readonly: Nothing can be stopped from it. A replay is to be shown so.
+        light: Dark on light.
+        ascii_only: Draws with ASCII alone.
+    """
+
+    interval_s: float = 1.0
+    readonly: bool = False
+    light: bool = False
+    ascii_only: bool = False
+
+
+def run_screen(feed: Feed, options: ScreenOptions) -> None:
+    """Show a feed's snapshots until the user leaves.
+
+    The feed is read in a thread of its own and closed at the end; where it ends by itself
+    (`StopIteration`), its last snapshot stays.
+
+    Args:
+        feed: What to show.
+        options: How.
+
+    Raises:
+        MissingExtraError: Textual is not installed.
+    """
+    with explained_imports("watch"):
+        from tarmac.monitor.screen.app import TopApp  # noqa: PLC0415 - an extra
+
+    TopApp(feed, options).run()
+
+
+def serve_in_browser(arguments: Sequence[str], *, port: int = 0) -> None:
+    """Serve the screen to this machine's browsers, until SIGINT or SIGTERM.
+
+    Each page that is opened starts ``tarmac top ARGUMENTS`` anew. The address, printed first, holds a
+    token that is drawn anew each time; who does not know it is refused.
+
+    Args:
+        arguments: What ``tarmac top`` is given, without ``--web``.
+        port: On 127.0.0.1; 0 for any that is free.
+
+    Raises:
+        MissingExtraError: textual-serve is not installed.
+    """
+    with explained_imports("watch"):
+        from tarmac.monitor.screen.web import serve  # noqa: PLC0415 - an extra
+
+    serve(arguments, port=port)
