@@ -34,6 +34,9 @@ _SECTIONS = {
         "cluster": "cluster:command",
         "hkube": "hkube:command",
     },
+    "Watch": {
+        "serve": "serve:command",
+    },
     "Housekeeping": {
         "data": "data:command",
         "runs": "runs:command",
