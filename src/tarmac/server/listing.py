@@ -21,7 +21,6 @@ __all__ = ["KINDS", "Listing", "RunLister"]
 
 KINDS: Mapping[str, RunKind] = {kind.name: kind for kind in (TRAINING, SEARCH, JOB)}
 
-# Directories are not looked through more often, however many look at them.
 _EVERY_S = 1.0
 
 
@@ -48,18 +47,20 @@ class RunLister:
 
     Args:
         output: Where the runs lie.
+        every_s: Directories are not looked through more often, however many look at the list.
     """
 
-    def __init__(self, output: Path) -> None:
+    def __init__(self, output: Path, *, every_s: float = _EVERY_S) -> None:
         self.output = output
+        self._every_s = every_s
         self._index = RunIndex(tuple(KINDS), KINDS.__getitem__, output)
         self._turn = threading.Lock()
         self._latest: tuple[float, Listing] | None = None
 
     def list(self) -> Listing:
-        """Return the runs as they were a second ago or later."""
+        """Return the runs as they are, or were a moment ago."""
         with self._turn:
-            if self._latest is None or time.monotonic() - self._latest[0] > _EVERY_S:
+            if self._latest is None or time.monotonic() - self._latest[0] > self._every_s:
                 runs, broken = self._index.summaries()
                 listing = Listing(
                     runs={self._name(run.path): run for run in runs},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -15,8 +16,7 @@ from tarmac.pages import Page, Section, message, paragraph, pre
 from tarmac.server.addresses import log_address, run_address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["log_names", "log_page", "log_section", "read_end"]
 
@@ -33,18 +33,8 @@ _COMMANDS = re.compile(
 
 
 def log_names(run: Path, files: Sequence[Path]) -> dict[str, Path]:
-    """Return a run's logs by their paths from its directory; none that lies elsewhere.
-
-    Args:
-        run: The run's directory.
-        files: What its kind says are its logs.
-    """
-    inside = run.resolve()
-    return {
-        file.relative_to(run).as_posix(): file
-        for file in files
-        if file.is_relative_to(run) and file.resolve().is_relative_to(inside)
-    }
+    """Return a run's logs by their paths from its directory."""
+    return {file.relative_to(run).as_posix(): file for file in files if file.is_relative_to(run)}
 
 
 def log_section(name: str, files: Sequence[str]) -> Section:
@@ -54,36 +44,45 @@ def log_section(name: str, files: Sequence[str]) -> Section:
     return Section("logs", "Logs", _links(name, files))
 
 
-def log_page(name: str, files: dict[str, Path], chosen: str) -> Page:
+def log_page(name: str, run: Path, files: Mapping[str, Path], chosen: str) -> Page:
     """Return a page with the end of a log.
 
     Args:
         name: The run's.
+        run: Its directory.
         files: Its logs; see `log_names`.
         chosen: Which one of them.
 
     Raises:
-        TarmacError: It cannot be read.
+        TarmacError: It cannot be read, or lies elsewhere.
     """
-    text, is_whole = read_end(files[chosen])
+    text, is_whole = read_end(files[chosen], run)
     back = Markup('<p><a href="{}">Back to {}</a></p>').format(run_address(name), name)
     note = "" if is_whole else f"The last {_SHOWN_BYTES // 1024} KiB; the file is longer."
     shown = pre(text) if text else message("plain", "Nothing has been printed into it yet.")
     sections = [Section("log", "Printed", shown, note)]
     if len(files) > 1:
-        sections.append(Section("logs", "Other logs", _links(name, [*files])))
+        sections.append(
+            Section("logs", "Other logs", _links(name, [file for file in files if file != chosen]))
+        )
     return Page(
         title=chosen, subtitle=f"What a process of {name} has printed", head=back, sections=sections
     )
 
 
-def read_end(file: Path) -> tuple[str, bool]:
+def read_end(file: Path, run: Path) -> tuple[str, bool]:
     """Return the last lines of a log as plain text, and whether they are all of it.
 
+    Args:
+        file: The log.
+        run: The directory that it must lie in, wherever links lead.
+
     Raises:
-        TarmacError: It cannot be read, or is no file.
+        TarmacError: It cannot be read, lies elsewhere, or is no file.
     """
     try:
+        if not Path(os.path.realpath(file, strict=True)).is_relative_to(os.path.realpath(run)):
+            raise TarmacError(f"{file.name} lies outside of its run, and is not shown")
         # Neither a link that was put there since, nor a pipe, which would be waited for.
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as opened:

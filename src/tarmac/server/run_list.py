@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from tarmac.pages import Page, Section, Tile, chip, moment, paragraph, table, tiles, worded
+from tarmac.pages import Page, Section, Tile, chip, paragraph, table, tiles, worded
 from tarmac.server.addresses import list_address, run_address
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _table(runs: Mapping[str, RunSummary], query: ListQuery) -> Markup:
             "No run fits." if query.text else "There are none yet. Try: tarmac train digits-mlp"
         )
     rows = [_row(place, name, run) for place, (name, run) in enumerate(runs.items())]
-    columns = ("Run", "Kind", "Status", "Began", "Took", "Result", "Compare")
+    columns = ("Run", "Kind", "Status", "Began (UTC)", "Took", "Result", "Compare")
     return Markup(
         '<form action="/compare" method="get">{}<p><button>Compare the chosen</button></p></form>'
     ).format(table(columns, rows, label="Runs", numbers=(4,)))
@@ -116,7 +117,7 @@ def _table(runs: Mapping[str, RunSummary], query: ListQuery) -> Markup:
 
 def _row(place: int, name: str, run: RunSummary) -> Sequence[str | Markup]:
     began = Markup('<time datetime="{}">{}</time>').format(
-        run.created_at.isoformat(), moment(run.created_at)
+        run.created_at.isoformat(), f"{run.created_at.astimezone(UTC):%Y-%m-%d %H:%M}"
     )
     choice = Markup(
         '<input type="checkbox" id="run-{}" name="run" value="{}" aria-label="Compare {}">'

@@ -15,7 +15,7 @@ from tarmac.server.logs import log_names, log_page, log_section
 from tarmac.server.run_list import ListQuery, run_list_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from tarmac.monitor import Snapshot
@@ -94,7 +94,7 @@ class Site:
                 text=address.first("q"),
                 number=_number(address.first("page")),
             )
-            return run_list_page(listing, query, str(self._lister.output))
+            return run_list_page(listing, query, str(self._lister.output.resolve()))
         if address.path == "/gpus":
             return gpus_page(self._look(), listing.runs.keys())
         if address.path == "/compare":
@@ -122,14 +122,12 @@ class Site:
             names = address.all("run")
         else:
             names = [_split_run(address.path, listing)[0]]
-        found = [(name, listing.path(name)) for name in names]
-        return [
-            (
-                listing.runs.get(name) or listing.broken.get(name),
-                path and self._looks(listing, name, path),
-            )
-            for name, path in found
-        ]
+        found = [listing.runs.get(name) or listing.broken.get(name) for name in names]
+        shown = [run.path for run in found if run is not None]
+        if address.path != "/compare":
+            _, rest = _split_run(address.path, listing)
+            shown += [shown[0] / part for part in (rest, address.first("file")) if _is_below(part)]
+        return found, [_looks(path) for path in shown]
 
     def _page_of_run(
         self, listing: Listing, name: str, run: Path, rest: str, address: Address
@@ -138,15 +136,14 @@ class Site:
             return _damaged(name, listing.broken[name].reason)
         logs = self._logs(listing, name, run)
         if rest == "log":
-            chosen = address.first("file") or next(iter(logs), "")
+            chosen = address.first("file") or _first_with_text(logs)
             if chosen not in logs:
                 raise NoSuchPageError(f"{name} has no log {chosen!r}")
-            return log_page(name, logs, chosen)
+            return log_page(name, run, logs, chosen)
         kind, _, part = rest.rstrip("/").partition("/")
         if kind in _PARTS and part and "/" not in part:
             directory = run / kind / part
-            # As it is listed, and not as it is written: no `..`, and no link that leads elsewhere.
-            if part not in _names(run / kind) or directory.is_symlink():
+            if not (_is_below(part) and directory.is_dir() and _is_inside(directory, run)):
                 raise NoSuchPageError(f"{name} has no task {part!r}")
             return self._page_of([directory])
         if rest:
@@ -170,13 +167,24 @@ class Site:
         except TarmacError as error:
             return _damaged("Compare", str(error))
 
-    def _looks(self, listing: Listing, name: str, run: Path) -> object:
-        logs = self._logs(listing, name, run).values()
-        return _looks(run), [_look_of(file) for file in logs]
-
     def _logs(self, listing: Listing, name: str, run: Path) -> dict[str, Path]:
         found = listing.runs.get(name)
         return {} if found is None else log_names(run, KINDS[found.kind].logs(run))
+
+
+def _first_with_text(logs: Mapping[str, Path]) -> str:
+    written = (name for name, file in logs.items() if any(size for _, _, size in _looks(file)))
+    return next(written, next(iter(logs), ""))
+
+
+def _is_below(part: str) -> bool:
+    """Whether a path is one below where it starts, as it is written."""
+    return bool(part) and not {"", ".", ".."} & {*part.rstrip("/").split("/")} and "\0" not in part
+
+
+def _is_inside(path: Path, directory: Path) -> bool:
+    """Whether a path is in a directory, wherever links lead."""
+    return os.path.realpath(path).startswith(f"{os.path.realpath(directory)}/")
 
 
 def _number(text: str) -> int:
@@ -185,8 +193,8 @@ def _number(text: str) -> int:
 
 def _split_run(path: str, listing: Listing) -> tuple[str, str]:
     """Return the run that an address is of, the longest name that fits, and the rest of it."""
-    _, runs, *parts = path.split("/")
-    if runs == "runs":
+    if path.startswith("/runs/"):
+        parts = path.removeprefix("/runs/").split("/")
         for end in range(len(parts), 0, -1):
             name = "/".join(parts[:end])
             if listing.path(name) is not None:
@@ -199,26 +207,14 @@ def _damaged(name: str, reason: str) -> Page:
     return Page(title=name, status="cannot be read", state="bad", sections=[section])
 
 
-def _names(directory: Path) -> list[str]:
+def _looks(path: Path) -> list[tuple[str, int, int]]:
+    """Return how a file looks, or the files in a directory; runs write whatever becomes of them."""
     try:
-        return [entry.name for entry in directory.iterdir()]
-    except OSError:
-        return []
-
-
-def _looks(directory: Path) -> list[tuple[str, int, int]]:
-    """Return how the files in a directory look: runs write there whatever becomes of them."""
-    try:
-        with os.scandir(directory) as entries:
-            files = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+        if not path.is_dir():
+            files = [("", path.lstat())]
+        else:
+            with os.scandir(path) as entries:
+                files = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
     except OSError:
         return []
     return sorted((name, found.st_mtime_ns, found.st_size) for name, found in files)
-
-
-def _look_of(file: Path) -> tuple[int, int]:
-    try:
-        found = file.stat()
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size
