@@ -53,7 +53,7 @@ def test_a_run_reads_back_as_it_was_written(tmp_path):
     assert repr(again).endswith("completed: test_accuracy=0.9>")
 
 
-@pytest.mark.parametrize(("schema", "pid"), [(1, 4522), (2, 7001)])
+@pytest.mark.parametrize(("schema", "pid"), [(1, 4522), (2, 7001), (3, 8123)])
 def test_a_run_of_an_older_schema_can_always_be_read(tmp_path, schema, pid):
     shutil.copy(SAMPLES / f"run-schema-{schema}.json", tmp_path / "run.json")
     run = runs.Run.open(tmp_path)
@@ -65,7 +65,7 @@ def test_a_run_of_an_older_schema_can_always_be_read(tmp_path, schema, pid):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"schema_version": 4}, RequestError, r"newer Tarmac \(schema 4, this one reads up to 3\)"),
+        ({"schema_version": 5}, RequestError, r"newer Tarmac \(schema 5, this one reads up to 4\)"),
         ({"status": "flying"}, TarmacError, "is damaged: status"),
         ({"surprise": 1}, TarmacError, "is damaged: surprise"),
         (

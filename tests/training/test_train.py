@@ -69,6 +69,7 @@ def test_a_run_says_everything_that_made_it(tmp_path):
         "learning_rate",
         "samples_per_s",
         "seconds",
+        "data_wait_s",
         "memory_bytes",
         "setup_s",
     }

@@ -13,12 +13,13 @@ from __future__ import annotations
 import contextlib
 import grp
 import os
-import re
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
+
+from tarmac.machine import count_ras_errors, find_kfd_nodes, read_sensor, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +87,7 @@ def read_amd(root: Path = Path("/")) -> Amd:
     with contextlib.suppress(OSError, KeyError):
         group = grp.getgrgid(kfd.stat().st_gid).gr_name
     is_open = os.access(kfd, os.R_OK | os.W_OK)
-    balancing = _text(root / "proc/sys/kernel/numa_balancing")
+    balancing = text_of(root / "proc/sys/kernel/numa_balancing")
     return Amd(
         gpus=tuple(_gpus(root)),
         kfd="open" if is_open else "denied" if kfd.exists() else "absent",
@@ -96,25 +97,16 @@ def read_amd(root: Path = Path("/")) -> Amd:
 
 
 def _gpus(root: Path) -> Iterator[AmdGpu]:
-    nodes = (root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties")
-    for path in sorted(nodes, key=lambda path: (len(path.parent.name), path.parent.name)):
-        lines = [line.split() for line in (_text(path) or "").splitlines()]
-        facts = {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdecimal()}
-        version, location = facts.get("gfx_target_version", 0), facts.get("location_id", 0)
-        if version == 0:
-            # A CPU.
-            continue
-        bus, slot, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 0x7
-        address = f"{facts.get('domain', 0):04x}:{bus:02x}:{slot:02x}.{function}"
-        device = root / "sys/bus/pci/devices" / address
-        uncorrected, corrected = _ras(device)
+    for node in find_kfd_nodes(root):
+        device = root / "sys/bus/pci/devices" / node.address
+        uncorrected, corrected = count_ras_errors(device)
         yield AmdGpu(
-            address=address,
-            gfx=gfx_name(version),
+            address=node.address,
+            gfx=gfx_name(node.gfx_version),
             temperature_c={
                 name: value // 1000
                 for file, name in _SENSORS.items()
-                if (value := _sensor(device, file)) is not None
+                if (value := read_sensor(device, file)) is not None
             },
             power_watts={
                 name: value / 1e6
@@ -122,35 +114,8 @@ def _gpus(root: Path) -> Iterator[AmdGpu]:
                     ("now", ("power1_average", "power1_input")),
                     ("limit", ("power1_cap",)),
                 )
-                if (value := _sensor(device, *files)) is not None
+                if (value := read_sensor(device, *files)) is not None
             },
             uncorrected_errors=uncorrected,
             corrected_errors=corrected,
         )
-
-
-def _sensor(device: Path, *files: str) -> int | None:
-    """Return the first of some sensors that the card has."""
-    for file in files:
-        for path in sorted(device.glob(f"hwmon/hwmon*/{file}")):
-            text = _text(path)
-            if text and text.isdecimal():
-                return int(text)
-    return None
-
-
-def _ras(device: Path) -> tuple[int | None, int | None]:
-    """Return the uncorrected and corrected errors of all parts of a card."""
-    uncorrected, corrected = [], []
-    for path in device.glob("ras/*_err_count"):
-        text = _text(path) or ""
-        uncorrected += [int(number) for number in re.findall(r"^ue: (\d+)$", text, re.MULTILINE)]
-        corrected += [int(number) for number in re.findall(r"^ce: (\d+)$", text, re.MULTILINE)]
-    return sum(uncorrected) if uncorrected else None, sum(corrected) if corrected else None
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPILE",
+    "EVENTS",
     "EXECUTORS",
     "FAIL_ON",
     "FEEDS",
@@ -53,6 +54,9 @@ SCALES = ("none", "linear", "sqrt")
 METHODS = ("evolve", "brute", "random", "tpe", "cmaes", "nsga2")
 PRUNING_RULES = ("none", "halving", "median")
 OBJECTIVES = ("val_accuracy", "val_loss", "params", "seconds", "epochs")
+
+# Of `tarmac top`.
+EVENTS = ("idle", "finding", "finished", "stalled")
 
 
 # Not generic in click 8.2.

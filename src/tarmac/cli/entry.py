@@ -35,6 +35,7 @@ _SECTIONS = {
         "hkube": "hkube:command",
     },
     "Watch": {
+        "top": "top:command",
         "serve": "serve:command",
     },
     "Housekeeping": {

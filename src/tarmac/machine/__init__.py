@@ -10,6 +10,13 @@ Example:
     ['cpu', 'cpu']
 """
 
+from tarmac.machine.amd_files import (
+    KfdNode,
+    count_ras_errors,
+    find_kfd_nodes,
+    read_sensor,
+    text_of,
+)
 from tarmac.machine.builds import (
     RELEASES,
     BuildChoice,
@@ -34,6 +41,9 @@ from tarmac.machine.driver import wake_driver
 from tarmac.machine.gpu import Fabric, Gpu, GpuProcess, MigDevice
 from tarmac.machine.limits import ProcessLimits, read_limits
 from tarmac.machine.live import LiveGpu, LiveHost, LiveProcess
+from tarmac.machine.live_host import HostReader
+from tarmac.machine.live_reader import LiveReader, open_live_reader
+from tarmac.machine.live_xids import XidSeen
 from tarmac.machine.nvlink import NvlinkPair, read_nvlink_pairs
 from tarmac.machine.nvml import Nvml, NvmlProblem, open_nvml
 from tarmac.machine.nvml_load import Counters, LoadReader, LoadSample
@@ -66,9 +76,12 @@ __all__ = [
     "Gpu",
     "GpuInfo",
     "GpuProcess",
+    "HostReader",
+    "KfdNode",
     "LiveGpu",
     "LiveHost",
     "LiveProcess",
+    "LiveReader",
     "LoadReader",
     "LoadSample",
     "MigDevice",
@@ -80,10 +93,13 @@ __all__ = [
     "PciePort",
     "ProcessLimits",
     "Releases",
+    "XidSeen",
     "choose_build",
     "count_nvswitches",
+    "count_ras_errors",
     "find_chip",
     "find_devices",
+    "find_kfd_nodes",
     "find_obstacle",
     "is_driver_too_old",
     "list_gpus",
@@ -92,13 +108,16 @@ __all__ = [
     "name_holders",
     "name_left_out",
     "names_nothing",
+    "open_live_reader",
     "open_nvml",
     "read_chips",
     "read_cpuinfo",
     "read_limits",
     "read_nvlink_pairs",
     "read_pcie_path",
+    "read_sensor",
     "runs_on",
+    "text_of",
     "visible_gpus",
     "wake_driver",
     "why_hidden",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tarmac.control_groups import is_unified, own_groups
 
-__all__ = ["ProcessLimits", "read_limits"]
+__all__ = ["ProcessLimits", "cpu_quotas", "memory_limits", "read_limits", "usable_cores"]
 
 # Version 1 writes "no limit" as the largest number of pages (mm/page_counter.c), in bytes.
 _UNLIMITED = 2**62
@@ -42,20 +42,42 @@ def read_limits(root: Path = _ROOT) -> ProcessLimits:
     Args:
         root: Where ``proc``, ``sys`` and ``dev`` are; the affinity is this process's in any case.
     """
-    cpus = [float(_affinity())]
-    for group in own_groups("cpu", root):
-        quota, period = _quota(group, unified=is_unified(root))
-        if quota is not None and period:
-            cpus.append(quota / period)
-    name = "memory.max" if is_unified(root) else "memory.limit_in_bytes"
-    sizes = (_number(_text(group / name)) for group in own_groups("memory", root))
-    limits = [size for size in sizes if size is not None and size < _UNLIMITED]
+    cpus = [float(len(usable_cores())), *cpu_quotas(root).values()]
+    limits = memory_limits(root).values()
     return ProcessLimits(min(cpus), min(limits, default=None), _size_of(root / "dev/shm"))
 
 
-def _affinity() -> int:
-    # Linux alone says on which cores a process may run.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def usable_cores() -> frozenset[int]:
+    """Return the numbers of the cores that this process may run on."""
+    # Linux alone says so.
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def cpu_quotas(root: Path = _ROOT) -> dict[Path, float]:
+    """Return how many cores each control group of this process may use, of those with a quota.
+
+    Args:
+        root: Where ``proc`` and ``sys`` are.
+    """
+    found = {}
+    for group in own_groups("cpu", root):
+        quota, period = _quota(group, unified=is_unified(root))
+        if quota is not None and period:
+            found[group] = quota / period
+    return found
+
+
+def memory_limits(root: Path = _ROOT) -> dict[Path, int]:
+    """Return the bytes that each control group of this process may hold, of those with a limit.
+
+    Args:
+        root: Where ``proc`` and ``sys`` are.
+    """
+    name = "memory.max" if is_unified(root) else "memory.limit_in_bytes"
+    sizes = {group: _number(_text(group / name)) for group in own_groups("memory", root)}
+    return {group: size for group, size in sizes.items() if size is not None and size < _UNLIMITED}
 
 
 def _quota(group: Path, *, unified: bool) -> tuple[int | None, int | None]:

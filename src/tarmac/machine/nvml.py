@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import psutil
 import pynvml
 
 from tarmac.machine.gpu import Gpu, GpuProcess, MigDevice
-from tarmac.machine.nvml_ask import SLOWDOWNS, ask_reasons, watts
+from tarmac.machine.nvml_ask import SLOWDOWNS, ask_reasons, ask_running, pci_address, watts
 from tarmac.machine.nvml_ask import ask as _ask
 from tarmac.machine.nvml_health import read_health
 from tarmac.machine.nvml_load import LoadReader
@@ -20,7 +21,7 @@ from tarmac.machine.pids import sees_all_processes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Nvml", "NvmlProblem", "open_nvml"]
+__all__ = ["Nvml", "NvmlProblem", "open_nvml", "problem_of"]
 
 _COMPUTE_MODES = {
     pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
@@ -83,8 +84,8 @@ class Nvml:
         indices = set()
         for index in range(self._num_gpus):
             handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, index)
-            running = _running(handle, "Compute") if handle else ()
-            if any(process.pid in pids for process in running):
+            running = ask_running(handle, "Compute") if handle else None
+            if any(process.pid in pids for process in running or ()):
                 indices.add(index)
         return indices
 
@@ -95,8 +96,7 @@ def open_nvml() -> Iterator[Nvml | NvmlProblem]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        absences = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
-        yield NvmlProblem(f"NVML: {error}", is_absence=isinstance(error, absences))
+        yield problem_of(error)
         return
     try:
         yield Nvml()
@@ -104,6 +104,12 @@ def open_nvml() -> Iterator[Nvml | NvmlProblem]:
         # What is lost by now was lost before.
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
+
+
+def problem_of(error: pynvml.NVMLError) -> NvmlProblem:
+    """Return what an error that the library starts with stands for."""
+    absences = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
+    return NvmlProblem(f"NVML: {error}", is_absence=isinstance(error, absences))
 
 
 def _read_gpu(index: int) -> Gpu:
@@ -123,7 +129,7 @@ def _read_gpu(index: int) -> Gpu:
         index=index,
         name=name,
         uuid=ask(pynvml.nvmlDeviceGetUUID),
-        address=_address(ask(pynvml.nvmlDeviceGetPciInfo)),
+        address=pci_address(ask(pynvml.nvmlDeviceGetPciInfo)),
         memory_bytes=None if memory is None else memory.total,
         used_bytes=None if memory is None else memory.used,
         capability=None if capability is None else tuple(capability),
@@ -176,15 +182,6 @@ def _with_health(gpu: Gpu) -> Gpu:
     if gpu.error is not None or handle is None:
         return gpu
     return gpu.model_copy(update=read_health(handle, len(gpu.nvlinks)))
-
-
-def _address(pci: Any) -> str | None:
-    if pci is None:
-        return None
-    text = pci.busId if isinstance(pci.busId, str) else pci.busId.decode()
-    # NVML writes the domain with eight digits, the kernel with four.
-    domain, _, rest = text.lower().partition(":")
-    return f"{int(domain, 16):04x}:{rest}"
 
 
 def _known(**values: Any) -> dict[str, Any]:
@@ -261,20 +258,12 @@ def _read_mig(handle: Any) -> tuple[bool | None, tuple[MigDevice, ...]]:
     return True, tuple(devices)
 
 
-def _running(handle: Any, kind: str) -> list[Any]:
-    """Return the processes of a kind; drivers before 510 have the second version of this only."""
-    for version in (3, 2):
-        processes = _ask(getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}"), handle)
-        if processes is not None:
-            return list(processes)
-    return []
-
-
 def _processes(handle: Any) -> tuple[GpuProcess, ...]:
     """Return the processes on a GPU, but for this one and those that it has started."""
     processes = {}
     is_known_here = sees_all_processes()
-    for process in (*_running(handle, "Graphics"), *_running(handle, "Compute")):
+    running = (ask_running(handle, kind) or () for kind in ("Graphics", "Compute"))
+    for process in itertools.chain.from_iterable(running):
         name, parents = None, []
         if is_known_here:
             with contextlib.suppress(psutil.Error):

@@ -9,7 +9,17 @@ import pynvml
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["SLOWDOWNS", "Field", "ask", "ask_fields", "ask_reasons", "watts"]
+__all__ = [
+    "SLOWDOWNS",
+    "Field",
+    "ask",
+    "ask_fields",
+    "ask_reasons",
+    "ask_running",
+    "pci_address",
+    "read_field",
+    "watts",
+]
 
 # What lowers clocks, by its bit. That nothing computes is no reason of these.
 SLOWDOWNS = {
@@ -43,11 +53,43 @@ def ask_fields(handle: Any, fields: Sequence[Field]) -> dict[Field, Any]:
     """Return the values of several fields by one call, without those that are not supported."""
     answers = ask(pynvml.nvmlDeviceGetFieldValues, handle, fields) if fields else None
     values = {
-        field: getattr(answer.value, _TYPES[answer.valueType])
-        for field, answer in zip(fields, answers or (), strict=False)
-        if answer.nvmlReturn == pynvml.NVML_SUCCESS and answer.valueType < len(_TYPES)
+        field: read_field(answer) for field, answer in zip(fields, answers or (), strict=False)
     }
-    return {field: value for field, value in values.items() if value not in _NOT_AVAILABLE}
+    return {field: value for field, value in values.items() if value is not None}
+
+
+def read_field(answer: Any) -> Any:
+    """Return a field's value; None where it has none."""
+    if answer.nvmlReturn != pynvml.NVML_SUCCESS or answer.valueType >= len(_TYPES):
+        return None
+    value = getattr(answer.value, _TYPES[answer.valueType])
+    return None if value in _NOT_AVAILABLE else value
+
+
+def ask_running(handle: Any, kind: str) -> list[Any] | None:
+    """Return the processes of a kind; None where the driver does not tell.
+
+    Args:
+        handle: The GPU's, or a slice's.
+        kind: ``Compute``, ``Graphics`` or ``MPSCompute``.
+    """
+    # Drivers before 510 have the second version of this only.
+    for version in (3, 2):
+        function = getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}", None)
+        processes = None if function is None else ask(function, handle)
+        if processes is not None:
+            return list(processes)
+    return None
+
+
+def pci_address(pci: Any) -> str | None:
+    """Return a card's address as the kernel writes it; None for None."""
+    if pci is None:
+        return None
+    text = pci.busId if isinstance(pci.busId, str) else pci.busId.decode()
+    # NVML writes the domain with eight digits, the kernel with four.
+    domain, _, rest = text.lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}"
 
 
 def ask_reasons(handle: Any) -> int | None:

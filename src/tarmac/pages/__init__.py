@@ -22,6 +22,7 @@ from tarmac.pages.pieces import (
     tiles,
 )
 from tarmac.pages.plots import Mark, Point, Series, histogram, line_plot, scatter, sparkline
+from tarmac.pages.report import page_of, report
 from tarmac.pages.scales import Axis
 
 __all__ = [
@@ -48,10 +49,12 @@ __all__ = [
     "matrix",
     "message",
     "moment",
+    "page_of",
     "page_parts",
     "paragraph",
     "pre",
     "render_page",
+    "report",
     "scatter",
     "sparkline",
     "stacked_bars",

@@ -6,6 +6,8 @@
   const opened = (root) => [...root.querySelectorAll("details[open][id]")].map((one) => one.id);
   source.addEventListener("open", () => { state.textContent = "live"; });
   source.addEventListener("error", () => { state.textContent = "not connected, trying again"; });
+  source.addEventListener("reload", () => { location.reload(); });
+  source.addEventListener("gone", () => { source.close(); state.textContent = "removed"; });
   source.addEventListener("message", (event) => {
     const part = JSON.parse(event.data);
     const old = document.getElementById(part.id);

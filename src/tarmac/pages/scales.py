@@ -21,7 +21,10 @@ __all__ = ["Axis", "Scale", "Tick", "scale_of"]
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 # Seconds that clocks count in; beyond them days.
-_CLOCK = (60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10800.0, 21600.0, 43200.0)
+_CLOCK = (
+    *(15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0),
+    *(3600.0, 7200.0, 10800.0, 21600.0, 43200.0),
+)
 _DAY = 86400.0
 
 
@@ -116,7 +119,7 @@ def _round_values(scale: Scale, most: int) -> Iterator[float]:
 
 def _step(scale: Scale, most: int) -> float:
     least = (scale.high - scale.low) / most
-    if scale.axis.unit == "s" and least > 30:
+    if scale.axis.unit == "s" and least > 10:
         clock = next((step for step in _CLOCK if step >= least), None)
         if clock is not None:
             return clock

@@ -1,8 +1,9 @@
 """Runs: one execution each, as a directory.
 
 A training's directory holds ``run.json`` (what was asked, where it ran, how it ended),
-``metrics.jsonl`` (a line per epoch), ``checkpoints/``, ``model.safetensors`` and TensorBoard
-events. It can be read with ``cat``, copied with ``cp``, and given to TensorBoard as it stands.
+``metrics.jsonl`` (a line per epoch), ``samples.jsonl`` (its GPUs and its host over time),
+``checkpoints/``, ``model.safetensors`` and TensorBoard events. It can be read with ``cat``, copied
+with ``cp``, and given to TensorBoard as it stands.
 Searches and jobs have directories of their own; `Catalogue` finds all of them alike.
 """
 
@@ -21,6 +22,7 @@ from tarmac.runs.events import EventWriter
 from tarmac.runs.git import git_state
 from tarmac.runs.glance import Glance, Glancer
 from tarmac.runs.index import RunIndex
+from tarmac.runs.predictions import PREDICTIONS, Mistake, Predictions, read_predictions
 from tarmac.runs.record import (
     SCHEMA_VERSION,
     GitState,
@@ -30,10 +32,20 @@ from tarmac.runs.record import (
     Session,
     now,
 )
+from tarmac.runs.sample_file import SampleFile
+from tarmac.runs.samples import (
+    GpuSamples,
+    SampleEvent,
+    Samples,
+    read_all_samples,
+    read_samples,
+    samples_path,
+)
 from tarmac.runs.training import TRAINING, facts_of, list_runs, resolve
 from tarmac.runs.training_glance import glance_training
 
 __all__ = [
+    "PREDICTIONS",
     "SCHEMA_VERSION",
     "TRAINING",
     "BrokenRun",
@@ -44,7 +56,10 @@ __all__ = [
     "GitState",
     "Glance",
     "Glancer",
+    "GpuSamples",
+    "Mistake",
     "Parallel",
+    "Predictions",
     "Replica",
     "Run",
     "RunFacts",
@@ -52,6 +67,9 @@ __all__ = [
     "RunKind",
     "RunRecord",
     "RunSummary",
+    "SampleEvent",
+    "SampleFile",
+    "Samples",
     "Session",
     "compare",
     "default_output",
@@ -60,5 +78,9 @@ __all__ = [
     "glance_training",
     "list_runs",
     "now",
+    "read_all_samples",
+    "read_predictions",
+    "read_samples",
     "resolve",
+    "samples_path",
 ]

@@ -23,8 +23,9 @@ __all__ = [
     "read_record",
 ]
 
-# 2 added `parallel` and `launch`, 3 `stopped_early` and `uploaded_to`.
-SCHEMA_VERSION = 3
+# 2 added `parallel` and `launch`, 3 `stopped_early` and `uploaded_to`, 4 `energy_joules`,
+# `throttled_s`, `mfu` and `tracked`.
+SCHEMA_VERSION = 4
 
 Status = Literal["running", "completed", "interrupted", "failed"]
 
@@ -117,6 +118,14 @@ class RunRecord(BaseModel):
         stopped_early: Why it was completed before its last epoch; None where it was not.
         uploaded_to: The URI below which its copy is; None where there is none.
         error: Why it failed.
+        energy_joules: Used by its GPUs in all sessions, as far as sampled; None where they do not
+            say, or were not asked.
+        throttled_s: Seconds in which clocks of its GPUs were lowered, by ``power`` and ``thermal``,
+            of the GPU that has most; None where they do not say.
+        mfu: Model FLOPs utilisation in training, 0 to 1: what its matrix products needed, forward
+            and backward, of what its GPUs could at most do in that time; None where the chip's
+            rate is not known.
+        tracked: Where trackers have it, by their names: a URL or an id.
         sessions: The processes that worked on it.
     """
 
@@ -143,6 +152,10 @@ class RunRecord(BaseModel):
     stopped_early: str | None = None
     uploaded_to: str | None = None
     error: str | None = None
+    energy_joules: float | None = None
+    throttled_s: dict[str, float] | None = None
+    mfu: float | None = None
+    tracked: dict[str, str] = {}
     sessions: tuple[Session, ...] = ()
 
 

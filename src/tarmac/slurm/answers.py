@@ -24,6 +24,7 @@ __all__ = [
     "NODE_FORMAT",
     "QUEUE_FORMAT",
     "read_accounting",
+    "read_hostnames",
     "read_job_number",
     "read_jobs",
     "read_limits",
@@ -47,6 +48,8 @@ _SIGNAL_OF_MEMORY = 125
 _UNIT = re.compile(r"(?P<job>\d+)(?:_(?:(?P<one>\d+)|\[(?P<many>[\d,:-]+)(?:%\d+)?\]))?")
 _STEP = re.compile(r"(?P<unit>\d+(?:_\d+)?)\.\S+")
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+
+_HOSTNAME = re.compile(r"[\w.-]+")
 
 _DURATION = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
 
@@ -79,6 +82,12 @@ def read_limits(text: str) -> Limits | None:
         requeues=found.get("JobRequeue") != "0",
         preemption=found.get("PreemptMode", default.preemption),
     )
+
+
+def read_hostnames(text: str) -> Sequence[str] | None:
+    """Read ``scontrol show hostnames``: a name in each line."""
+    names = text.split("\n")[:-1]
+    return names if names and all(map(_HOSTNAME.fullmatch, names)) else None
 
 
 def read_nodes(text: str) -> Sequence[SlurmNode] | None:

@@ -22,6 +22,7 @@ from tarmac.slurm.answers import (
     NODE_FORMAT,
     QUEUE_FORMAT,
     read_accounting,
+    read_hostnames,
     read_job_number,
     read_jobs,
     read_limits,
@@ -173,6 +174,17 @@ class SlurmCommands:
         if isinstance(shown, Silence):
             return shown
         return [queued for queued in shown if queued.name in wanted]
+
+    def own_nodes(self) -> Sequence[str] | Silence:
+        """Return the nodes on which jobs of this user run, each once."""
+        shown = self._queue("--states=RUNNING")
+        if isinstance(shown, Silence):
+            return shown
+        lists = ",".join(dict.fromkeys(queued.nodes for queued in shown if queued.nodes))
+        if not lists:
+            return ()
+        names = self._read(read_hostnames, "scontrol", "show", "hostnames", lists)
+        return names if isinstance(names, Silence) else tuple(dict.fromkeys(names))
 
     def ended(self, units: Sequence[Unit], since: datetime) -> Sequence[Accounted] | Silence:
         """Return what is known of units that have left the queue, in one call for up to 500.

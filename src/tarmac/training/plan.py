@@ -45,6 +45,8 @@ class Plan:
         reasons: Why ``devices``, ``strategy``, ``feed``, ``fused``, ``batch_size``, ``precision``,
             ``compile`` and ``autotune`` are what they are.
         num_parameters: Of the model.
+        sample_flops: Matrix work of one sample's forward pass; see `count_forward_flops`.
+        sampling: Whether the run keeps samples of its GPUs and its host.
     """
 
     reference: str
@@ -63,6 +65,7 @@ class Plan:
     autotune: bool
     reasons: Mapping[str, str]
     num_parameters: int
+    sample_flops: int
     train_size: int
     validation_size: int
     patience: int | None
@@ -75,6 +78,7 @@ class Plan:
     checkpoint_every: int
     max_restarts: int
     hang_timeout_s: float
+    sampling: bool
 
     @property
     def num_steps(self) -> int:
@@ -123,6 +127,7 @@ class Plan:
             "checkpoint_every": self.checkpoint_every,
             "max_restarts": self.max_restarts,
             "hang_timeout_s": self.hang_timeout_s,
+            "sampling": self.sampling,
             "optimizer": type(recipe.optimizer).__name__,
             "schedule": type(recipe.schedule).__name__,
             "weight_decay": dict(recipe.weight_decay),

@@ -20,6 +20,7 @@ from tarmac.training.session.modes import denormals_flushed
 from tarmac.training.session.rank import train_as_rank
 from tarmac.training.session.record import create_run, find_begun, plan_of, recorded
 from tarmac.training.session.reporter import Reporter, Silent
+from tarmac.training.session.sampling import Sampler, uuids_of
 from tarmac.training.session.stop_request import StopRequest
 from tarmac.training.session.upload import uploaded
 from tarmac.training.session.workers import WORKER, train_in_workers
@@ -209,10 +210,11 @@ def _work(
     run = make_run(workload, plan)
     if run.record.status == "completed":
         return run
-    with uploaded() as own, recorded(run, plan, workload, uri=uri) as conclude:
+    sampler = Sampler(run, uuids_of(plan.devices), is_on=plan.sampling)
+    with uploaded() as own, recorded(run, plan, workload, sampler=sampler, uri=uri) as conclude:
         own.append(run)
         if plan.process_per_device:
-            conclude(train_in_workers(plan, run, reporter, interrupted))
+            conclude(train_in_workers(plan, run, reporter, sampler, interrupted))
         else:
             with StopRequest(interrupted) as asked:
                 conclude(train_epochs(plan, run, Alone(), reporter, asked, stop=stop))

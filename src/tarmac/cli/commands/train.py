@@ -227,6 +227,9 @@ __all__ = ["command"]
     "Output",
     output_option("Where runs are made; a URI, s3://bucket/prefix, gets a copy.", kind=str),
     json_option("Print the result as JSON, and only that."),
+    option(
+        "--no-sampling", is_flag=True, help="Keep no samples of the GPUs and the host in the run."
+    ),
     option("--verbose", is_flag=True, help="Say more on why things are done as they are."),
 )
 @click.pass_context
@@ -242,6 +245,7 @@ def command(
     verbose: bool,
     verify: bool,
     no_check: bool,
+    no_sampling: bool,
     fused: str,
     compile_: str,
     on: str | None,
@@ -315,6 +319,7 @@ def command(
                 fused=fused,
                 compile=compile_,
                 settings=_once_each(settings),
+                sampling=not no_sampling,
                 **options,
             )
         if checked is not None and run.record.status == "interrupted":

@@ -54,8 +54,8 @@ def run_screen(feed: Feed, options: ScreenOptions) -> None:
 def serve_in_browser(arguments: Sequence[str], *, port: int = 0) -> None:
     """Serve the screen to this machine's browsers, until SIGINT or SIGTERM.
 
-    Each page that is opened starts ``tarmac top ARGUMENTS`` anew. The address, printed first, holds a
-    token that is drawn anew each time; who does not know it is refused.
+    Each page that is opened starts ``tarmac top ARGUMENTS`` anew. The address, printed first, holds
+    a token that is drawn anew each time; who does not know it is refused.
 
     Args:
         arguments: What ``tarmac top`` is given, without ``--web``.

@@ -26,6 +26,7 @@ from tarmac.training.engine.step_by_step import StepByStep
 from tarmac.training.engine.stop_vote import StopVote
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.engine.throughput import Throughput
+from tarmac.training.engine.timed_batches import TimedBatches
 from tarmac.training.shares import cut
 
 if TYPE_CHECKING:
@@ -48,12 +49,18 @@ class Epoch:
         seconds: Spent on it.
         score: Over all ranks, of the model as it was at each step, with dropout.
         stop: Whether some rank wishes to stop; the same on all.
+        data_wait_s: Of `seconds`, those of this session in which the host of this rank gathered
+            samples or waited for them. A GPU that has steps in store computes meanwhile.
+        rank_wait_s: Of `seconds`, those in which this rank waited for others; None where it is
+            alone, and with NCCL, where the GPU waits and the host does not see it.
     """
 
     num_steps: int
     seconds: float
     score: Score
     stop: bool
+    data_wait_s: float = 0.0
+    rank_wait_s: float | None = None
 
 
 class Engine:
@@ -87,6 +94,7 @@ class Engine:
         # A CPU's first step is as fast as others.
         self._on_cuda = replicas[0].device.type == "cuda"
         self._is_warm = not self._on_cuda and isinstance(self._runner, StepByStep)
+        self._sees_waits = team.world_size > 1 and not (self._on_cuda and team.can_capture)
         self._seen = 0
         self._seconds = 0.0
         self._throughput = Throughput(len(replicas))
@@ -137,7 +145,7 @@ class Engine:
         if first_step == 0:
             self._clear_totals()
         chunks = self._calls.chunks(first_step)
-        batches = self._calls.batches(epoch, chunks)
+        batches = [TimedBatches(own) for own in self._calls.batches(epoch, chunks)]
         for replica in replicas:
             replica.model.train()
         done, wished = first_step, False
@@ -153,12 +161,20 @@ class Engine:
             self._calls.prepare(epoch + 1)
         self._synchronize()
         took_s = time.perf_counter() - started
-        self._throughput.add_time(took_s, self._team.seconds_waiting - waited)
+        waited_s = self._team.seconds_waiting - waited
+        self._throughput.add_time(took_s, waited_s)
         seconds = self._seconds + took_s
         self._seconds = seconds if done < shares.num_steps else 0.0
         loss, right, votes = self._all_reduced_totals(float(wished))
         seen = min(done * shares.batch_size, shares.num_samples)
-        return Epoch(done, seconds, Score(loss / seen, right / seen), stop=votes > 0)
+        return Epoch(
+            done,
+            seconds,
+            Score(loss / seen, right / seen),
+            stop=votes > 0,
+            data_wait_s=sum(own.seconds for own in batches),
+            rank_wait_s=waited_s if self._sees_waits else None,
+        )
 
     def _compute(
         self, epoch: int, chunk: Chunk, batches: Sequence[Iterator[tuple[torch.Tensor, ...]]]

@@ -159,6 +159,7 @@ def make_plan(
             "autotune": why_autotune,
         },
         num_parameters=trial.num_parameters,
+        sample_flops=trial.sample_flops,
         train_size=train_size,
         validation_size=options.validation_size,
         patience=options.patience,
@@ -171,6 +172,7 @@ def make_plan(
         checkpoint_every=options.checkpoint_every,
         max_restarts=options.max_restarts,
         hang_timeout_s=options.hang_timeout_s,
+        sampling=options.sampling,
     )
 
 

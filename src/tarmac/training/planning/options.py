@@ -51,6 +51,8 @@ class Options:
         max_restarts: How often ``ddp`` starts again from the newest checkpoint when it has lost a
             worker.
         hang_timeout_s: A rank that has done no step for so long is taken for hung.
+        sampling: Keep samples of the GPUs and the host beside the run's metrics, and what they sum
+            up to: energy, throttling.
         settings: What ``--set`` changes; see `settings_of`.
     """
 
@@ -76,6 +78,7 @@ class Options:
     checkpoint_every: int = 1
     max_restarts: int = 3
     hang_timeout_s: float = 300.0
+    sampling: bool = True
     settings: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
 
 

@@ -231,11 +231,14 @@ def _row(plan: Plan, epoch: int, done: Epoch, validation: Score | None) -> dict[
     }
     if validation is not None:
         row |= {"val_loss": validation.loss, "val_accuracy": validation.accuracy}
+    if done.rank_wait_s is not None:
+        row["rank_wait_s"] = done.rank_wait_s
     last_step = (epoch + (plan.num_steps - 1) / plan.num_steps) / recipe.epochs
     return row | {
         "learning_rate": recipe.optimizer.learning_rate * recipe.schedule.factor(last_step),
         "samples_per_s": min(plan.num_steps * recipe.batch_size, plan.train_size) / done.seconds,
         "seconds": done.seconds,
+        "data_wait_s": done.data_wait_s,
         "memory_bytes": _memory_bytes(plan),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import platform
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from tarmac.training.session.epochs import train_epochs
 from tarmac.training.session.modes import denormals_flushed
 from tarmac.training.session.record import Outcome, find_begun, plan_of, recorded
 from tarmac.training.session.reporter import Reporter, Silent
+from tarmac.training.session.sampling import Sampler
 from tarmac.training.session.stop_request import StopRequest
 from tarmac.workloads import find_workload
 
@@ -120,26 +122,33 @@ def train_as_rank(
             join(store, device, hang_timeout_s=limit_s, on_hang=_report_hang)
         )
         # Each has measured for itself, and all must compute alike.
-        precision, why = team.all_gather((made.precision, made.reasons["precision"]))[0]
+        here = platform.node()
+        told = team.all_gather((made.precision, made.reasons["precision"], here, device.uuid))
+        precision, why, *_ = told[0]
         reasons = {**made.reasons, "precision": why}
         made = dataclasses.replace(made, precision=precision, reasons=reasons)
         with _on_all_ranks(store):
             goes_on = rendezvous.num_restarts or find_launch(os.environ)
             run = find_begun(rendezvous.launch, output) if goes_on else None
             run = run or (make_run(workload, made) if team.is_main else None)
+        uuids = {uuid for *_, host, uuid in told if host == here and uuid is not None}
         path, record = team.all_gather((run.path, run.record) if run is not None else None)[0]
         run = Run(path, record)
         if team.is_main:
             begun(run)
         if record.status == "completed":
             return run
+        is_first_here = team.local_rank == 0
+        sampler = Sampler(run, uuids, is_on=made.sampling and is_first_here, rank=team.rank)
         with contextlib.ExitStack() as held:
             with _on_all_ranks(store):
                 conclude = (
-                    held.enter_context(recorded(run, made, workload, uri=uri))
+                    held.enter_context(recorded(run, made, workload, sampler=sampler, uri=uri))
                     if team.is_main
                     else None
                 )
+            if not team.is_main:
+                held.enter_context(sampler)
             asked = held.enter_context(StopRequest(interrupted))
             held.enter_context(_one_rank_reports(store))
             heard = reporter if team.is_main else Silent()

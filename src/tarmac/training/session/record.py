@@ -20,6 +20,7 @@ from tarmac.runs import Parallel, Run
 from tarmac.training.planning.devices import devices_again
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
+from tarmac.training.session.utilization import model_flops_utilization
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tarmac.runs import Replica
     from tarmac.training.plan import Plan
     from tarmac.training.processes.rendezvous import Rendezvous
+    from tarmac.training.session.sampling import Sampler
     from tarmac.workloads import Workload
 
 __all__ = ["Outcome", "create_run", "find_begun", "plan_of", "recorded"]
@@ -154,7 +156,7 @@ def _check_world_size(run: Run, found: int) -> None:
 
 @contextlib.contextmanager
 def recorded(
-    run: Run, plan: Plan, workload: Workload, *, uri: str | None = None
+    run: Run, plan: Plan, workload: Workload, *, sampler: Sampler, uri: str | None = None
 ) -> Iterator[Callable[[Outcome], None]]:
     """Hold a run while it is worked on, and record how that ends.
 
@@ -162,6 +164,7 @@ def recorded(
         run: The one that is worked on.
         plan: What is done.
         workload: As it was before options changed it.
+        sampler: Samples this host for as long as the run is held.
         uri: Below which its copy goes from now on; None for where the record says.
 
     Yields:
@@ -174,6 +177,8 @@ def recorded(
 
     def end(status: str, **changes: Any) -> None:
         elapsed_s = before + time.perf_counter() - started
+        sampler.stop()
+        changes |= _measured(run, plan)
         run.update(status=status, ended_at=runs.now(), elapsed_s=elapsed_s, **changes)
 
     def conclude(outcome: Outcome) -> None:
@@ -191,7 +196,7 @@ def recorded(
                 stopped_early=outcome.stopped_early,
             )
 
-    with run.working():
+    with run.working(), sampler:
         if uri is not None:
             run.update(uploaded_to=uri)
         try:
@@ -201,6 +206,20 @@ def recorded(
             with contextlib.suppress(TarmacError):
                 end("failed", error=str(error) or type(error).__name__)
             raise
+
+
+def _measured(run: Run, plan: Plan) -> dict[str, Any]:
+    """Return what the samples and the epochs sum up to."""
+    hosts = runs.read_all_samples(run.path)
+    everywhere = runs.Samples(gpus=tuple(gpu for host in hosts for gpu in host.gpus))
+    used: float | None = None
+    with contextlib.suppress(TarmacError):
+        used = model_flops_utilization(plan, run.history)
+    return {
+        "energy_joules": everywhere.energy_joules,
+        "throttled_s": everywhere.throttled_s,
+        "mfu": used,
+    }
 
 
 def _parallel(plan: Plan, replicas: tuple[Replica, ...] = ()) -> Parallel:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tarmac.runs import Run
     from tarmac.training.plan import Plan
     from tarmac.training.session.reporter import Reporter
+    from tarmac.training.session.sampling import Sampler
 
 __all__ = ["WORKER", "train_in_workers"]
 
@@ -22,7 +23,11 @@ WORKER = "tarmac.training.session.worker"
 
 
 def train_in_workers(
-    plan: Plan, run: Run, reporter: Reporter, interrupted: Callable[[], bool] | None = None
+    plan: Plan,
+    run: Run,
+    reporter: Reporter,
+    sampler: Sampler,
+    interrupted: Callable[[], bool] | None = None,
 ) -> Outcome:
     """Train by one worker per device, to the end or until something asks to stop.
 
@@ -30,12 +35,18 @@ def train_in_workers(
         plan: What to do; the workers read it from the run's record.
         run: Held by the caller.
         reporter: Is told what the first rank reports, in a thread of its own.
+        sampler: Notes when workers were lost.
         interrupted: Whether to stop; asked several times a second, in another thread.
 
     Raises:
         TarmacError: A worker failed, or too many were lost.
     """
     relay = _Relay(plan, run, reporter)
+
+    def restarting(reason: str) -> None:
+        sampler.workers_lost(reason)
+        reporter.restarting(reason)
+
     launch(
         WORKER,
         run.path,
@@ -43,7 +54,7 @@ def train_in_workers(
         max_restarts=plan.max_restarts,
         receive=relay.receive,
         interrupted=interrupted,
-        restarting=reporter.restarting,
+        restarting=restarting,
     )
     return relay.outcome
 

@@ -1,0 +1,242 @@
+"""``tarmac top``: parse, call, render."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import cloup
+
+from tarmac.cli.choices import EVENTS, Choice
+from tarmac.cli.options import examples, json_option, option, output_option
+
+__all__ = ["command"]
+
+# Where `--serve` listens unless it is told.
+METRICS_ADDRESS = "127.0.0.1:9407"
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg]
+    """A length of time: seconds, or what job files take, such as 10m."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return seconds, more than none."""
+        try:
+            seconds = float(value)
+        except ValueError:
+            # Costs more than all else of a picture, and few write times with units.
+            from tarmac.documents import parse_seconds
+
+            try:
+                seconds = parse_seconds(value)
+            except ValueError as error:
+                self.fail(f"{value!r}: {error}", param, ctx)
+        if not 0 < seconds < 2**40:
+            self.fail(f"{value!r}: expected more than 0 seconds", param, ctx)
+        return seconds
+
+
+class Names(click.ParamType):  # type: ignore[type-arg]
+    """Names with commas between them."""
+
+    name = "names"
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, ...]:
+        """Return the names."""
+        names = tuple(name.strip() for name in value.split(",") if name.strip())
+        if not names:
+            self.fail("no name is given", param, ctx)
+        return names
+
+
+class Numbers(Names):
+    """Whole numbers with commas between them."""
+
+    name = "numbers"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Return the numbers."""
+        try:
+            return tuple(int(name) for name in super().convert(value, param, ctx))
+        except ValueError:
+            self.fail(f"{value!r}: expected numbers with commas between them", param, ctx)
+
+
+@cloup.command(
+    "top",
+    epilog=examples(
+        "tarmac top",
+        "tarmac top --once",
+        "tarmac top --json | jq '.hosts[].work[] | {id, epoch, eta_s}'",
+        "tarmac top --mine --gpu 0,1",
+        "tarmac top --csv --watch 10 > gpus.csv",
+        "tarmac top --record night.jsonl",
+        "tarmac top --replay night.jsonl --speed 60",
+        "tarmac top --hosts gpu01,gpu02",
+        "tarmac top --slurm",
+        "tarmac top --serve",
+        "tarmac top --on idle 'mail -s idle me@example.org'",
+        "tarmac top --once --fail-idle",
+    ),
+)
+@cloup.option_group(
+    "What is shown",
+    option("--gpu", type=Names(), metavar="GPU,...", help="Only these, by index or UUID."),
+    option("--run", type=Names(), metavar="RUN,...", help="Only these runs, and their GPUs."),
+    option("--user", type=Names(), metavar="USER,...", help="Only what these users run."),
+    option("--host", type=Names(), metavar="HOST,...", help="Of several hosts, only these."),
+    option("--mine", is_flag=True, help="Only what I run."),
+    option(
+        "--pid", type=Numbers(), metavar="PID,...", help="Only these processes, and their work."
+    ),
+    option("--visible", is_flag=True, help="Only the GPUs that CUDA_VISIBLE_DEVICES names."),
+    option(
+        "--idle-after",
+        "idle_after_s",
+        type=Seconds(),
+        metavar="TIME",
+        default=600.0,
+        show_default="10m",
+        help="How long a GPU that somebody holds may do nothing before it counts as idle.",
+    ),
+    output_option("Where runs lie; those of processes here are found anywhere."),
+)
+@cloup.option_group(
+    "How",
+    option(
+        "--once",
+        is_flag=True,
+        help="Print a table once; so it is where the output is no terminal.",
+    ),
+    json_option(
+        "Print JSON, a line of it for each time with --watch; its schema: tarmac schema top."
+    ),
+    option("--csv", "as_csv", is_flag=True, help="Print CSV, a line per GPU."),
+    option(
+        "--watch",
+        "watch_s",
+        type=Seconds(),
+        metavar="TIME",
+        help="With --json, --csv or --once: print again and again, so long after one another.",
+    ),
+    option(
+        "--interval",
+        "interval_s",
+        type=Seconds(),
+        metavar="TIME",
+        default=1.0,
+        show_default="1s",
+        help="How long after one another the screen, --serve and the rest look.",
+    ),
+    option(
+        "--readonly",
+        is_flag=True,
+        help="Let nothing be stopped from the screen; TARMAC_TOP_READONLY=1 says so too.",
+    ),
+    option("--light", is_flag=True, help="Dark on light."),
+    option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII alone."),
+    option(
+        "--web",
+        is_flag=False,
+        flag_value=0,
+        type=int,
+        metavar="[PORT]",
+        help="Serve the same screen to browsers of this machine.",
+    ),
+)
+@cloup.option_group(
+    "Several machines",
+    option(
+        "--hosts",
+        type=Names(),
+        metavar="HOST,...",
+        help="These, each by ssh, where tarmac is installed too; nothing else runs there.",
+    ),
+    option("--slurm", is_flag=True, help="The nodes of my jobs that run on the cluster, by ssh."),
+    option("--ray", is_flag=True, help="The nodes of the Ray cluster that the ray command is of."),
+    option(
+        "--host-command",
+        metavar="PROGRAM",
+        default="tarmac",
+        show_default=True,
+        help="What tarmac is called there, such as /opt/tarmac/bin/tarmac.",
+    ),
+)
+@cloup.option_group(
+    "Keep and tell",
+    option(
+        "--record",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Append all that is seen to a file, a line of JSON each time.",
+    ),
+    option(
+        "--replay",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Show a recording instead.",
+    ),
+    option(
+        "--speed",
+        type=float,
+        metavar="FACTOR",
+        show_default="1 on the screen, else no pause",
+        help="How much faster a recording passes.",
+    ),
+    option(
+        "--serve",
+        is_flag=False,
+        flag_value=METRICS_ADDRESS,
+        metavar="[ADDRESS]",
+        help="Serve metrics to Prometheus instead, at ADDRESS:PORT or unix:PATH; by default "
+        f"{METRICS_ADDRESS}, which this machine alone reaches.",
+    ),
+    option(
+        "--dcgm-names",
+        is_flag=True,
+        help="With --serve: give GPUs' metrics by the names of NVIDIA's dcgm-exporter too.",
+    ),
+    option(
+        "--job-map",
+        metavar="DIRECTORY",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Keep a file per GPU with the names of its runs, which dcgm-exporter adds to its "
+        "metrics (--hpc-job-mapping-dir).",
+    ),
+    option(
+        "--on",
+        "alerts",
+        type=(Choice(EVENTS), str),
+        multiple=True,
+        metavar="EVENT COMMAND",
+        help=f"Run a command of the shell once for each event, {', '.join(EVENTS)}, which it gets "
+        "as JSON; may be repeated.",
+    ),
+    option(
+        "--fail-idle",
+        is_flag=True,
+        help="Exit with 1 once a GPU is idle that somebody holds.",
+    ),
+)
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
+    """Watch GPUs, and the trainings, tasks and searches that use them.
+
+    On a terminal a screen that lives, else a table. Without a GPU it shows the processor, memory
+    and the same work, and says why there is none.
+    """
+    from tarmac.cli.watching import Watching, watch
+
+    ctx.exit(watch(ctx, Watching(**given)))

@@ -1,0 +1,277 @@
+"""What ``tarmac top`` was asked, and how its snapshots are shown, printed or served."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from tarmac.cli.watched_feeds import open_feed
+from tarmac.errors import Interrupted, RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tarmac.monitor import Feed, Snapshot
+
+__all__ = ["Watching", "watch"]
+
+# Of a table that is printed into a file or a pipe.
+_WIDTH = 120
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Watching:
+    """The options of ``tarmac top``, each as its help says it."""
+
+    gpu: tuple[str, ...] | None
+    run: tuple[str, ...] | None
+    user: tuple[str, ...] | None
+    host: tuple[str, ...] | None
+    mine: bool
+    pid: tuple[int, ...] | None
+    visible: bool
+    idle_after_s: float
+    output: Path | None
+    once: bool
+    as_json: bool
+    as_csv: bool
+    watch_s: float | None
+    interval_s: float
+    readonly: bool
+    light: bool
+    ascii_only: bool
+    web: int | None
+    hosts: tuple[str, ...] | None
+    slurm: bool
+    ray: bool
+    host_command: str
+    record: Path | None
+    replay: Path | None
+    speed: float | None
+    serve: str | None
+    dcgm_names: bool
+    job_map: Path | None
+    alerts: tuple[tuple[str, str], ...]
+    fail_idle: bool
+
+    @property
+    def is_of_hosts(self) -> bool:
+        """Whether other machines are watched."""
+        return self.hosts is not None or self.slurm or self.ray
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether something is done with snapshots beside showing them."""
+        return bool(self.record or self.job_map or self.alerts)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether snapshots are printed again and again."""
+        return self.watch_s is not None
+
+    @property
+    def is_screen(self) -> bool:
+        """Whether the screen is asked for, by asking for nothing else."""
+        is_other = self.once or self.as_json or self.as_csv or self.serve is not None
+        return not is_other and sys.stdout.isatty()
+
+
+def watch(ctx: click.Context, asked: Watching) -> int:
+    """Do what was asked, and return the exit code.
+
+    Raises:
+        RequestError: What was asked does not go together.
+        Interrupted: SIGTERM or SIGHUP came.
+    """
+    _refuse(asked)
+    if asked.web is not None:
+        from tarmac.monitor import serve_in_browser
+
+        serve_in_browser(_arguments(ctx, without=("web",)), port=asked.web)
+        return 0
+    with _ended_by_signals(), contextlib.closing(open_feed(asked)) as feed:
+        if asked.serve is not None:
+            return _serve(asked, asked.serve, feed)
+        if asked.is_screen:
+            return _show(asked, feed)
+        if asked.is_kept and not (asked.once or asked.as_json or asked.as_csv):
+            return _print_all(asked, feed, lambda _: "")
+        return _print(asked, feed)
+
+
+def _refuse(asked: Watching) -> None:
+    forms = {
+        "--once": asked.once,
+        "--json": asked.as_json,
+        "--csv": asked.as_csv,
+        "--serve": asked.serve is not None,
+        "--web": asked.web is not None,
+    }
+    given = [name for name, is_given in forms.items() if is_given]
+    if len(given) > 1:
+        raise RequestError(f"{given[0]} and {given[1]} exclude each other")
+    if asked.is_repeated and not (asked.once or asked.as_json or asked.as_csv):
+        raise RequestError("--watch is for --once, --json and --csv; the screen has --interval")
+    if asked.dcgm_names and asked.serve is None:
+        raise RequestError("--dcgm-names is for --serve")
+    if asked.replay is None and asked.speed is not None:
+        raise RequestError("--speed is for --replay")
+    if asked.speed is not None and not asked.speed > 0:
+        raise RequestError(f"--speed is {asked.speed:g}, expected more than 0")
+    if asked.replay is not None:
+        _refuse_beside_replay(asked)
+    if asked.serve is not None and asked.fail_idle:
+        raise RequestError("--fail-idle is not for --serve: alert on tarmac_gpu_held_idle_seconds")
+
+
+def _refuse_beside_replay(asked: Watching) -> None:
+    live = {
+        "--record": asked.record,
+        "--hosts": asked.hosts,
+        "--slurm": asked.slurm,
+        "--ray": asked.ray,
+        "--job-map": asked.job_map,
+        "--gpu": asked.gpu,
+        "--run": asked.run,
+        "--user": asked.user,
+        "--mine": asked.mine,
+        "--pid": asked.pid,
+        "--visible": asked.visible,
+    }
+    for name, is_given in live.items():
+        if is_given:
+            raise RequestError(f"{name} is for what is there now, and --replay shows what was")
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end it as Ctrl-C does, so that what it holds is given back."""
+
+    def end(number: int, _frame: object) -> None:
+        raise Interrupted(f"ended by {signal.Signals(number).name}")
+
+    names = (signal.SIGTERM, signal.SIGHUP)
+    before = {name: signal.signal(name, end) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
+def _show(asked: Watching, feed: Feed) -> int:
+    from tarmac.monitor import ScreenOptions, run_screen
+
+    # Elsewhere, or then, are other processes of the same numbers.
+    is_elsewhere = asked.is_of_hosts or asked.replay is not None
+    is_forbidden = os.environ.get("TARMAC_TOP_READONLY", "") not in ("", "0")
+    options = ScreenOptions(
+        interval_s=asked.interval_s,
+        readonly=asked.readonly or is_elsewhere or is_forbidden,
+        light=asked.light,
+        ascii_only=asked.ascii_only,
+    )
+    run_screen(feed, options)
+    return 0
+
+
+def _serve(asked: Watching, address: str, feed: Feed) -> int:
+    from tarmac.monitor import MetricsAddress, serve_metrics
+
+    where = MetricsAddress.read(address)
+    if where.is_open:
+        click.echo(
+            "warning: other machines can read this: names of users, runs and hosts", err=True
+        )
+    serve_metrics(
+        feed,
+        where,
+        with_dcgm_names=asked.dcgm_names,
+        tell=lambda place: click.echo(f"Serving metrics at {place}", err=True),
+    )
+    return 0
+
+
+def _print(asked: Watching, feed: Feed) -> int:
+    if asked.as_csv:
+        from tarmac.monitor import csv_header, csv_rows
+
+        click.echo(csv_header(), nl=False)
+        return _print_all(asked, feed, csv_rows)
+    if asked.as_json:
+        from tarmac.monitor import to_json, to_line
+
+        if asked.is_repeated:
+            return _print_all(asked, feed, lambda snapshot: f"{to_line(snapshot)}\n")
+        return _print_all(
+            asked, feed, lambda snapshot: f"{json.dumps(to_json(snapshot), indent=2)}\n"
+        )
+    return _print_all(asked, feed, _table)
+
+
+def _table(snapshot: Snapshot) -> str:
+    from tarmac.monitor import render_once
+
+    width = shutil.get_terminal_size((_WIDTH, 24)).columns
+    has_color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    encoding = sys.stdout.encoding or "ascii"
+    return render_once(snapshot, width, color=has_color, encoding=encoding)
+
+
+def _print_all(asked: Watching, feed: Feed, render: Callable[[Snapshot], str]) -> int:
+    """Print one snapshot, or all there are; return 1 where a GPU is idle and that is to fail."""
+    is_repeated = asked.is_repeated or not (asked.once or asked.as_json or asked.as_csv)
+    if not asked.is_kept and not asked.is_repeated:
+        is_repeated = False
+    last: Snapshot | None = None
+    while True:
+        try:
+            snapshot = feed.next()
+        except StopIteration:
+            break
+        last = snapshot
+        if is_repeated:
+            click.echo(render(snapshot), nl=False)
+            sys.stdout.flush()
+            if asked.fail_idle and _is_idle(snapshot, asked.idle_after_s):
+                return 1
+        elif asked.replay is None:
+            break
+    if last is not None and not is_repeated:
+        click.echo(render(last), nl=False)
+    return int(last is not None and asked.fail_idle and _is_idle(last, asked.idle_after_s))
+
+
+def _is_idle(snapshot: Snapshot, idle_after_s: float) -> bool:
+    from tarmac.monitor import idle_ones
+
+    return bool(idle_ones(snapshot, idle_after_s))
+
+
+def _arguments(ctx: click.Context, *, without: tuple[str, ...]) -> list[str]:
+    """Return the options that were given on the command line, to give them to another `top`."""
+    words: list[str] = []
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        source = ctx.get_parameter_source(name)
+        if name in without or source is not click.core.ParameterSource.COMMANDLINE:
+            continue
+        value = ctx.params[name]
+        option = max(parameter.opts, key=len)
+        if value is True:
+            words.append(option)
+        elif parameter.multiple:
+            for pair in value:
+                words += [option, *pair]
+        else:
+            words += [option, ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+    return words

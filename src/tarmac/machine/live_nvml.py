@@ -1,0 +1,326 @@
+"""One of NVIDIA's GPUs, read again and again in as few calls as can be.
+
+What never changes is read once, what changes slowly every five seconds, processes every two.
+Values that one call gives together are asked for together, and what a card does not know is not
+asked again for a minute. `bench/top.py` measures what it costs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+import pynvml
+
+from tarmac.machine.live import LiveGpu
+from tarmac.machine.live_gpm import TensorReader
+from tarmac.machine.live_processes import ProcessReader
+from tarmac.machine.nvml_ask import SLOWDOWNS, pci_address, read_field, watts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["NvmlCard"]
+
+_SLOW_S = 5.0
+_REFUSED_S = 60.0
+
+_FAST_FIELDS = {
+    "power": pynvml.NVML_FI_DEV_POWER_INSTANT,
+    "memory_temperature": pynvml.NVML_FI_DEV_MEMORY_TEMP,
+    "energy": pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION,
+    "held_power": pynvml.NVML_FI_DEV_PERF_POLICY_POWER,
+    "held_thermal": pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL,
+}
+_SLOW_FIELDS = {
+    "corrected": pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL,
+    "uncorrected": pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL,
+    "remapped_corrected": pynvml.NVML_FI_DEV_REMAPPED_COR,
+    "remapped_uncorrected": pynvml.NVML_FI_DEV_REMAPPED_UNC,
+}
+
+# That a card does not know an answer, or this user may not have it, says nothing of its state.
+_REFUSALS = (
+    pynvml.NVMLError_NotSupported,
+    pynvml.NVMLError_FunctionNotFound,
+    pynvml.NVMLError_NoPermission,
+    pynvml.NVMLError_InvalidArgument,
+    pynvml.NVMLError_ArgumentVersionMismatch,
+)
+_REFUSED_FIELDS = (
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_INVALID_ARGUMENT,
+    pynvml.NVML_ERROR_NO_PERMISSION,
+)
+# After these no call says anything.
+_ENDS = (
+    pynvml.NVMLError_GpuIsLost,
+    pynvml.NVMLError_ResetRequired,
+    pynvml.NVMLError_Uninitialized,
+    pynvml.NVMLError_DriverNotLoaded,
+    pynvml.NVMLError_LibRmVersionMismatch,
+)
+
+
+@dataclasses.dataclass
+class _Identity:
+    handle: Any
+    gpu: LiveGpu
+
+
+@dataclasses.dataclass(frozen=True)
+class _Slice:
+    handle: Any
+    gpu: LiveGpu
+    processes: ProcessReader
+
+
+class NvmlCard:
+    """Reads one GPU and its slices; for one thread.
+
+    Args:
+        index: The driver's.
+        sees_all: Whether the driver's numbers of processes are the ones that they have here.
+        clock: Seconds that only grow; for tests.
+    """
+
+    def __init__(
+        self, index: int, *, sees_all: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._index = index
+        self._sees_all = sees_all
+        self._clock = clock
+        self._identity: _Identity | None = None
+        self._processes: ProcessReader | None = None
+        self._tensor: TensorReader | None = None
+        self._slices: tuple[_Slice, ...] = ()
+        self._slow: dict[str, Any] = {}
+        self._slow_at = self._refused_at = float("-inf")
+        self._refused: set[object] = set()
+        self._trouble: pynvml.NVMLError | None = None
+
+    def read(self, *, details: bool = False) -> tuple[LiveGpu, ...]:
+        """Return the GPU, and its slices where it is partitioned.
+
+        Args:
+            details: Whether PCIe's throughput is read too, which takes 40 ms.
+
+        Raises:
+            pynvml.NVMLError: It cannot be read.
+        """
+        try:
+            return self._read(details=details)
+        except pynvml.NVMLError:
+            # A handle does not outlive what happens to its GPU.
+            self._identity = None
+            raise
+
+    def _read(self, *, details: bool) -> tuple[LiveGpu, ...]:
+        now = self._clock()
+        self._trouble = None
+        if now - self._refused_at >= _REFUSED_S:
+            self._refused_at = now
+            self._refused = set()
+        if self._identity is None:
+            self._identity = self._identify()
+            self._slow_at = float("-inf")
+        fast = self._read_fast()
+        if self._trouble is not None and not {"utilization_ratio", "temperature_c"} & fast.keys():
+            raise self._trouble
+        if now - self._slow_at >= _SLOW_S:
+            self._slow_at = now
+            self._slow = self._read_slow()
+            self._slices = self._find_slices()
+        throttled_s = {**self._slow["throttled_s"], **fast["throttled_s"]}
+        known = {**self._slow, **fast, "throttled_s": throttled_s}
+        if details:
+            known |= self._read_throughput()
+        slices = tuple(self._read_slice(part) for part in self._slices)
+        of_slices = {process.driver_pid for part in slices for process in part.processes}
+        assert self._processes is not None
+        processes = tuple(
+            process for process in self._processes.read() if process.driver_pid not in of_slices
+        )
+        whole = dataclasses.replace(self._identity.gpu, processes=processes, **known)
+        return (whole, *slices)
+
+    def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the answer; None where there is none, for whatever reason but the GPU's end."""
+        question = (function, arguments)
+        if question in self._refused:
+            return None
+        assert self._identity is not None
+        try:
+            return function(self._identity.handle, *arguments)
+        except _REFUSALS:
+            self._refused.add(question)
+        except _ENDS:
+            raise
+        except pynvml.NVMLError as error:
+            self._trouble = self._trouble or error
+        return None
+
+    def _ask_fields(self, fields: dict[str, int]) -> dict[str, int]:
+        wanted = {name: field for name, field in fields.items() if field not in self._refused}
+        if not wanted:
+            return {}
+        answers = self._ask(pynvml.nvmlDeviceGetFieldValues, tuple(wanted.values()))
+        if answers is None:
+            return {}
+        self._refused.update(
+            answer.fieldId for answer in answers if answer.nvmlReturn in _REFUSED_FIELDS
+        )
+        values = {name: read_field(answer) for name, answer in zip(wanted, answers, strict=True)}
+        return {name: int(value) for name, value in values.items() if value is not None}
+
+    def _identify(self) -> _Identity:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(self._index)
+        name = pynvml.nvmlDeviceGetName(handle)
+        uuid = pynvml.nvmlDeviceGetUUID(handle)
+        identity = _Identity(handle, LiveGpu(index=self._index, uuid=uuid, name=name))
+        self._identity = identity
+        identity.gpu = dataclasses.replace(
+            identity.gpu,
+            pci_address=pci_address(self._ask(pynvml.nvmlDeviceGetPciInfo)),
+            max_sm_clock_mhz=self._ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
+            max_pcie_generation=self._ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
+            max_pcie_width=self._ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
+        )
+        self._processes = ProcessReader(handle, sees_all=self._sees_all, clock=self._clock)
+        self._tensor = TensorReader(handle)
+        return identity
+
+    def _read_fast(self) -> dict[str, Any]:
+        assert self._tensor is not None
+        fields = self._ask_fields(_FAST_FIELDS)
+        utilization = self._ask(pynvml.nvmlDeviceGetUtilizationRates)
+        memory = self._ask(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
+        if memory is None:
+            memory = self._ask(pynvml.nvmlDeviceGetMemoryInfo)
+        power, energy = fields.get("power"), fields.get("energy")
+        if power is None:
+            power = self._ask(pynvml.nvmlDeviceGetPowerUsage)
+        if energy is None:
+            energy = self._ask(pynvml.nvmlDeviceGetTotalEnergyConsumption)
+        reasons = self._ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons) or 0
+        held = {
+            name.removeprefix("held_"): nanoseconds / 1e9
+            for name, nanoseconds in fields.items()
+            if name.startswith("held_")
+        }
+        return _known(
+            utilization_ratio=None if utilization is None else _ratio(utilization.gpu),
+            memory_utilization_ratio=None if utilization is None else _ratio(utilization.memory),
+            tensor_ratio=self._tensor.read(),
+            memory_used_bytes=None if memory is None else int(memory.used),
+            memory_total_bytes=None if memory is None else int(memory.total),
+            power_watts=watts(power),
+            temperature_c=_number(
+                self._ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU)
+            ),
+            memory_temperature_c=_number(fields.get("memory_temperature")),
+            sm_clock_mhz=self._ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+            energy_joules=None if energy is None else energy / 1000,
+            throttle_reasons=tuple(name for name, bit in SLOWDOWNS.items() if reasons & bit),
+            throttled_s=held,
+        )
+
+    def _read_slow(self) -> dict[str, Any]:
+        fields = self._ask_fields(_SLOW_FIELDS)
+        remaps = [fields[name] for name in fields if name.startswith("remapped")]
+        held: dict[str, float] = {}
+        for name, field, policy in (
+            ("power", "held_power", pynvml.NVML_PERF_POLICY_POWER),
+            ("thermal", "held_thermal", pynvml.NVML_PERF_POLICY_THERMAL),
+        ):
+            # Where the field is not known, this may be.
+            if _FAST_FIELDS[field] in self._refused:
+                status = self._ask(pynvml.nvmlDeviceGetViolationStatus, policy)
+                held |= {} if status is None else {name: status.violationTime / 1e9}
+        return _known(
+            power_limit_watts=watts(self._ask(pynvml.nvmlDeviceGetEnforcedPowerLimit)),
+            fan_ratio=_ratio(self._ask(pynvml.nvmlDeviceGetFanSpeed)),
+            memory_clock_mhz=self._ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
+            pcie_generation=self._ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
+            pcie_width=self._ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth),
+            corrected_errors=fields.get("corrected"),
+            uncorrected_errors=fields.get("uncorrected"),
+            row_remaps=sum(remaps) if remaps else self._count_remaps(),
+            throttled_s=held,
+        )
+
+    def _count_remaps(self) -> int | None:
+        rows = self._ask(pynvml.nvmlDeviceGetRemappedRows)
+        return None if rows is None else int(rows[0] + rows[1])
+
+    def _read_throughput(self) -> dict[str, Any]:
+        sent = self._ask(pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_TX_BYTES)
+        received = self._ask(pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_RX_BYTES)
+        # The library counts in KiB.
+        return _known(
+            pcie_sent_bytes_per_s=None if sent is None else sent * 1024.0,
+            pcie_received_bytes_per_s=None if received is None else received * 1024.0,
+        )
+
+    def _find_slices(self) -> tuple[_Slice, ...]:
+        assert self._identity is not None
+        mode = self._ask(pynvml.nvmlDeviceGetMigMode)
+        if mode is None or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
+            return ()
+        kept = {part.gpu.uuid: part for part in self._slices}
+        found = []
+        for number in range(self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
+            # Not every number has a slice, and a container may not see each.
+            try:
+                handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(self._identity.handle, number)
+                uuid = pynvml.nvmlDeviceGetUUID(handle)
+                name = pynvml.nvmlDeviceGetName(handle)
+            except _ENDS:
+                raise
+            except pynvml.NVMLError:
+                continue
+            whole = self._identity.gpu
+            found.append(
+                kept.get(uuid)
+                or _Slice(
+                    handle,
+                    LiveGpu(
+                        index=self._index,
+                        uuid=uuid,
+                        name=name,
+                        parent_uuid=whole.uuid,
+                        pci_address=whole.pci_address,
+                    ),
+                    ProcessReader(handle, sees_all=self._sees_all, clock=self._clock),
+                )
+            )
+        return tuple(found)
+
+    def _read_slice(self, part: _Slice) -> LiveGpu:
+        # How busy a slice is, NVML does not say.
+        try:
+            memory = pynvml.nvmlDeviceGetMemoryInfo(part.handle)
+        except _ENDS:
+            raise
+        except pynvml.NVMLError:
+            memory = None
+        return dataclasses.replace(
+            part.gpu,
+            memory_used_bytes=None if memory is None else int(memory.used),
+            memory_total_bytes=None if memory is None else int(memory.total),
+            processes=part.processes.read(),
+        )
+
+
+def _known(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _ratio(percent: float | None) -> float | None:
+    # Drivers are known to answer with nonsense now and then.
+    return None if percent is None or not 0 <= percent <= 100 else percent / 100

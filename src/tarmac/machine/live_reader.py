@@ -1,0 +1,217 @@
+"""All GPUs of a machine, read again and again: NVIDIA's by NVML, AMD's by the kernel's files.
+
+The driver is started once. Each GPU is asked in a thread of its own, so one that hangs, as the
+driver does when a card is lost, is a row that says so, and the others go on.
+
+Example:
+    >>> reader = open_live_reader()
+    >>> if not isinstance(reader, NvmlProblem):
+    ...     with reader:
+    ...         gpus = reader.read()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pynvml
+
+from tarmac.machine.asking import Asker, NoAnswerError
+from tarmac.machine.live import LiveGpu
+from tarmac.machine.live_amd import AmdReader
+from tarmac.machine.live_nvml import NvmlCard
+from tarmac.machine.live_xids import XidReader, XidSeen
+from tarmac.machine.nvml import NvmlProblem, problem_of
+from tarmac.machine.nvml_ask import ask
+from tarmac.machine.pids import sees_all_processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["LiveReader", "open_live_reader"]
+
+# Without persistence mode the driver wakes each card when it is started, which takes seconds.
+_START_S = 10.0
+
+
+@dataclasses.dataclass
+class _Watched:
+    """A GPU: who asks it, and what it said last."""
+
+    asker: Asker[tuple[LiveGpu, ...]]
+    known: LiveGpu
+
+
+class LiveReader:
+    """Reads all GPUs; for one thread at a time.
+
+    Attributes:
+        driver_version: Of NVIDIA's driver; None where it does not say, or there is none.
+        problem: Why NVML does not start, where AMD's cards are here beside it; None where it does.
+
+    Args:
+        start: How NVML started.
+        amd: Reads AMD's cards.
+        sees_all: Whether the driver's numbers of processes are the ones that they have here.
+        patience_s: How long a reading may take.
+        clock: Seconds that only grow; for tests.
+    """
+
+    def __init__(
+        self,
+        start: _Start | NvmlProblem,
+        amd: AmdReader,
+        *,
+        sees_all: bool,
+        patience_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self.problem = start if isinstance(start, NvmlProblem) else None
+        self.driver_version = None if isinstance(start, NvmlProblem) else start.version
+        num_gpus = 0 if isinstance(start, NvmlProblem) else start.num_gpus
+        self._amd = amd
+        self._patience_s = patience_s
+        self._gpus = [
+            _Watched(
+                Asker(_question(NvmlCard(index, sees_all=sees_all, clock=clock)), clock),
+                LiveGpu(index=index, uuid=f"nvidia:{index}", name="NVIDIA GPU"),
+            )
+            for index in range(num_gpus)
+        ]
+        self._xids = Asker(XidReader(num_gpus).read, clock) if num_gpus else None
+
+    def read(self, *, details: bool = False) -> tuple[LiveGpu, ...]:
+        """Return all GPUs as they are now, each followed by its slices.
+
+        One that cannot be read, or does not answer in time, has an `error`, and comes back by
+        itself.
+
+        Args:
+            details: Whether PCIe's throughput is read too, which takes 40 ms.
+        """
+        for gpu in self._gpus:
+            gpu.asker.ask(details)
+        rows = [row for gpu in self._gpus for row in self._answer(gpu)]
+        return (*rows, *self._amd.read())
+
+    def new_xids(self) -> tuple[XidSeen, ...]:
+        """Return the errors that NVIDIA's driver told of since the last call."""
+        if self._xids is None:
+            return ()
+        self._xids.ask()
+        try:
+            return self._xids.answer(self._patience_s)
+        except NoAnswerError:
+            return ()
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        askers = [gpu.asker for gpu in self._gpus]
+        is_stuck = any(asker.is_open for asker in askers)
+        for asker in askers:
+            asker.close()
+        if self._xids is not None:
+            is_stuck = is_stuck or self._xids.is_open
+            self._xids.close()
+        self._gpus, self._xids = [], None
+        if self.problem is None and not is_stuck:
+            # A driver that hangs would have this call hang too, and ends with the process.
+            with contextlib.suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _answer(self, gpu: _Watched) -> tuple[LiveGpu, ...]:
+        try:
+            rows = gpu.asker.answer(self._patience_s)
+        except NoAnswerError as silence:
+            return (_unread(gpu.known, _silence(silence)),)
+        except pynvml.NVMLError as error:
+            return (_unread(gpu.known, str(error)),)
+        gpu.known = rows[0]
+        return rows
+
+
+@dataclasses.dataclass(frozen=True)
+class _Start:
+    version: str | None
+    num_gpus: int
+
+
+def open_live_reader(
+    *,
+    root: Path = Path("/"),
+    patience_s: float = 2.0,
+    clock: Callable[[], float] = time.monotonic,
+) -> LiveReader | NvmlProblem:
+    """Start reading; return why NVML does not start where there is no other GPU either.
+
+    Args:
+        root: Where ``proc`` and ``sys`` are; for tests.
+        patience_s: How long a reading may take.
+        clock: Seconds that only grow; for tests.
+    """
+    asker = Asker(_start_nvml)
+    asker.ask()
+    start: _Start | NvmlProblem
+    try:
+        start = asker.answer(_START_S)
+    except NoAnswerError as silence:
+        start = NvmlProblem(f"NVML: {_silence(silence)}", is_absence=False)
+    asker.close()
+    amd = AmdReader(root, clock=clock)
+    if isinstance(start, NvmlProblem) and not amd.has_cards:
+        return start
+    return LiveReader(
+        start, amd, sees_all=sees_all_processes(root), patience_s=patience_s, clock=clock
+    )
+
+
+def _start_nvml() -> _Start | NvmlProblem:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return problem_of(error)
+    try:
+        num_gpus = pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError as error:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+        return problem_of(error)
+    return _Start(ask(pynvml.nvmlSystemGetDriverVersion), num_gpus)
+
+
+def _question(card: NvmlCard) -> Callable[[bool], tuple[LiveGpu, ...]]:
+    def read(details: bool) -> tuple[LiveGpu, ...]:
+        return card.read(details=details)
+
+    return read
+
+
+def _silence(silence: NoAnswerError) -> str:
+    return f"the driver has not answered for {silence.silent_s:.0f} s"
+
+
+def _unread(known: LiveGpu, error: str) -> LiveGpu:
+    return LiveGpu(
+        index=known.index,
+        uuid=known.uuid,
+        name=known.name,
+        pci_address=known.pci_address,
+        error=error,
+    )

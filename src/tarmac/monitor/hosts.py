@@ -1,0 +1,233 @@
+"""Several machines in one view: each tells of itself by ``ssh HOST tarmac top --json --watch``.
+
+A thread for each host reads its lines; whoever asks for a snapshot gets what each has said last, at
+once, so a host that hangs keeps nobody waiting. One that has gone is shown as it was last seen,
+with why and since when, and is tried again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shlex
+import signal
+import tempfile
+import threading
+import time
+from datetime import UTC, datetime
+from subprocess import PIPE
+from typing import IO, TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.machine import LiveHost
+from tarmac.monitor.plain import RecordingError, from_json
+from tarmac.monitor.ranks import ranks_together
+from tarmac.monitor.snapshot import HostSnapshot, Snapshot
+from tarmac.processes import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.processes import Child
+
+__all__ = ["HostsFeed"]
+
+# Asks for no password, gives up a host that does not answer, and notices when one is gone.
+_SSH = (
+    *("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
+    *("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"),
+)
+
+# A line that is longer is no snapshot of one machine.
+_MOST_BYTES = 2**26
+# Of what ssh or the host says when it fails, the end.
+_MOST_SAID = 200
+# A host counts as silent after so many intervals, and not before so many seconds.
+_SILENT_AFTER = 3
+_SILENT_AFTER_S = 5.0
+# From one attempt to reach a host to the next: at first, and at most.
+_AGAIN_AFTER_S = 2.0
+_AGAIN_AFTER_AT_MOST_S = 60.0
+# How long the first snapshot waits for hosts, for who takes only one.
+_PATIENCE_S = 20.0
+
+
+class HostsFeed:
+    """Snapshots of several machines.
+
+    Args:
+        hosts: As ssh takes them; each is shown under this name.
+        command: What ``tarmac top`` is there: the program, and then words for ``top``.
+        interval_s: From one snapshot to the next.
+        is_patient: Whether the first snapshot waits until each host has answered or failed, for 20
+            seconds at most.
+        patience_s: Instead of those.
+
+    Raises:
+        RequestError: A host's name cannot be one.
+    """
+
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        *,
+        command: Sequence[str] = ("tarmac",),
+        interval_s: float = 1.0,
+        is_patient: bool = False,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        for host in hosts:
+            if host.startswith("-") or not host.isprintable() or " " in host:
+                raise RequestError(f"{host!r} is no host that ssh could reach")
+        program, *words = command
+        there = [program, "top", "--json", "--watch", f"{interval_s:g}", *words]
+        self._interval_s = interval_s
+        self._is_patient, self._patience_s = is_patient, patience_s
+        self._changed = threading.Condition()
+        self._next_at: float | None = None
+        self._links = [_Link(host, shlex.join(there), interval_s, self._changed) for host in hosts]
+        for link in self._links:
+            link.start()
+
+    def next(self) -> Snapshot:
+        """Return what each host has said last, once it is time for it."""
+        if self._next_at is None:
+            self._next_at = time.monotonic()
+            if self._is_patient:
+                with self._changed:
+                    self._changed.wait_for(
+                        lambda: all(link.is_known for link in self._links), self._patience_s
+                    )
+        else:
+            time.sleep(max(0.0, self._next_at - time.monotonic()))
+        self._next_at = max(self._next_at + self._interval_s, time.monotonic())
+        with self._changed:
+            seen = tuple(link.seen() for link in self._links)
+        return Snapshot(at=datetime.now(UTC), hosts=ranks_together(seen))
+
+    def close(self) -> None:
+        """Leave all hosts."""
+        for link in self._links:
+            link.leave()
+        for link in self._links:
+            link.join()
+
+
+class _Link(threading.Thread):
+    """Keeps what one host has said last, and reaches for it again when it is gone."""
+
+    def __init__(
+        self, host: str, there: str, interval_s: float, changed: threading.Condition
+    ) -> None:
+        super().__init__(name=f"watch-{host}", daemon=True)
+        self._host = host
+        self._command = (*_SSH, "--", host, there)
+        self._silent_after_s = max(_SILENT_AFTER_S, _SILENT_AFTER * interval_s)
+        self._changed = changed
+        self._left = threading.Event()
+        self._child: Child | None = None
+        self._last: HostSnapshot | None = None
+        self._heard_at = 0.0
+        self._problem = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the host has answered, or failed to."""
+        return self._last is not None or bool(self._problem)
+
+    def seen(self) -> HostSnapshot:
+        """Return the host as it was last seen."""
+        if self._last is None:
+            problem = self._problem or "not reached yet"
+            return HostSnapshot(datetime.now(UTC), LiveHost(self._host), problem=problem)
+        age_s = time.monotonic() - self._heard_at
+        problem = self._problem
+        if not problem and age_s > self._silent_after_s:
+            problem = f"no answer for {age_s:.0f} s"
+        if not problem:
+            return self._last
+        return dataclasses.replace(self._last, problem=problem, age_s=age_s)
+
+    def run(self) -> None:
+        """Read the host's lines until it is left."""
+        again_after_s = _AGAIN_AFTER_S
+        while not self._left.is_set():
+            has_answered, problem = self._listen()
+            with self._changed:
+                self._problem = problem
+                self._changed.notify_all()
+            again_after_s = (
+                _AGAIN_AFTER_S if has_answered else min(again_after_s * 2, _AGAIN_AFTER_AT_MOST_S)
+            )
+            self._left.wait(again_after_s)
+
+    def leave(self) -> None:
+        """End it; the thread ends soon."""
+        self._left.set()
+        with self._changed:
+            if self._child is not None:
+                self._child.signal(signal.SIGKILL)
+
+    def _listen(self) -> tuple[bool, str]:
+        """Return whether the host said anything, and why it says no more."""
+        with tempfile.TemporaryFile() as complaints:
+            try:
+                child = self._begin(complaints)
+            except OSError as error:
+                return False, f"ssh cannot be started: {error.strerror}"
+            if child is None:
+                return False, ""
+            assert child.popen.stdout is not None
+            try:
+                has_answered, problem = self._read(child.popen.stdout)
+            finally:
+                with self._changed:
+                    self._child = None
+                child.popen.stdout.close()
+                code = child.finish()
+            return has_answered, problem or _last_words(complaints, code)
+
+    def _begin(self, complaints: IO[bytes]) -> Child | None:
+        """Start ssh; None where the host was left meanwhile."""
+        with self._changed:
+            if self._left.is_set():
+                return None
+            self._child = spawn(
+                self._command, environment=os.environ, stdout=PIPE, stderr=complaints
+            )
+            return self._child
+
+    def _read(self, lines: IO[bytes]) -> tuple[bool, str]:
+        """Take what the host says until it says no more, or what cannot be understood."""
+        has_answered = False
+        while line := lines.readline(_MOST_BYTES):
+            try:
+                told = from_json(json.loads(line))
+            except RecordingError as error:
+                return has_answered, error.message
+            except ValueError:
+                if not line.endswith(b"\n"):
+                    # The end of it was cut off, as the connection was.
+                    break
+                said = line[:_MOST_SAID].decode(errors="replace").strip()
+                return has_answered, f"says what is no snapshot: {said}"
+            if not told.hosts:
+                continue
+            here = dataclasses.replace(told.hosts[0].host, name=self._host)
+            with self._changed:
+                self._last = dataclasses.replace(told.hosts[0], host=here)
+                self._heard_at = time.monotonic()
+                self._problem = ""
+                self._changed.notify_all()
+            has_answered = True
+        return has_answered, ""
+
+
+def _last_words(complaints: IO[bytes], code: int) -> str:
+    """Return the last line that was written about a failure."""
+    complaints.seek(0)
+    lines = complaints.read().decode(errors="replace").strip().splitlines()
+    if lines:
+        return lines[-1].strip()[:_MOST_SAID]
+    return "the connection ended" if code == 0 else f"ssh ended with {code}, and said nothing"

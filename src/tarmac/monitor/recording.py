@@ -1,0 +1,134 @@
+"""Snapshots kept in a file, a line of JSON each, and shown again later."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import TYPE_CHECKING
+
+from tarmac.files import append_lines, read_errors
+from tarmac.monitor.plain import RecordingError, from_json, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from typing import IO
+
+    from tarmac.monitor.snapshot import Snapshot
+
+__all__ = ["Recorder", "ReplayFeed"]
+
+# A line of a recording that is longer is none: of 100 hosts it has some MB.
+_MOST_BYTES = 2**28
+
+
+class Recorder:
+    """Appends each snapshot to a file; a `Tap`.
+
+    A line is written whole or not at all, so a recording may be cut off at any moment.
+
+    Args:
+        path: The file; made if it is not there, and continued if it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def take(self, snapshot: Snapshot) -> str:
+        """Write a snapshot down.
+
+        Raises:
+            StorageError: It could not be written; the recording is as it was.
+        """
+        append_lines(self._path, [to_json(snapshot)])
+        return ""
+
+    def close(self) -> None:
+        """Do nothing: what was taken is written."""
+
+
+class ReplayFeed:
+    """The snapshots of a recording, again, in their own time or faster.
+
+    What cannot be read of it, such as a line that was cut off, is passed over.
+
+    Args:
+        path: The recording.
+        speed: How much faster time passes than it did; None for no pause at all.
+        sleep: Waits for some seconds; for tests.
+        clock: Seconds that pass; for tests.
+
+    Raises:
+        StorageError: The file cannot be read.
+        RecordingError: It holds no snapshot; or those of a newer version.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        speed: float | None = 1.0,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._speed = speed
+        self._sleep, self._clock = sleep, clock
+        with read_errors(path):
+            self._file = path.open("rb")
+        self._snapshots = _snapshots(self._file, path)
+        self._due_at: float | None = None
+        self._last: Snapshot | None = None
+        try:
+            self._following: Snapshot | None = next(self._snapshots)
+        except (StopIteration, RecordingError) as error:
+            self._file.close()
+            if isinstance(error, RecordingError):
+                raise
+            raise RecordingError(
+                f"{path} holds no snapshot",
+                hint="A recording is made by: tarmac top --record FILE",
+            ) from None
+
+    def next(self) -> Snapshot:
+        """Return the next snapshot, once it is time for it.
+
+        Raises:
+            StopIteration: It was the last one.
+        """
+        snapshot = self._following
+        if snapshot is None:
+            raise StopIteration
+        if self._speed is not None and self._last is not None and self._due_at is not None:
+            passed_s = max(0.0, (snapshot.at - self._last.at).total_seconds())
+            self._due_at += passed_s / self._speed
+            self._sleep(max(0.0, self._due_at - self._clock()))
+        else:
+            self._due_at = self._clock()
+        self._last, self._following = snapshot, next(self._snapshots, None)
+        return snapshot
+
+    def close(self) -> None:
+        """Close the file."""
+        self._following = None
+        self._file.close()
+
+
+def _snapshots(file: IO[bytes], path: Path) -> Iterator[Snapshot]:
+    """Yield what can be read; a newer version alone ends it."""
+    is_known = False
+    while True:
+        with read_errors(path):
+            line = file.readline(_MOST_BYTES)
+        if not line:
+            return
+        with contextlib.suppress(ValueError):
+            value = json.loads(line)
+            try:
+                snapshot = from_json(value)
+            except RecordingError:
+                if not is_known and isinstance(value, dict) and "schema_version" in value:
+                    raise
+                continue
+            is_known = True
+            yield snapshot

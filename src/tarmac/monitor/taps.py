@@ -1,0 +1,73 @@
+"""What takes each snapshot on its way to a view: recordings, alerts, job maps."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Protocol
+
+from tarmac.errors import TarmacError
+from tarmac.monitor.snapshot import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.monitor.feed import Feed
+    from tarmac.monitor.snapshot import Snapshot
+
+__all__ = ["OUTLET", "Tap", "TappedFeed"]
+
+# The code of a finding that says that a tap could not do its work.
+OUTLET = "outlet"
+
+
+class Tap(Protocol):
+    """Takes each snapshot, and never keeps it from being shown."""
+
+    def take(self, snapshot: Snapshot) -> str:
+        """Take a snapshot; return what is wrong, or nothing."""
+        ...
+
+    def close(self) -> None:
+        """End it; nothing happens where that was done before."""
+        ...
+
+
+class TappedFeed:
+    """A feed whose snapshots pass some taps; what is wrong with those is shown with them.
+
+    Args:
+        feed: What gives the snapshots.
+        taps: Each is given all of them, in order, and closed with the feed.
+    """
+
+    def __init__(self, feed: Feed, taps: Sequence[Tap]) -> None:
+        self._feed = feed
+        self._taps = tuple(taps)
+
+    def next(self) -> Snapshot:
+        """Return the next snapshot, once it is time for it.
+
+        Raises:
+            StopIteration: There is none any more.
+        """
+        snapshot = self._feed.next()
+        problems = [problem for tap in self._taps if (problem := _taken(tap, snapshot))]
+        if not problems or not snapshot.hosts:
+            return snapshot
+        first, *others = snapshot.hosts
+        said = tuple(Finding(OUTLET, "warning", problem, at=snapshot.at) for problem in problems)
+        told = dataclasses.replace(first, findings=(*first.findings, *said))
+        return dataclasses.replace(snapshot, hosts=(told, *others))
+
+    def close(self) -> None:
+        """Close the taps and the feed."""
+        for tap in self._taps:
+            tap.close()
+        self._feed.close()
+
+
+def _taken(tap: Tap, snapshot: Snapshot) -> str:
+    try:
+        return tap.take(snapshot)
+    except TarmacError as error:
+        return error.message

@@ -1,0 +1,55 @@
+"""Which machines this user's work is on, as a cluster's own commands say it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+
+from tarmac.errors import TarmacError
+from tarmac.slurm import Silence, SlurmCommands
+
+__all__ = ["ray_hosts", "slurm_hosts"]
+
+_RAY_TIMEOUT_S = 60.0
+
+
+def slurm_hosts() -> tuple[str, ...]:
+    """Return the nodes on which jobs of this user run.
+
+    Raises:
+        TarmacError: Slurm does not answer.
+    """
+    nodes = SlurmCommands(os.environ).own_nodes()
+    if isinstance(nodes, Silence):
+        raise TarmacError(
+            f"Slurm does not say where your jobs run: {nodes.command} {nodes.words}",
+            hint="Name the nodes yourself: tarmac top --hosts n01,n02",
+        )
+    return tuple(nodes)
+
+
+def ray_hosts() -> tuple[str, ...]:
+    """Return the addresses of a Ray cluster's nodes, by ``ray list nodes``.
+
+    Raises:
+        TarmacError: The command is not there, or says nothing that is understood.
+    """
+    program = shutil.which("ray")
+    hint = "Name the nodes yourself: tarmac top --hosts n01,n02"
+    if program is None:
+        raise TarmacError("--ray needs the command ray, which is not in PATH", hint=hint)
+    command = [program, "list", "nodes", "--format", "json", "--limit", "1000"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_RAY_TIMEOUT_S
+        )
+        nodes = json.loads(done.stdout)
+        return tuple(node["node_ip"] for node in nodes if node.get("state") == "ALIVE")
+    except subprocess.TimeoutExpired:
+        problem = f"did not answer within {_RAY_TIMEOUT_S:.0f} s"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        said = done.stderr.strip().splitlines() or ["nothing that can be read"]
+        problem = f"says: {said[-1]}"
+    raise TarmacError(f"ray list nodes {problem}", hint=hint)

@@ -1,0 +1,185 @@
+"""Writes ``samples.jsonl``: appended to while a training goes on, and thinned as it grows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tarmac.files import append_lines, read_lines, write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["MAX_POINTS", "SampleFile", "merged"]
+
+MAX_POINTS = 2000
+
+# What only grows: of several readings the last one stands.
+_COUNTERS = ("energy_joules", "throttled_s")
+
+
+class SampleFile:
+    """One host's samples of a training, in all its sessions.
+
+    A point is the mean of so many readings that no more than ``max_points`` are kept: where there
+    are as many, each two become one, and from then on a point is of twice as many readings.
+
+    Args:
+        path: The file; what an earlier session has written is gone on with.
+        max_points: The most points that it holds.
+
+    Attributes:
+        counted: By a GPU's UUID, the last values of what only grows: ``energy_joules``,
+            ``throttled_s``.
+
+    Raises:
+        StorageError: It is there and cannot be read.
+    """
+
+    def __init__(self, path: Path, max_points: int = MAX_POINTS) -> None:
+        self._path = path
+        self._max_points = max_points
+        points = [line for line in _lines(path) if line.get("kind") == "sample"]
+        self._num_points = len(points)
+        self._readings_each = max((_readings(point) for point in points), default=1)
+        self._pending: list[dict[str, Any]] = []
+        self.counted: dict[str, dict[str, Any]] = {}
+        for point in points:
+            for uuid, row in _gpus(point).items():
+                found = {key: row[key] for key in _COUNTERS if row.get(key) is not None}
+                self.counted.setdefault(uuid, {}).update(found)
+
+    def note(self, kind: str, at_s: float, **facts: Any) -> None:
+        """Append what happened.
+
+        Args:
+            kind: ``session``, ``workers_lost`` or ``end``.
+            at_s: When, in seconds since the run was created.
+            facts: What else is to be said.
+
+        Raises:
+            StorageError: It could not be written.
+        """
+        append_lines(self._path, [{"kind": kind, "at_s": round(at_s, 3), **facts}])
+
+    def add(
+        self, at_s: float, host: Mapping[str, Any], gpus: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Add a reading; it is written once there are as many as make a point.
+
+        Args:
+            at_s: When, in seconds since the run was created.
+            host: Its values by name; None for what is not known.
+            gpus: Those of each GPU, by its UUID.
+
+        Raises:
+            StorageError: It could not be written, and is lost; the file is as it was.
+        """
+        rows = {uuid: _known(row) for uuid, row in gpus.items()}
+        reading = {"kind": "sample", "at_s": round(at_s, 3), "readings": 1, **_known(host)}
+        self._pending.append(reading | ({"gpus": rows} if rows else {}))
+        if len(self._pending) >= self._readings_each:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has been added as a point, also where more was to come.
+
+        Raises:
+            StorageError: It could not be written, and is lost; the file is as it was.
+        """
+        pending, self._pending = self._pending, []
+        if not pending:
+            return
+        append_lines(self._path, [merged(pending)])
+        self._num_points += 1
+        if self._num_points >= self._max_points:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Make one of each two points; lines of other kinds stay where they are."""
+        kept: list[dict[str, Any]] = []
+        for line in _lines(self._path):
+            is_second = (
+                line.get("kind") == "sample"
+                and bool(kept)
+                and kept[-1].get("kind") == "sample"
+                and _readings(kept[-1]) <= self._readings_each
+            )
+            if is_second:
+                kept[-1] = merged([kept[-1], line])
+            else:
+                kept.append(line)
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in kept)
+        write_text(self._path, text)
+        self._readings_each *= 2
+        self._num_points = sum(line.get("kind") == "sample" for line in kept)
+
+
+def merged(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Make one point of several in a row.
+
+    Numbers are means, weighted by how many readings each point is of; what only grows is the last
+    one's; reasons are all that were seen.
+    """
+    weights = [_readings(point) for point in points]
+    own = [{k: v for k, v in point.items() if k not in _NOT_VALUES} for point in points]
+    uuids = dict.fromkeys(uuid for point in points for uuid in _gpus(point))
+    gpus = {
+        uuid: _merged_rows([_gpus(point).get(uuid, {}) for point in points], weights)
+        for uuid in uuids
+    }
+    result = {"kind": "sample", "at_s": points[-1]["at_s"], "readings": sum(weights)}
+    return result | _merged_rows(own, weights) | ({"gpus": gpus} if gpus else {})
+
+
+_NOT_VALUES = ("kind", "at_s", "readings", "gpus")
+
+
+def _merged_rows(rows: Sequence[Mapping[str, Any]], weights: Sequence[int]) -> dict[str, Any]:
+    merged_row: dict[str, Any] = {}
+    for key in dict.fromkeys(key for row in rows for key in row):
+        found = [
+            (row[key], weight) for row, weight in zip(rows, weights, strict=True) if key in row
+        ]
+        values = [value for value, _ in found]
+        if key not in _COUNTERS and all(isinstance(value, list) for value in values):
+            merged_row[key] = sorted({reason for value in values for reason in value})
+        elif key not in _COUNTERS and all(isinstance(value, int | float) for value in values):
+            weight_of_all = sum(weight for _, weight in found)
+            merged_row[key] = _short(sum(value * weight for value, weight in found) / weight_of_all)
+        else:
+            merged_row[key] = values[-1]
+    return merged_row
+
+
+def _known(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is not known, and digits that nobody reads."""
+    return {key: _short(value) for key, value in row.items() if value is not None}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _short(each) for key, each in value.items()}
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _readings(point: Mapping[str, Any]) -> int:
+    readings = point.get("readings", 1)
+    return readings if isinstance(readings, int) and readings > 0 else 1
+
+
+def _gpus(point: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    gpus = point.get("gpus")
+    rows = gpus.items() if isinstance(gpus, dict) else ()
+    return {uuid: row for uuid, row in rows if isinstance(row, dict)}
+
+
+def _lines(path: Path) -> Iterable[dict[str, Any]]:
+    if not path.exists():
+        return []
+    return [
+        line
+        for line in read_lines(path).values
+        if isinstance(line, dict) and isinstance(line.get("at_s"), int | float)
+    ]
