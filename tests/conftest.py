@@ -62,6 +62,9 @@ _NEED = {
             "cli/test_pipelines.py",
         ),
     ),
+    "starlette": ("server/test_application.py",),
+    "uvicorn": ("server/test_serving.py", "server/test_browsing.py"),
+    "playwright": ("server/test_browsing.py",),
     # Of a test server, which machines with a GPU often lack.
     "boto3": ("jobs/test_objects.py",),
     "moto": ("jobs/test_objects.py",),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from markupsafe import Markup
+from serving_process import Served
 
 import tarmac
 from tarmac.jobs import Job
@@ -100,3 +101,18 @@ def site(output: Path, drawing: Drawing) -> Site:
     """Return a site that looks at directories each time."""
     lister = RunLister(output, every_s=0.0)
     return Site(lister, drawing.page_of, no_look)
+
+
+@pytest.fixture
+def served(output: Path, tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """Return a function that starts `tarmac serve` and waits until it answers."""
+    started: list[Served] = []
+
+    def start(*words: str) -> Served:
+        started.append(Served(*words, output=output, XDG_CACHE_HOME=str(tmp_path / "cache")))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.communicate()

@@ -66,9 +66,7 @@ def test_an_empty_directory_says_how_to_begin(site):
     assert "tarmac train" in html(site, "/")
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "é", "100%", "a?b#c", "<b>x", "a&b", '"q"', "new\nline"]
-)
+@pytest.mark.parametrize("name", ["a b", "é", "100%", "a?b#c", "<b>x", "a&b", '"q"', "new\nline"])
 def test_a_run_of_any_name_has_a_page_that_shows_it_as_it_is(site, training, name):
     training(name)
     address = run_address(name)

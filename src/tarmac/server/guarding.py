@@ -97,7 +97,8 @@ class Guarded:
         By a page and not by a redirection: a browser that came here by a link of another site
         does not send the cookie along to where it is redirected.
         """
-        path = "/" + scope["raw_path"].decode("ascii", "replace").lstrip("/")
+        # What begins with two of either is an address of another site.
+        path = "/" + scope["raw_path"].decode("ascii", "replace").lstrip("/\\")
         target = f"{path}?{urlencode(query)}" if query else path
         response = HTMLResponse(
             "<!doctype html><title>Tarmac</title>"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.distribution import require
 from tarmac.monitor import LocalFeed, WatchOptions
+from tarmac.pages import page_of
 from tarmac.runs import default_output
 from tarmac.server.access import AccessGuard
 from tarmac.server.listing import RunLister
@@ -18,10 +19,8 @@ from tarmac.server.site import Site
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
-
-    from tarmac.pages import Page
 
 __all__ = ["Serving", "serve"]
 
@@ -77,15 +76,8 @@ def serve(
         output = output or default_output()
         looks = Looks(lambda: LocalFeed(WatchOptions(output=output)))
         opened.callback(looks.close)
-        site = Site(RunLister(output), _page_of, looks.look)
+        site = Site(RunLister(output), page_of, looks.look)
         asyncio.run(_serve(site, guard, listener, functools.partial(ready, where)))
-
-
-def _page_of(paths: Sequence[Path]) -> Page:
-    # What draws imports the rooms of all kinds, which the first page need not wait for.
-    from tarmac.pages import page_of  # noqa: PLC0415
-
-    return page_of(paths)
 
 
 async def _serve(
