@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tarmac.checks.cached import check_here, quick_check
 from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
+from tarmac.checks.kernel_log import KernelEvent, event_of_xid
 from tarmac.checks.ranked import Pair, Rank, Ranks
 from tarmac.checks.ranks.verb import RanksChecked, check_ranks
 from tarmac.checks.reading.model import LogFinding, LogReport
@@ -33,6 +34,7 @@ __all__ = [
     "Fleet",
     "Form",
     "Framework",
+    "KernelEvent",
     "Level",
     "LogFinding",
     "LogReport",
@@ -54,6 +56,7 @@ __all__ = [
     "check_ranks",
     "compare_reports",
     "describe_devices",
+    "event_of_xid",
     "find_failure",
     "framework_names",
     "quick_check",

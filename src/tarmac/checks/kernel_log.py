@@ -23,7 +23,16 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ALL_GPUS", "MARKS", "KernelEvent", "Xid", "read_event", "read_recovery", "read_xids"]
+__all__ = [
+    "ALL_GPUS",
+    "MARKS",
+    "KernelEvent",
+    "Xid",
+    "event_of_xid",
+    "read_event",
+    "read_recovery",
+    "read_xids",
+]
 
 # The address that `read_recovery` returns where a line is of all GPUs.
 ALL_GPUS = "all"
@@ -91,6 +100,15 @@ def read_xids() -> Mapping[int, Xid]:
     for entry in tomllib.loads(text)["xid"]:
         xids |= dict.fromkeys(entry.pop("numbers"), Xid(**entry))
     return xids
+
+
+def event_of_xid(number: int) -> KernelEvent | None:
+    """Return what is known of an Xid by its number alone, as the driver tells whoever listens.
+
+    Args:
+        number: NVIDIA's. None is returned of one that needs nothing to be done.
+    """
+    return _xid_event(number, "", address=None)
 
 
 # Programs' names are the last that may hold anything, so each pattern begins at the driver's name.

@@ -62,6 +62,7 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
         status=status,
         workload=record.text("workload"),
         pids=(pid,) if pid is not None and is_running and not elsewhere else (),
+        locks=(path / ".lock",),
         # Where another launcher has started its processes, such as torchrun, this tells them.
         variables={"TARMAC_LAUNCH": launch} if launch else {},
         uuids=_uuids(record),
