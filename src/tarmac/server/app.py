@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes
 
-from starlette.responses import HTMLResponse, RedirectResponse, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from tarmac.pages import Live, Page, Section, message, render_page
 from tarmac.server.addresses import LINKS
@@ -14,7 +14,6 @@ from tarmac.server.streams import version_of
 from tarmac.server.threads import in_thread
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
     from tarmac.server.site import Site
@@ -40,7 +39,11 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         raw_path: bytes = scope["raw_path"]
-        if raw_path.startswith(_EVENTS + b"/"):
+        response: Response
+        if raw_path == b"/favicon.ico":
+            # Browsers ask for it by themselves.
+            response = Response(status_code=204)
+        elif raw_path.startswith(_EVENTS + b"/"):
             response = self._events(raw_path.removeprefix(_EVENTS), scope["query_string"])
         else:
             response = await self._page(raw_path, scope["query_string"])

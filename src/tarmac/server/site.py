@@ -109,7 +109,9 @@ class Site:
         except (TarmacError, OSError) as error:
             if not run.exists():
                 raise NoSuchPageError(f"{name} has been removed") from error
-            return _damaged(name, str(error))
+            # What was printed may say more.
+            logs = self._logs(listing, name, run)
+            return _damaged(name, str(error), *([log_section(name, [*logs])] if logs else []))
 
     def state(self, address: Address) -> object:
         """Return what differs, once the page at an address may; it costs little."""
@@ -202,9 +204,9 @@ def _split_run(path: str, listing: Listing) -> tuple[str, str]:
     raise NoSuchPageError(f"there is nothing at {path}")
 
 
-def _damaged(name: str, reason: str) -> Page:
-    section = Section("problem", "What is wrong", message("bad", reason))
-    return Page(title=name, status="cannot be read", state="bad", sections=[section])
+def _damaged(name: str, reason: str, *more: Section) -> Page:
+    problem = Section("problem", "What is wrong", message("bad", reason))
+    return Page(title=name, status="cannot be read", state="bad", sections=[problem, *more])
 
 
 def _looks(path: Path) -> list[tuple[str, int, int]]:
