@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         Venv,
     )
     from tarmac.jobs.placeholders import escape
-    from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, thread_variables
+    from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, specs_of, thread_variables
     from tarmac.jobs.progress import Ended, Reporter, Silent
     from tarmac.jobs.reader import as_written, job_of, parse_job, read_job
     from tarmac.jobs.record import JobRecord, read_record
@@ -82,79 +82,8 @@ if TYPE_CHECKING:
     from tarmac.jobs.secrets import missing_secrets, read_secret_mapping, secret_variables
     from tarmac.jobs.status import RunStatus, TaskStatus, read_status
     from tarmac.jobs.sweep import Sweep
+    from tarmac.jobs.timeline import AttemptSpan, TaskTrace, Timeline, read_timeline
     from tarmac.jobs.training_job import training_job
-from tarmac.jobs.containers import WORK
-from tarmac.jobs.executors import (
-    DISTURBANCES,
-    Attempt,
-    Began,
-    Busy,
-    Cause,
-    Event,
-    Executor,
-    ExecutorKind,
-    Finished,
-    LocalExecutor,
-    Outcome,
-    Queued,
-    Requeued,
-    RunnerEngine,
-    RunnerJob,
-    RunnerState,
-    Site,
-    Waiting,
-    executor_names,
-    find_executor,
-    is_retried,
-)
-from tarmac.jobs.glance import glance_job
-from tarmac.jobs.graph import circle_of
-from tarmac.jobs.handle import Handle, JobFailed, attach, runner_options, start_runner
-from tarmac.jobs.job_run import (
-    JobRun,
-    create_run,
-    find_run,
-    list_statuses,
-    note_outcome,
-    prepare,
-    work_on,
-    working_on,
-)
-from tarmac.jobs.journal import Journal, read_journal
-from tarmac.jobs.kind import JOB
-from tarmac.jobs.machine import Grant, Machine, Shortage, read_machine
-from tarmac.jobs.model import (
-    Container,
-    Input,
-    Job,
-    Mount,
-    Output,
-    Resources,
-    Retries,
-    Secret,
-    SystemEnvironment,
-    TaskSpec,
-    Venv,
-)
-from tarmac.jobs.placeholders import escape
-from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, specs_of, thread_variables
-from tarmac.jobs.progress import Ended, Reporter, Silent
-from tarmac.jobs.reader import as_written, job_of, parse_job, read_job
-from tarmac.jobs.record import JobRecord, read_record
-from tarmac.jobs.run_files import SHARED, directory_name
-from tarmac.jobs.runner_jobs import (
-    OwnRunnerJob,
-    end_runner_jobs,
-    recall_secrets,
-    submit_runner,
-    why_no_runner_job,
-)
-from tarmac.jobs.scheduler import run_tasks, task_directory
-from tarmac.jobs.secrets import missing_secrets, read_secret_mapping, secret_variables
-from tarmac.jobs.status import RunStatus, TaskStatus, read_status
-from tarmac.jobs.sweep import Sweep
-from tarmac.jobs.timeline import AttemptSpan, TaskTrace, Timeline, read_timeline
-from tarmac.jobs.training_job import training_job
 
 __all__ = [
     "DISTURBANCES",
@@ -252,6 +181,11 @@ __all__ = [
 
 # Where a name is at home; imported when first used, as whoever only looks at jobs needs little.
 _MODULES = {
+    "specs_of": "plan",
+    "read_timeline": "timeline",
+    "Timeline": "timeline",
+    "TaskTrace": "timeline",
+    "AttemptSpan": "timeline",
     "Attempt": "executors",
     "Began": "executors",
     "Busy": "executors",
