@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.files import Readings
-from tarmac.machine import HostReader, LiveReader, open_live_reader, why_on_cpu
+from tarmac.machine import HostReader, LiveReader, open_live_reader
 from tarmac.monitor.containers import ContainerNames
 from tarmac.monitor.filters import filtered
 from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_xids
@@ -28,7 +28,7 @@ from tarmac.runs import default_output
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tarmac.machine import LiveGpu
+    from tarmac.machine import LiveGpu, NvmlProblem
     from tarmac.monitor.options import WatchOptions
     from tarmac.monitor.snapshot import Finding, Work
     from tarmac.runs import Glance
@@ -70,7 +70,7 @@ class Watcher:
         self._options = options
         opened = gpus or open_live_reader()
         self._reader = opened if isinstance(opened, LiveReader) else None
-        self._no_gpu_reason = "" if self._reader is not None else why_on_cpu()
+        self._no_gpu_reason = _why_none(opened)
         self._host_reader = HostReader()
         self._table = processes or ProcessTable()
         self._readings = Readings()
@@ -302,3 +302,12 @@ def _user_name() -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def _why_none(opened: LiveReader | NvmlProblem) -> str:
+    """Return why there is no GPU; what PyTorch would say to it takes seconds to ask."""
+    if isinstance(opened, LiveReader):
+        return ""
+    if opened.is_absence:
+        return "no GPU is here"
+    return f"NVIDIA's driver does not answer: {opened.text}"
