@@ -25,8 +25,8 @@ from tarmac.machine.live import LiveGpu
 from tarmac.machine.live_amd import AmdReader
 from tarmac.machine.live_nvml import NvmlCard
 from tarmac.machine.live_xids import XidReader, XidSeen
-from tarmac.machine.nvml import NvmlProblem, problem_of
 from tarmac.machine.nvml_ask import ask
+from tarmac.machine.nvml_problem import NvmlProblem, problem_of
 from tarmac.machine.pids import sees_all_processes
 
 if TYPE_CHECKING:
