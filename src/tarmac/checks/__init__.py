@@ -5,6 +5,7 @@ from __future__ import annotations
 from tarmac.checks.cached import check_here, quick_check
 from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
 from tarmac.checks.kernel_log import KernelEvent, event_of_xid
+from tarmac.checks.kernel_watch import KernelNews, KernelWatch
 from tarmac.checks.ranked import Pair, Rank, Ranks
 from tarmac.checks.ranks.verb import RanksChecked, check_ranks
 from tarmac.checks.reading.model import LogFinding, LogReport
@@ -35,6 +36,8 @@ __all__ = [
     "Form",
     "Framework",
     "KernelEvent",
+    "KernelNews",
+    "KernelWatch",
     "Level",
     "LogFinding",
     "LogReport",

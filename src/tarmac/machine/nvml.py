@@ -21,7 +21,7 @@ from tarmac.machine.pids import sees_all_processes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Nvml", "open_nvml"]
+__all__ = ["Nvml", "NvmlProblem", "open_nvml"]
 
 _COMPUTE_MODES = {
     pynvml.NVML_COMPUTEMODE_DEFAULT: "default",

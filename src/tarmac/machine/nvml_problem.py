@@ -1,4 +1,4 @@
-"""Why NVML does not start: apart from the models of GPUs, whose import a picture need not pay."""
+"""Why NVIDIA's management library does not start."""
 
 from __future__ import annotations
 
