@@ -63,6 +63,8 @@ _NEED = {
         ),
     ),
     # Of a test server, which machines with a GPU often lack.
+    "textual": ("monitor/test_screen.py",),
+    "textual_serve": ("monitor/test_web.py",),
     "boto3": ("jobs/test_objects.py",),
     "moto": ("jobs/test_objects.py",),
 }
