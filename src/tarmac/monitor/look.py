@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pwd
 import time
@@ -145,33 +146,29 @@ class Watcher:
 
     def _processes(
         self, gpus: Sequence[LiveGpu], glances: Sequence[Glance], holders: Mapping[FileId, int]
-    ) -> tuple[Mapping[int, Process], tuple[Candidate, ...]]:
+    ) -> tuple[dict[int, Process], tuple[Candidate, ...]]:
         """Return all processes that matter, and the runs with those that are their own."""
         locks = {
             one.name: [file for lock in one.locks if (file := FileId.of(lock)) is not None]
             for glance in glances
             for one in (glance, *glance.parts)
         }
-        held = {holders[file] for files in locks.values() for file in files if file in holders}
-        noted = {p for g in glances for one in (g, *g.parts) for p in one.pids}
-        on_gpus = {row.pid for gpu in gpus for row in gpu.processes if row.pid is not None}
-        children = {
-            pid: self._table.children(pid)
+        roots = {
+            one.name: {*one.pids, *(holders[f] for f in locks[one.name] if f in holders)}
             for glance in glances
-            if glance.kind == "job"
-            for pid in {*glance.pids, *(holders[f] for f in locks[glance.name] if f in holders)}
+            for one in (glance, *glance.parts)
         }
-        started = {pid for found in children.values() for pid in found}
-        # Whoever trains on a CPU in several processes is seen by what the first one has started.
+        on_gpus = {row.pid for gpu in gpus for row in gpu.processes if row.pid is not None}
+        processes = self._table.look({os.getpid(), *on_gpus, *itertools.chain(*roots.values())})
+        started: dict[int, tuple[int, ...]] = {}
         for glance in glances:
-            if glance.kind == "training":
-                for pid in {
-                    *glance.pids,
-                    *(holders[f] for f in locks[glance.name] if f in holders),
-                }:
-                    started.update(self._table.children(pid))
-        processes = self._table.look({*held, *noted, *on_gpus, *started, os.getpid()})
-        return processes, candidates_of(glances, processes, holders, locks, children)
+            for pid in () if glance.kind == "search" else roots[glance.name]:
+                started[pid] = self._table.children(pid)
+                # Those who train with one that torchrun has started are its other children.
+                if pid in processes and "RANK" in processes[pid].variables:
+                    started[pid] += self._table.children(processes[pid].parent)
+        processes |= self._table.look(itertools.chain(*started.values()))
+        return processes, candidates_of(glances, processes, holders, locks, started)
 
     def _last_check(
         self, glances: Sequence[Glance], gpus: Sequence[LiveGpu]
