@@ -17,6 +17,7 @@ from tarmac.errors import Interrupted, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
     from tarmac.cli.watch_request import Watching
     from tarmac.monitor import Feed, Snapshot
 
