@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["HIDDEN_NAME", "masked_command", "masked_environment", "masked_text"]
+__all__ = ["is_secret_name", "masked_command", "masked_environment", "masked_text"]
 
 _INSTEAD = "(hidden)"
 
-# A variable or an option of such a name holds a secret.
-HIDDEN_NAME = re.compile(
+_SECRET_NAME = re.compile(
     r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE|(?:^|[_-])(?:PASS|PWD|AUTH)(?:$|[_-])",
     re.IGNORECASE,
 )
 # Names that only look like it: where a key lies, or what sorts.
 _HARMLESS_NAME = re.compile(
-    r"^(?:PWD|OLDPWD|.*KEYBOARD.*|.*TOKENIZERS?_?.*|.*MONKEY.*)$", re.IGNORECASE
+    r"^(?:PWD|OLDPWD|.*KEYBOARD.*|TOKENIZERS_PARALLELISM|.*MONKEY.*)$", re.IGNORECASE
 )
 
 _FORMS = (
@@ -51,6 +50,11 @@ _FORMS = (
 )
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a variable or an option of such a name holds a secret."""
+    return _SECRET_NAME.search(name) is not None and _HARMLESS_NAME.match(name) is None
+
+
 def masked_text(text: str) -> str:
     """Return a text without what by its form is a secret."""
     for form, instead in _FORMS:
@@ -61,7 +65,7 @@ def masked_text(text: str) -> str:
 def masked_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return variables with ``(hidden)`` for values that by their name or form are secrets."""
     return {
-        name: _INSTEAD if value and _is_secret(name) else masked_text(value)
+        name: _INSTEAD if value and is_secret_name(name) else masked_text(value)
         for name, value in variables.items()
     }
 
@@ -79,14 +83,10 @@ def masked_command(arguments: Iterable[str]) -> list[str]:
             is_value = False
             continue
         name, is_joined, value = argument.partition("=")
-        is_named = not any(c.isspace() for c in name) and _is_secret(name.lstrip("-"))
+        is_named = not any(c.isspace() for c in name) and is_secret_name(name.lstrip("-"))
         if is_named and is_joined and value:
             masked.append(f"{name}={_INSTEAD}")
         else:
             masked.append(masked_text(argument))
         is_value = is_named and not is_joined and argument.startswith("--")
     return masked
-
-
-def _is_secret(name: str) -> bool:
-    return HIDDEN_NAME.search(name) is not None and _HARMLESS_NAME.match(name) is None

@@ -37,13 +37,14 @@ from tarmac.machine import (
     read_nvlink_pairs,
     read_pcie_path,
 )
+from tarmac.masking import is_secret_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tarmac.machine import Gpu, NvlinkPair
 
-__all__ = ["HIDDEN", "identify_machine", "read_inventory"]
+__all__ = ["identify_machine", "read_inventory"]
 
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
 
@@ -59,8 +60,6 @@ _VARIABLES = re.compile(
     "|HSA_.*|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK|LD_LIBRARY_PATH|LD_PRELOAD"
     "|COMPUTE_PROFILE|OPENCL_PROFILE|NSIGHT_CUDA_DEBUGGER"
 )
-# Values of variables with such names are not ours to show.
-HIDDEN = re.compile("TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 
 # Whose job has these variables.
 _SCHEDULERS = {"SLURM_JOB_ID": "slurm", "PBS_JOBID": "pbs", "LSB_JOBID": "lsf"}
@@ -112,7 +111,7 @@ def read_inventory(
         container=_container(root, variables),
         limits=_limits(root),
         environment={
-            name: "(set)" if HIDDEN.search(name) else value
+            name: "(set)" if is_secret_name(name) else value
             for name, value in sorted(variables.items())
             if _VARIABLES.fullmatch(name)
         },

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from tarmac.monitor.hosts import HostsFeed
     from tarmac.monitor.job_map import JobMap
     from tarmac.monitor.look import Watcher
+    from tarmac.monitor.once import render_once
     from tarmac.monitor.openmetrics import MetricsAddress, serve_metrics
     from tarmac.monitor.options import WatchOptions
     from tarmac.monitor.plain import RecordingError, from_json, render_schema, to_json, to_line
     from tarmac.monitor.recording import Recorder, ReplayFeed
+    from tarmac.monitor.screen import ScreenOptions, run_screen, serve_in_browser
     from tarmac.monitor.snapshot import (
         SCHEMA_VERSION,
         Finding,
@@ -52,6 +54,7 @@ __all__ = [
     "Recorder",
     "RecordingError",
     "ReplayFeed",
+    "ScreenOptions",
     "Snapshot",
     "Tap",
     "TappedFeed",
@@ -63,7 +66,10 @@ __all__ = [
     "from_json",
     "idle_ones",
     "ray_hosts",
+    "render_once",
     "render_schema",
+    "run_screen",
+    "serve_in_browser",
     "serve_metrics",
     "slurm_hosts",
     "to_json",
@@ -86,6 +92,7 @@ _MODULES = {
     "Recorder": "recording",
     "RecordingError": "plain",
     "ReplayFeed": "recording",
+    "ScreenOptions": "screen",
     "Snapshot": "snapshot",
     "Tap": "taps",
     "TappedFeed": "taps",
@@ -97,7 +104,10 @@ _MODULES = {
     "from_json": "plain",
     "idle_ones": "events",
     "ray_hosts": "whereabouts",
+    "render_once": "once",
     "render_schema": "plain",
+    "run_screen": "screen",
+    "serve_in_browser": "screen",
     "serve_metrics": "openmetrics",
     "slurm_hosts": "whereabouts",
     "to_json": "plain",

@@ -8,10 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tarmac.monitor.drawing import Look, Span, finding_lines, gpus_view, head_line, trouble_lines
+
 if TYPE_CHECKING:
+    from tarmac.monitor.drawing import Line
     from tarmac.monitor.snapshot import Snapshot
 
 __all__ = ["render_once"]
+
+_MIN_WIDTH = 20
+
+# SGR: "Select Graphic Rendition" of ECMA-48.
+_ANSI = {
+    "busy": "32",
+    "free": "2",
+    "held": "33",
+    "bad": "31",
+    "warn": "33",
+    "dim": "2",
+    "strong": "1",
+    "title": "1",
+}
 
 
 def render_once(
@@ -25,4 +42,25 @@ def render_once(
         color: Whether to colour by ANSI escapes.
         encoding: Of where it is written; characters that it lacks become ``?``.
     """
-    raise NotImplementedError
+    look = Look(max(width, _MIN_WIDTH), ascii_only=True, encoding=encoding)
+    view = gpus_view(snapshot, look)
+    lines: list[Line] = [
+        head_line(snapshot, look),
+        *finding_lines(snapshot, look),
+        *trouble_lines(snapshot, look),
+    ]
+    lines += [line for line in (view.heading, *(row.line for row in view.rows)) if line]
+    if not any(host.work or host.gpus for host in snapshot.hosts):
+        lines.append((Span("no run is at work", "dim"),))
+    return "".join(_drawn(line, color=color) + "\n" for line in lines)
+
+
+def _drawn(line: Line, *, color: bool) -> str:
+    if not color:
+        return "".join(span.text for span in line).rstrip()
+    return "".join(
+        f"\x1b[{_ANSI[span.tone]}m{span.text}\x1b[0m"
+        if span.tone in _ANSI and span.text.strip()
+        else span.text
+        for span in line
+    )

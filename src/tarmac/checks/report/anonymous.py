@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tarmac.checks.inventory import HIDDEN
 from tarmac.checks.report.model import Report
+from tarmac.masking import is_secret_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ def text_cleaner(environment: Mapping[str, str]) -> Callable[[str], str]:
     Args:
         environment: Holds secrets by variables' names, and the user's name.
     """
-    secrets = [v for k, v in environment.items() if HIDDEN.search(k) and len(v) >= _MIN_SECRET]
+    secrets = [v for k, v in environment.items() if is_secret_name(k) and len(v) >= _MIN_SECRET]
     home, names = _home(), _names(environment)
     user = re.compile(rf"(?<=/)({'|'.join(map(re.escape, names))})(?![\w.-])") if names else None
 

@@ -1,0 +1,135 @@
+"""What belongs to what in a snapshot: GPUs to their work, parts to what they are parts of."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tarmac.machine import LiveGpu
+    from tarmac.monitor.snapshot import HostSnapshot, ProcessRow, Work
+
+__all__ = ["HostFacts", "OwnedWork", "all_work", "gpu_label"]
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnedWork:
+    """Work, how deep it lies below what it is a part of, and where it runs."""
+
+    work: Work
+    hosts: tuple[HostSnapshot, ...]
+    depth: int = 0
+
+
+class HostFacts:
+    """A host's snapshot, looked up by GPU.
+
+    Args:
+        host: It.
+    """
+
+    def __init__(self, host: HostSnapshot) -> None:
+        self.host = host
+        parents = {work.parent for work in host.work}
+        self._first: dict[str, list[Work]] = {}
+        self._all: dict[str, list[Work]] = {}
+        known = [gpu.uuid for gpu in host.gpus]
+        self.elsewhere: list[Work] = []
+        for work in host.work:
+            on = [uuid for uuid in known if uuid in work.gpu_uuids]
+            # Of a search and its training, what trains is what is shown on the GPU.
+            is_shown = work.id not in parents or not any(
+                set(on) & set(part.gpu_uuids) for part in host.work if part.parent == work.id
+            )
+            if not on:
+                self.elsewhere.append(work)
+            elif is_shown:
+                self._first.setdefault(on[0], []).append(work)
+                for uuid in on:
+                    self._all.setdefault(uuid, []).append(work)
+        self._processes: dict[str, list[ProcessRow]] = {}
+        for process in host.processes:
+            self._processes.setdefault(process.gpu_uuid, []).append(process)
+
+    def work_on(self, uuid: str) -> Sequence[Work]:
+        """Return the work on a GPU."""
+        return self._all.get(uuid, ())
+
+    def work_first_on(self, uuid: str) -> Sequence[Work]:
+        """Return the work whose first GPU of this host it is."""
+        return self._first.get(uuid, ())
+
+    def processes_on(self, uuid: str) -> Sequence[ProcessRow]:
+        """Return the processes on a GPU, of anybody."""
+        return self._processes.get(uuid, ())
+
+    def labels_of(self, work: Work) -> str:
+        """Return the GPUs of a work, such as ``0-3,6``; ``-`` where it has none here."""
+        gpus = [gpu for gpu in self.host.gpus if gpu.uuid in work.gpu_uuids]
+        whole = sorted({gpu.index for gpu in gpus if gpu.parent_uuid is None})
+        slices = [gpu_label(gpu, self.host.gpus) for gpu in gpus if gpu.parent_uuid is not None]
+        return ",".join([*_ranges(whole), *slices]) or "-"
+
+
+def gpu_label(gpu: LiveGpu, gpus: Sequence[LiveGpu]) -> str:
+    """Return a GPU's index; of a slice, its GPU's and its place among that one's slices."""
+    if gpu.parent_uuid is None:
+        return str(gpu.index)
+    siblings = [other.uuid for other in gpus if other.parent_uuid == gpu.parent_uuid]
+    return f"{gpu.index}.{siblings.index(gpu.uuid)}"
+
+
+def all_work(hosts: Sequence[HostSnapshot]) -> list[OwnedWork]:
+    """Return the work of all hosts, each part below its whole.
+
+    What runs on several hosts under one name is one: the host that knows its epoch tells of it, and
+    the ranks of all are together, the slowest first.
+    """
+    found: dict[str, OwnedWork] = {}
+    for host in hosts:
+        for work in host.work:
+            before = found.get(work.id)
+            if before is None:
+                found[work.id] = OwnedWork(work, (host,))
+            else:
+                leading, other = before.work, work
+                if leading.epoch is None and other.epoch is not None:
+                    leading, other = other, leading
+                ranks = sorted((*leading.ranks, *other.ranks), key=_speed)
+                found[work.id] = OwnedWork(
+                    dataclasses.replace(leading, ranks=tuple(ranks)), (*before.hosts, host)
+                )
+    parts: dict[str | None, list[OwnedWork]] = {}
+    for owned in found.values():
+        parent = owned.work.parent if owned.work.parent in found else None
+        parts.setdefault(parent, []).append(owned)
+    return [*_below(None, parts, 0)]
+
+
+def _below(
+    parent: str | None, parts: dict[str | None, list[OwnedWork]], depth: int
+) -> Iterator[OwnedWork]:
+    # What is taken out is not met again, so that work that is its own part ends.
+    for owned in parts.pop(parent, []):
+        yield dataclasses.replace(owned, depth=depth)
+        yield from _below(owned.work.id, parts, depth + 1)
+
+
+def _speed(rank: dict[str, object]) -> float:
+    speed = rank.get("samples_per_s")
+    return float(speed) if isinstance(speed, int | float) else float("inf")
+
+
+def _ranges(numbers: Sequence[int]) -> list[str]:
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return [
+        str(low) if low == high else f"{low}{'-' if high > low + 1 else ','}{high}"
+        for low, high in ranges
+    ]

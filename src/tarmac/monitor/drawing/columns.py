@@ -1,0 +1,97 @@
+"""Columns of a view: which of them fit, and how wide they are."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from tarmac.monitor.drawing.lines import Line, Span, cut
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+__all__ = ["Column", "choose", "heading", "table_line"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of a view.
+
+    Attributes:
+        key: Its name, also for who hides it.
+        width: In cells; of one that stretches, the least.
+        rank: The higher, the sooner it is left out where room is short; 0 never is.
+        is_right: Aligned to the right, as numbers are.
+        stretches: Takes the room that is left.
+        comfort: How wide one that stretches is to be before columns that are merely of interest,
+            those of a rank above 5, are shown beside it.
+    """
+
+    key: str
+    title: str
+    width: int
+    rank: int
+    is_right: bool = False
+    stretches: bool = False
+    comfort: int = 0
+
+
+# Columns of a higher rank are merely of interest.
+_MERE_INTEREST = 5
+
+
+def choose(
+    columns: Sequence[Column], width: int, hidden: Collection[str] = ()
+) -> tuple[Column, ...]:
+    """Return the columns that fit, with their widths.
+
+    Args:
+        columns: From left to right.
+        width: Cells that there are.
+        hidden: Keys of those that the user does not want; those of rank 0 stay.
+    """
+    wanted = [column for column in columns if column.rank == 0 or column.key not in hidden]
+    ranks = sorted({column.rank for column in wanted})
+    while len(ranks) > 1 and _comfortable([c for c in wanted if c.rank <= ranks[-1]]) > width:
+        ranks.pop()
+    kept = [column for column in wanted if column.rank <= ranks[-1]]
+    spare = max(0, width - _needed(kept))
+    return tuple(
+        dataclasses.replace(column, width=column.width + spare) if column.stretches else column
+        for column in kept
+    )
+
+
+def heading(columns: Sequence[Column]) -> Line:
+    """Return the line of titles."""
+    return table_line(columns, {column.key: Span(column.title, "title") for column in columns})
+
+
+def table_line(
+    columns: Sequence[Column], cells: Mapping[str, Span], *, ascii_only: bool = False
+) -> Line:
+    """Return a row: each cell cut or filled to its column's width, with a space between them."""
+    spans: list[Span] = []
+    for number, column in enumerate(columns):
+        if number:
+            spans.append(Span(" "))
+        cell = cells.get(column.key, Span("-", "dim"))
+        text = cut(cell.text, column.width, ascii_only=ascii_only)
+        fill = " " * (column.width - cell_len(text))
+        if column.is_right:
+            spans += [Span(fill), Span(text, cell.tone)]
+        else:
+            spans += [Span(text, cell.tone), Span(fill)]
+    return tuple(span for span in spans if span.text)
+
+
+def _comfortable(columns: Sequence[Column]) -> int:
+    has_more = any(column.rank > _MERE_INTEREST for column in columns)
+    short = [column.comfort - column.width for column in columns if has_more and column.comfort]
+    return _needed(columns) + sum(short)
+
+
+def _needed(columns: Sequence[Column]) -> int:
+    return sum(column.width for column in columns) + len(columns) - 1

@@ -1,0 +1,103 @@
+"""Text with tones: spans, lines, and cutting them to the cells of a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Line", "Row", "Span", "clean", "cut", "fitted", "joined", "width_of"]
+
+
+class Span(NamedTuple):
+    """A piece of a line.
+
+    Attributes:
+        tone: ``busy``, ``free``, ``held``, ``bad``, ``warn``, ``dim``, ``strong``, ``title``, or
+            empty.
+    """
+
+    text: str
+    tone: str = ""
+
+
+Line = tuple[Span, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A line of a view, and what it shows.
+
+    Attributes:
+        key: What it is of, the same in the next snapshot: ``(kind, host, id)``. A row that goes on
+            with what the one before says has an empty one, and cannot be chosen.
+        depth: How far it is indented below what it belongs to.
+    """
+
+    key: tuple[str, ...]
+    line: Line
+    depth: int = 0
+
+
+def clean(text: str, encoding: str = "utf-8") -> str:
+    """Return a text of others with ``?`` for what would move a terminal's cursor or hide itself.
+
+    Args:
+        text: Such as another user's command line.
+        encoding: Of where it is shown; what that lacks becomes ``?`` too.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    spaced = " ".join(text.split())
+    shown = "".join(c if c.isprintable() else "?" for c in spaced)
+    return shown.encode(encoding, errors="replace").decode(encoding)
+
+
+def width_of(line: Line) -> int:
+    """Return how many cells a line takes."""
+    return sum(cell_len(span.text) for span in line)
+
+
+def cut(text: str, width: int, *, ascii_only: bool = False) -> str:
+    """Return a text in at most ``width`` cells, its end replaced where it is too long."""
+    if cell_len(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    return set_cell_size(text, width - 1).rstrip() + ("~" if ascii_only else "…")
+
+
+def fitted(line: Line, width: int, *, ascii_only: bool = False) -> Line:
+    """Return a line in at most ``width`` cells."""
+    left = width
+    kept = []
+    for number, span in enumerate(line):
+        size = cell_len(span.text)
+        rest = any(later.text.strip() for later in line[number + 1 :])
+        if not rest and not span.text.strip():
+            break
+        if size > left or (rest and size == left):
+            text = span.text if size > left else f"{span.text} "
+            kept.append(Span(cut(text, left, ascii_only=ascii_only), span.tone))
+            break
+        kept.append(span)
+        left -= size
+    return tuple(kept)
+
+
+def joined(parts: Iterable[Line], width: int, between: str = "  ") -> Line:
+    """Return the first parts that fit on a line side by side; the first in any case."""
+    line: list[Span] = []
+    used = 0
+    for part in parts:
+        size = width_of(part)
+        if not line:
+            line, used = [*part], size
+        elif used + len(between) + size <= width:
+            line += [Span(between), *part]
+            used += len(between) + size
+    return tuple(line)

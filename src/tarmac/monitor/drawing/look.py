@@ -1,0 +1,68 @@
+"""How views are to be drawn: what is common to all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.monitor.drawing.lines import Span, clean, fitted, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tarmac.monitor.drawing.lines import Line, Row
+
+__all__ = ["Look", "View", "with_command"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """How to draw.
+
+    Attributes:
+        width: Cells of a line.
+        ascii_only: Draws with ASCII alone.
+        encoding: Of where it is shown.
+        hidden: Keys of columns that are not wanted.
+        past: What a GPU's utilization was, by host and UUID, the newest last; None where nothing is
+            remembered.
+    """
+
+    width: int
+    ascii_only: bool = False
+    encoding: str = "utf-8"
+    hidden: frozenset[str] = frozenset()
+    past: Callable[[str, str], Sequence[float | None]] | None = None
+
+    def clean(self, text: str | None) -> str:
+        """Return a text of others fit for a terminal; ``-`` for None."""
+        return "-" if text is None else clean(text, self.encoding)
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """A view's lines.
+
+    Attributes:
+        heading: The titles of its columns.
+    """
+
+    heading: Line
+    rows: tuple[Row, ...]
+
+
+def with_command(said: Line, command: str, look: Look, indent: str = "  ") -> list[Line]:
+    """Return what is said and what to type, in one line where both fit, else in two.
+
+    Args:
+        said: Cut where it is too long.
+        command: Fit for a terminal; empty where there is none.
+        look: How wide a line is.
+        indent: Of the second line.
+    """
+    lines: list[Line] = [said]
+    if command:
+        typed = (Span("$ ", "dim"), Span(command, "strong"))
+        whole = (*said, Span("  "), *typed)
+        lines = [whole] if width_of(whole) <= look.width else [said, (Span(indent), *typed)]
+    return [fitted(line, look.width, ascii_only=look.ascii_only) for line in lines]

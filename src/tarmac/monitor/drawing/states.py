@@ -1,0 +1,44 @@
+"""Letters and tones of states: colours are by judgement, and a letter says the same."""
+
+from __future__ import annotations
+
+from tarmac.monitor.drawing.lines import Span
+
+__all__ = ["LETTERS", "gpu_state", "work_state"]
+
+_GPU = {
+    "busy": Span("B", "busy"),
+    "free": Span("F", "free"),
+    "held": Span("I", "held"),
+    "bad": Span("!", "bad"),
+}
+_WORK = {
+    "busy": Span("B", "busy"),
+    "warming": Span("W", "busy"),
+    "idle": Span("I", "held"),
+    "hung": Span("H", "bad"),
+    "waiting": Span("Q", "free"),
+}
+_UNKNOWN = Span("?", "dim")
+
+# What the help says of them.
+LETTERS = (
+    ("B", "busy"),
+    ("W", "work that has not done its first step"),
+    ("F", "free: idle, and nobody's"),
+    ("I", "idle, but held by somebody"),
+    ("H", "hung: no sign of life"),
+    ("Q", "waits in a queue"),
+    ("!", "something is wrong with it"),
+    ("?", "not known"),
+)
+
+
+def gpu_state(state: str | None) -> Span:
+    """Return the letter of a GPU's state."""
+    return _GPU.get(state or "", _UNKNOWN)
+
+
+def work_state(state: str) -> Span:
+    """Return the letter of a work's state."""
+    return _WORK.get(state, _UNKNOWN)

@@ -1,0 +1,181 @@
+"""The lines that tell of one work, of one of its ranks, and of somebody's process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.monitor.drawing.lines import Row, Span, cut, fitted, joined
+from tarmac.monitor.drawing.look import with_command
+from tarmac.monitor.drawing.quantities import (
+    UNKNOWN,
+    count,
+    decimal,
+    duration,
+    gib,
+    percent,
+    watt_hours,
+    whole,
+)
+from tarmac.monitor.drawing.states import work_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.monitor.drawing.lines import Line
+    from tarmac.monitor.drawing.look import Look
+    from tarmac.monitor.snapshot import HostSnapshot, ProcessRow, Work
+
+__all__ = [
+    "process_row",
+    "progress",
+    "rank_row",
+    "state_words",
+    "waits_text",
+    "warning_rows",
+    "work_row",
+]
+
+# Waits below this share are no news.
+_WAIT_SHOWN = 0.05
+
+_UNITS = {
+    "samples_per_s": ("samples/s", count),
+    "waiting_s": ("waited", duration),
+    "sm_ratio": ("util", percent),
+    "utilization_ratio": ("util", percent),
+    "loss": ("loss", decimal),
+}
+
+
+def work_row(host: HostSnapshot, work: Work, look: Look, depth: int = 1) -> Row:
+    """Return a work in one line: its name, and as much of how it goes as fits."""
+    indent = "  " * depth
+    letter = work_state(work.state)
+    room = look.width - len(indent) - 2
+    parts = [part for part in _told(work, look) if part]
+    needed = sum(len(span.text) for part in parts[:2] for span in part) + 4
+    name = cut(look.clean(work.id), max(10, room - needed), ascii_only=look.ascii_only)
+    told = joined([(Span(name, "strong"),), *parts], room)
+    line = (Span(indent), letter, Span(" "), *told)
+    return Row(
+        ("work", host.host.name, work.id),
+        fitted(line, look.width, ascii_only=look.ascii_only),
+        depth,
+    )
+
+
+def warning_rows(work: Work, look: Look, depth: int = 1) -> list[Row]:
+    """Return why a work is slow and what to type, in a line each."""
+    indent = "  " * (depth + 1)
+    rows: list[Row] = []
+    for number, why in enumerate(work.slow):
+        advice = work.advice[number] if number < len(work.advice) else ""
+        said = (Span(f"{indent}! {look.clean(why)}", "warn"),)
+        lines = with_command(said, look.clean(advice), look, f"{indent}  ")
+        rows += [Row((), line, depth + 1) for line in lines]
+    return rows
+
+
+def process_row(host: HostSnapshot, process: ProcessRow, look: Look, depth: int = 1) -> Row:
+    """Return a process: number, user, memory and command."""
+    indent = "  " * depth
+    facts = [f"{gib(process.memory_bytes)} GiB", percent(process.sm_ratio)]
+    where = (
+        (f"slurm {look.clean(process.slurm_job)}" if process.slurm_job else ""),
+        (f"in {look.clean(process.container)}" if process.container else ""),
+    )
+    told = "  ".join(fact for fact in (*facts, *where) if fact and not fact.startswith(UNKNOWN))
+    who = "" if process.user is None else look.clean(process.user)
+    pid = "" if process.pid is None else str(process.pid)
+    named = " ".join(part for part in (pid, who) if part) or "a process of nobody known here"
+    command = "" if process.command is None else f"  {look.clean(process.command)}"
+    line = (
+        Span(f"{indent}- ", "dim"),
+        Span(named, "strong" if who else ""),
+        Span(f"  {told}" if told else ""),
+        Span(command, "dim"),
+    )
+    key = ("process", host.host.name, pid or "-", process.gpu_uuid)
+    return Row(key, fitted(line, look.width, ascii_only=look.ascii_only), depth)
+
+
+def rank_row(rank: Mapping[str, object], look: Look, depth: int) -> Row:
+    """Return what is known of one rank."""
+    parts: list[Line] = [(Span(f"rank {look.clean(str(rank.get('rank', UNKNOWN)))}"),)]
+    for name, value in rank.items():
+        if name == "rank" or value is None:
+            continue
+        unit, form = _UNITS.get(name, (look.clean(name).replace("_", " "), None))
+        if form is not None and isinstance(value, int | float):
+            text = f"{unit} {form(value)}"
+            text = f"{form(value)}/s" if name == "samples_per_s" else text
+        elif isinstance(value, float):
+            text = f"{unit} {value:.3g}"
+        else:
+            text = f"{unit} {look.clean(str(value))}"
+        parts.append((Span(text),))
+    indent = "  " * depth
+    line = (Span(f"{indent}- ", "dim"), *joined(parts, look.width - len(indent) - 2))
+    return Row((), fitted(line, look.width, ascii_only=look.ascii_only), depth)
+
+
+def progress(work: Work) -> str:
+    """Return how far a work is: epochs, or parts; ``-`` where that is not known."""
+    if work.epoch is not None or work.epochs is not None:
+        return f"{whole(work.epoch)}/{whole(work.epochs)}"
+    if work.done is not None or work.total is not None:
+        return f"{whole(work.done)}/{whole(work.total)}"
+    return UNKNOWN
+
+
+def waits_text(work: Work) -> str:
+    """Return what a work waits for most, such as ``data 31%``; ``-`` where it hardly waits."""
+    worst = max(work.waits.items(), key=lambda item: item[1], default=("", 0.0))
+    return f"{worst[0]} {percent(worst[1])}" if worst[1] >= _WAIT_SHOWN else UNKNOWN
+
+
+def state_words(work: Work) -> Span:
+    """Return a state that is news in words; empty of one that is not."""
+    if work.state == "idle":
+        return Span(f"idle for {duration(work.idle_s)}", "held")
+    if work.state == "hung":
+        return Span(f"hung: silent for {duration(work.quiet_s)}", "bad")
+    if work.state == "warming":
+        return Span("warming up")
+    if work.state == "waiting":
+        return Span("waits", "free")
+    return Span("")
+
+
+def _told(work: Work, look: Look) -> list[Line]:
+    state = state_words(work)
+    known: list[Line] = [(state,)] if state.text else []
+    done = progress(work)
+    if done != UNKNOWN:
+        known.append((Span(f"{_parts_noun(work)} {done}"),))
+    if work.loss is not None:
+        known.append((Span(f"loss {decimal(work.loss)}"),))
+    if work.metric is not None:
+        name = look.clean(work.metric_name or "metric").replace("_", " ")
+        known.append((Span(f"{name} {decimal(work.metric)}"),))
+    if work.samples_per_s is not None:
+        known.append((Span(f"{count(work.samples_per_s)}/s"),))
+    if work.eta_s is not None:
+        known.append((Span(f"left {duration(work.eta_s)}"),))
+    if work.checkpoint_age_s is not None:
+        known.append((Span(f"saved {duration(work.checkpoint_age_s)} ago"),))
+    if waits_text(work) != UNKNOWN:
+        known.append((Span(f"waits {look.clean(waits_text(work))}", "warn"),))
+    if work.retries:
+        known.append((Span(f"retries {work.retries}"),))
+    if work.energy_joules is not None:
+        known.append((Span(watt_hours(work.energy_joules)),))
+    if work.note:
+        known.append((Span(look.clean(work.note), "dim"),))
+    return known
+
+
+def _parts_noun(work: Work) -> str:
+    if work.epoch is not None or work.epochs is not None:
+        return "epoch"
+    return {"search": "trials", "job": "tasks"}.get(work.kind, "done")
