@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from tarmac.files import Fields, Readings, read_lease
 from tarmac.runs.glance import Glance
+from tarmac.runs.sampled import Sampled
+from tarmac.runs.samples import samples_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,6 +43,7 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
     readings = readings or Readings()
     record = readings.fields(path / "run.json")
     rows = [*readings.lines(path / "metrics.jsonl", _new_rows, _add_row)]
+    sampled = readings.lines(samples_path(path), Sampled, Sampled.add)
     latest = rows[-1] if rows else Fields({})
     sessions = record.inners("sessions")
     session = sessions[-1] if sessions else Fields({})
@@ -54,7 +57,8 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
     epochs = record.inner("configuration").whole("epochs")
     final = record.inner("metrics") if status == "completed" else Fields({})
     metric_name, metric = _metric(latest, final)
-    launch = record.text("launch")
+    launch, created_at = record.text("launch"), record.moment("created_at")
+    energy_joules = record.number("energy_joules")
     return Glance(
         kind="training",
         name=path.name,
@@ -67,7 +71,7 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
         variables={"TARMAC_LAUNCH": launch} if launch else {},
         uuids=_uuids(record),
         host=elsewhere,
-        created_at=record.moment("created_at"),
+        created_at=created_at,
         started_at=session.moment("started_at"),
         epoch=latest.whole("epoch") if rows else 0 if record else None,
         epochs=epochs,
@@ -80,7 +84,8 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
         active_at=max((sign for sign in signs if sign is not None), default=None),
         step_s=_median_s(rows),
         waits=_waits(rows),
-        energy_joules=record.number("energy_joules"),
+        gpus_active_at=sampled.active_at(created_at),
+        energy_joules=sampled.total_joules if energy_joules is None else energy_joules,
         ranks=_ranks(record),
         retries=max(0, len(sessions) - 1),
         note=(record.text("error") or "") if status == "failed" else "",
