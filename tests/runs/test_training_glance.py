@@ -186,5 +186,14 @@ def point(ratio, joules):
     return {"utilization_ratio": ratio, "energy_joules": joules}
 
 
+def test_its_gpus_are_those_that_its_last_session_samples_here(make):
+    path = make()
+    gpus = [{"uuid": "GPU-a"}, {"uuid": "GPU-b"}, {"index": 2}]
+    for host, expected in ((os.uname().nodename, ("GPU-a", "GPU-b")), ("other", ("GPU-a",))):
+        session = {"kind": "session", "at_s": 0.0, "host": host, "gpus": gpus}
+        (path / "samples.jsonl").write_text(json.dumps(session) + "\n")
+        assert glance_training(path).uuids == expected
+
+
 def test_the_energy_that_is_recorded_stands(make):
     assert glance_training(make([row(1)], energy_joules=42.0)).energy_joules == 42.0

@@ -29,14 +29,22 @@ class Sampled:
         active_s: By GPU, the time of the last point in which it did anything, in seconds since the
             run was made.
         energy_joules: By GPU, what it has used until the last point.
+        host: Where the last session computes.
+        uuids: The GPUs that it has there.
     """
 
     active_s: dict[str, float] = dataclasses.field(default_factory=dict)
     energy_joules: dict[str, float] = dataclasses.field(default_factory=dict)
+    host: str = ""
+    uuids: tuple[str, ...] = ()
 
     def add(self, line: object) -> None:
-        """Add a line of ``samples.jsonl``; what is no point says nothing."""
+        """Add a line of ``samples.jsonl``; what is no such line says nothing."""
         point = Fields.of(line)
+        if point.text("kind") == "session":
+            self.host = point.text("host") or ""
+            gpus = (gpu.text("uuid") for gpu in point.inners("gpus"))
+            self.uuids = tuple(uuid for uuid in gpus if uuid)
         at_s = point.number("at_s")
         if point.text("kind") != "sample" or at_s is None:
             return

@@ -69,7 +69,7 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
         locks=(path / ".lock",),
         # Where another launcher has started its processes, such as torchrun, this tells them.
         variables={"TARMAC_LAUNCH": launch} if launch else {},
-        uuids=_uuids(record),
+        uuids=_uuids(record, sampled),
         host=elsewhere,
         created_at=created_at,
         started_at=session.moment("started_at"),
@@ -150,7 +150,10 @@ def _waits(rows: Sequence[Fields]) -> dict[str, float]:
     return shares
 
 
-def _uuids(record: Fields) -> tuple[str, ...]:
+def _uuids(record: Fields, sampled: Sampled) -> tuple[str, ...]:
+    """Return the GPUs of this host that a training computes on, as it says itself."""
+    if sampled.uuids and sampled.host == os.uname().nodename:
+        return sampled.uuids
     replicas = record.inner("parallel").inners("replicas")
     here = os.uname().nodename
     devices = [record.inner("device")]
