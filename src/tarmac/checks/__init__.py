@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tarmac.checks.cached import check_here, quick_check
     from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
-    from tarmac.checks.kernel_log import KernelEvent, event_of_xid
     from tarmac.checks.kernel_watch import KernelNews, KernelWatch
     from tarmac.checks.last import last_check_file, note_check
     from tarmac.checks.ranked import Pair, Rank, Ranks
@@ -41,7 +40,6 @@ __all__ = [
     "Fleet",
     "Form",
     "Framework",
-    "KernelEvent",
     "KernelNews",
     "KernelWatch",
     "Level",
@@ -65,7 +63,6 @@ __all__ = [
     "check_ranks",
     "compare_reports",
     "describe_devices",
-    "event_of_xid",
     "find_failure",
     "framework_names",
     "last_check_file",
@@ -80,7 +77,7 @@ __all__ = [
     "without_names",
 ]
 
-# Where a name is at home; imported when first used: who asks for the last check needs little.
+# Where a name is at home.
 _MODULES = {
     "FORMS": "report.forms",
     "FRAMEWORKS": "frameworks",
@@ -91,9 +88,10 @@ _MODULES = {
     "Fleet": "report.fleet",
     "Form": "report.forms",
     "Framework": "frameworks",
-    "KernelEvent": "kernel_log",
     "KernelNews": "kernel_watch",
     "KernelWatch": "kernel_watch",
+    "last_check_file": "last",
+    "note_check": "last",
     "Level": "rules.catalogue",
     "LogFinding": "reading.model",
     "LogReport": "reading.model",
@@ -115,11 +113,8 @@ _MODULES = {
     "check_ranks": "ranks.verb",
     "compare_reports": "report.fleet",
     "describe_devices": "report.devices",
-    "event_of_xid": "kernel_log",
     "find_failure": "rules.catalogue",
     "framework_names": "frameworks",
-    "last_check_file": "last",
-    "note_check": "last",
     "quick_check": "cached",
     "read_catalogue": "rules.catalogue",
     "read_log": "reading.read",
@@ -132,6 +127,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
+    """Import a module when a name of it is first used: a monitor needs few of them."""
     if name not in _MODULES:
-        raise AttributeError(f"module 'tarmac.checks' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tarmac.checks.{_MODULES[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
