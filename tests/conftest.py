@@ -481,3 +481,10 @@ def _has_cuda() -> bool:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for module in _MISSING:
         terminalreporter.line(f"not collected without {module}: {', '.join(_NEED[module])}")
+
+
+@pytest.fixture(autouse=True)
+def own_state(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep what one test leaves for its user, such as the last check, from the others."""
+    place = tmp_path_factory.getbasetemp() / "state" / secrets.token_hex(8)
+    monkeypatch.setenv("XDG_STATE_HOME", str(place))

@@ -242,10 +242,9 @@ def write_check(path, code, minute, boot_id=None):
     write_json(path, report)
 
 
-@pytest.fixture(autouse=True)
-def last_check(tmp_path, monkeypatch):
-    """Where this user's last check is kept, while the test lasts."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+@pytest.fixture
+def last_check():
+    """Where this user's last check is kept, which is a place of this test alone."""
     return last_check_file()
 
 

@@ -19,7 +19,7 @@ __all__ = ["last_check_file", "note_check"]
 
 def last_check_file() -> Path:
     """Return where this user's last check of this machine is kept, as ``--save`` would have it."""
-    return Path(platformdirs.user_cache_dir("tarmac")) / "last-check.json"
+    return Path(platformdirs.user_state_dir("tarmac")) / "last-check.json"
 
 
 def note_check(report: Report) -> None:
