@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from tarmac.cli import main
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs import (
     AttemptSpan,
@@ -143,6 +144,16 @@ def test_a_tasks_page_has_its_attempts_its_log_and_what_was_asked(failed):
     assert section(html, "attempts").count('class="chip bad"') == 2
     assert "RuntimeError" in section(html, "log")
     assert "lr=2" in section(html, "asked")
+
+
+def test_a_task_has_a_page_by_the_command_too(failed, tmp_path, capsys):
+    (directory,) = failed.path.glob("tasks/000002-*")
+    page = tmp_path / "task.html"
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(directory), "--html", str(page)])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"report {page}\n"
+    assert "<h1>b[lr=2]</h1>" in page.read_text()
 
 
 def test_a_directory_that_is_no_task_is_refused(failed, tmp_path):

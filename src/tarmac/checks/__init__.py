@@ -18,7 +18,6 @@ from tarmac.checks.report.fleet import Fleet, compare_reports
 from tarmac.checks.report.forms import FORMS, Form
 from tarmac.checks.report.model import Report, Requirement, Unseen, Verdict
 from tarmac.checks.report.nagios import UNKNOWN, render_nagios_error
-from tarmac.checks.report.page import render_page
 from tarmac.checks.report.stored import read_report
 from tarmac.checks.rules.catalogue import Failure, Level, find_failure, read_catalogue
 from tarmac.checks.rules.findings import Finding
@@ -69,6 +68,5 @@ __all__ = [
     "read_report",
     "read_tails",
     "render_nagios_error",
-    "render_page",
     "without_names",
 ]

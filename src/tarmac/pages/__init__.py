@@ -5,7 +5,8 @@
 """
 
 from tarmac.pages.bars import Bar, bars, stacked_bars
-from tarmac.pages.by_kind import page_of, report
+from tarmac.pages.by_kind import is_apart, page_of, report
+from tarmac.pages.check import check_page
 from tarmac.pages.job import job_page
 from tarmac.pages.lanes import Lane, Span, lanes
 from tarmac.pages.matrix import matrix
@@ -42,11 +43,13 @@ __all__ = [
     "Span",
     "Tile",
     "bars",
+    "check_page",
     "chip",
     "details",
     "facts",
     "flat",
     "histogram",
+    "is_apart",
     "is_task",
     "job_page",
     "lanes",

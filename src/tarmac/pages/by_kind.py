@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from tarmac.checks import read_report
 from tarmac.errors import RequestError
 from tarmac.jobs import JOB
+from tarmac.pages.check import check_page
 from tarmac.pages.comparison import comparison_page
 from tarmac.pages.job import job_page
 from tarmac.pages.page import render_page
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from tarmac.pages.page import Live, Page
     from tarmac.runs import RunKind
 
-__all__ = ["page_of", "report"]
+__all__ = ["is_apart", "page_of", "report"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +54,7 @@ def page_of(paths: Sequence[Path]) -> Page:
     """Return the page that `report` renders.
 
     Args:
-        paths: Directories of runs, or one of a job's task.
+        paths: Directories of runs; or one path of what `is_apart`.
 
     Raises:
         RequestError: As `report`.
@@ -60,8 +62,9 @@ def page_of(paths: Sequence[Path]) -> Page:
     """
     if not paths:
         raise RequestError("no run is named, expected at least one")
-    if len(paths) == 1 and is_task(paths[0]):
-        return task_page(paths[0])
+    if len(paths) == 1 and is_apart(paths[0]):
+        (path,) = paths
+        return check_page(read_report(path)) if path.is_file() else task_page(path)
     shown = [_find(path) for path in paths]
     if len(paths) == 1:
         return shown[0].page(paths[0])
@@ -69,6 +72,11 @@ def page_of(paths: Sequence[Path]) -> Page:
     if len(kinds) > 1:
         raise RequestError(f"runs of one kind can be compared, not {' and '.join(kinds)}")
     return comparison_page(shown[0].kind, paths)
+
+
+def is_apart(path: Path) -> bool:
+    """Whether a path has a page and is no run: a job's task, or a file with a check's report."""
+    return is_task(path) or (path.suffix == ".json" and path.is_file())
 
 
 def _find(path: Path) -> _Shown:

@@ -36,7 +36,8 @@ _STANDARD_OUTPUT = Path("-")
     required=True,
     shell_complete=complete_any_run,
     help='Its directory, its name, the beginning of its name or id, or "latest"; several runs of '
-    "one kind are put side by side.",
+    "one kind are put side by side. Or the directory of a job's task, RUN/tasks/...; or a file "
+    "that tarmac check --json has written.",
 )
 @option(
     "--html",
@@ -58,8 +59,17 @@ def command(
     """Write a run as one page that needs no network, or compare several."""
     from tarmac.cli.run_kinds import catalogue_of
     from tarmac.files import write_text
-    from tarmac.pages import report
+    from tarmac.pages import is_apart, report
 
+    if len(run_names) == 1 and is_apart(apart := Path(run_names[0])):
+        page = report([apart])
+        if file == _STANDARD_OUTPUT:
+            click.echo(page, nl=False)
+            return
+        beside = apart.with_suffix(".html") if apart.is_file() else apart / "report.html"
+        write_text(file or beside, page)
+        click.echo(f"report {file or beside}")
+        return
     catalogue = catalogue_of((), output)
     found = [catalogue.find(name) for name in run_names]
     if len(found) == 1 and not no_pictures:
