@@ -287,6 +287,25 @@ def test_a_task_is_ready_once_what_it_needs_has_ended(failed):
     assert second.others_s == pytest.approx(ready["b"] - timeline.began_at)
 
 
+def test_a_node_is_ready_once_the_nodes_that_it_takes_from_have_ended(tmp_path):
+    nodes = [
+        {"nodeName": "count", "algorithmName": "a", "input": ["#@flowInput.texts"]},
+        {"nodeName": "sum", "algorithmName": "b", "input": [{"all": "@count.0"}]},
+        {"nodeName": "any", "algorithmName": "b", "input": ["*@count"]},
+        {"nodeName": "never", "algorithmName": "b", "input": ["@gone"]},
+    ]
+    job = Job.model_validate({"name": "p", "pipeline": {"name": "p", "nodes": nodes}})
+    run = create_run(job, tmp_path, (), tmp_path / "runs")
+    ended = [
+        {"event": "ended", "task": n, "name": f"count[{n}]", "outcome": "succeeded", "at": 9e9 + n}
+        for n in range(3)
+    ]
+    journal = "".join(json.dumps(line | {"reason": "", "seconds": 1}) + "\n" for line in ended)
+    (run.path / "journal.jsonl").write_text(journal)
+    timeline = read_timeline(run.path)
+    assert ready_times(timeline, job) == {"count": timeline.began_at, "sum": 9e9 + 2}
+
+
 def test_how_many_were_at_work_is_a_line_of_steps():
     spans = [
         AttemptSpan(began_at=101.0, ended_at=104.0, outcome="succeeded"),

@@ -9,8 +9,9 @@ Example:
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tarmac.jobs import specs_of
 
@@ -29,6 +30,9 @@ __all__ = [
     "spec_times",
     "spent",
 ]
+
+# A text in a node's input that stands for another node's result: `@a.b`, `#@a` and, of any, `*@a`.
+_REFERENCE = re.compile(r'"([*#]*)@([A-Za-z0-9_-]+)')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,16 +94,37 @@ def ready_times(timeline: Timeline, job: Job) -> dict[str, float]:
 
     Args:
         timeline: Of the run.
-        job: What was run; of a pipeline nothing is known.
+        job: What was run.
     """
     ends = ends_of(timeline)
-    ready: dict[str, float] = {}
+    needs = _spec_needs(job, [*ends]) if job.pipeline is None else _node_needs(job.pipeline)
+    return {
+        name: max([timeline.began_at, *(ends[other] for other in others)])
+        for name, others in needs.items()
+        if all(other in ends for other in others)
+    }
+
+
+def _spec_needs(job: Job, names: Sequence[str]) -> dict[str, Sequence[str]]:
+    needs: dict[str, Sequence[str]] = {}
     for spec in specs_of(job):
         is_last = job.after_all is not None and spec.name == job.after_all.name
-        needs = [name for name in ends if name != spec.name] if is_last else spec.needs
-        if all(name in ends for name in needs):
-            ready[spec.name] = max([timeline.began_at, *(ends[name] for name in needs)])
-    return ready
+        others = [name for name in names if name != spec.name]
+        needs[spec.name] = others if is_last else spec.needs
+    return needs
+
+
+def _node_needs(pipeline: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Return which nodes of a pipeline wait for all of which others, but those that take any."""
+    needs: dict[str, Sequence[str]] = {}
+    nodes = pipeline.get("nodes")
+    for node in nodes if isinstance(nodes, list) else ():
+        name = node.get("nodeName") if isinstance(node, dict) else None
+        text = json.dumps(node.get("input", [])) if name is not None else ""
+        found = _REFERENCE.findall(text)
+        if name is not None and not any("*" in marks for marks, _ in found):
+            needs[str(name)] = [other for _, other in found if other != "flowInput"]
+    return needs
 
 
 def spent(attempts: Sequence[AttemptSpan], ready_at: float | None, *, until: float) -> Spent:
