@@ -118,6 +118,7 @@ def test_a_page_shows_what_failed_and_why_and_what_to_type(failed):
 def test_a_page_has_each_attempt_in_time(failed):
     html = html_of(job_page(failed.path))
     lanes = section(html, "timeline")
+    assert "CPUs given" in section(html, "devices")
     for words in ("a, attempt 1: succeeded", "b[lr=1], attempt 1: failed", "attempt 2: failed"):
         assert words in lanes
     retries = section(html, "retries")
@@ -315,6 +316,16 @@ def test_how_many_were_at_work_is_a_line_of_steps():
         *((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (2.0, 1.0), (2.0, 2.0), (4.0, 2.0), (4.0, 1.0)),
         (6.0, 1.0),
     ]
+
+
+def test_what_attempts_were_given_adds_up():
+    spans = [
+        AttemptSpan(began_at=1.0, ended_at=3.0, outcome="succeeded", cpus=0.1),
+        AttemptSpan(began_at=2.0, ended_at=4.0, outcome="succeeded", cpus=0.2),
+        AttemptSpan(began_at=2.0, outcome="interrupted"),
+    ]
+    line = at_work(spans, 0.0, 5.0, size=lambda one: one.cpus or 0.0)
+    assert [count for _, count in line] == [0.0, 0.0, 0.1, 0.1, 0.3, 0.3, 0.2, 0.2, 0.0, 0.0]
 
 
 def test_many_short_blocks_become_a_few_that_say_how_many():

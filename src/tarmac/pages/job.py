@@ -100,7 +100,7 @@ def _sections(run: Path, record: JobRecord, timeline: Timeline) -> Iterator[Sect
         times = spec_times(timeline, ready, until)
         yield Section("time", "Where the time went", _time(times), _TIME_NOTE)
         if (devices := device_lanes("devices-in-time", timeline, until)) is not None:
-            yield Section("devices", "GPUs and hosts", devices)
+            yield Section("devices", "GPUs and CPUs", devices)
     elif timeline.traces:
         words = "This run's journal does not say when: it was written by Tarmac 0.1."
         yield Section("timeline", "Tasks in time", message("plain", words))

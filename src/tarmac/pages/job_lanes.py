@@ -158,7 +158,9 @@ def load_plot(key: str, timeline: Timeline, until: float) -> Markup:
 
 
 def device_lanes(key: str, timeline: Timeline, until: float) -> Markup | None:
-    """Draw which task had which GPU, and how much ran on which host; None where neither is known.
+    """Draw which task had which GPU, and how many CPUs were given on which host.
+
+    None where nothing of that is known.
 
     Args:
         key: The figure's id.
@@ -181,13 +183,18 @@ def device_lanes(key: str, timeline: Timeline, until: float) -> Markup | None:
         Lane(" ".join(filter(None, (host, _short(gpu)))), spans=joined(spans, most))
         for (host, gpu), spans in shown
     ]
-    if len(hosts) > 1 or any(hosts):
-        for host, attempts in sorted(hosts.items())[:_MOST_DEVICES]:
+    for host, attempts in sorted(hosts.items())[:_MOST_DEVICES]:
+        name = host or "this machine"
+        if any(attempt.cpus for attempt in attempts):
+            cpus = at_work(attempts, timeline.began_at, until, size=lambda one: one.cpus or 0.0)
+            rows.append(Lane(name, values=cpus, note="CPUs given"))
+        elif host:
             line = at_work(attempts, timeline.began_at, until)
-            rows.append(Lane(host or "this machine", values=line, note="tasks at once"))
+            rows.append(Lane(name, values=line, note="tasks at once"))
     if not rows:
         return None
-    return lanes(key, "", rows, x=_axis(timeline, until), beside=True, height=24, legend=_LEGEND)
+    legend = _LEGEND if shown else ()
+    return lanes(key, "", rows, x=_axis(timeline, until), beside=True, height=24, legend=legend)
 
 
 def joined(spans: Sequence[Span], most: int) -> Sequence[Span]:

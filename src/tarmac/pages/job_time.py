@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac.jobs import specs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tarmac.jobs import AttemptSpan, Job, TaskStatus, Timeline
 
@@ -190,7 +190,12 @@ def _spec_time(
 
 
 def at_work(
-    attempts: Iterable[AttemptSpan], origin: float, until: float, *, waiting: bool = False
+    attempts: Iterable[AttemptSpan],
+    origin: float,
+    until: float,
+    *,
+    waiting: bool = False,
+    size: Callable[[AttemptSpan], float] = lambda _: 1.0,
 ) -> list[tuple[float, float | None]]:
     """Return how many attempts were at work, as a line of steps from change to change.
 
@@ -199,22 +204,23 @@ def at_work(
         origin: What times are counted from, in seconds since 1970.
         until: The end, of the same kind.
         waiting: How many were in a queue instead.
+        size: What each counts for: one, or what it was given.
     """
-    changes: dict[float, int] = {}
+    changes: dict[float, float] = {}
     for one in attempts:
         start = one.queued_at if waiting else one.began_at
         end = one.began_at if waiting else one.ended_at
         if start is None or (end is None and not one.is_open):
             continue
-        changes[start] = changes.get(start, 0) + 1
+        changes[start] = changes.get(start, 0.0) + size(one)
         if end is not None:
-            changes[end] = changes.get(end, 0) - 1
+            changes[end] = changes.get(end, 0.0) - size(one)
     line: list[tuple[float, float | None]] = [(0.0, 0.0)]
-    count = 0
+    count = 0.0
     for at in sorted(changes):
-        # Upright edges: the value until then, and the value from then on.
-        line.append((at - origin, float(count)))
-        count += changes[at]
-        line.append((at - origin, float(count)))
-    line.append((max(until - origin, line[-1][0]), float(count)))
+        # Upright edges: the value until then, and the value from then on. Sums of tenths drift.
+        line.append((at - origin, count))
+        count = round(count + changes[at], 6)
+        line.append((at - origin, count))
+    line.append((max(until - origin, line[-1][0]), count))
     return line
