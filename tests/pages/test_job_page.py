@@ -135,6 +135,22 @@ def test_no_secret_reaches_a_page(failed):
         assert "API_TOKEN" in html
 
 
+def test_reasons_hold_no_secret_either(tmp_path):
+    run = synthetic(tmp_path, 60, failures=0.1)
+    journal = run / "journal.jsonl"
+    said = "cannot fetch https://jane:hunter2@example.org/data"
+    journal.write_text(journal.read_text().replace("exit code 1", said))
+    first = next(line for line in journal.read_text().splitlines() if said in line)
+    again = json.loads(first) | {"event": "retried", "attempt": 1}
+    after = {"event": "started", "attempt": 2, "at": again["at"] + 1}
+    after = {key: again[key] for key in ("task", "name")} | after
+    with journal.open("a") as more:
+        more.write(f"{json.dumps(after)}\n{json.dumps(again | {'attempt': 2})}\n")
+    html = html_of(job_page(run))
+    assert "cannot fetch https://" in html
+    assert "hunter2" not in html
+
+
 def test_a_tasks_page_has_its_attempts_its_log_and_what_was_asked(failed):
     (directory,) = failed.path.glob("tasks/000002-*")
     assert is_task(directory)

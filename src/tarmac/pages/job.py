@@ -167,7 +167,7 @@ def _outcome(run: Path, record: JobRecord, timeline: Timeline) -> Markup:
     if status.reason:
         body += message("bad", masked_text(status.reason))
     if status.runner_note:
-        body += message("plain", status.runner_note)
+        body += message("plain", masked_text(status.runner_note))
     for problem in status.problems[:5]:
         body += message("warn", f"Left out: {problem}")
     return body + facts(

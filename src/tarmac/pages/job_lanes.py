@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tarmac.masking import masked_text
 from tarmac.pages.job_time import at_work, spec_of
 from tarmac.pages.lanes import Lane, Span, lanes
 from tarmac.pages.numbers import worded
@@ -252,7 +253,7 @@ def _spans(
         if begun is None and attempt.is_open:
             begun = until
         if since is not None and begun is not None and begun > since:
-            why = attempt.reason if attempt.outcome == "queued" else ""
+            why = masked_text(attempt.reason) if attempt.outcome == "queued" else ""
             text = f"{task.name} waited {worded(begun - since, 's')}"
             found.append(
                 Span(
@@ -279,7 +280,7 @@ def _work_span(name: str, attempt: AttemptSpan, origin: float, until: float) -> 
     if end is None:
         end = until if attempt.is_open else attempt.began_at
     words = f"{name}, attempt {attempt.number}: {attempt.outcome}"
-    parts = [" ".join(filter(None, (words, took))), attempt.reason]
+    parts = [" ".join(filter(None, (words, took))), masked_text(attempt.reason)]
     parts += [", ".join(filter(None, (attempt.host, *map(_short, attempt.gpus))))]
     return Span(
         attempt.began_at - origin,
