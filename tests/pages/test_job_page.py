@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from tarmac.cli import main
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs import (
     AttemptSpan,
@@ -117,6 +118,7 @@ def test_a_page_shows_what_failed_and_why_and_what_to_type(failed):
 def test_a_page_has_each_attempt_in_time(failed):
     html = html_of(job_page(failed.path))
     lanes = section(html, "timeline")
+    assert "CPUs given" in section(html, "devices")
     for words in ("a, attempt 1: succeeded", "b[lr=1], attempt 1: failed", "attempt 2: failed"):
         assert words in lanes
     retries = section(html, "retries")
@@ -133,6 +135,22 @@ def test_no_secret_reaches_a_page(failed):
         assert "API_TOKEN" in html
 
 
+def test_reasons_hold_no_secret_either(tmp_path):
+    run = synthetic(tmp_path, 60, failures=0.1)
+    journal = run / "journal.jsonl"
+    said = "cannot fetch https://jane:hunter2@example.org/data"
+    journal.write_text(journal.read_text().replace("exit code 1", said))
+    first = next(line for line in journal.read_text().splitlines() if said in line)
+    again = json.loads(first) | {"event": "retried", "attempt": 1}
+    after = {"event": "started", "attempt": 2, "at": again["at"] + 1}
+    after = {key: again[key] for key in ("task", "name")} | after
+    with journal.open("a") as more:
+        more.write(f"{json.dumps(after)}\n{json.dumps(again | {'attempt': 2})}\n")
+    html = html_of(job_page(run))
+    assert "cannot fetch https://" in html
+    assert "hunter2" not in html
+
+
 def test_a_tasks_page_has_its_attempts_its_log_and_what_was_asked(failed):
     (directory,) = failed.path.glob("tasks/000002-*")
     assert is_task(directory)
@@ -143,6 +161,16 @@ def test_a_tasks_page_has_its_attempts_its_log_and_what_was_asked(failed):
     assert section(html, "attempts").count('class="chip bad"') == 2
     assert "RuntimeError" in section(html, "log")
     assert "lr=2" in section(html, "asked")
+
+
+def test_a_task_has_a_page_by_the_command_too(failed, tmp_path, capsys):
+    (directory,) = failed.path.glob("tasks/000002-*")
+    page = tmp_path / "task.html"
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(directory), "--html", str(page)])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"report {page}\n"
+    assert "<h1>b[lr=2]</h1>" in page.read_text()
 
 
 def test_a_directory_that_is_no_task_is_refused(failed, tmp_path):
@@ -276,6 +304,25 @@ def test_a_task_is_ready_once_what_it_needs_has_ended(failed):
     assert second.others_s == pytest.approx(ready["b"] - timeline.began_at)
 
 
+def test_a_node_is_ready_once_the_nodes_that_it_takes_from_have_ended(tmp_path):
+    nodes = [
+        {"nodeName": "count", "algorithmName": "a", "input": ["#@flowInput.texts"]},
+        {"nodeName": "sum", "algorithmName": "b", "input": [{"all": "@count.0"}]},
+        {"nodeName": "any", "algorithmName": "b", "input": ["*@count"]},
+        {"nodeName": "never", "algorithmName": "b", "input": ["@gone"]},
+    ]
+    job = Job.model_validate({"name": "p", "pipeline": {"name": "p", "nodes": nodes}})
+    run = create_run(job, tmp_path, (), tmp_path / "runs")
+    ended = [
+        {"event": "ended", "task": n, "name": f"count[{n}]", "outcome": "succeeded", "at": 9e9 + n}
+        for n in range(3)
+    ]
+    journal = "".join(json.dumps(line | {"reason": "", "seconds": 1}) + "\n" for line in ended)
+    (run.path / "journal.jsonl").write_text(journal)
+    timeline = read_timeline(run.path)
+    assert ready_times(timeline, job) == {"count": timeline.began_at, "sum": 9e9 + 2}
+
+
 def test_how_many_were_at_work_is_a_line_of_steps():
     spans = [
         AttemptSpan(began_at=101.0, ended_at=104.0, outcome="succeeded"),
@@ -285,6 +332,16 @@ def test_how_many_were_at_work_is_a_line_of_steps():
         *((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (2.0, 1.0), (2.0, 2.0), (4.0, 2.0), (4.0, 1.0)),
         (6.0, 1.0),
     ]
+
+
+def test_what_attempts_were_given_adds_up():
+    spans = [
+        AttemptSpan(began_at=1.0, ended_at=3.0, outcome="succeeded", cpus=0.1),
+        AttemptSpan(began_at=2.0, ended_at=4.0, outcome="succeeded", cpus=0.2),
+        AttemptSpan(began_at=2.0, outcome="interrupted"),
+    ]
+    line = at_work(spans, 0.0, 5.0, size=lambda one: one.cpus or 0.0)
+    assert [count for _, count in line] == [0.0, 0.0, 0.1, 0.1, 0.3, 0.3, 0.2, 0.2, 0.0, 0.0]
 
 
 def test_many_short_blocks_become_a_few_that_say_how_many():

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tarmac.checks.report.forms import FORMS, Form
     from tarmac.checks.report.model import Report, Requirement, Unseen, Verdict
     from tarmac.checks.report.nagios import UNKNOWN, render_nagios_error
-    from tarmac.checks.report.page import render_page
     from tarmac.checks.report.stored import read_report
     from tarmac.checks.rules.catalogue import Failure, Level, find_failure, read_catalogue
     from tarmac.checks.rules.findings import Finding
@@ -73,7 +72,6 @@ __all__ = [
     "read_report",
     "read_tails",
     "render_nagios_error",
-    "render_page",
     "without_names",
 ]
 
@@ -121,7 +119,6 @@ _MODULES = {
     "read_report": "report.stored",
     "read_tails": "reading.tails",
     "render_nagios_error": "report.nagios",
-    "render_page": "report.page",
     "without_names": "report.anonymous",
 }
 

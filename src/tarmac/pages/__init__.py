@@ -4,9 +4,12 @@
 ``matrix`` draw, ``pieces`` has tables and figures.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
 from tarmac.pages.bars import Bar, bars, stacked_bars
-from tarmac.pages.by_kind import page_of, report
-from tarmac.pages.job import job_page
 from tarmac.pages.lanes import Lane, Span, lanes
 from tarmac.pages.matrix import matrix
 from tarmac.pages.numbers import moment, worded
@@ -25,8 +28,13 @@ from tarmac.pages.pieces import (
 )
 from tarmac.pages.plots import Mark, Point, Series, histogram, line_plot, scatter, sparkline
 from tarmac.pages.scales import Axis
-from tarmac.pages.search import search_page
-from tarmac.pages.task import is_task, task_page
+
+if TYPE_CHECKING:
+    from tarmac.pages.by_kind import is_apart, page_of, report
+    from tarmac.pages.check import check_page
+    from tarmac.pages.job import job_page
+    from tarmac.pages.search import search_page
+    from tarmac.pages.task import is_task, task_page
 
 __all__ = [
     "Axis",
@@ -42,11 +50,13 @@ __all__ = [
     "Span",
     "Tile",
     "bars",
+    "check_page",
     "chip",
     "details",
     "facts",
     "flat",
     "histogram",
+    "is_apart",
     "is_task",
     "job_page",
     "lanes",
@@ -69,3 +79,22 @@ __all__ = [
     "tiles",
     "worded",
 ]
+
+# Names whose modules read runs, and need what such runs need: Optuna for a search's.
+_MODULES = {
+    "check_page": "check",
+    "is_apart": "by_kind",
+    "is_task": "task",
+    "job_page": "job",
+    "page_of": "by_kind",
+    "report": "by_kind",
+    "search_page": "search",
+    "task_page": "task",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a module that reads runs when a name of it is first used."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -132,7 +132,7 @@ def bars(key: str, title: str, rows: Sequence[Bar], *, unit: str = "", label: st
     for row in rows:
         value = row.values[0] if row.values else None
         drawn += Markup(
-            '<tr><th scope="row">{}</th><td class="bar"><svg aria-hidden="true" width="100%" '
+            '<tr><th scope="row">{}</th><td class="drawn"><svg aria-hidden="true" width="100%" '
             'height="14"><rect class="s0 {}" width="{}" height="14"/></svg></td>'
             '<td class="number">{}</td></tr>'
         ).format(

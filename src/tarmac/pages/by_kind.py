@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
-from tarmac.jobs import JOB
-from tarmac.pages.comparison import comparison_page
-from tarmac.pages.job import job_page
 from tarmac.pages.page import render_page
-from tarmac.pages.search import search_page
-from tarmac.pages.task import is_task, task_page
-from tarmac.pages.training import training_page
-from tarmac.runs import TRAINING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,15 +15,15 @@ if TYPE_CHECKING:
     from tarmac.pages.page import Live, Page
     from tarmac.runs import RunKind
 
-__all__ = ["page_of", "report"]
+__all__ = ["is_apart", "page_of", "report"]
 
-
-@dataclasses.dataclass(frozen=True)
-class _Shown:
-    """A kind of run that has a page."""
-
-    kind: RunKind
-    page: Callable[[Path], Page]
+# By the file that makes a directory a run: the room and name of its kind, the module and name of
+# its page. Imported when such a run is shown: Optuna is no matter of a training's page.
+_PAGES = {
+    "run.json": ("tarmac.runs", "TRAINING", "tarmac.pages.training", "training_page"),
+    "job-run.json": ("tarmac.jobs", "JOB", "tarmac.pages.job", "job_page"),
+    "study.json": ("tarmac.studies", "SEARCH", "tarmac.pages.search", "search_page"),
+}
 
 
 def report(paths: Sequence[Path], *, live: Live | None = None) -> str:
@@ -52,7 +45,7 @@ def page_of(paths: Sequence[Path]) -> Page:
     """Return the page that `report` renders.
 
     Args:
-        paths: Directories of runs, or one of a job's task.
+        paths: Directories of runs; or one path that `is_apart`.
 
     Raises:
         RequestError: As `report`.
@@ -60,34 +53,58 @@ def page_of(paths: Sequence[Path]) -> Page:
     """
     if not paths:
         raise RequestError("no run is named, expected at least one")
-    if len(paths) == 1 and is_task(paths[0]):
-        return task_page(paths[0])
-    shown = [_find(path) for path in paths]
     if len(paths) == 1:
-        return shown[0].page(paths[0])
-    kinds = list(dict.fromkeys(one.kind.name for one in shown))
-    if len(kinds) > 1:
-        raise RequestError(f"runs of one kind can be compared, not {' and '.join(kinds)}")
-    return comparison_page(shown[0].kind, paths)
+        return _page_of_one(paths[0])
+    kinds = [_kind(_record_of(path)) for path in paths]
+    if len(different := {kind.name: kind for kind in kinds}) > 1:
+        raise RequestError(f"runs of one kind can be compared, not {' and '.join(different)}")
+    page: Page = _imported("tarmac.pages.comparison", "comparison_page")(kinds[0], paths)
+    return page
 
 
-def _find(path: Path) -> _Shown:
-    known = _known()
-    for one in known:
-        if (path / one.kind.record).is_file():
-            return one
-    records = ", ".join(one.kind.record for one in known)
+def _page_of_one(path: Path) -> Page:
+    if _is_report(path):
+        kept = _imported("tarmac.checks", "read_report")(path)
+        checked: Page = _imported("tarmac.pages.check", "check_page")(kept)
+        return checked
+    found = _find(path)
+    if found is None and _imported("tarmac.pages.task", "is_task")(path):
+        module, name = "tarmac.pages.task", "task_page"
+    else:
+        _, _, module, name = _PAGES[_record_of(path)]
+    page: Callable[[Path], Page] = _imported(module, name)
+    return page(path)
+
+
+def is_apart(path: Path) -> bool:
+    """Whether a path has a page and is no run: a job's task, or a file with a check's report."""
+    is_task: bool = _imported("tarmac.pages.task", "is_task")(path)
+    return _is_report(path) or is_task
+
+
+def _is_report(path: Path) -> bool:
+    return path.suffix == ".json" and path.is_file()
+
+
+def _find(path: Path) -> str | None:
+    return next((record for record in _PAGES if (path / record).is_file()), None)
+
+
+def _record_of(path: Path) -> str:
+    record = _find(path)
+    if record is not None:
+        return record
     raise RequestError(
-        f"{path} is no run: it has none of {records}",
+        f"{path} is no run: it has none of {', '.join(_PAGES)}",
         hint="See what there is: tarmac runs list",
     )
 
 
-def _known() -> tuple[_Shown, ...]:
-    from tarmac.studies import SEARCH  # noqa: PLC0415 - only where a run's kind is asked for
+def _kind(record: str) -> RunKind:
+    room, name, _, _ = _PAGES[record]
+    kind: RunKind = _imported(room, name)
+    return kind
 
-    return (
-        _Shown(TRAINING, training_page),
-        _Shown(JOB, job_page),
-        _Shown(SEARCH, search_page),
-    )
+
+def _imported(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)

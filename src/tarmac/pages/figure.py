@@ -7,12 +7,12 @@ a nested picture that is stretched, and so texts and strokes keep their size on 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from markupsafe import Markup, escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tarmac.pages.scales import Scale, Tick
 
@@ -32,6 +32,8 @@ __all__ = [
 
 # Classes s0, s1, ... of style.css; more series than that take turns with dashes.
 COLOURS = 8
+
+_Item = TypeVar("_Item")
 
 # The side of the nested picture: whole numbers in it are finer than any screen.
 STRETCH = 10000
@@ -53,10 +55,31 @@ class Key:
 
 @dataclasses.dataclass(frozen=True)
 class DataTable:
-    """A plot's data as a table: what screen readers read, and all others can open."""
+    """A plot's data as a table: what screen readers read, and all others can open.
+
+    Attributes:
+        columns: Its head.
+        rows: What it shows, or picks from where they are many.
+        total: How many there are, where these are picked already.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    total: int = 0
+
+    @classmethod
+    def of(
+        cls, columns: Sequence[str], items: Sequence[_Item], row: Callable[[_Item], Sequence[str]]
+    ) -> DataTable:
+        """Make a table of at most so many rows as are read: evenly spaced, with the ends.
+
+        Args:
+            columns: Its head.
+            items: What there is a row of each.
+            row: Writes an item's row; called for those that are shown alone.
+        """
+        shown = [row(items[place]) for place in picked(len(items))]
+        return cls(columns, shown, len(items))
 
 
 def figure(
@@ -176,8 +199,9 @@ def picked(count: int, most: int = _MOST_ROWS) -> Iterable[int]:
 
 
 def _table(key: str, title: str, data: DataTable) -> Markup:
-    shown = [data.rows[row] for row in picked(len(data.rows))]
-    few = "" if len(shown) == len(data.rows) else f", {len(shown)} of {len(data.rows):,} rows"
+    shown = [data.rows[place] for place in picked(len(data.rows))]
+    total = data.total or len(data.rows)
+    few = "" if len(shown) == total else f", {len(shown)} of {total:,} rows"
     head = Markup("").join(
         Markup('<th scope="col">{}</th>').format(column) for column in data.columns
     )

@@ -100,7 +100,7 @@ def _sections(run: Path, record: JobRecord, timeline: Timeline) -> Iterator[Sect
         times = spec_times(timeline, ready, until)
         yield Section("time", "Where the time went", _time(times), _TIME_NOTE)
         if (devices := device_lanes("devices-in-time", timeline, until)) is not None:
-            yield Section("devices", "GPUs and hosts", devices)
+            yield Section("devices", "GPUs and CPUs", devices)
     elif timeline.traces:
         words = "This run's journal does not say when: it was written by Tarmac 0.1."
         yield Section("timeline", "Tasks in time", message("plain", words))
@@ -167,7 +167,7 @@ def _outcome(run: Path, record: JobRecord, timeline: Timeline) -> Markup:
     if status.reason:
         body += message("bad", masked_text(status.reason))
     if status.runner_note:
-        body += message("plain", status.runner_note)
+        body += message("plain", masked_text(status.runner_note))
     for problem in status.problems[:5]:
         body += message("warn", f"Left out: {problem}")
     return body + facts(

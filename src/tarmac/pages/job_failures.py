@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from tarmac.masking import masked_text
 from tarmac.pages.job_time import spec_of
 from tarmac.pages.log_end import known_failures, log_end
 from tarmac.pages.numbers import worded
@@ -87,7 +88,7 @@ def retries_body(timeline: Timeline) -> Markup | None:
             f"{count:,}",
             key[1],
             key[2] or "-",
-            key[3] or "-",
+            masked_text(key[3]) or "-",
             worded(lost_s[key] / 1000, "s") if key in lost_s else "-",
         ]
         for key, count in counts.most_common(_MOST_GROUPS)
@@ -108,7 +109,7 @@ def _group(key: str, group: Failures, timeline: Timeline) -> Markup:
     more = len(group.tasks) - _MOST_NAMES
     tried = len(timeline.trace_of(first).attempts)
     head = first.name if len(group.tasks) == 1 else f"{len(group.tasks):,} tasks of {group.name}"
-    words = [group.reason or group.state]
+    words = [masked_text(group.reason) or group.state]
     words += [f"cause: {group.cause}"] if group.cause and group.cause != group.reason else []
     words += [f"on {first.host}"] if first.host and len(group.tasks) == 1 else []
     words += [f"{tried} attempts" + (" of the first" if len(group.tasks) > 1 else "")] * (tried > 1)

@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tarmac.masking import masked_text
 from tarmac.pages.job_time import at_work, spec_of
 from tarmac.pages.lanes import Lane, Span, lanes
 from tarmac.pages.numbers import worded
@@ -158,7 +159,9 @@ def load_plot(key: str, timeline: Timeline, until: float) -> Markup:
 
 
 def device_lanes(key: str, timeline: Timeline, until: float) -> Markup | None:
-    """Draw which task had which GPU, and how much ran on which host; None where neither is known.
+    """Draw which task had which GPU, and how many CPUs were given on which host.
+
+    None where nothing of that is known.
 
     Args:
         key: The figure's id.
@@ -181,13 +184,18 @@ def device_lanes(key: str, timeline: Timeline, until: float) -> Markup | None:
         Lane(" ".join(filter(None, (host, _short(gpu)))), spans=joined(spans, most))
         for (host, gpu), spans in shown
     ]
-    if len(hosts) > 1 or any(hosts):
-        for host, attempts in sorted(hosts.items())[:_MOST_DEVICES]:
+    for host, attempts in sorted(hosts.items())[:_MOST_DEVICES]:
+        name = host or "this machine"
+        if any(attempt.cpus for attempt in attempts):
+            cpus = at_work(attempts, timeline.began_at, until, size=lambda one: one.cpus or 0.0)
+            rows.append(Lane(name, values=cpus, note="CPUs given"))
+        elif host:
             line = at_work(attempts, timeline.began_at, until)
-            rows.append(Lane(host or "this machine", values=line, note="tasks at once"))
+            rows.append(Lane(name, values=line, note="tasks at once"))
     if not rows:
         return None
-    return lanes(key, "", rows, x=_axis(timeline, until), beside=True, height=24, legend=_LEGEND)
+    legend = _LEGEND if shown else ()
+    return lanes(key, "", rows, x=_axis(timeline, until), beside=True, height=24, legend=legend)
 
 
 def joined(spans: Sequence[Span], most: int) -> Sequence[Span]:
@@ -245,7 +253,7 @@ def _spans(
         if begun is None and attempt.is_open:
             begun = until
         if since is not None and begun is not None and begun > since:
-            why = attempt.reason if attempt.outcome == "queued" else ""
+            why = masked_text(attempt.reason) if attempt.outcome == "queued" else ""
             text = f"{task.name} waited {worded(begun - since, 's')}"
             found.append(
                 Span(
@@ -272,7 +280,7 @@ def _work_span(name: str, attempt: AttemptSpan, origin: float, until: float) -> 
     if end is None:
         end = until if attempt.is_open else attempt.began_at
     words = f"{name}, attempt {attempt.number}: {attempt.outcome}"
-    parts = [" ".join(filter(None, (words, took))), attempt.reason]
+    parts = [" ".join(filter(None, (words, took))), masked_text(attempt.reason)]
     parts += [", ".join(filter(None, (attempt.host, *map(_short, attempt.gpus))))]
     return Span(
         attempt.began_at - origin,

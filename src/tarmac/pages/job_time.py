@@ -9,13 +9,14 @@ Example:
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tarmac.jobs import specs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tarmac.jobs import AttemptSpan, Job, TaskStatus, Timeline
 
@@ -29,6 +30,9 @@ __all__ = [
     "spec_times",
     "spent",
 ]
+
+# A text in a node's input that stands for another node's result: `@a.b`, `#@a` and, of any, `*@a`.
+_REFERENCE = re.compile(r'"([*#]*)@([A-Za-z0-9_-]+)')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,16 +94,37 @@ def ready_times(timeline: Timeline, job: Job) -> dict[str, float]:
 
     Args:
         timeline: Of the run.
-        job: What was run; of a pipeline nothing is known.
+        job: What was run.
     """
     ends = ends_of(timeline)
-    ready: dict[str, float] = {}
+    needs = _spec_needs(job, [*ends]) if job.pipeline is None else _node_needs(job.pipeline)
+    return {
+        name: max([timeline.began_at, *(ends[other] for other in others)])
+        for name, others in needs.items()
+        if all(other in ends for other in others)
+    }
+
+
+def _spec_needs(job: Job, names: Sequence[str]) -> dict[str, Sequence[str]]:
+    needs: dict[str, Sequence[str]] = {}
     for spec in specs_of(job):
         is_last = job.after_all is not None and spec.name == job.after_all.name
-        needs = [name for name in ends if name != spec.name] if is_last else spec.needs
-        if all(name in ends for name in needs):
-            ready[spec.name] = max([timeline.began_at, *(ends[name] for name in needs)])
-    return ready
+        others = [name for name in names if name != spec.name]
+        needs[spec.name] = others if is_last else spec.needs
+    return needs
+
+
+def _node_needs(pipeline: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Return which nodes of a pipeline wait for all of which others, but those that take any."""
+    needs: dict[str, Sequence[str]] = {}
+    nodes = pipeline.get("nodes")
+    for node in nodes if isinstance(nodes, list) else ():
+        name = node.get("nodeName") if isinstance(node, dict) else None
+        text = json.dumps(node.get("input", [])) if name is not None else ""
+        found = _REFERENCE.findall(text)
+        if name is not None and not any("*" in marks for marks, _ in found):
+            needs[str(name)] = [other for _, other in found if other != "flowInput"]
+    return needs
 
 
 def spent(attempts: Sequence[AttemptSpan], ready_at: float | None, *, until: float) -> Spent:
@@ -165,7 +190,12 @@ def _spec_time(
 
 
 def at_work(
-    attempts: Iterable[AttemptSpan], origin: float, until: float, *, waiting: bool = False
+    attempts: Iterable[AttemptSpan],
+    origin: float,
+    until: float,
+    *,
+    waiting: bool = False,
+    size: Callable[[AttemptSpan], float] = lambda _: 1.0,
 ) -> list[tuple[float, float | None]]:
     """Return how many attempts were at work, as a line of steps from change to change.
 
@@ -174,22 +204,23 @@ def at_work(
         origin: What times are counted from, in seconds since 1970.
         until: The end, of the same kind.
         waiting: How many were in a queue instead.
+        size: What each counts for: one, or what it was given.
     """
-    changes: dict[float, int] = {}
+    changes: dict[float, float] = {}
     for one in attempts:
         start = one.queued_at if waiting else one.began_at
         end = one.began_at if waiting else one.ended_at
         if start is None or (end is None and not one.is_open):
             continue
-        changes[start] = changes.get(start, 0) + 1
+        changes[start] = changes.get(start, 0.0) + size(one)
         if end is not None:
-            changes[end] = changes.get(end, 0) - 1
+            changes[end] = changes.get(end, 0.0) - size(one)
     line: list[tuple[float, float | None]] = [(0.0, 0.0)]
-    count = 0
+    count = 0.0
     for at in sorted(changes):
-        # Upright edges: the value until then, and the value from then on.
-        line.append((at - origin, float(count)))
-        count += changes[at]
-        line.append((at - origin, float(count)))
-    line.append((max(until - origin, line[-1][0]), float(count)))
+        # Upright edges: the value until then, and the value from then on. Sums of tenths drift.
+        line.append((at - origin, count))
+        count = round(count + changes[at], 6)
+        line.append((at - origin, count))
+    line.append((max(until - origin, line[-1][0]), count))
     return line

@@ -204,12 +204,15 @@ def _table(rows: Sequence[Lane], x: Axis) -> DataTable:
                 for span in row.spans
             ],
         )
-    values: dict[float, list[str]] = {}
+    values: dict[float, list[float | None]] = {}
     for place, row in enumerate(rows):
         for at, value in row.values:
-            values.setdefault(at, ["-"] * len(rows))[place] = worded(value, row.unit)
-    ordered = sorted(values.items(), key=lambda item: item[0])
-    return DataTable(
+            values.setdefault(at, [None] * len(rows))[place] = value
+    return DataTable.of(
         [x.label or "at", *(row.name for row in rows)],
-        [[worded(at, x.unit), *texts] for at, texts in ordered],
+        sorted(values.items(), key=lambda item: item[0]),
+        lambda item: [
+            worded(item[0], x.unit),
+            *(worded(value, row.unit) for value, row in zip(item[1], rows, strict=True)),
+        ],
     )

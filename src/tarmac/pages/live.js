@@ -3,7 +3,13 @@
   "use strict";
   const state = document.getElementById("live-state");
   const source = new EventSource(document.body.dataset.events);
-  const opened = (root) => [...root.querySelectorAll("details[open][id]")].map((one) => one.id);
+  // What whoever looks at the page has done to it, and each fresh part is given again.
+  const kept = (root) => [
+    ...[...root.querySelectorAll("details[open][id]")].map((one) => [one.id, "open", true]),
+    ...[...root.querySelectorAll("input[id]:checked")].map((one) => [one.id, "checked", true]),
+    ...[...root.querySelectorAll("input[id]:not([type=checkbox], [type=radio]), select[id]")]
+      .map((one) => [one.id, "value", one.value]),
+  ];
   source.addEventListener("open", () => { state.textContent = "live"; });
   source.addEventListener("error", () => { state.textContent = "not connected, trying again"; });
   source.addEventListener("reload", () => { location.reload(); });
@@ -16,11 +22,14 @@
     const fresh = holder.content.firstElementChild;
     if (!fresh) { if (old) old.remove(); return; }
     if (!old) { document.getElementById("content").append(fresh); return; }
-    const keep = opened(old);
+    const keep = kept(old);
     const focus = document.activeElement && old.contains(document.activeElement)
       ? document.activeElement.id : "";
     old.replaceWith(fresh);
-    for (const id of keep) { const one = document.getElementById(id); if (one) one.open = true; }
+    for (const [id, name, value] of keep) {
+      const one = document.getElementById(id);
+      if (one) one[name] = value;
+    }
     if (focus) { const one = document.getElementById(focus); if (one) one.focus(); }
   });
 })();

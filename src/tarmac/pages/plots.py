@@ -403,8 +403,8 @@ def _series_table(series: Sequence[Series], x: Axis, y: Axis) -> DataTable:
     for place, one in enumerate(series):
         for at, value in one.points:
             values.setdefault(at, [None] * len(series))[place] = value
-    rows = [
-        [worded(at, x.unit), *(worded(value, y.unit) for value in row)]
-        for at, row in sorted(values.items(), key=lambda item: item[0])
-    ]
-    return DataTable([x.label or "at", *(one.name for one in series)], rows)
+    return DataTable.of(
+        [x.label or "at", *(one.name for one in series)],
+        sorted(values.items(), key=lambda item: item[0]),
+        lambda item: [worded(item[0], x.unit), *(worded(value, y.unit) for value in item[1])],
+    )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _STANDARD_OUTPUT = Path("-")
+_NAME = "report.html"
 
 
 @cloup.command(
@@ -36,7 +37,8 @@ _STANDARD_OUTPUT = Path("-")
     required=True,
     shell_complete=complete_any_run,
     help='Its directory, its name, the beginning of its name or id, or "latest"; several runs of '
-    "one kind are put side by side.",
+    "one kind are put side by side. Or the directory of a job's task, RUN/tasks/...; or a file "
+    "that tarmac check --json has written.",
 )
 @option(
     "--html",
@@ -57,24 +59,33 @@ def command(
 ) -> None:
     """Write a run as one page that needs no network, or compare several."""
     from tarmac.cli.run_kinds import catalogue_of
-    from tarmac.files import write_text
-    from tarmac.pages import report
+    from tarmac.pages import is_apart, report
 
+    if len(run_names) == 1 and is_apart(apart := Path(run_names[0])):
+        beside = apart.with_suffix(".html") if apart.is_file() else apart / _NAME
+        _write(report([apart]), file or beside)
+        return
     catalogue = catalogue_of((), output)
     found = [catalogue.find(name) for name in run_names]
     if len(found) == 1 and not no_pictures:
         _look_at_mistakes(found[0])
     page = report([run.path for run in found])
+    if file != _STANDARD_OUTPUT:
+        for run in found:
+            summary = run.kind.summarize(run.path)
+            result = f": {summary.result}" if summary.result else ""
+            click.echo(f"{summary.kind} {summary.name} {summary.status}{result}")
+    _write(page, file or (found[0].path if len(found) == 1 else Path()) / _NAME)
+
+
+def _write(page: str, file: Path) -> None:
+    from tarmac.files import write_text
+
     if file == _STANDARD_OUTPUT:
         click.echo(page, nl=False)
         return
-    target = file or (found[0].path if len(found) == 1 else Path()) / "report.html"
-    write_text(target, page)
-    for run in found:
-        summary = run.kind.summarize(run.path)
-        result = f": {summary.result}" if summary.result else ""
-        click.echo(f"{summary.kind} {summary.name} {summary.status}{result}")
-    click.echo(f"report {target}")
+    write_text(file, page)
+    click.echo(f"report {file}")
 
 
 def _look_at_mistakes(found: FoundRun) -> None:

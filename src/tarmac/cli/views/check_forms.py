@@ -63,13 +63,15 @@ def write_files(report: Report, *, page: Path | None, save: Path | None, names: 
     Raises:
         StorageError: A file cannot be written.
     """
-    from tarmac.checks import render_page, without_names
+    from tarmac.checks import without_names
     from tarmac.files import write_text
 
     if not names:
         report = without_names(report, os.environ)
     if page is not None:
-        write_text(page, render_page(report))
+        from tarmac.pages import check_page, render_page
+
+        write_text(page, render_page(check_page(report)))
     if save is not None:
         _save(save, report)
     return report

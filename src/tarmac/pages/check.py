@@ -1,0 +1,160 @@
+"""The page of a check: what works, what does not, and what to type; to attach to a ticket."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.pages.numbers import UNKNOWN, worded
+from tarmac.pages.page import Page, Section
+from tarmac.pages.pieces import Tile, chip, details, message, paragraph, pre, table, tiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pydantic import BaseModel
+
+    from tarmac.checks import Finding, Report, Requirement, Verdict
+
+__all__ = ["check_page"]
+
+_STATES = {"ok": "ok", "cpu only": "ok", "warning": "warn"}
+_LEVELS = {"failure": "bad", "warning": "warn", "note": "plain"}
+_MET = {True: ("ok", "holds"), False: ("bad", "fails"), None: ("bad", "unknown")}
+_VERDICTS = {0: ("ok", "holds"), 1: ("bad", "fails"), 3: ("warn", "unknown")}
+
+
+def check_page(report: Report) -> Page:
+    """Return the page of a check.
+
+    Args:
+        report: Of the check; names of users are left out of it before.
+    """
+    state, word = _VERDICTS[report.exit_code]
+    host = report.inventory.host
+    return Page(
+        title=f"tarmac check: {_verdict(report)}",
+        subtitle=f"{host.system}, kernel {host.kernel}; {report.driver or 'no NVIDIA driver'}; "
+        f"checked at {report.checked_at} in {report.seconds:.1f} s",
+        status=word,
+        state=state,
+        head=_tiles(report),
+        sections=[*_sections(report)],
+    )
+
+
+def _verdict(report: Report) -> str:
+    if not report.ok:
+        return "Something is wrong"
+    count = sum(finding.level != "note" for finding in report.findings)
+    return f"What is required holds; {count} to look at" if count else "All is well"
+
+
+def _tiles(report: Report) -> Markup:
+    works = sum(one.answer in ("ok", "cpu only") for one in report.frameworks)
+    failures = sum(one.level == "failure" for one in report.findings)
+    warnings = sum(one.level == "warning" for one in report.findings)
+    return tiles(
+        [
+            Tile("Devices", f"{len(report.devices)}"),
+            Tile("Frameworks that work", f"{works} of {len(report.frameworks)}"),
+            Tile("Failures", f"{failures}", state="bad" if failures else "ok"),
+            Tile("Warnings", f"{warnings}", state="warn" if warnings else "plain"),
+            Tile("Took", worded(report.seconds, "s")),
+        ]
+    )
+
+
+def _sections(report: Report) -> Iterator[Section]:
+    if report.findings:
+        yield Section("findings", "What to do", _findings(report.findings))
+    yield Section("devices", "Devices", _verdicts(report.devices, "Devices"))
+    yield Section("frameworks", "Frameworks", _verdicts(report.frameworks, "Frameworks"))
+    if report.requirements:
+        yield Section("required", "Required", _requirements(report.requirements))
+    if report.unseen:
+        rows = [[one.where, one.why] for one in report.unseen]
+        body = table(["where", "why"], rows, label="What could not be looked at")
+        yield Section("unseen", "What could not be looked at", body)
+    if report.skipped:
+        note = "Found, and asked not to count."
+        yield Section("skipped", "Skipped", _findings(report.skipped, "skipped"), note)
+    if report.under_load:
+        yield Section("load", "GPUs under load", _load(report))
+    yield Section("evidence", "Evidence", _evidence(report))
+
+
+def _verdicts(verdicts: Sequence[Verdict], label: str) -> Markup:
+    if not verdicts:
+        return paragraph("None.")
+    rows = [
+        [one.name, chip(one.answer, _STATES.get(one.answer, "bad")), one.text] for one in verdicts
+    ]
+    return table(["what", "answer", "why"], rows, label=label)
+
+
+def _requirements(requirements: Sequence[Requirement]) -> Markup:
+    rows = [
+        [
+            one.text,
+            chip(_MET[one.met][1], _MET[one.met][0]),
+            f"found {one.found}",
+            one.source or "-",
+        ]
+        for one in requirements
+    ]
+    return table(["asked", "answer", "found", "asked by"], rows, label="What was required")
+
+
+def _findings(findings: Sequence[Finding], key: str = "finding") -> Markup:
+    body = Markup("")
+    for number, one in enumerate(findings):
+        where = ", ".join(one.where)
+        head = Markup("<strong>{}</strong> ({}) <code>{}</code>").format(one.title, where, one.code)
+        body += message(_LEVELS.get(one.level, "plain"), head, commands=one.fix)
+        source = one.source
+        link = (
+            Markup('<p><a href="{}">source</a></p>').format(source)
+            if source.startswith("https://")
+            else paragraph(source)
+        )
+        why = paragraph(one.cause) + paragraph(f"Seen: {one.evidence}") + link
+        body += details(f"{key}-{number}", "Why", why)
+    return body
+
+
+def _load(report: Report) -> Markup:
+    rows = [
+        [
+            f"GPU {one.index}",
+            worded(one.sm_clock_mhz.get("median"), "MHz"),
+            worded(one.sm_clock_mhz.get("lowest"), "MHz"),
+            worded(one.temperature_c, "°C"),
+            worded(one.power_watts, "W"),
+            ", ".join(
+                f"{name.replace('_', ' ')} {worded(share, 'ratio')}"
+                for name, share in one.reasons.items()
+            )
+            or UNKNOWN,
+        ]
+        for one in report.under_load
+    ]
+    columns = ["GPU", "clock, median", "lowest", "hottest", "most power", "held back by"]
+    return table(columns, rows, label="GPUs under load", numbers=(1, 2, 3, 4))
+
+
+def _evidence(report: Report) -> Markup:
+    facts: list[tuple[str, BaseModel | None]] = [("The machine", report.inventory)]
+    facts += [(probe.label, probe) for probe in report.probes]
+    facts += [("The soak", report.soak), ("The ranks", report.ranks)]
+    return Markup("").join(
+        details(f"evidence-{number}", title, _json(one))
+        for number, (title, one) in enumerate(facts)
+        if one is not None
+    )
+
+
+def _json(facts: BaseModel) -> Markup:
+    return pre(json.dumps(facts.model_dump(mode="json"), indent=2, ensure_ascii=False))
