@@ -66,7 +66,12 @@ _NEED = {
             "cli/test_pipelines.py",
         ),
     ),
+    "starlette": ("server/test_application.py",),
+    "uvicorn": ("server/test_serving.py", "server/test_browsing.py"),
+    "playwright": ("server/test_browsing.py",),
     # Of a test server, which machines with a GPU often lack.
+    "textual": ("monitor/test_screen.py",),
+    "textual_serve": ("monitor/test_web.py",),
     "boto3": ("jobs/test_objects.py",),
     "moto": ("jobs/test_objects.py",),
 }

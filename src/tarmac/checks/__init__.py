@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tarmac.checks.cached import check_here, quick_check
 from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
+from tarmac.checks.kernel_log import KernelEvent, event_of_xid
+from tarmac.checks.kernel_watch import KernelNews, KernelWatch
 from tarmac.checks.ranked import Pair, Rank, Ranks
 from tarmac.checks.ranks.verb import RanksChecked, check_ranks
 from tarmac.checks.reading.model import LogFinding, LogReport
@@ -34,6 +36,9 @@ __all__ = [
     "Fleet",
     "Form",
     "Framework",
+    "KernelEvent",
+    "KernelNews",
+    "KernelWatch",
     "Level",
     "LogFinding",
     "LogReport",
@@ -55,6 +60,7 @@ __all__ = [
     "check_ranks",
     "compare_reports",
     "describe_devices",
+    "event_of_xid",
     "find_failure",
     "framework_names",
     "quick_check",

@@ -23,7 +23,17 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ALL_GPUS", "MARKS", "KernelEvent", "Xid", "read_event", "read_recovery", "read_xids"]
+__all__ = [
+    "ALL_GPUS",
+    "MARKS",
+    "KernelEvent",
+    "Xid",
+    "event_of_xid",
+    "explain_xid",
+    "read_event",
+    "read_recovery",
+    "read_xids",
+]
 
 # The address that `read_recovery` returns where a line is of all GPUs.
 ALL_GPUS = "all"
@@ -93,6 +103,15 @@ def read_xids() -> Mapping[int, Xid]:
     return xids
 
 
+def event_of_xid(number: int) -> KernelEvent | None:
+    """Return what is known of an Xid by its number alone, as the driver tells whoever listens.
+
+    Args:
+        number: NVIDIA's. None is returned of one that needs nothing to be done.
+    """
+    return _xid_event(number, "", address=None)
+
+
 # Programs' names are the last that may hold anything, so each pattern begins at the driver's name.
 # What must follow a number shows that the line was not cut off within it.
 _ADDRESS = r"(?:PCI:)?((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?"
@@ -146,6 +165,16 @@ def read_recovery(line: str) -> str | None:
         return ALL_GPUS
     recovered = _RECOVERED.search(line[:_LONGEST]) if "NVRM: Xid" in line else None
     return _address(recovered[1]) if recovered else None
+
+
+def explain_xid(number: int, address: str | None) -> KernelEvent | None:
+    """Return what a number of NVIDIA's driver says by itself; None where it is no failure.
+
+    Args:
+        number: The Xid.
+        address: The card's, without its function.
+    """
+    return _xid_event(number, "", address=address)
 
 
 def _address(text: str | None) -> str | None:

@@ -6,78 +6,84 @@ Example:
     'hello'
 """
 
-from tarmac.jobs.containers import WORK
-from tarmac.jobs.executors import (
-    DISTURBANCES,
-    Attempt,
-    Began,
-    Busy,
-    Cause,
-    Event,
-    Executor,
-    ExecutorKind,
-    Finished,
-    LocalExecutor,
-    Outcome,
-    Queued,
-    Requeued,
-    RunnerEngine,
-    RunnerJob,
-    RunnerState,
-    Site,
-    Waiting,
-    executor_names,
-    find_executor,
-    is_retried,
-)
-from tarmac.jobs.glance import glance_job
-from tarmac.jobs.graph import circle_of
-from tarmac.jobs.handle import Handle, JobFailed, attach, runner_options, start_runner
-from tarmac.jobs.job_run import (
-    JobRun,
-    create_run,
-    find_run,
-    list_statuses,
-    note_outcome,
-    prepare,
-    work_on,
-    working_on,
-)
-from tarmac.jobs.journal import Journal, read_journal
-from tarmac.jobs.kind import JOB
-from tarmac.jobs.machine import Grant, Machine, Shortage, read_machine
-from tarmac.jobs.model import (
-    Container,
-    Input,
-    Job,
-    Mount,
-    Output,
-    Resources,
-    Retries,
-    Secret,
-    SystemEnvironment,
-    TaskSpec,
-    Venv,
-)
-from tarmac.jobs.placeholders import escape
-from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, specs_of, thread_variables
-from tarmac.jobs.progress import Ended, Reporter, Silent
-from tarmac.jobs.reader import as_written, job_of, parse_job, read_job
-from tarmac.jobs.record import JobRecord, read_record
-from tarmac.jobs.run_files import SHARED, directory_name
-from tarmac.jobs.runner_jobs import (
-    OwnRunnerJob,
-    end_runner_jobs,
-    recall_secrets,
-    submit_runner,
-    why_no_runner_job,
-)
-from tarmac.jobs.scheduler import run_tasks, task_directory
-from tarmac.jobs.secrets import missing_secrets, read_secret_mapping, secret_variables
-from tarmac.jobs.status import RunStatus, TaskStatus, read_status
-from tarmac.jobs.sweep import Sweep
-from tarmac.jobs.timeline import AttemptSpan, TaskTrace, Timeline, read_timeline
-from tarmac.jobs.training_job import training_job
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tarmac.jobs.containers import WORK
+    from tarmac.jobs.executors import (
+        DISTURBANCES,
+        Attempt,
+        Began,
+        Busy,
+        Cause,
+        Event,
+        Executor,
+        ExecutorKind,
+        Finished,
+        LocalExecutor,
+        Outcome,
+        Queued,
+        Requeued,
+        RunnerEngine,
+        RunnerJob,
+        RunnerState,
+        Site,
+        Waiting,
+        executor_names,
+        find_executor,
+        is_retried,
+    )
+    from tarmac.jobs.glance import glance_job
+    from tarmac.jobs.graph import circle_of
+    from tarmac.jobs.handle import Handle, JobFailed, attach, runner_options, start_runner
+    from tarmac.jobs.job_run import (
+        JobRun,
+        create_run,
+        find_run,
+        list_statuses,
+        note_outcome,
+        prepare,
+        work_on,
+        working_on,
+    )
+    from tarmac.jobs.journal import Journal, read_journal
+    from tarmac.jobs.kind import JOB
+    from tarmac.jobs.machine import Grant, Machine, Shortage, read_machine
+    from tarmac.jobs.model import (
+        Container,
+        Input,
+        Job,
+        Mount,
+        Output,
+        Resources,
+        Retries,
+        Secret,
+        SystemEnvironment,
+        TaskSpec,
+        Venv,
+    )
+    from tarmac.jobs.placeholders import escape
+    from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, specs_of, thread_variables
+    from tarmac.jobs.progress import Ended, Reporter, Silent
+    from tarmac.jobs.reader import as_written, job_of, parse_job, read_job
+    from tarmac.jobs.record import JobRecord, read_record
+    from tarmac.jobs.run_files import SHARED, directory_name
+    from tarmac.jobs.runner_jobs import (
+        OwnRunnerJob,
+        end_runner_jobs,
+        recall_secrets,
+        submit_runner,
+        why_no_runner_job,
+    )
+    from tarmac.jobs.scheduler import run_tasks, task_directory
+    from tarmac.jobs.secrets import missing_secrets, read_secret_mapping, secret_variables
+    from tarmac.jobs.status import RunStatus, TaskStatus, read_status
+    from tarmac.jobs.sweep import Sweep
+    from tarmac.jobs.timeline import AttemptSpan, TaskTrace, Timeline, read_timeline
+    from tarmac.jobs.training_job import training_job
 
 __all__ = [
     "DISTURBANCES",
@@ -172,3 +178,104 @@ __all__ = [
     "work_on",
     "working_on",
 ]
+
+# Where a name is at home; imported when first used, as whoever only looks at jobs needs little.
+_MODULES = {
+    "specs_of": "plan",
+    "read_timeline": "timeline",
+    "Timeline": "timeline",
+    "TaskTrace": "timeline",
+    "AttemptSpan": "timeline",
+    "Attempt": "executors",
+    "Began": "executors",
+    "Busy": "executors",
+    "Cause": "executors",
+    "Container": "model",
+    "DISTURBANCES": "executors",
+    "Ended": "progress",
+    "Event": "executors",
+    "Executor": "executors",
+    "ExecutorKind": "executors",
+    "Finished": "executors",
+    "Grant": "machine",
+    "Handle": "handle",
+    "Input": "model",
+    "JOB": "kind",
+    "Job": "model",
+    "JobFailed": "handle",
+    "JobRecord": "record",
+    "JobRun": "job_run",
+    "Journal": "journal",
+    "LAUNCH": "plan",
+    "LocalExecutor": "executors",
+    "Machine": "machine",
+    "Mount": "model",
+    "Outcome": "executors",
+    "Output": "model",
+    "OwnRunnerJob": "runner_jobs",
+    "Queued": "executors",
+    "Reporter": "progress",
+    "Requeued": "executors",
+    "Resources": "model",
+    "Retries": "model",
+    "RunStatus": "status",
+    "RunnerEngine": "executors",
+    "RunnerJob": "executors",
+    "RunnerState": "executors",
+    "SHARED": "run_files",
+    "Secret": "model",
+    "Shortage": "machine",
+    "Silent": "progress",
+    "Site": "executors",
+    "Sweep": "sweep",
+    "SystemEnvironment": "model",
+    "Task": "plan",
+    "TaskSpec": "model",
+    "TaskStatus": "status",
+    "Venv": "model",
+    "WORK": "containers",
+    "Waiting": "executors",
+    "as_written": "reader",
+    "attach": "handle",
+    "circle_of": "graph",
+    "create_run": "job_run",
+    "directory_name": "run_files",
+    "end_runner_jobs": "runner_jobs",
+    "escape": "placeholders",
+    "executor_names": "executors",
+    "find_executor": "executors",
+    "find_run": "job_run",
+    "glance_job": "glance",
+    "is_retried": "executors",
+    "job_of": "reader",
+    "list_statuses": "job_run",
+    "missing_secrets": "secrets",
+    "note_outcome": "job_run",
+    "parse_job": "reader",
+    "plan_tasks": "plan",
+    "prepare": "job_run",
+    "read_job": "reader",
+    "read_journal": "journal",
+    "read_machine": "machine",
+    "read_record": "record",
+    "read_secret_mapping": "secrets",
+    "read_status": "status",
+    "recall_secrets": "runner_jobs",
+    "run_tasks": "scheduler",
+    "runner_options": "handle",
+    "secret_variables": "secrets",
+    "start_runner": "handle",
+    "submit_runner": "runner_jobs",
+    "task_directory": "scheduler",
+    "thread_variables": "plan",
+    "training_job": "training_job",
+    "why_no_runner_job": "runner_jobs",
+    "work_on": "job_run",
+    "working_on": "job_run",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'tarmac.jobs' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"tarmac.jobs.{_MODULES[name]}"), name)

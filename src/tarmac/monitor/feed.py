@@ -20,8 +20,12 @@ __all__ = ["Feed", "LocalFeed"]
 class Feed(Protocol):
     """Gives one snapshot after another."""
 
-    def next(self) -> Snapshot | None:
-        """Return the next snapshot, once it is time for it; None where there is none any more."""
+    def next(self) -> Snapshot:
+        """Return the next snapshot, once it is time for it.
+
+        Raises:
+            StopIteration: There is none any more, as of a recording.
+        """
         ...
 
     def close(self) -> None:

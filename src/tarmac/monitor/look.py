@@ -2,13 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+import itertools
+import os
+import pwd
+import time
+from collections import deque
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tarmac.files import Readings
+from tarmac.machine import HostReader, NvmlProblem, open_live_reader
+from tarmac.monitor.containers import ContainerNames
+from tarmac.monitor.filters import filtered
+from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_xids
+from tarmac.monitor.idle import IdleClock, Standing, standing_of
+from tarmac.monitor.joining import Candidate, Join, candidates_of, join, slurm_job_of
+from tarmac.monitor.processes import FileId, Process, ProcessTable
+from tarmac.monitor.sight import RunsInSight, runs_among
+from tarmac.monitor.slow import GpuPast, throttled_shares
+from tarmac.monitor.snapshot import HostSnapshot, ProcessRow
+from tarmac.monitor.works import Facts, is_warming, work_of
+from tarmac.runs import default_output
 
 if TYPE_CHECKING:
-    from tarmac.monitor.options import WatchOptions
-    from tarmac.monitor.snapshot import HostSnapshot
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Watcher"]
+    from tarmac.machine import LiveGpu, XidSeen
+    from tarmac.monitor.options import WatchOptions
+    from tarmac.monitor.snapshot import Finding, Work
+    from tarmac.runs import Glance
+
+__all__ = ["GpuReader", "Watcher"]
+
+# Counters of lowered clocks are compared over so long.
+_PAST_S = 60.0
+
+# Work that has ended is still shown for so long.
+_ENDED_FOR = timedelta(minutes=5)
+
+# Of a container's number, as engines show it.
+_SHORT = 12
+
+
+class GpuReader(Protocol):
+    """Reads GPUs, as `tarmac.machine.LiveReader` does."""
+
+    def read(self) -> tuple[LiveGpu, ...]:
+        """Return all GPUs as they are now."""
+        ...
+
+    def new_xids(self) -> tuple[XidSeen, ...]:
+        """Return the errors that the driver told of since the last call."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ended:
+    work: Work
+    since: datetime
 
 
 class Watcher:
@@ -16,14 +73,259 @@ class Watcher:
 
     Args:
         options: What to look at.
+        gpus: Reads GPUs; by default all of this machine, where there are any.
+        processes: Looks up processes; by default this machine's.
     """
 
-    def __init__(self, options: WatchOptions) -> None:
+    def __init__(
+        self,
+        options: WatchOptions,
+        *,
+        gpus: GpuReader | None = None,
+        processes: ProcessTable | None = None,
+    ) -> None:
         self._options = options
+        opened = gpus or open_live_reader()
+        self._reader = None if isinstance(opened, NvmlProblem) else opened
+        self._no_gpu_reason = _why_none(opened) if isinstance(opened, NvmlProblem) else ""
+        self._host_reader = HostReader()
+        self._table = processes or ProcessTable()
+        self._readings = Readings()
+        self._output = (options.output or default_output()).resolve()
+        self._runs = RunsInSight(self._output, self._readings)
+        self._containers = ContainerNames()
+        self._clock = IdleClock()
+        self._watchlist = Watchlist()
+        self._past: dict[str, deque[GpuPast]] = {}
+        self._elsewhere: dict[FileId, tuple[Path, ...]] = {}
+        self._works: dict[str, Work] = {}
+        self._ended: dict[str, _Ended] = {}
+        self._user = _user_name()
 
     def look(self) -> HostSnapshot:
         """Return this machine as it is now."""
-        raise NotImplementedError
+        now = datetime.now(UTC)
+        gpus = () if self._reader is None else self._reader.read()
+        xids = () if self._reader is None else self._reader.new_xids()
+        host = self._host_reader.read()
+        self._watchlist = self._watchlist.advanced(gpus, findings_of_xids(xids, gpus), now)
+        holders = self._table.lock_holders()
+        glances = self._runs.look(self._runs_elsewhere(holders))
+        findings = (*self._watchlist.findings, *self._last_check(glances, gpus))
+        processes, candidates = self._processes(gpus, glances, holders)
+        numbers = {p.container for p in processes.values() if p.container}
+        names = self._containers.look(numbers)
+        joined = join(gpus, processes, candidates, names)
+        standings = _standings(gpus, joined, candidates, findings, now)
+        self._clock = self._clock.advanced(standings, now, _last_activity(glances))
+        facts = Facts(
+            gpus={gpu.uuid: gpu for gpu in gpus},
+            processes=processes,
+            joined=joined,
+            idle_s=self._clock.idle_s(now),
+            throttled=self._throttled(gpus),
+            quota_ratio=host.throttled_ratio,
+            group=processes[os.getpid()].group if os.getpid() in processes else "",
+            findings=findings,
+            idle_after_s=self._options.idle_after_s,
+            user=self._user,
+            now=now,
+        )
+        works = tuple(work_of(candidate, facts) for candidate in candidates)
+        snapshot = HostSnapshot(
+            at=now,
+            host=host,
+            gpus=gpus,
+            gpu_states={uuid: standing.state for uuid, standing in standings.items()},
+            gpu_idle_s=dict(facts.idle_s),
+            processes=tuple(_rows(gpus, facts, names)),
+            work=(*works, *self._ended_since(works, now)),
+            findings=findings,
+            no_gpu_reason=self._no_gpu_reason,
+        )
+        return filtered(snapshot, self._options, self._user, os.environ)
 
     def close(self) -> None:
         """Close the driver; nothing happens where that was done before."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _runs_elsewhere(self, holders: Mapping[FileId, int]) -> Iterator[Path]:
+        """Yield runs of other directories at which a process here is at work, by their locks."""
+        for file in self._elsewhere.keys() - holders.keys():
+            del self._elsewhere[file]
+        for file, pid in holders.items():
+            if file not in self._elsewhere:
+                directories = self._table.locked_directories(pid, ".lock")
+                # A task's training may lie anywhere below its job.
+                asked = [
+                    path
+                    for path in directories
+                    if self._options.output is None or path.is_relative_to(self._output)
+                ]
+                self._elsewhere[file] = runs_among(asked)
+            yield from self._elsewhere[file]
+
+    def _processes(
+        self, gpus: Sequence[LiveGpu], glances: Sequence[Glance], holders: Mapping[FileId, int]
+    ) -> tuple[dict[int, Process], tuple[Candidate, ...]]:
+        """Return all processes that matter, and the runs with those that are their own."""
+        locks = {
+            one.name: [file for lock in one.locks if (file := FileId.of(lock)) is not None]
+            for glance in glances
+            for one in (glance, *glance.parts)
+        }
+        roots = {
+            one.name: {*one.pids, *(holders[f] for f in locks[one.name] if f in holders)}
+            for glance in glances
+            for one in (glance, *glance.parts)
+        }
+        on_gpus = {row.pid for gpu in gpus for row in gpu.processes if row.pid is not None}
+        processes = self._table.look({os.getpid(), *on_gpus, *itertools.chain(*roots.values())})
+        started: dict[int, tuple[int, ...]] = {}
+        for glance in glances:
+            for pid in () if glance.kind == "search" else roots[glance.name]:
+                started[pid] = self._table.children(pid)
+                # Those who train with one that torchrun has started are its other children.
+                if pid in processes and "RANK" in processes[pid].variables:
+                    started[pid] += self._table.children(processes[pid].parent)
+        processes |= self._table.look(itertools.chain(*started.values()))
+        return processes, candidates_of(glances, processes, holders, locks, started)
+
+    def _last_check(
+        self, glances: Sequence[Glance], gpus: Sequence[LiveGpu]
+    ) -> tuple[Finding, ...]:
+        """Return what the last check found that a run at work was begun with."""
+        reports = [self._readings.fields(glance.path / "check.json") for glance in glances]
+        known = [(at, number) for number, r in enumerate(reports) if (at := r.moment("checked_at"))]
+        return findings_of_check(reports[max(known)[1]], gpus) if known else ()
+
+    def _throttled(self, gpus: Sequence[LiveGpu]) -> dict[str, dict[str, float]]:
+        """Return in which share of the last minute each GPU's clocks were lowered, by why."""
+        at_s = time.monotonic()
+        found = {}
+        for gpu in gpus:
+            past = self._past.setdefault(gpu.uuid, deque())
+            while len(past) > 1 and past[1].at_s <= at_s - _PAST_S:
+                past.popleft()
+            found[gpu.uuid] = throttled_shares(gpu, past[0] if past else None, at_s)
+            past.append(GpuPast(at_s, gpu.throttled_s))
+        return found
+
+    def _ended_since(self, works: Sequence[Work], now: datetime) -> tuple[Work, ...]:
+        """Return work that was seen before and is over, as it ended."""
+        current = {work.id: work for work in works}
+        for gone in self._works.keys() - current.keys():
+            work = self._works[gone]
+            last = None if work.parent is not None else self._runs.last_of(Path(work.path))
+            status = "ended" if last is None else last.status
+            note = work.note if last is None else last.note
+            ended = dataclasses.replace(
+                work,
+                status=status,
+                state="ended",
+                note=note,
+                slow=(),
+                advice=(),
+                pids=(),
+                gpu_uuids=(),
+                idle_s=None,
+                eta_s=None,
+            )
+            if last is not None:
+                ended = dataclasses.replace(
+                    ended,
+                    epoch=last.epoch,
+                    loss=last.loss,
+                    metric_name=last.metric_name,
+                    metric=last.metric,
+                    done=last.done,
+                    total=last.total,
+                )
+            self._ended[gone] = _Ended(ended, now)
+        self._works = current
+        self._ended = {
+            name: one
+            for name, one in self._ended.items()
+            if name not in current and now - one.since < _ENDED_FOR
+        }
+        return tuple(one.work for one in self._ended.values())
+
+
+def _standings(
+    gpus: Sequence[LiveGpu],
+    joined: Join,
+    candidates: Sequence[Candidate],
+    findings: Sequence[Finding],
+    now: datetime,
+) -> dict[str, Standing]:
+    """Return how each GPU stands."""
+    bad = {one.gpu_uuid for one in findings if one.level == "failure"}
+    holders: dict[str, list[Glance]] = {}
+    for candidate in candidates:
+        for uuid in joined.gpus_of.get(candidate.id, ()):
+            holders.setdefault(uuid, []).append(candidate.glance)
+    found = {}
+    for gpu in gpus:
+        # A job is as far as its tasks are, and a task with a training in it as that.
+        trainings = [g for g in holders.get(gpu.uuid, ()) if g.kind == "training"]
+        found[gpu.uuid] = standing_of(
+            gpu,
+            is_given=gpu.uuid in holders,
+            is_warming=bool(trainings) and all(is_warming(g, now) for g in trainings),
+            is_bad=gpu.uuid in bad,
+        )
+    return found
+
+
+def _last_activity(glances: Sequence[Glance]) -> dict[str, datetime]:
+    """Return when each GPU last did anything, as far as runs have sampled it."""
+    found: dict[str, datetime] = {}
+    for glance in glances:
+        for one in (glance, *glance.parts):
+            for uuid, at in one.gpus_active_at.items():
+                found[uuid] = max(at, found.get(uuid, at))
+    return found
+
+
+def _rows(gpus: Sequence[LiveGpu], facts: Facts, names: Mapping[str, str]) -> Iterator[ProcessRow]:
+    for gpu in gpus:
+        for row in gpu.processes:
+            process = facts.processes.get(row.pid) if row.pid is not None else None
+            common = ProcessRow(
+                pid=row.pid,
+                gpu_uuid=gpu.uuid,
+                memory_bytes=row.memory_bytes,
+                sm_ratio=row.sm_ratio,
+                work=facts.joined.work_of.get((gpu.uuid, row.driver_pid)),
+            )
+            if process is None:
+                yield common
+                continue
+            container = names.get(process.container) or process.container[:_SHORT]
+            yield dataclasses.replace(
+                common,
+                user=process.user,
+                command=process.command,
+                cpu_ratio=process.cpu_ratio,
+                rss_bytes=process.rss_bytes,
+                started_at=process.started_at,
+                container=container or None,
+                slurm_job=slurm_job_of(process),
+            )
+
+
+def _user_name() -> str:
+    uid = os.getuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _why_none(problem: NvmlProblem) -> str:
+    """Return why there is no GPU; what PyTorch would say to it takes seconds to ask."""
+    if problem.is_absence:
+        return "no GPU is here"
+    return f"NVIDIA's driver does not answer: {problem.text}"

@@ -21,6 +21,7 @@ from tarmac.runs.directory import Run
 from tarmac.runs.events import EventWriter
 from tarmac.runs.git import git_state
 from tarmac.runs.glance import Glance, Glancer
+from tarmac.runs.index import RunIndex
 from tarmac.runs.predictions import PREDICTIONS, Mistake, Predictions, read_predictions
 from tarmac.runs.record import (
     SCHEMA_VERSION,
@@ -62,6 +63,7 @@ __all__ = [
     "Replica",
     "Run",
     "RunFacts",
+    "RunIndex",
     "RunKind",
     "RunRecord",
     "RunSummary",

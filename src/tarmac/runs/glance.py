@@ -24,12 +24,15 @@ class Glance:
         path: Its directory.
         status: As its `RunSummary` says it.
         workload: What is trained or searched.
-        pids: Processes of this machine that work on it, the roots of their trees.
+        pids: Processes of this machine that work on it, the roots of their trees, by the numbers
+            that they have themselves: in a container, the container's.
+        locks: Files that those processes have locked, which tells them from all others that have
+            such numbers.
         variables: What the environment of each of its processes has, such as ``TARMAC_TASK_INDEX``
             of a task's; empty where they are not told by it.
         uuids: GPUs that it says itself it computes on, by UUID; empty where it says none.
         container: The name of the container that it runs in; empty if none.
-        slurm_job: The Slurm job that it belongs to; empty if none.
+        slurm_job: The Slurm job that it belongs to, such as ``80_3``; empty if none.
         host: Where it runs; empty for this machine.
         gpus: UUIDs or indices of the GPUs that it was given; empty where it was given none.
         created_at: When it was made, UTC.
@@ -39,6 +42,7 @@ class Glance:
         samples_per_s: In training, at the last epoch.
         eta_s: Seconds that are left.
         checkpoint_at: When its newest checkpoint was written.
+        gpus_active_at: When its GPUs last did anything, by UUID, as far as it samples them.
         active_at: When it last wrote anything.
         step_s: The median time from one sign of life to the next, in seconds; None before there
             are two.
@@ -59,6 +63,7 @@ class Glance:
     status: str
     workload: str | None = None
     pids: tuple[int, ...] = ()
+    locks: tuple[Path, ...] = ()
     variables: dict[str, str] = dataclasses.field(default_factory=dict)
     uuids: tuple[str, ...] = ()
     container: str = ""
@@ -75,6 +80,7 @@ class Glance:
     samples_per_s: float | None = None
     eta_s: float | None = None
     checkpoint_at: datetime | None = None
+    gpus_active_at: dict[str, datetime] = dataclasses.field(default_factory=dict)
     active_at: datetime | None = None
     step_s: float | None = None
     waits: dict[str, float] = dataclasses.field(default_factory=dict)

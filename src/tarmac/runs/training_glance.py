@@ -48,7 +48,7 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
     is_running = status == "running"
     elsewhere = _holder_elsewhere(path) if is_running else ""
     pid = session.whole("pid")
-    written_at = _written_at(path / "metrics.jsonl")
+    written_at = _written_at(path / "metrics.jsonl") if rows else None
     checkpoint_at = _newest(path / "checkpoints")
     signs = [session.moment("started_at"), written_at, checkpoint_at]
     epochs = record.inner("configuration").whole("epochs")
@@ -62,6 +62,7 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
         status=status,
         workload=record.text("workload"),
         pids=(pid,) if pid is not None and is_running and not elsewhere else (),
+        locks=(path / ".lock",),
         # Where another launcher has started its processes, such as torchrun, this tells them.
         variables={"TARMAC_LAUNCH": launch} if launch else {},
         uuids=_uuids(record),

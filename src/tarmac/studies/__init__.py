@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tarmac.studies.request import Request, read_space, study_names
     from tarmac.studies.space import Choices, Numbers, Space
     from tarmac.studies.study.catalogue import find_study, list_studies
+    from tarmac.studies.study.glance import glance_search
     from tarmac.studies.study.kind import SEARCH
     from tarmac.studies.study.record import Winner
     from tarmac.studies.study.study import Study

@@ -11,7 +11,7 @@ import dataclasses
 import os
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tarmac.files import Fields, Readings, is_held
 from tarmac.runs import Glance, glance_training
@@ -33,6 +33,12 @@ _MINIMIZED = frozenset({"val_loss", "params", "seconds", "epochs"})
 _DATABASE_WITHIN_S = 0.1
 
 _SQLITE = "sqlite:///"
+
+
+class _Worker(NamedTuple):
+    host: str
+    pid: int
+    lock: Path
 
 
 @dataclasses.dataclass
@@ -78,7 +84,8 @@ def glance_search(path: Path, readings: Readings | None = None) -> Glance:
         path=path,
         status=status,
         workload=request.text("workload"),
-        pids=tuple(pid for host, pid in workers if host == here),
+        pids=tuple(worker.pid for worker in workers if worker.host == here),
+        locks=tuple(worker.lock for worker in workers),
         created_at=record.moment("created_at"),
         metric_name=objective,
         metric=None if trials is None else trials.best(least=objective in _MINIMIZED),
@@ -89,17 +96,18 @@ def glance_search(path: Path, readings: Readings | None = None) -> Glance:
     )
 
 
-def _workers(path: Path) -> Sequence[tuple[str, int]]:
-    """Return the host and the number of each process that works on a study."""
+def _workers(path: Path) -> Sequence[_Worker]:
+    """Return the processes that work on a study."""
     try:
-        names = sorted(one.name for one in (path / "workers").iterdir())
+        locks = sorted((path / "workers").iterdir())
     except OSError:
         return ()
     found = []
-    for name in names:
-        host, pid, _ = ("", "", "", *name.rsplit("-", 2))[-3:]
-        if pid.isdecimal() and not name.startswith(".") and is_held(path / "workers" / name):
-            found.append((host, int(pid)))
+    for lock in locks:
+        # See `Leases.work` for the name, in which only the host's may have a dash.
+        host, pid, _ = ("", "", "", *lock.name.rsplit("-", 2))[-3:]
+        if pid.isdecimal() and not lock.name.startswith(".") and is_held(lock):
+            found.append(_Worker(host, int(pid), lock))
     return found
 
 

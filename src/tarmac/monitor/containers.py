@@ -1,0 +1,89 @@
+"""What containers are called; engines are asked beside the looks, when a new one appears."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+__all__ = ["ContainerNames", "read_names"]
+
+_ENGINES = ("docker", "podman")
+_WITHIN_S = 5.0
+_ASK_AGAIN_S = 15.0
+
+
+class ContainerNames:
+    """Names of containers by their numbers; never waits for an engine.
+
+    Args:
+        read: Asks the engines; for tests.
+        clock: Seconds that only grow; for tests.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Mapping[str, str]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read = read or read_names
+        self._clock = clock
+        self._names: dict[str, str] = {}
+        self._asked_at: float | None = None
+        self._thread: threading.Thread | None = None
+
+    def look(self, numbers: Collection[str]) -> Mapping[str, str]:
+        """Return the names that are known by now.
+
+        Args:
+            numbers: Of containers that are seen; a new one has the engines asked.
+        """
+        is_asking = self._thread is not None and self._thread.is_alive()
+        now = self._clock()
+        is_due = self._asked_at is None or now - self._asked_at >= _ASK_AGAIN_S
+        if not is_asking and is_due and any(number not in self._names for number in numbers):
+            self._asked_at = now
+            # It must not keep the program from ending: an engine may hang.
+            self._thread = threading.Thread(target=self._ask, daemon=True)
+            self._thread.start()
+        return dict(self._names)
+
+    def wait(self) -> None:
+        """Wait for the engines' answer, where they are being asked."""
+        if self._thread is not None:
+            self._thread.join(2 * _WITHIN_S)
+
+    def _ask(self) -> None:
+        self._names = {**self._names, **self._read()}
+
+
+def read_names() -> Mapping[str, str]:
+    """Ask the engines of this machine what their containers are called."""
+    names: dict[str, str] = {}
+    for engine in _ENGINES:
+        program = shutil.which(engine)
+        if program is None:
+            continue
+        command = [program, "ps", "--no-trunc", "--format", "{{.ID}} {{.Names}}"]
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_WITHIN_S,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        for line in done.stdout.splitlines():
+            number, _, name = line.partition(" ")
+            # Of several names the first is its own, the others are links'.
+            names[number] = name.split(",")[0].strip()
+    return names

@@ -1,0 +1,111 @@
+"""Narrows what is shown of a machine to what was asked for; pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tarmac.machine import LiveGpu
+    from tarmac.monitor.options import WatchOptions
+    from tarmac.monitor.snapshot import HostSnapshot, ProcessRow, Work
+
+__all__ = ["filtered"]
+
+
+def filtered(
+    host: HostSnapshot, options: WatchOptions, user: str, environment: Mapping[str, str]
+) -> HostSnapshot:
+    """Return what is asked for of a machine.
+
+    Args:
+        host: All of it.
+        options: What is asked for.
+        user: Who asks.
+        environment: Where ``CUDA_VISIBLE_DEVICES`` is, for `WatchOptions.visible`.
+    """
+    host = _of_gpus(host, options, environment)
+    users = (*options.user, *((user,) if options.mine else ()))
+    if users:
+        host = _narrowed(
+            host,
+            lambda work: (work.user or user if work.is_own else work.user) in users,
+            lambda row: row.user in users,
+        )
+    if options.pid:
+        works = {row.work for row in host.processes if row.pid in options.pid}
+        host = _narrowed(
+            host,
+            lambda work: work.id in works or any(pid in options.pid for pid in work.pids),
+            lambda row: row.pid in options.pid,
+        )
+    if options.run:
+        named = {work.id for work in host.work if work.id.startswith(options.run)}
+        host = _narrowed(
+            host, lambda work: work.id in named, lambda row: row.work in named, with_parts=True
+        )
+    return host
+
+
+def _of_gpus(
+    host: HostSnapshot, options: WatchOptions, environment: Mapping[str, str]
+) -> HostSnapshot:
+    gpus: Sequence[LiveGpu] = host.gpus
+    if options.gpu:
+        gpus = [gpu for gpu in gpus if _is_named(gpu, options.gpu)]
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if options.visible and visible is not None:
+        names = [name.strip() for name in visible.split(",") if name.strip()]
+        gpus = [gpu for gpu in gpus if _is_named(gpu, names)]
+    uuids = {gpu.uuid for gpu in gpus}
+    if len(uuids) == len(host.gpus):
+        return host
+    return dataclasses.replace(
+        host,
+        gpus=tuple(gpus),
+        gpu_states={u: state for u, state in host.gpu_states.items() if u in uuids},
+        gpu_idle_s={u: idle_s for u, idle_s in host.gpu_idle_s.items() if u in uuids},
+        processes=tuple(row for row in host.processes if row.gpu_uuid in uuids),
+        # Work on no GPU is on none of these.
+        work=tuple(work for work in host.work if uuids.intersection(work.gpu_uuids)),
+        findings=tuple(f for f in host.findings if f.gpu_uuid is None or f.gpu_uuid in uuids),
+    )
+
+
+def _is_named(gpu: LiveGpu, names: Sequence[str]) -> bool:
+    """Whether a GPU is named by its index or the beginning of its UUID, or a slice by its GPU's."""
+    for name in names:
+        if name.isdecimal():
+            if int(name) == gpu.index:
+                return True
+        elif gpu.uuid.startswith(name) or (gpu.parent_uuid or "").startswith(name):
+            return True
+    return False
+
+
+def _narrowed(
+    host: HostSnapshot,
+    is_work: Callable[[Work], bool],
+    is_row: Callable[[ProcessRow], bool],
+    *,
+    with_parts: bool = False,
+) -> HostSnapshot:
+    """Keep some work, with what it is a part of, and processes that are asked for or its own."""
+    by_id = {work.id: work for work in host.work}
+    kept = {work.id for work in host.work if is_work(work)}
+    if with_parts:
+        while more := {w.id for w in host.work if w.parent in kept} - kept:
+            kept |= more
+    shown = set(kept)
+    for name in kept:
+        at = by_id[name].parent
+        while at is not None and at in by_id and at not in shown:
+            shown.add(at)
+            at = by_id[at].parent
+    return dataclasses.replace(
+        host,
+        processes=tuple(row for row in host.processes if is_row(row) or row.work in kept),
+        work=tuple(work for work in host.work if work.id in shown),
+    )

@@ -1,0 +1,160 @@
+"""What is wrong with GPUs: what the last check found, and what has come since.
+
+Errors that NVIDIA's driver tells of, and counters of memory errors and replaced rows that grew
+since the first look. They stay for as long as somebody watches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+from tarmac.monitor.snapshot import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from tarmac.files import Fields
+    from tarmac.machine import LiveGpu, XidSeen
+
+__all__ = ["Watchlist", "findings_of_check", "findings_of_xids"]
+
+# A card that is broken may tell of a new error for ever.
+_MOST = 200
+
+_GPU_LABEL = re.compile(r"GPU (\d+)$")
+
+
+def findings_of_check(report: Fields, gpus: Sequence[LiveGpu]) -> tuple[Finding, ...]:
+    """Return what a check found that keeps a machine from being used, or from being used well.
+
+    Args:
+        report: As ``tarmac check --json`` and a run's ``check.json`` have it.
+        gpus: Those of this machine.
+    """
+    uuids = {gpu.index: gpu.uuid for gpu in gpus if gpu.parent_uuid is None}
+    found = []
+    for finding in report.inners("findings"):
+        code, level = finding.text("code"), finding.text("level")
+        if code is None or level not in ("failure", "warning"):
+            continue
+        text = finding.text("title") or code
+        evidence = finding.text("evidence")
+        fix = finding.values.get("fix")
+        found.append(
+            Finding(
+                code=code,
+                level=level,
+                text=f"{text}: {evidence}" if evidence else text,
+                command=str(fix[0]) if isinstance(fix, list) and fix else "",
+                gpu_uuid=_gpu_of(finding, uuids),
+                at=report.moment("checked_at"),
+            )
+        )
+    return tuple(found)
+
+
+def findings_of_xids(xids: Sequence[XidSeen], gpus: Sequence[LiveGpu]) -> tuple[Finding, ...]:
+    """Return what errors that the driver has told of mean, and what to type.
+
+    Those of programs alone are notes: they say nothing about the GPU.
+    """
+    if not xids:
+        return ()
+    # The catalogue is read only where there is something to look up in it.
+    from tarmac.checks import event_of_xid, find_failure  # noqa: PLC0415
+
+    names = {gpu.uuid: f"GPU {gpu.index}" for gpu in gpus}
+    found = []
+    for xid in xids:
+        event = event_of_xid(xid.number)
+        if event is None:
+            continue
+        failure = find_failure(event.code)
+        where = f"{names[xid.gpu_uuid]}: " if xid.gpu_uuid in names else ""
+        action = f" ({event.action})" if event.action else ""
+        found.append(
+            Finding(
+                code="xid",
+                level=failure.level,
+                text=f"{where}{event.words}{action}",
+                command=failure.fix[0] if failure.fix else "",
+                gpu_uuid=xid.gpu_uuid,
+                at=xid.at,
+            )
+        )
+    return tuple(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Counted:
+    uncorrected: int | None
+    remaps: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Watchlist:
+    """What has come since the first look.
+
+    Attributes:
+        findings: In the order that they came in.
+        counted: What each GPU's counters said at the last look, by UUID.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    counted: Mapping[str, _Counted] = dataclasses.field(default_factory=dict)
+
+    def advanced(
+        self, gpus: Sequence[LiveGpu], xids: Sequence[Finding], now: datetime
+    ) -> Watchlist:
+        """Return the list after a look.
+
+        Args:
+            gpus: As they are now.
+            xids: What the driver has told of since the look before, as `findings_of_xids` has it.
+            now: When, UTC.
+        """
+        found = [*self.findings, *xids]
+        counted = dict(self.counted)
+        for gpu in gpus:
+            before = counted.get(gpu.uuid)
+            if before is not None:
+                found += _grown(gpu, before, now)
+            known = before or _Counted(None, None)
+            counted[gpu.uuid] = _Counted(
+                _latest(gpu.uncorrected_errors, known.uncorrected),
+                _latest(gpu.row_remaps, known.remaps),
+            )
+        return Watchlist(tuple(found[-_MOST:]), counted)
+
+
+def _grown(gpu: LiveGpu, before: _Counted, now: datetime) -> list[Finding]:
+    name = f"GPU {gpu.index}"
+    reset = f"sudo nvidia-smi -r -i {gpu.index}"
+    found = []
+    if (more := _growth(before.uncorrected, gpu.uncorrected_errors)) > 0:
+        text = f"{name}: {more} memory errors that ECC could not correct"
+        found.append(Finding("ecc", "failure", text, reset, gpu.uuid, now))
+    if (more := _growth(before.remaps, gpu.row_remaps)) > 0:
+        text = f"{name}: {more} memory rows replaced; it takes effect when the GPU is reset"
+        found.append(Finding("row-remap", "warning", text, reset, gpu.uuid, now))
+    return found
+
+
+def _growth(before: int | None, now: int | None) -> int:
+    return 0 if before is None or now is None else now - before
+
+
+def _latest(now: int | None, before: int | None) -> int | None:
+    """Return a counter's last known value: a GPU that does not answer has not begun anew."""
+    return before if now is None else now
+
+
+def _gpu_of(finding: Fields, uuids: Mapping[int, str]) -> str | None:
+    """Return the GPU that a check's finding is about, where it is about one."""
+    where = finding.values.get("where")
+    labels = [_GPU_LABEL.match(str(one)) for one in where] if isinstance(where, list) else []
+    numbers = [int(label[1]) for label in labels if label is not None]
+    return uuids.get(numbers[0]) if len(numbers) == 1 else None

@@ -1,0 +1,113 @@
+"""Work that has stopped without ending: no sign of life for five times the usual time; pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.machine import LiveGpu
+
+__all__ = ["Hang", "Rank", "find_hang"]
+
+_TIMES_THE_MEDIAN = 5.0
+
+# Epochs of milliseconds are no measure: a checkpoint on a slow disk takes longer than five of them.
+_LEAST_S = 60.0
+
+# Waiting for others in a collective keeps a GPU at 100 % and takes little more than rest.
+_WAITING_POWER_SHARE = 0.5
+_BUSY_RATIO = 0.5
+
+# Of one core: a process that computes on the CPU takes more.
+_BUSY_CORES = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Rank:
+    """One process of a training on this machine.
+
+    Attributes:
+        rank: Its number; None of a training of one process.
+        gpu: Its GPU; None on a CPU.
+        cpu_ratio: Cores that it keeps busy.
+        is_stopped: Whether a signal has suspended it.
+    """
+
+    pid: int
+    rank: int | None = None
+    gpu: LiveGpu | None = None
+    cpu_ratio: float | None = None
+    is_stopped: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Hang:
+    """That a work hangs.
+
+    Attributes:
+        text: Since when, and where, in a line.
+        command: What shows where it stands.
+    """
+
+    text: str
+    command: str
+
+
+def find_hang(quiet_s: float | None, step_s: float | None, ranks: Sequence[Rank]) -> Hang | None:
+    """Return that a training hangs; None while it seems to go on, or nothing can be said.
+
+    Args:
+        quiet_s: Since it last wrote anything.
+        step_s: The median time between two signs of life.
+        ranks: Its processes on this machine that are known.
+    """
+    stopped = [rank for rank in ranks if rank.is_stopped]
+    if stopped:
+        pids = " ".join(str(rank.pid) for rank in stopped)
+        return Hang(f"{_name(stopped[0])} is suspended by a signal", f"kill -CONT {pids}")
+    if quiet_s is None or step_s is None:
+        return None
+    if quiet_s < max(_LEAST_S, _TIMES_THE_MEDIAN * step_s) or any(map(_computes, ranks)):
+        return None
+    text = f"no sign of life for {_duration(quiet_s)}, usually one every {_duration(step_s)}"
+    if not ranks:
+        return Hang(text, "")
+    # Those that wait for it spin in a kernel; the one that never came there does not.
+    behind = min(ranks, key=_utilization)
+    others = [rank for rank in ranks if rank is not behind]
+    if others and _utilization(behind) < _BUSY_RATIO <= min(map(_utilization, others)):
+        text += f"; {_name(behind)} is not where the others wait"
+    return Hang(text, f"py-spy dump --pid {behind.pid}")
+
+
+def _computes(rank: Rank) -> bool:
+    """Whether a process seems to work all the same, on something that takes long."""
+    gpu = rank.gpu
+    if gpu is None:
+        return rank.cpu_ratio is not None and rank.cpu_ratio > _BUSY_CORES
+    if gpu.utilization_ratio is None or gpu.utilization_ratio < _BUSY_RATIO:
+        return False
+    if gpu.power_watts is None or not gpu.power_limit_watts:
+        return False
+    return gpu.power_watts > _WAITING_POWER_SHARE * gpu.power_limit_watts
+
+
+def _utilization(rank: Rank) -> float:
+    return 0.0 if rank.gpu is None else rank.gpu.utilization_ratio or 0.0
+
+
+def _name(rank: Rank) -> str:
+    where = "" if rank.gpu is None else f", GPU {rank.gpu.index}"
+    own = f"process {rank.pid}" if rank.rank is None else f"rank {rank.rank}, process {rank.pid}"
+    return own + where
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

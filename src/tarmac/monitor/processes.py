@@ -1,0 +1,315 @@
+"""Processes as ``/proc`` tells of them: whose they are, what started them, what they belong to.
+
+What cannot change is read once for each process. What can is read every two seconds, and only of
+processes that somebody asks for and of those that started them: a machine has thousands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pwd
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tarmac.masking import masked_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["FileId", "Process", "ProcessTable"]
+
+# Variables that tell what a process belongs to; no other is kept.
+_VARIABLES = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "LOCAL_RANK",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "RANK",
+        "SLURM_ARRAY_JOB_ID",
+        "SLURM_ARRAY_TASK_ID",
+        "SLURM_JOB_ID",
+        "TARMAC_ATTEMPT",
+        "TARMAC_LAUNCH",
+        "TARMAC_RUN",
+        "TARMAC_TASK",
+        "TARMAC_TASK_INDEX",
+        "TORCHELASTIC_RUN_ID",
+        "WORLD_SIZE",
+    }
+)
+
+# Docker, Podman, containerd and CRI-O name control groups by the container's number.
+_CONTAINER = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+_READ_AGAIN_S = 2.0
+
+# What nobody has asked for so long is not remembered.
+_FORGOTTEN_S = 30.0
+
+# A process becomes another program soon after it began, or never.
+_YOUNG_S = 10.0
+
+# Of a command line: enough to know a program by, on the widest screen.
+_MOST_BYTES = 4096
+_MOST_CHARACTERS = 300
+
+# Deeper than any tree of processes; a loop in what was read at different moments ends here.
+_MOST_ANCESTORS = 64
+
+
+class FileId(NamedTuple):
+    """A file, whatever it is called: its device's numbers, and its own."""
+
+    major: int
+    minor: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileId | None:
+        """Return that of a path; None where there is none."""
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return cls(os.major(found.st_dev), os.minor(found.st_dev), found.st_ino)
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """A process; None and empty texts stand for what this user may not know.
+
+    Attributes:
+        pid: As this process sees it.
+        inner_pid: As itself and its container see it.
+        parent: What started it, or took it over.
+        command: Its command line, without secrets.
+        is_stopped: Whether a signal has suspended it.
+        cpu_ratio: Cores that it kept busy lately.
+        variables: Of its environment, those that say what it belongs to.
+        directory: Its working directory.
+        group: Its control group.
+        container: The number of the container that it is in.
+    """
+
+    pid: int
+    inner_pid: int
+    parent: int
+    uid: int
+    user: str | None
+    command: str
+    started_at: datetime
+    is_own: bool = True
+    is_stopped: bool = False
+    cpu_ratio: float | None = None
+    rss_bytes: int | None = None
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    directory: str = ""
+    group: str = ""
+    container: str = ""
+
+
+@dataclasses.dataclass
+class _Known:
+    process: Process
+    start_ticks: int
+    cpu_s: float
+    read_at: float
+    is_young: bool
+
+
+class ProcessTable:
+    """Looks up processes.
+
+    Args:
+        proc: Where the kernel shows them; for tests.
+        clock: Seconds that only grow; for tests.
+    """
+
+    def __init__(
+        self, proc: Path = Path("/proc"), clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._proc = proc
+        self._clock = clock
+        self._known: dict[int, _Known] = {}
+        self._users: dict[int, str | None] = {}
+        self._booted_at = self._read_boot()
+        self._tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+        self._own_uid = os.getuid()
+
+    def look(self, pids: Iterable[int]) -> dict[int, Process]:
+        """Return processes and all those above them; those that have ended are left out."""
+        found: dict[int, Process] = {}
+        for pid in pids:
+            at = pid
+            for _ in range(_MOST_ANCESTORS):
+                if at <= 0 or at in found or (process := self._read(at)) is None:
+                    break
+                found[at] = process
+                at = process.parent
+        forgotten = self._clock() - _FORGOTTEN_S
+        for gone in [pid for pid, known in self._known.items() if known.read_at < forgotten]:
+            del self._known[gone]
+        return found
+
+    def children(self, pid: int) -> tuple[int, ...]:
+        """Return the processes that a process has started and that still run."""
+        found: list[int] = []
+        with contextlib.suppress(OSError):
+            for task in (self._proc / str(pid) / "task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+        return tuple(found)
+
+    def lock_holders(self) -> dict[FileId, int]:
+        """Return which process has locked which file, of those whose numbers are known here."""
+        holders: dict[FileId, int] = {}
+        with contextlib.suppress(OSError):
+            for line in (self._proc / "locks").read_text().splitlines():
+                # "1: FLOCK  ADVISORY  WRITE 3251 fe:00:1491117 0 EOF"; "1: -> FLOCK" waits for it.
+                words = line.split()
+                if len(words) < 6 or words[1] != "FLOCK" or not words[4].isdecimal():
+                    continue
+                with contextlib.suppress(ValueError):
+                    major, minor, inode = words[5].split(":")
+                    file = FileId(int(major, 16), int(minor, 16), int(inode))
+                    holders[file] = int(words[4])
+        return holders
+
+    def locked_directories(self, pid: int, name: str) -> tuple[Path, ...]:
+        """Return the directories in which a process has a file of some name open.
+
+        A path of another mount namespace is given as it can be reached from here.
+        """
+        found: list[Path] = []
+        with contextlib.suppress(OSError):
+            for descriptor in (self._proc / str(pid) / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    path = descriptor.readlink()
+                    if path.name == name and path.is_absolute():
+                        inside = self._proc / str(pid) / "root" / path.relative_to("/")
+                        found.append((path if path.exists() else inside).parent)
+        return tuple(found)
+
+    def _read(self, pid: int) -> Process | None:
+        now = self._clock()
+        known = self._known.get(pid)
+        if known is not None and now - known.read_at < _READ_AGAIN_S:
+            return known.process
+        try:
+            # The program's name, in parentheses, may hold anything; see proc_pid_stat(5).
+            fields = (self._proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+            state, parent, ticks = fields[0], int(fields[1]), int(fields[19])
+            cpu_s = (int(fields[11]) + int(fields[12])) * self._tick_s
+            rss_bytes = int(fields[21]) * self._page_bytes
+        except (OSError, IndexError, ValueError):
+            return None
+        if state in (b"Z", b"X"):
+            return None
+        if known is not None and known.start_ticks != ticks:
+            known = None
+        cpu_ratio = None
+        if known is not None:
+            cpu_ratio = max(0.0, (cpu_s - known.cpu_s) / (now - known.read_at))
+        process = known.process if known is not None and not known.is_young else None
+        process = process or self._read_all(pid, parent, ticks)
+        if process is None:
+            return None
+        process = dataclasses.replace(
+            process,
+            parent=parent,
+            cpu_ratio=cpu_ratio,
+            rss_bytes=rss_bytes,
+            is_stopped=state in (b"T", b"t"),
+        )
+        is_young = time.time() - process.started_at.timestamp() < _YOUNG_S
+        self._known[pid] = _Known(process, ticks, cpu_s, now, is_young)
+        return process
+
+    def _read_all(self, pid: int, parent: int, ticks: int) -> Process | None:
+        directory = self._proc / str(pid)
+        try:
+            uid = directory.stat().st_uid
+        except OSError:
+            return None
+        group = _bytes_of(directory / "cgroup")
+        container = _CONTAINER.search(group)
+        return Process(
+            pid=pid,
+            inner_pid=_inner_pid(_bytes_of(directory / "status"), pid),
+            parent=parent,
+            uid=uid,
+            user=self._user(uid),
+            command=self._command(directory),
+            started_at=datetime.fromtimestamp(self._booted_at + ticks * self._tick_s, UTC),
+            is_own=uid == self._own_uid,
+            variables=_variables(_bytes_of(directory / "environ")),
+            directory=_link(directory / "cwd"),
+            group=_group(group),
+            container=container.group().decode() if container else "",
+        )
+
+    def _command(self, directory: Path) -> str:
+        words = _bytes_of(directory / "cmdline", _MOST_BYTES).split(b"\0")
+        texts = [word.decode(errors="replace") for word in words if word]
+        if not texts:
+            # A thread of the kernel, or a process that hides it.
+            return _bytes_of(directory / "comm").decode(errors="replace").strip()
+        return " ".join(masked_command(texts))[:_MOST_CHARACTERS]
+
+    def _user(self, uid: int) -> str | None:
+        if uid not in self._users:
+            try:
+                self._users[uid] = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                self._users[uid] = str(uid)
+        return self._users[uid]
+
+    def _read_boot(self) -> float:
+        for line in _bytes_of(self._proc / "stat").splitlines():
+            if line.startswith(b"btime "):
+                return float(line.split()[1])
+        return 0.0
+
+
+def _bytes_of(path: Path, most: int = -1) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(most)
+    except OSError:
+        return b""
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""
+
+
+def _inner_pid(status: bytes, pid: int) -> int:
+    for line in status.splitlines():
+        if line.startswith(b"NSpid:"):
+            return int(line.split()[-1])
+    return pid
+
+
+def _variables(environment: bytes) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in environment.split(b"\0"):
+        name, separator, value = entry.partition(b"=")
+        text = name.decode(errors="replace")
+        if separator and text in _VARIABLES:
+            found[text] = value.decode(errors="replace")
+    return found
+
+
+def _group(content: bytes) -> str:
+    """Return a process's control group: of version 2, or the deepest of version 1's."""
+    paths = [line.split(b":", 2)[-1].decode(errors="replace") for line in content.splitlines()]
+    return max(paths, key=len, default="")

@@ -1,0 +1,201 @@
+"""The runs that are at work: found among thousands in a directory, and by the processes at work.
+
+Whether a run has changed is asked of its directory alone: all that brings one to life again makes
+or replaces a file in it. So a run that has ended costs one ``stat`` now and then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from tarmac.files import Fields, is_held
+from tarmac.runs import glance_training
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from tarmac.files import Readings
+    from tarmac.runs import Glance, Glancer
+
+__all__ = ["RunsInSight", "runs_among"]
+
+# How a run stands that is at work, or will be.
+_AT_WORK = frozenset({"running", "queued", "detached"})
+
+# New runs appear in the list this soon; ended ones are asked whether they live again so seldom.
+_LIST_AGAIN_S = 2.0
+_ASK_AGAIN_S = 10.0
+
+# A directory in which something was made or replaced lately is asked at every look.
+_CHANGED_WITHIN_S = 60.0
+
+
+def _glance_search(path: Path, readings: Readings | None = None) -> Glance:
+    from tarmac.studies import glance_search  # noqa: PLC0415 - only where there is a search
+
+    return glance_search(path, readings)
+
+
+def _glance_job(path: Path, readings: Readings | None = None) -> Glance:
+    from tarmac.jobs import glance_job  # noqa: PLC0415 - only where there is a job
+
+    return glance_job(path, readings)
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a run's lock is held, as it is while a training or a job's runner works on it."""
+    return is_held(path / ".lock")
+
+
+def _is_worked_on(path: Path) -> bool:
+    """Whether a process has one of the locks of those that work on a search."""
+    with contextlib.suppress(OSError):
+        return any(is_held(lock) for lock in (path / "workers").iterdir())
+    return False
+
+
+def _may_be_queued(path: Path) -> bool:
+    """Whether a job has a runner, or an engine that goes on without one."""
+    if _is_locked(path):
+        return True
+    with contextlib.suppress(OSError, ValueError):
+        record = Fields.of(json.loads((path / "job-run.json").read_bytes()))
+        return (record.text("executor") or "local") != "local"
+    return False
+
+
+class _Kind(NamedTuple):
+    """How a kind of run is looked at.
+
+    Attributes:
+        may_be_at_work: Asks so little that it can be asked of thousands.
+    """
+
+    glance: Glancer
+    may_be_at_work: Callable[[Path], bool]
+
+
+# By the file that makes a directory a run.
+_KINDS = {
+    "run.json": _Kind(glance_training, _is_locked),
+    "study.json": _Kind(_glance_search, _is_worked_on),
+    "job-run.json": _Kind(_glance_job, _may_be_queued),
+}
+
+
+class _Seen:
+    """A directory that was looked at: what it is, and how its own list of files stood then."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.kind: _Kind | None = None
+        self.stamp: int | None = None
+        self.is_at_work = False
+
+
+class RunsInSight:
+    """Reads glances of the runs at work.
+
+    Args:
+        output: Where runs lie.
+        readings: Of their files.
+        clock: Seconds that only grow; for tests.
+    """
+
+    def __init__(
+        self, output: Path, readings: Readings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._output = output
+        self._readings = readings
+        self._clock = clock
+        self._seen: dict[Path, _Seen] = {}
+        self._listed_at: float | None = None
+        self._asked_at: float | None = None
+
+    def look(self, others: Iterable[Path] = ()) -> tuple[Glance, ...]:
+        """Return the runs at work, by name.
+
+        Args:
+            others: Directories of runs elsewhere, at which processes of this machine are at work.
+        """
+        now = self._clock()
+        if self._listed_at is None or now - self._listed_at >= _LIST_AGAIN_S:
+            self._listed_at = now
+            self._list()
+        for path in others:
+            self._seen.setdefault(path, _Seen(path))
+        asks_all = self._asked_at is None or now - self._asked_at >= _ASK_AGAIN_S
+        if asks_all:
+            self._asked_at = now
+        found: list[Glance] = []
+        for seen in self._seen.values():
+            if seen.is_at_work or seen.stamp is None or asks_all:
+                glance = self._glance(seen)
+                if glance is not None:
+                    found.append(glance)
+        found.sort(key=lambda glance: (glance.path.parent != self._output, glance.name))
+        return _with_names_apart(found)
+
+    def last_of(self, path: Path) -> Glance | None:
+        """Return how a run stands that was at work before; None where it is gone."""
+        kind = _kind_of(path)
+        return None if kind is None else kind.glance(path, self._readings)
+
+    def _list(self) -> None:
+        """Note new directories, and forget those that are gone."""
+        try:
+            with os.scandir(self._output) as entries:
+                names = [e.name for e in entries if not e.name.startswith(".")]
+        except OSError:
+            return
+        listed = {self._output / name for name in names}
+        for path in listed - self._seen.keys():
+            self._seen[path] = _Seen(path)
+        for path in self._seen.keys() - listed:
+            if path.parent == self._output:
+                del self._seen[path]
+
+    def _glance(self, seen: _Seen) -> Glance | None:
+        """Return a run's glance if it is at work."""
+        try:
+            stamp = seen.path.stat().st_mtime_ns
+        except OSError:
+            seen.is_at_work, seen.stamp = False, 0
+            return None
+        if seen.stamp == stamp and not seen.is_at_work:
+            return None
+        seen.kind = seen.kind or _kind_of(seen.path)
+        glance = None
+        if seen.kind is not None and seen.kind.may_be_at_work(seen.path):
+            glance = seen.kind.glance(seen.path, self._readings)
+        seen.is_at_work = glance is not None and glance.status in _AT_WORK
+        # What has just changed may change again within the same tick of the file system's clock.
+        is_new = time.time() - stamp / 1e9 < _CHANGED_WITHIN_S
+        seen.stamp = None if is_new else stamp
+        return glance if seen.is_at_work else None
+
+
+def _with_names_apart(glances: Iterable[Glance]) -> tuple[Glance, ...]:
+    """Return glances, of which those of another directory with a name that is taken are paths."""
+    found: dict[str, Glance] = {}
+    for glance in glances:
+        if glance.name in found:
+            found[str(glance.path)] = dataclasses.replace(glance, name=str(glance.path))
+        else:
+            found[glance.name] = glance
+    return tuple(found.values())
+
+
+def _kind_of(path: Path) -> _Kind | None:
+    return next((kind for record, kind in _KINDS.items() if (path / record).is_file()), None)
+
+
+def runs_among(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return those of some directories that are runs."""
+    return tuple(path for path in paths if _kind_of(path) is not None)

@@ -1,0 +1,200 @@
+"""Why work is slow: what it waits for, and what holds its GPUs back; pure.
+
+Shares below 5 % are not worth a line, and from 20 % on they are what is wrong, as TensorFlow's
+profiler has it of input pipelines.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.machine import LiveGpu
+
+__all__ = [
+    "MUCH",
+    "WORTH_A_LINE",
+    "GpuPast",
+    "Neighbour",
+    "Reason",
+    "reasons_of",
+    "throttled_shares",
+]
+
+WORTH_A_LINE = 0.05
+MUCH = 0.20
+
+# Of its highest clock: below this a busy GPU is held back, whatever the driver says of why.
+_LOW_CLOCK = 0.8
+_BUSY_RATIO = 0.5
+
+# Of what its lanes carry in one direction.
+_BUSY_LINK = 0.8
+
+# Bytes a second that a lane of each generation carries, after encoding (PCI Express base
+# specification: 2.5, 5, 8, 16, 32 and 64 GT/s; 8b/10b, then 128b/130b, then flits).
+_LANE_BYTES_PER_S = {1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
+
+_HEAT = ("sw_thermal", "hw_thermal")
+_BRAKE = ("hw_power_brake",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reason:
+    """Why a work is slow.
+
+    Attributes:
+        share: Of its time that this costs, 0 to 1, or how far it falls short: what is worse comes
+            first.
+        text: In a line.
+        command: What to type; empty where nothing helps.
+    """
+
+    share: float
+    text: str
+    command: str = ""
+
+    @property
+    def is_much(self) -> bool:
+        """Whether it is what is wrong, rather than worth knowing."""
+        return self.share >= MUCH
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuPast:
+    """What a GPU's counters said some time ago.
+
+    Attributes:
+        at_s: When, in seconds of any clock that only grows.
+        throttled_s: As of `LiveGpu.throttled_s`.
+    """
+
+    at_s: float
+    throttled_s: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbour:
+    """Somebody else's process on a GPU.
+
+    Attributes:
+        sm_ratio: Share of the GPU that it kept busy, 0 to 1.
+        name: Of whom, and what it is.
+    """
+
+    gpu_index: int
+    sm_ratio: float
+    name: str
+
+
+def throttled_shares(gpu: LiveGpu, past: GpuPast | None, at_s: float) -> dict[str, float]:
+    """Return the share of the time since then in which clocks were lowered, by why.
+
+    Args:
+        gpu: As it is now.
+        past: As it was.
+        at_s: Now, by the same clock.
+    """
+    if past is None or at_s <= past.at_s:
+        return {}
+    return {
+        name: min(1.0, max(0.0, (value - past.throttled_s[name]) / (at_s - past.at_s)))
+        for name, value in gpu.throttled_s.items()
+        if name in past.throttled_s
+    }
+
+
+def reasons_of(
+    waits: Mapping[str, float],
+    gpus: Sequence[LiveGpu],
+    *,
+    throttled: Mapping[str, Mapping[str, float]] | None = None,
+    quota_ratio: float | None = None,
+    neighbours: Sequence[Neighbour] = (),
+    slowest_rank: str = "",
+    xids: Sequence[str] = (),
+) -> tuple[Reason, ...]:
+    """Return why a work is slow, the worst first; empty while it is not.
+
+    Args:
+        waits: Share of its time by what it waits for: ``data``, ``ranks``.
+        gpus: Its own.
+        throttled: By UUID, `throttled_shares` of the last minute.
+        quota_ratio: Share of the periods in which its quota of CPU ran out.
+        neighbours: Others on its GPUs.
+        slowest_rank: For which rank the others wait, in words; empty where that is not known.
+        xids: Errors of its GPUs since it began, in words.
+    """
+    found = [*_waiting(waits, slowest_rank)]
+    for gpu in gpus:
+        found += _held_back(gpu, (throttled or {}).get(gpu.uuid, {}))
+        found += _link(gpu)
+    if quota_ratio is not None and quota_ratio >= WORTH_A_LINE:
+        text = f"its quota of CPU ran out in {quota_ratio:.0%} of the last periods"
+        found.append(Reason(quota_ratio, text))
+    for one in neighbours:
+        if one.sm_ratio >= WORTH_A_LINE:
+            text = f"{one.name} takes {one.sm_ratio:.0%} of GPU {one.gpu_index}"
+            found.append(Reason(one.sm_ratio, text))
+    found += [Reason(1.0, f"{text} since it began", "tarmac check") for text in xids]
+    return tuple(sorted(found, key=lambda reason: -reason.share))
+
+
+def _waiting(waits: Mapping[str, float], slowest_rank: str) -> list[Reason]:
+    found = []
+    if (share := waits.get("data", 0.0)) >= WORTH_A_LINE:
+        found.append(Reason(share, f"waits for data {share:.0%} of the time"))
+    if (share := waits.get("ranks", 0.0)) >= WORTH_A_LINE:
+        whom = slowest_rank or "other ranks"
+        found.append(Reason(share, f"waits for {whom} {share:.0%} of the time"))
+    return found
+
+
+def _held_back(gpu: LiveGpu, shares: Mapping[str, float]) -> list[Reason]:
+    """Return what lowers a GPU's clocks."""
+    name = f"GPU {gpu.index}"
+    found = []
+    heat = shares.get("thermal", 0.0)
+    if heat >= WORTH_A_LINE or any(reason in _HEAT for reason in gpu.throttle_reasons):
+        degrees = "" if gpu.temperature_c is None else f" ({gpu.temperature_c:.0f} °C)"
+        when = f"{heat:.0%} of the time" if heat >= WORTH_A_LINE else "now"
+        found.append(Reason(max(heat, WORTH_A_LINE), f"{name} is slowed by heat {when}{degrees}"))
+    if any(reason in _BRAKE for reason in gpu.throttle_reasons):
+        found.append(Reason(MUCH, f"{name} is slowed by the machine's power brake"))
+    power = shares.get("power", 0.0)
+    # At its limit a card does what it can: that is how most of them run under full load.
+    if power >= MUCH:
+        limit = "" if gpu.power_limit_watts is None else f" of {gpu.power_limit_watts:.0f} W"
+        text = f"{name} is at its power limit{limit} {power:.0%} of the time"
+        found.append(Reason(WORTH_A_LINE, text, f"nvidia-smi -i {gpu.index} -q -d POWER"))
+    clock, most = gpu.sm_clock_mhz, gpu.max_sm_clock_mhz
+    is_busy = (gpu.utilization_ratio or 0.0) >= _BUSY_RATIO
+    if not found and is_busy and clock and most and clock < _LOW_CLOCK * most:
+        text = f"{name} runs at {clock} of {most} MHz"
+        found.append(Reason(1 - clock / most, text, f"nvidia-smi -i {gpu.index} -q -d CLOCK"))
+    return found
+
+
+def _link(gpu: LiveGpu) -> list[Reason]:
+    """Return what is wrong with a busy GPU's link; an idle one's is slow on purpose."""
+    name, width, most = f"GPU {gpu.index}", gpu.pcie_width, gpu.max_pcie_width
+    if (gpu.utilization_ratio or 0.0) < _BUSY_RATIO:
+        return []
+    found = []
+    if width and most and width < most:
+        text = f"{name} is linked by {width} of {most} PCIe lanes"
+        found.append(Reason(1 - width / most, text, "tarmac check"))
+    generation, newest = gpu.pcie_generation, gpu.max_pcie_generation
+    if generation and newest and generation < newest:
+        text = f"{name} is linked by PCIe generation {generation} of {newest}"
+        found.append(Reason(WORTH_A_LINE, text, "tarmac check"))
+    lane = _LANE_BYTES_PER_S.get(generation or 0)
+    carried = max(gpu.pcie_sent_bytes_per_s or 0.0, gpu.pcie_received_bytes_per_s or 0.0)
+    if lane and width and carried >= _BUSY_LINK * lane * width:
+        share = carried / (lane * width)
+        text = f"{name} copies {carried / 1e9:.0f} GB/s, {share:.0%} of what its link carries"
+        found.append(Reason(WORTH_A_LINE, text))
+    return found
