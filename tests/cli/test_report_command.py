@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
+import tarmac as library
 from tarmac import training
+from tarmac.jobs import Job
 from tarmac.runs import Run, read_predictions
 
 
@@ -106,13 +107,20 @@ def test_a_run_of_a_newer_version_is_a_wrong_request(tarmac, tmp_path):
     assert "newer Tarmac" in err
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_page_that_cannot_be_written_is_said(tarmac, tmp_path):
     run = _made(tmp_path)
-    (tmp_path / "locked").mkdir(mode=0o500)
-    code, _, err = tarmac("report", str(run.path), "--html", str(tmp_path / "locked" / "x.html"))
+    (tmp_path / "a-file").write_text("")
+    code, _, err = tarmac("report", str(run.path), "--html", str(tmp_path / "a-file" / "x.html"))
     assert code == 1
     assert "x.html" in err
+
+
+def test_the_page_of_a_job_s_task_is_written_into_its_directory(tarmac, tmp_path):
+    job = library.run(Job(name="hello", command="echo hello"), output=tmp_path / "runs")
+    (task,) = job.path.glob("tasks/*-*")
+    code, out, _ = tarmac("report", str(task))
+    assert code == 0
+    assert out == f"report {task / 'report.html'}\n"
 
 
 def test_a_directory_is_no_file_for_the_page(tarmac, tmp_path):

@@ -71,9 +71,11 @@ def test_a_run_says_everything_that_made_it(tmp_path):
         "seconds",
         "data_wait_s",
         "memory_bytes",
+        "at_s",
         "setup_s",
     }
     assert run.metrics["setup_s"] == row["setup_s"] > 0
+    assert row["seconds"] <= row["at_s"] <= run.record.elapsed_s + 1
 
 
 def plain_digits(*, epochs: int, batch_size: int) -> dict[str, torch.Tensor]:

@@ -85,11 +85,12 @@
       const y = scaleOf(one, "y");
       if (!y) continue;
       for (const path of one.querySelectorAll("path[data-name]")) {
-        const points = pointsOf(path).filter((point) => !path.matches(".fill") || point[1] < STRETCH
-                                                        || point[0] > 0);
+        const points = pointsOf(path);
         if (!points.length) continue;
-        const point = points[nearest(points, place * STRETCH)];
-        if (Math.abs(point[0] - place * STRETCH) > STRETCH / 20 && points.length > 20) continue;
+        const at = place * STRETCH, near = STRETCH / 100;
+        // A series says nothing before its first point and after its last one.
+        if (at < points[0][0] - near || at > points[points.length - 1][0] + near) continue;
+        const point = points[nearest(points, at)];
         row(box, path.dataset.name, worded(valueAt(y, 1 - point[1] / STRETCH), y.unit),
             colourOf(path));
       }

@@ -14,6 +14,7 @@ from safetensors.torch import save
 
 from tarmac.errors import TarmacError
 from tarmac.files import write_bytes
+from tarmac.runs import now
 from tarmac.training.engine.engine import Engine, Epoch, check_finite
 from tarmac.training.session.checkpoint import (
     check_fits,
@@ -154,11 +155,13 @@ class _Session:
             # The line comes first: one that no checkpoint follows is removed when resuming, but one
             # that is missing would be so for good, and patience counts them.
             row = _row(plan, epoch, done, validation)
+            # On the axis of the samples of GPUs, so that both can be drawn over it.
+            row["at_s"] = max(0.0, (now() - self.run.record.created_at).total_seconds())
             if epoch == first_epoch:
                 row["setup_s"] = self.setup_s
             if self.events is not None:
                 self.run.append_metrics(row)
-                for key in row.keys() - {"epoch"}:
+                for key in row.keys() - {"epoch", "at_s"}:
                     self.events.scalar(key, row[key], epoch + 1)
             why = self._why_over(row)
             is_last = epoch + 1 == epochs or why is not None
