@@ -476,6 +476,28 @@ int nvmlDeviceGetFieldValues(void *g, int count, struct field *out) {
     }
     return SUCCESS;
 }
+/* What other monitors ask, which `bench/top.py` compares with. */
+int nvmlSystemGetCudaDriverVersion(int *out) { return nvmlSystemGetCudaDriverVersion_v2(out); }
+int nvmlDeviceGetPowerManagementLimit(void *g, unsigned *out) {
+    return number(g, "power_limit", out);
+}
+int nvmlDeviceGetIndex(void *g, unsigned *out) {
+    *out = (long)g - 1;
+    return SUCCESS;
+}
+int nvmlDeviceGetPerformanceState(void *g, unsigned *out) { return number(g, "pstate", out); }
+int nvmlDeviceGetDisplayActive(void *g, unsigned *out) { return number(g, "display", out); }
+int nvmlDeviceGetDriverModel(void *g, unsigned *now, unsigned *later) {
+    return two(g, "driver_model", now, later);
+}
+int nvmlDeviceGetEncoderUtilization(void *g, unsigned *out, unsigned *period_us) {
+    *period_us = 0;
+    return number(g, "encoder", out);
+}
+int nvmlDeviceGetDecoderUtilization(void *g, unsigned *out, unsigned *period_us) {
+    *period_us = 0;
+    return number(g, "decoder", out);
+}
 int nvmlDeviceGetFanSpeed(void *g, unsigned *out) { return number(g, "fan", out); }
 int nvmlDeviceGetPcieThroughput(void *g, int direction, unsigned *out) {
     unsigned sent, received;

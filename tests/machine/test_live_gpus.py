@@ -232,6 +232,18 @@ print([rows[1] for rows in found])
     ]
 
 
+def test_the_slices_of_a_lost_gpu_stay_rows(watch):
+    lines = "0.mig 1 1\n0.mig_devices 1\n999.uuid MIG-1\n0.lost 0 | 1000ms 15"
+    program = """
+reader = start()
+reader.read()
+at(1)
+print([(gpu.uuid[:5], (gpu.parent_uuid or "")[:5], gpu.error) for gpu in reader.read()])
+"""
+    lost = "GPU is lost"
+    assert watch(lines, program) == [("GPU-7", "", lost), ("MIG-1", "GPU-7", lost)]
+
+
 def test_a_gpu_that_was_never_read_has_a_key_of_its_own(watch):
     lines = "count 3\n1.error 15\n2.error 16"
     program = "print([of(gpu, 'uuid', 'name', 'error') for gpu in start().read()[1:]])"
@@ -307,18 +319,23 @@ print(of(start(), "text", "is_absence"))
 
 def test_xids_are_told_once_each(watch):
     lines = (
-        "count 2\n0.event_types 8\n1.event_types 9\n1.uuid GPU-1\n1.event 1000 8 79\n"
-        "1.event 1000 1 5\n0.event 2000 8 94"
+        "count 2\n0.event_types 8\n1.event_types 9\n1.uuid GPU-1\n1.address 00000000:1A:00.0\n"
+        "1.event 1000 8 79\n1.event 1000 1 5\n0.event 2000 8 94"
     )
     program = """
 reader, found = start(), []
 for second in (0, 1, 1, 2):
     at(second)
-    found.append([(xid.number, xid.gpu_uuid[:5], xid.at.tzinfo is not None)
+    found.append([(xid.number, xid.gpu_uuid[:5], xid.pci_address, xid.at.tzinfo is not None)
                   for xid in reader.new_xids()])
 print(found)
 """
-    assert watch(lines, program) == [[], [(79, "GPU-1", True)], [], [(94, "GPU-7", True)]]
+    assert watch(lines, program) == [
+        [],
+        [(79, "GPU-1", "0000:1a:00.0", True)],
+        [],
+        [(94, "GPU-7", "0000:19:00.0", True)],
+    ]
 
 
 def test_a_driver_without_events_tells_of_none(watch):

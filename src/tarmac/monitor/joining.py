@@ -2,7 +2,7 @@
 
 The surest sign wins. ``processes``: a process that the run names is the process, or has started
 it. ``cgroup``: it is in the control group or the container of one that is. ``given``: the GPU was
-given to the work. ``slurm``: both are of one job of a cluster. ``report``: the run itself says where
+given to the work. ``slurm``: both are of one job of a cluster. ``report``: the run says where
 it computes, which is all there is where the driver names processes of another PID namespace.
 """
 
@@ -108,6 +108,12 @@ def candidates_of(
             for child in children.get(root, ())
             if child in processes
         ]
+        if glance.kind == "training":
+            roots |= {
+                process.pid
+                for process in processes.values()
+                if _is_rank_of(process, glance, roots, processes)
+            }
         marks = frozenset(
             child.variables["TARMAC_RUN"] for child in started if "TARMAC_RUN" in child.variables
         )
@@ -117,6 +123,19 @@ def candidates_of(
             own |= {child.pid for child in started if _has_variables(child, part)}
             found.append(Candidate(part.name, part, glance.name, frozenset(own), marks))
     return tuple(found)
+
+
+def _is_rank_of(
+    process: Process, glance: Glance, roots: Collection[int], processes: Mapping[int, Process]
+) -> bool:
+    """Whether a process is one of those that train together, of which some are known."""
+    if "RANK" not in process.variables:
+        return False
+    if process.parent in roots or process.pid in roots:
+        return True
+    return _is_started_for(
+        process, Candidate(glance.name, glance, None, frozenset(roots)), processes
+    )
 
 
 def roots_of(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pwd
 import time
 from collections import deque
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tarmac.files import Readings
-from tarmac.machine import HostReader, LiveReader, open_live_reader, why_on_cpu
+from tarmac.machine import HostReader, NvmlProblem, open_live_reader
 from tarmac.monitor.containers import ContainerNames
 from tarmac.monitor.filters import filtered
 from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_xids
@@ -28,12 +29,12 @@ from tarmac.runs import default_output
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tarmac.machine import LiveGpu
+    from tarmac.machine import LiveGpu, XidSeen
     from tarmac.monitor.options import WatchOptions
     from tarmac.monitor.snapshot import Finding, Work
     from tarmac.runs import Glance
 
-__all__ = ["Watcher"]
+__all__ = ["GpuReader", "Watcher"]
 
 # Counters of lowered clocks are compared over so long.
 _PAST_S = 60.0
@@ -43,6 +44,22 @@ _ENDED_FOR = timedelta(minutes=5)
 
 # Of a container's number, as engines show it.
 _SHORT = 12
+
+
+class GpuReader(Protocol):
+    """Reads GPUs, as `tarmac.machine.LiveReader` does."""
+
+    def read(self) -> tuple[LiveGpu, ...]:
+        """Return all GPUs as they are now."""
+        ...
+
+    def new_xids(self) -> tuple[XidSeen, ...]:
+        """Return the errors that the driver told of since the last call."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,17 +81,18 @@ class Watcher:
         self,
         options: WatchOptions,
         *,
-        gpus: LiveReader | None = None,
+        gpus: GpuReader | None = None,
         processes: ProcessTable | None = None,
     ) -> None:
         self._options = options
         opened = gpus or open_live_reader()
-        self._reader = opened if isinstance(opened, LiveReader) else None
-        self._no_gpu_reason = "" if self._reader is not None else why_on_cpu()
+        self._reader = None if isinstance(opened, NvmlProblem) else opened
+        self._no_gpu_reason = _why_none(opened) if isinstance(opened, NvmlProblem) else ""
         self._host_reader = HostReader()
         self._table = processes or ProcessTable()
         self._readings = Readings()
-        self._runs = RunsInSight((options.output or default_output()).resolve(), self._readings)
+        self._output = (options.output or default_output()).resolve()
+        self._runs = RunsInSight(self._output, self._readings)
         self._containers = ContainerNames()
         self._clock = IdleClock()
         self._watchlist = Watchlist()
@@ -140,38 +158,40 @@ class Watcher:
         for file, pid in holders.items():
             if file not in self._elsewhere:
                 directories = self._table.locked_directories(pid, ".lock")
-                self._elsewhere[file] = runs_among(directories)
+                # A task's training may lie anywhere below its job.
+                asked = [
+                    path
+                    for path in directories
+                    if self._options.output is None or path.is_relative_to(self._output)
+                ]
+                self._elsewhere[file] = runs_among(asked)
             yield from self._elsewhere[file]
 
     def _processes(
         self, gpus: Sequence[LiveGpu], glances: Sequence[Glance], holders: Mapping[FileId, int]
-    ) -> tuple[Mapping[int, Process], tuple[Candidate, ...]]:
+    ) -> tuple[dict[int, Process], tuple[Candidate, ...]]:
         """Return all processes that matter, and the runs with those that are their own."""
         locks = {
             one.name: [file for lock in one.locks if (file := FileId.of(lock)) is not None]
             for glance in glances
             for one in (glance, *glance.parts)
         }
-        held = {holders[file] for files in locks.values() for file in files if file in holders}
-        noted = {p for g in glances for one in (g, *g.parts) for p in one.pids}
-        on_gpus = {row.pid for gpu in gpus for row in gpu.processes if row.pid is not None}
-        children = {
-            pid: self._table.children(pid)
+        roots = {
+            one.name: {*one.pids, *(holders[f] for f in locks[one.name] if f in holders)}
             for glance in glances
-            if glance.kind == "job"
-            for pid in {*glance.pids, *(holders[f] for f in locks[glance.name] if f in holders)}
+            for one in (glance, *glance.parts)
         }
-        started = {pid for found in children.values() for pid in found}
-        # Whoever trains on a CPU in several processes is seen by what the first one has started.
+        on_gpus = {row.pid for gpu in gpus for row in gpu.processes if row.pid is not None}
+        processes = self._table.look({os.getpid(), *on_gpus, *itertools.chain(*roots.values())})
+        started: dict[int, tuple[int, ...]] = {}
         for glance in glances:
-            if glance.kind == "training":
-                for pid in {
-                    *glance.pids,
-                    *(holders[f] for f in locks[glance.name] if f in holders),
-                }:
-                    started.update(self._table.children(pid))
-        processes = self._table.look({*held, *noted, *on_gpus, *started, os.getpid()})
-        return processes, candidates_of(glances, processes, holders, locks, children)
+            for pid in () if glance.kind == "search" else roots[glance.name]:
+                started[pid] = self._table.children(pid)
+                # Those who train with one that torchrun has started are its other children.
+                if pid in processes and "RANK" in processes[pid].variables:
+                    started[pid] += self._table.children(processes[pid].parent)
+        processes |= self._table.look(itertools.chain(*started.values()))
+        return processes, candidates_of(glances, processes, holders, locks, started)
 
     def _last_check(
         self, glances: Sequence[Glance], gpus: Sequence[LiveGpu]
@@ -302,3 +322,10 @@ def _user_name() -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def _why_none(problem: NvmlProblem) -> str:
+    """Return why there is no GPU; what PyTorch would say to it takes seconds to ask."""
+    if problem.is_absence:
+        return "no GPU is here"
+    return f"NVIDIA's driver does not answer: {problem.text}"

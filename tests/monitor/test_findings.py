@@ -1,0 +1,88 @@
+"""What is wrong with GPUs."""
+
+import pytest
+from monitor_values import NOW, gpu
+
+from tarmac.files import Fields
+from tarmac.machine import XidSeen
+from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_xids
+
+
+def test_a_checks_failures_and_warnings_are_shown_with_what_to_type():
+    report = Fields(
+        {
+            "checked_at": "2026-11-22T10:00:00Z",
+            "findings": [
+                {
+                    "code": "ecc",
+                    "level": "failure",
+                    "title": "uncorrected memory errors",
+                    "where": ["GPU 1"],
+                    "evidence": "GPU 1: 3",
+                    "fix": ["sudo nvidia-smi -r -i 1", "or restart"],
+                },
+                {"code": "persistence", "level": "note", "title": "off", "where": ["GPU 0"]},
+                {"code": "shm-small", "level": "warning", "where": ["machine"], "fix": []},
+            ],
+        }
+    )
+    first, second = findings_of_check(report, [gpu(0), gpu(1)])
+    assert (first.code, first.gpu_uuid, first.command) == (
+        "ecc",
+        "GPU-1",
+        "sudo nvidia-smi -r -i 1",
+    )
+    assert first.text == "uncorrected memory errors: GPU 1: 3"
+    assert first.at is not None
+    assert (second.text, second.command, second.gpu_uuid) == ("shm-small", "", None)
+
+
+@pytest.mark.parametrize("report", [{}, {"findings": None}, {"findings": [1, {"level": 3}]}])
+def test_a_check_that_is_none_finds_nothing(report):
+    assert findings_of_check(Fields(report), [gpu()]) == ()
+
+
+@pytest.mark.parametrize(
+    ("number", "level", "words"),
+    [
+        (94, "warning", "GPU 0: Xid 94, contained memory error"),
+        (79, "failure", "GPU 0: Xid 79, the GPU has fallen off the bus"),
+        (31, "note", "GPU 0: Xid 31, GPU memory page fault"),
+        (9999, "warning", "GPU 0: Xid 9999, unknown to us"),
+    ],
+)
+def test_an_error_of_the_driver_is_said_as_the_catalogue_has_it(number, level, words):
+    (found,) = findings_of_xids([XidSeen(number, "GPU-0", NOW)], [gpu()])
+    assert (found.code, found.level, found.gpu_uuid, found.at) == ("xid", level, "GPU-0", NOW)
+    assert found.text.startswith(words)
+
+
+def test_an_error_of_a_gpu_that_no_longer_tells_is_the_machines():
+    (found,) = findings_of_xids([XidSeen(79, None, NOW)], [gpu()])
+    assert found.gpu_uuid is None
+    assert found.text.startswith("Xid 79")
+
+
+def test_counters_that_grow_are_findings_and_what_they_were_before_is_none():
+    counts = [(5, 2), (5, 2), (None, None), (7, 2), (7, 3)]
+    watched = Watchlist()
+    for uncorrected, remaps in counts:
+        card = gpu(uncorrected_errors=uncorrected, row_remaps=remaps)
+        watched = watched.advanced([card], (), NOW)
+    assert [(one.code, one.level, one.text) for one in watched.findings] == [
+        ("ecc", "failure", "GPU 0: 2 memory errors that ECC could not correct"),
+        (
+            "row-remap",
+            "warning",
+            "GPU 0: 1 memory rows replaced; it takes effect when the GPU is reset",
+        ),
+    ]
+
+
+def test_what_was_found_stays_and_does_not_grow_for_ever():
+    watched = Watchlist()
+    for number in range(300):
+        more = findings_of_xids([XidSeen(94, f"GPU-{number}", NOW)], [])
+        watched = watched.advanced([], more, NOW)
+    assert len(watched.findings) == 200
+    assert watched.findings[-1].gpu_uuid == "GPU-299"
