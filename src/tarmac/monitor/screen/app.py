@@ -55,6 +55,7 @@ class TopApp(App[None]):
     LineBox { height: 1; }
     RowsView { height: 1fr; scrollbar-size-vertical: 1; scrollbar-gutter: stable;
                scrollbar-size-horizontal: 0; overflow-x: hidden; background: transparent; }
+    .ascii RowsView { scrollbar-size-vertical: 0; }
     #heading { padding-left: 1; }
     #filter { height: 1; border: none; padding: 0; display: none; }
     #filter.shown { display: block; }
@@ -118,6 +119,7 @@ class TopApp(App[None]):
         theme = THEMES[self._options.light]
         self.register_theme(theme)
         self.theme = theme.name
+        self.set_class(self._options.ascii_only, "ascii")
         self._rows.focus()
         self._draw()
         self._reader.start()
