@@ -269,6 +269,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--peers", type=Path, help="where nvitop and gpustat are, or will be")
     options = parser.parse_args()
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name, runs_at_work(Path(name)) as pids:
         directory = Path(name)
         peers = options.peers or directory / "peers"
@@ -305,11 +306,13 @@ def main() -> None:
     write_results(
         "top",
         {
+            "load_1m": load,
             "once": started,
             "watched": {label: dataclasses.asdict(found) for label, found in watched.items()},
             "reading_s": reading,
         },
-        _page(started, watched, reading, options.seconds),
+        f"The load before was {load:.1f}, on {os.cpu_count()} cores.\n\n"
+        + _page(started, watched, reading, options.seconds),
     )
 
 
