@@ -214,8 +214,8 @@ def watch(command: Sequence[str], environment: Mapping[str, str], seconds: float
         reader.join()
         os.waitpid(pid, 0)
         os.close(terminal)
-    if not drawn:
-        raise RuntimeError(f"{' '.join(command)} drew nothing")
+    if not drawn or not rss_bytes:
+        raise RuntimeError(f"{' '.join(command)} drew nothing, or ended by itself")
     return Watched(cpu_share, rss_bytes)
 
 
@@ -269,6 +269,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--peers", type=Path, help="where nvitop and gpustat are, or will be")
     options = parser.parse_args()
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name, runs_at_work(Path(name)) as pids:
         directory = Path(name)
         peers = options.peers or directory / "peers"
@@ -305,11 +306,13 @@ def main() -> None:
     write_results(
         "top",
         {
+            "load_1m": load,
             "once": started,
             "watched": {label: dataclasses.asdict(found) for label, found in watched.items()},
             "reading_s": reading,
         },
-        _page(started, watched, reading, options.seconds),
+        f"The load before was {load:.1f}, on {os.cpu_count()} cores.\n\n"
+        + _page(started, watched, reading, options.seconds),
     )
 
 
