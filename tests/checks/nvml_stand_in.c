@@ -10,6 +10,17 @@
  * answers of that line on, milliseconds from the library's start on. Each answer of a busy GPU adds
  * a byte to that file, so that whoever keeps it busy knows that it was asked.
  *
+ * "0.clock 345 | 2000ms 1980 | repeat 5000ms" begins anew every five seconds, and a number with
+ * " +450000/s" behind it grows by as much a second. Time is that of the file that
+ * NVML_STAND_IN_CLOCK names, in milliseconds since the start, or this machine's. "0.lost 15" is the
+ * code that all calls for a GPU end with, "0.hang 1" has them wait until it is 0, "init_hang 1" the
+ * start.
+ *
+ * "0.process 7 1000, 8 2000" are processes with their bytes, "0.shares 7 45, 8 30" the percent of
+ * the GPU's multiprocessors that they use, "none" that none did. "0.tensor 85" is GPM's;
+ * "0.throughput 5 6" what goes out and comes in by PCIe. Slices of GPU 1 are numbered from 1100 on:
+ * "1099.process 9 10".
+ *
  * "0.field.230 1" is a field's value, "0.field.161.3 1" that of link 3; "0.violation.1 5000" the
  * nanoseconds of a policy; "0.threshold.3 85" a temperature's threshold; "0.p2p.1 00055" one digit
  * for each kind of access from GPU 0 to GPU 1; "0.event 100 8 79" an event of type 8 with data 79,
@@ -34,16 +45,28 @@ enum {
 
 static char text[65536];
 static struct line { char *key, *value; unsigned reads; } lines[2048];
-static int num_lines;
+static int num_lines, can_fail;
 static long long started_ms;
 
-static long long now_ms(void) {
+static long long real_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
-static int holds(const char *when, unsigned reads) {
+/* Milliseconds since the start. */
+static long long now_ms(void) {
+    const char *path = getenv("NVML_STAND_IN_CLOCK");
+    if (!path) return real_ms() - started_ms;
+    char digits[32] = "";
+    int file = open(path, O_RDONLY);
+    if (file >= 0 && read(file, digits, sizeof digits - 1) < 0) digits[0] = 0;
+    if (file >= 0) close(file);
+    return atoll(digits);
+}
+
+static int holds(const char *when, unsigned reads, long long period_ms) {
+    if (strncmp(when, "repeat ", 7) == 0) return 0;
     if (strncmp(when, "busy ", 5) == 0) {
         const char *path = getenv("NVML_STAND_IN_BUSY");
         int file = path ? open(path, O_WRONLY | O_APPEND) : -1;
@@ -54,21 +77,27 @@ static int holds(const char *when, unsigned reads) {
     }
     char *unit;
     long long from = strtoll(when, &unit, 10);
-    return (strncmp(unit, "ms", 2) == 0 ? now_ms() - started_ms : reads) >= from;
+    if (strncmp(unit, "ms", 2)) return reads >= from;
+    return (period_ms ? now_ms() % period_ms : now_ms()) >= from;
 }
 
 /* Values that change are copied for the thread that asks, cut at the next part. */
 static const char *current(struct line *line) {
-    static __thread char copy[256];
+    static __thread char copy[1024];
     unsigned reads = __atomic_fetch_add(&line->reads, 1, __ATOMIC_RELAXED);
-    if (!strchr(line->value, '|')) return line->value;
-    const char *value = line->value;
+    char *grows = strstr(line->value, " +");
+    if (!strchr(line->value, '|') && !grows) return line->value;
+    const char *repeat = strstr(line->value, " | repeat "), *value = line->value;
+    long long period_ms = repeat ? atoll(repeat + strlen(" | repeat ")) : 0;
     for (const char *part = line->value; (part = strstr(part, " | "));) {
         part += 3;
-        if (holds(part, reads)) value = strchr(part, ' ') + 1;
+        if (holds(part, reads, period_ms)) value = strchr(part, ' ') + 1;
     }
     const char *end = strstr(value, " | ");
     snprintf(copy, sizeof copy, "%.*s", (int)(end ? end - value : (long)strlen(value)), value);
+    long long begin, rate;
+    if (sscanf(copy, "%lld +%lld/s", &begin, &rate) == 2)
+        snprintf(copy, sizeof copy, "%lld", begin + rate * now_ms() / 1000);
     return copy;
 }
 
@@ -81,11 +110,29 @@ static const char *look(const char *key) {
     return NULL;
 }
 
+/* The code that the last question of this thread ended with, for a GPU that answers none. */
+static __thread int trouble;
+
+static int state_of(const void *gpu, const char *key) {
+    char full[128];
+    snprintf(full, sizeof full, "%ld.%s", (long)gpu - 1, key);
+    const char *found = look(full);
+    return found ? atoi(found) : 0;
+}
+
 static const char *of(const void *gpu, const char *key) {
     char full[128];
+    trouble = 0;
+    if (can_fail) {
+        while (state_of(gpu, "hang")) usleep(1000);
+        trouble = state_of(gpu, "lost");
+        if (trouble) return NULL;
+    }
     snprintf(full, sizeof full, "%ld.%s", (long)gpu - 1, key);
     return look(full);
 }
+
+static int refusal(void) { return trouble ? trouble : NOT_SUPPORTED; }
 
 static const char *numbered(const void *gpu, const char *key, long number) {
     char full[128];
@@ -95,27 +142,27 @@ static const char *numbered(const void *gpu, const char *key, long number) {
 
 static int number(const void *gpu, const char *key, unsigned *out) {
     const char *found = of(gpu, key);
-    if (!found) return NOT_SUPPORTED;
+    if (!found) return refusal();
     *out = strtoul(found, NULL, 0);
     return SUCCESS;
 }
 
 static int wide(const void *gpu, const char *key, unsigned long long *out) {
     const char *found = of(gpu, key);
-    if (!found) return NOT_SUPPORTED;
+    if (!found) return refusal();
     *out = strtoull(found, NULL, 0);
     return SUCCESS;
 }
 
 static int words(const char *found, char *out, unsigned length) {
-    if (!found) return NOT_SUPPORTED;
+    if (!found) return refusal();
     snprintf(out, length, "%s", found);
     return SUCCESS;
 }
 
 static int two(const void *gpu, const char *key, unsigned *a, unsigned *b) {
     const char *found = of(gpu, key);
-    return found && sscanf(found, "%u %u", a, b) == 2 ? SUCCESS : NOT_SUPPORTED;
+    return found && sscanf(found, "%u %u", a, b) == 2 ? SUCCESS : refusal();
 }
 
 /* Reads a machine's lines into the rest of the text; lines that came before go first. */
@@ -134,8 +181,11 @@ static int read_machine(const char *path) {
         *space = 0;
         if (strcmp(line, "like") == 0)
             like = space + 1;
-        else
+        else {
+            const char *dot = strchr(line, '.');
+            can_fail |= dot && (strcmp(dot, ".hang") == 0 || strcmp(dot, ".lost") == 0);
             lines[num_lines++] = (struct line){line, space + 1, 0};
+        }
     }
     if (!like) return 1;
     char other[512];
@@ -152,10 +202,11 @@ int nvmlInitWithFlags(unsigned flags) {
     /* Started again by a second thread, it goes on: the first has lines in its hands. */
     if (!is_read) {
         num_lines = 0;
-        started_ms = now_ms();
+        started_ms = real_ms();
         if (!path || !read_machine(path)) return 9; /* driver not loaded */
         is_read = 1;
     }
+    for (const char *hang; (hang = look("init_hang")) && atoi(hang);) usleep(1000);
     const char *code = look("init");
     return code ? atoi(code) : SUCCESS;
 }
@@ -176,7 +227,10 @@ const char *nvmlErrorString(int code) {
     }
 }
 
-int nvmlSystemGetDriverVersion(char *out, unsigned n) { return words(look("driver"), out, n); }
+int nvmlSystemGetDriverVersion(char *out, unsigned n) {
+    trouble = 0;
+    return words(look("driver"), out, n);
+}
 int nvmlSystemGetCudaDriverVersion_v2(int *out) {
     const char *found = look("cuda");
     if (!found) return NOT_SUPPORTED;
@@ -191,7 +245,7 @@ int nvmlDeviceGetCount_v2(unsigned *out) {
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out) {
     *out = (void *)(long)(index + 1);
     const char *code = of(*out, "error");
-    return code ? atoi(code) : SUCCESS;
+    return code ? atoi(code) : trouble;
 }
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **out) {
     unsigned count = 0;
@@ -213,7 +267,7 @@ int nvmlDeviceGetUUID(void *g, char *out, unsigned n) {
 }
 int nvmlDeviceGetMemoryInfo(void *g, unsigned long long *out) {
     unsigned long long total = 0, used = 0, reserved = 0;
-    if (wide(g, "memory", &total)) return NOT_SUPPORTED;
+    if (wide(g, "memory", &total)) return refusal();
     wide(g, "used", &used);
     wide(g, "reserved", &reserved);
     out[0] = total, out[1] = total - used - reserved, out[2] = used + reserved;
@@ -222,7 +276,7 @@ int nvmlDeviceGetMemoryInfo(void *g, unsigned long long *out) {
 struct memory { unsigned version; unsigned long long total, reserved, free, used; };
 int nvmlDeviceGetMemoryInfo_v2(void *g, struct memory *out) {
     if (look("old")) return FUNCTION_NOT_FOUND;
-    if (wide(g, "memory", &out->total)) return NOT_SUPPORTED;
+    if (wide(g, "memory", &out->total)) return refusal();
     out->used = out->reserved = 0;
     wide(g, "used", &out->used);
     wide(g, "reserved", &out->reserved);
@@ -244,7 +298,7 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *g, unsigned index, void **out) {
     unsigned count = 0;
     number(g, "mig_devices", &count);
     if (index >= count) return NOT_FOUND;
-    *out = (void *)(long)(1000 + index);
+    *out = (void *)(1000 + ((long)g - 1) * 100 + index);
     return SUCCESS;
 }
 int nvmlDeviceGetCurrPcieLinkGeneration(void *g, unsigned *out) { return number(g, "pcie", out); }
@@ -255,7 +309,7 @@ int nvmlDeviceGetMaxPcieLinkGeneration(void *g, unsigned *out) {
 int nvmlDeviceGetMaxPcieLinkWidth(void *g, unsigned *out) { return number(g, "max_width", out); }
 int nvmlDeviceGetNvLinkState(void *g, unsigned link, unsigned *out) {
     const char *found = of(g, "nvlinks"); /* one digit for each link */
-    if (!found || link >= strlen(found)) return NOT_SUPPORTED;
+    if (!found || link >= strlen(found)) return refusal();
     *out = found[link] - '0';
     return SUCCESS;
 }
@@ -273,7 +327,7 @@ int nvmlDeviceGetTotalEccErrors(void *g, int type, int counter, unsigned long lo
 int nvmlDeviceGetRemappedRows(void *g, unsigned *c, unsigned *u, unsigned *pending, unsigned *bad) {
     const char *found = of(g, "remapped");
     int read = found ? sscanf(found, "%u %u %u %u", c, u, pending, bad) : 0;
-    return read == 4 ? SUCCESS : NOT_SUPPORTED;
+    return read == 4 ? SUCCESS : refusal();
 }
 int nvmlDeviceGetRetiredPagesPendingStatus(void *g, unsigned *out) {
     return number(g, "retired_pending", out);
@@ -303,7 +357,7 @@ int nvmlDeviceGetComputeMode(void *g, unsigned *out) { return number(g, "compute
 
 int nvmlDeviceGetRetiredPages(void *g, int cause, unsigned *count, unsigned long long *out) {
     unsigned single = 0, twice = 0; /* by single-bit errors, by double-bit errors */
-    if (two(g, "retired", &single, &twice)) return NOT_SUPPORTED;
+    if (two(g, "retired", &single, &twice)) return refusal();
     unsigned found = cause == 0 ? single : twice;
     if (out && *count < found) return INSUFFICIENT_SIZE;
     for (unsigned i = 0; out && i < found; i++) out[i] = i;
@@ -312,18 +366,45 @@ int nvmlDeviceGetRetiredPages(void *g, int cause, unsigned *count, unsigned long
 }
 
 struct process { unsigned pid; unsigned long long memory; unsigned instance, compute; };
+static unsigned count_of(const char *list) {
+    unsigned found = 1;
+    while ((list = strchr(list, ','))) list++, found++;
+    return found;
+}
 static int processes(void *g, const char *key, unsigned *count, struct process *out) {
-    const char *found = of(g, key); /* its number and bytes */
+    const char *found = of(g, key);
     if (!found) {
         *count = 0;
-        return SUCCESS;
+        return trouble;
     }
-    if (*count < 1 || !out) {
-        *count = 1;
-        return INSUFFICIENT_SIZE;
+    unsigned listed = count_of(found);
+    int is_short = *count < listed || !out;
+    *count = listed;
+    if (is_short) return INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < listed; i++, found = strchr(found, ',') + 1) {
+        memset(&out[i], 0, sizeof out[i]);
+        if (sscanf(found, "%u %llu", &out[i].pid, &out[i].memory) != 2) return 999;
+        if (i + 1 == listed) break;
     }
-    *count = 1;
-    return sscanf(found, "%u %llu", &out->pid, &out->memory) == 2 ? SUCCESS : 999;
+    return SUCCESS;
+}
+struct share { unsigned pid; unsigned long long at_us; unsigned sm, memory, encoder, decoder; };
+int nvmlDeviceGetProcessUtilization(void *g, struct share *out, unsigned *count,
+                                    unsigned long long since_us) {
+    const char *found = of(g, "shares");
+    if (!found) return refusal();
+    unsigned long long at_us = (now_ms() + 1) * 1000;
+    if (strcmp(found, "none") == 0 || at_us <= since_us) return NOT_FOUND;
+    unsigned listed = count_of(found);
+    int is_short = *count < listed || !out;
+    *count = listed;
+    if (is_short) return INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < listed; i++, found = strchr(found, ',') + 1) {
+        out[i] = (struct share){.at_us = at_us};
+        if (sscanf(found, "%u %u", &out[i].pid, &out[i].sm) != 2) return 999;
+        if (i + 1 == listed) break;
+    }
+    return SUCCESS;
 }
 /* "old" has the calls of drivers before 510. */
 int nvmlDeviceGetComputeRunningProcesses_v3(void *g, unsigned *count, struct process *out) {
@@ -357,21 +438,21 @@ int nvmlDeviceGetTotalEnergyConsumption(void *g, unsigned long long *out) {
 }
 int nvmlDeviceGetTemperatureThreshold(void *g, int type, unsigned *out) {
     const char *found = numbered(g, "threshold", type);
-    if (!found) return NOT_SUPPORTED;
+    if (!found) return refusal();
     *out = atoi(found);
     return SUCCESS;
 }
 struct margin { unsigned version; int degrees; };
 int nvmlDeviceGetMarginTemperature(void *g, struct margin *out) {
     const char *found = of(g, "margin");
-    if (!found) return NOT_SUPPORTED;
+    if (!found) return refusal();
     out->degrees = atoi(found);
     return SUCCESS;
 }
 struct violation { unsigned long long at_us, for_ns; };
 int nvmlDeviceGetViolationStatus(void *g, int policy, struct violation *out) {
     const char *found = numbered(g, "violation", policy);
-    if (!found) return NOT_SUPPORTED;
+    if (!found) return refusal();
     out->at_us = now_ms() * 1000;
     out->for_ns = strtoull(found, NULL, 0);
     return SUCCESS;
@@ -388,10 +469,69 @@ int nvmlDeviceGetFieldValues(void *g, int count, struct field *out) {
         snprintf(key, sizeof key, "field.%u", out[i].id);
         const char *found = numbered(g, key, out[i].scope);
         if (!found) found = of(g, key);
-        out[i].code = found ? SUCCESS : NOT_SUPPORTED;
+        if (trouble) return trouble;
+        out[i].code = found ? SUCCESS : refusal();
         out[i].type = 3; /* unsigned long long */
         out[i].value = found ? strtoull(found, NULL, 0) : 0;
     }
+    return SUCCESS;
+}
+/* What other monitors ask, which `bench/top.py` compares with. */
+int nvmlSystemGetCudaDriverVersion(int *out) { return nvmlSystemGetCudaDriverVersion_v2(out); }
+int nvmlDeviceGetPowerManagementLimit(void *g, unsigned *out) {
+    return number(g, "power_limit", out);
+}
+int nvmlDeviceGetIndex(void *g, unsigned *out) {
+    *out = (long)g - 1;
+    return SUCCESS;
+}
+int nvmlDeviceGetPerformanceState(void *g, unsigned *out) { return number(g, "pstate", out); }
+int nvmlDeviceGetDisplayActive(void *g, unsigned *out) { return number(g, "display", out); }
+int nvmlDeviceGetDriverModel(void *g, unsigned *now, unsigned *later) {
+    return two(g, "driver_model", now, later);
+}
+int nvmlDeviceGetEncoderUtilization(void *g, unsigned *out, unsigned *period_us) {
+    *period_us = 0;
+    return number(g, "encoder", out);
+}
+int nvmlDeviceGetDecoderUtilization(void *g, unsigned *out, unsigned *period_us) {
+    *period_us = 0;
+    return number(g, "decoder", out);
+}
+int nvmlDeviceGetFanSpeed(void *g, unsigned *out) { return number(g, "fan", out); }
+int nvmlDeviceGetPcieThroughput(void *g, int direction, unsigned *out) {
+    unsigned sent, received;
+    int code = two(g, "throughput", &sent, &received);
+    *out = direction == 0 ? sent : received;
+    return code;
+}
+struct support { unsigned version, is_supported; };
+int nvmlGpmQueryDeviceSupport(void *g, struct support *out) {
+    out->is_supported = of(g, "tensor") != NULL;
+    return trouble;
+}
+int nvmlGpmSampleAlloc(double **out) {
+    *out = calloc(1, sizeof **out);
+    return SUCCESS;
+}
+int nvmlGpmSampleFree(double *sample) {
+    free(sample);
+    return SUCCESS;
+}
+int nvmlGpmSampleGet(void *g, double *sample) {
+    const char *found = of(g, "tensor");
+    if (!found) return refusal();
+    *sample = atof(found);
+    return SUCCESS;
+}
+struct metrics {
+    unsigned version, count;
+    double *first, *second;
+    struct { unsigned id; int code; double value; const char *names[3]; } metric[1];
+};
+int nvmlGpmMetricsGet(struct metrics *out) {
+    out->metric[0].code = SUCCESS;
+    out->metric[0].value = *out->second;
     return SUCCESS;
 }
 int nvmlDeviceGetPcieReplayCounter(void *g, unsigned *out) { return number(g, "replays", out); }
@@ -404,7 +544,7 @@ int nvmlDeviceGetPcieLinkMaxSpeed(void *g, unsigned *out) {
 }
 int nvmlDeviceValidateInforom(void *g) {
     unsigned is_valid;
-    if (number(g, "inforom", &is_valid)) return NOT_SUPPORTED;
+    if (number(g, "inforom", &is_valid)) return refusal();
     return is_valid ? SUCCESS : CORRUPTED_INFOROM;
 }
 struct sram { unsigned version; unsigned long long counts[11]; unsigned is_exceeded; };
@@ -414,7 +554,7 @@ int nvmlDeviceGetSramEccErrorStatus(void *g, struct sram *out) {
 struct fabric { unsigned version; char uuid[16]; unsigned status, clique, state, health; };
 int nvmlDeviceGetGpuFabricInfoV(void *g, struct fabric *out) {
     const char *found = of(g, "fabric"); /* state, status, health mask */
-    if (!found) return look("old") ? FUNCTION_NOT_FOUND : NOT_SUPPORTED;
+    if (!found) return look("old") ? FUNCTION_NOT_FOUND : refusal();
     return sscanf(found, "%u %u %i", &out->state, &out->status, (int *)&out->health) == 3 ? SUCCESS
                                                                                          : 999;
 }
@@ -434,7 +574,7 @@ struct licences {
 int nvmlDeviceGetGridLicensableFeatures_v4(void *g, struct licences *out) {
     unsigned state;
     memset(out, 0, sizeof *out);
-    if (number(g, "licence", &state)) return NOT_SUPPORTED;
+    if (number(g, "licence", &state)) return refusal();
     out->is_supported = out->count = 1;
     out->features[0].code = 1; /* vGPU */
     out->features[0].state = out->features[0].is_enabled = state;
@@ -444,25 +584,25 @@ int nvmlDeviceGetGridLicensableFeatures_v4(void *g, struct licences *out) {
 int nvmlDeviceGetP2PStatus(void *a, void *b, int kind, unsigned *out) {
     const char *found = numbered(a, "p2p", (long)b - 1);
     if (!found) found = numbered(b, "p2p", (long)a - 1);
-    if (!found || kind < 0 || kind >= (int)strlen(found)) return NOT_SUPPORTED;
+    if (!found || kind < 0 || kind >= (int)strlen(found)) return refusal();
     *out = found[kind] - '0';
     return SUCCESS;
 }
 int nvmlDeviceGetTopologyCommonAncestor(void *a, void *b, unsigned *out) {
     const char *found = numbered(a, "topology", (long)b - 1);
     if (!found) found = numbered(b, "topology", (long)a - 1);
-    if (!found) return NOT_SUPPORTED;
+    if (!found) return refusal();
     *out = atoi(found);
     return SUCCESS;
 }
 int nvmlDeviceGetNvLinkRemoteDeviceType(void *g, unsigned link, unsigned *out) {
     const char *found = of(g, "nvlink_remotes"); /* one digit for each link: 0 a GPU, 2 a switch */
-    if (!found || link >= strlen(found)) return NOT_SUPPORTED;
+    if (!found || link >= strlen(found)) return refusal();
     *out = found[link] - '0';
     return SUCCESS;
 }
 
-struct set { long long since_ms; unsigned long long types[64]; char is_told[2048]; };
+struct set { int is_used; long long since_ms; unsigned long long types[64]; char is_told[2048]; };
 struct event { void *gpu; unsigned long long type, data; unsigned instance, compute; };
 int nvmlEventSetCreate(struct set **out) {
     *out = calloc(1, sizeof **out);
@@ -477,13 +617,14 @@ int nvmlDeviceGetSupportedEventTypes(void *g, unsigned long long *out) {
 }
 int nvmlDeviceRegisterEvents(void *g, unsigned long long types, struct set *set) {
     unsigned long long known = 0;
-    if ((long)g > 64 || wide(g, "event_types", &known) || types & ~known) return NOT_SUPPORTED;
-    if (!set->since_ms) set->since_ms = now_ms();
+    if ((long)g > 64 || wide(g, "event_types", &known) || types & ~known) return refusal();
+    if (!set->is_used) set->since_ms = now_ms();
+    set->is_used = 1;
     set->types[(long)g - 1] |= types;
     return SUCCESS;
 }
 int nvmlEventSetWait_v2(struct set *set, struct event *out, unsigned timeout_ms) {
-    for (long long end = now_ms() + timeout_ms;;) {
+    for (long long end = real_ms() + timeout_ms;;) {
         for (int i = 0; i < num_lines; i++) {
             long gpu;
             char key[16];
@@ -497,7 +638,7 @@ int nvmlEventSetWait_v2(struct set *set, struct event *out, unsigned timeout_ms)
             out->instance = out->compute = ~0u;
             return SUCCESS;
         }
-        if (now_ms() >= end) return TIMEOUT;
+        if (real_ms() >= end) return TIMEOUT;
         usleep(1000);
     }
 }

@@ -103,3 +103,41 @@ def test_an_old_driver_lacks_what_came_later(ask):
     lines = "count 1\n0.memory 100\n0.sram 0\n"
     assert ask(lines, program) == ["answered", "answered"]
     assert ask(lines + "old 1\n", program) == ["NVMLError_FunctionNotFound"] * 2
+
+
+def test_values_repeat_and_grow_by_a_clock_of_the_test(ask, tmp_path):
+    clock = tmp_path / "clock"
+    program = (
+        "import pathlib\nfound = []\n"
+        "for now in (0, 2000, 4999, 5000, 7500):\n"
+        f"    pathlib.Path({str(clock)!r}).write_text(str(now))\n"
+        "    found.append((n.nvmlDeviceGetClockInfo(g[0], 1),"
+        " n.nvmlDeviceGetTotalEnergyConsumption(g[0])))\nprint(found)"
+    )
+    lines = "count 1\n0.clock 345 | 2000ms 1980 | repeat 5000ms\n0.energy 7 +1000/s\n"
+    assert ask(lines, program, NVML_STAND_IN_CLOCK=str(clock)) == [
+        *((345, 7), (1980, 2007), (1980, 5006), (345, 5007), (1980, 7507))
+    ]
+
+
+def test_processes_and_their_shares_are_lists(ask):
+    program = (
+        "running = n.nvmlDeviceGetComputeRunningProcesses_v3(g[0])\n"
+        "shares = n.nvmlDeviceGetProcessUtilization(g[0], 0)\n"
+        "try: n.nvmlDeviceGetProcessUtilization(g[0], shares[0].timeStamp + 10**12)\n"
+        "except n.NVMLError_NotFound: last = 'none since'\n"
+        "print([[(p.pid, p.usedGpuMemory) for p in running], [(s.pid, s.smUtil) for s in shares],"
+        " last])"
+    )
+    lines = "count 1\n0.process 7 1000, 8 2000\n0.shares 7 45, 8 30\n"
+    assert ask(lines, program) == [[(7, 1000), (8, 2000)], [(7, 45), (8, 30)], "none since"]
+
+
+def test_a_gpu_may_be_lost_while_others_answer(ask):
+    program = (
+        "found = []\nfor gpu in g:\n"
+        "    try: found.append(n.nvmlDeviceGetClockInfo(gpu, 1))\n"
+        "    except n.NVMLError as error: found.append(error.value)\nprint(found)"
+    )
+    lines = "count 2\n0.clock 345\n1.clock 345\n1.lost 0 | 1 15\n"
+    assert ask(lines, program) == [345, 15]

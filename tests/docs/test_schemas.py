@@ -46,7 +46,7 @@ def documents(kind: str) -> list[tuple[str, str]]:
     return files + shown
 
 
-@pytest.mark.parametrize("kind", ["job", "study", "expect"])
+@pytest.mark.parametrize("kind", ["job", "study", "expect", "top"])
 def test_the_schema_in_the_docs_is_the_one_that_is_printed(kind, capsys):
     with pytest.raises(SystemExit):
         main(["schema", kind])
@@ -56,7 +56,7 @@ def test_the_schema_in_the_docs_is_the_one_that_is_printed(kind, capsys):
     )
 
 
-@pytest.mark.parametrize("kind", ["job", "study", "expect"])
+@pytest.mark.parametrize("kind", ["job", "study", "expect", "top"])
 def test_a_schema_is_valid_and_explains_every_key(kind):
     schema = validator(kind).schema
     assert schema["$schema"] == jsonschema.Draft202012Validator.META_SCHEMA["$schema"]

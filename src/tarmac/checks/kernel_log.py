@@ -29,6 +29,7 @@ __all__ = [
     "KernelEvent",
     "Xid",
     "event_of_xid",
+    "explain_xid",
     "read_event",
     "read_recovery",
     "read_xids",
@@ -164,6 +165,16 @@ def read_recovery(line: str) -> str | None:
         return ALL_GPUS
     recovered = _RECOVERED.search(line[:_LONGEST]) if "NVRM: Xid" in line else None
     return _address(recovered[1]) if recovered else None
+
+
+def explain_xid(number: int, address: str | None) -> KernelEvent | None:
+    """Return what a number of NVIDIA's driver says by itself; None where it is no failure.
+
+    Args:
+        number: The Xid.
+        address: The card's, without its function.
+    """
+    return _xid_event(number, "", address=address)
 
 
 def _address(text: str | None) -> str | None:

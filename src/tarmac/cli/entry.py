@@ -36,6 +36,7 @@ _SECTIONS = {
     },
     "Watch": {
         "top": "top:command",
+        "report": "report:command",
         "serve": "serve:command",
     },
     "Housekeeping": {

@@ -48,7 +48,10 @@ class Fields:
         value = self.values.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
-        return float(value) if math.isfinite(value) else None
+        try:
+            return float(value) if math.isfinite(value) else None
+        except OverflowError:
+            return None
 
     def whole(self, key: str) -> int | None:
         """Return a whole number."""

@@ -86,7 +86,7 @@ class Readings:
             if known is None or known.stamp != stamp:
                 try:
                     value: object = read(path.read_bytes())
-                except ValueError:
+                except (ValueError, RecursionError):
                     value = missing
                 known = _Whole(stamp, value)
         except OSError:
@@ -148,7 +148,7 @@ def _read_on(path: Path, known: _Growing, add: Callable[[Any, Any], object]) -> 
                 known.offset += len(line) + 1
                 try:
                     value = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 add(known.state, value)
 

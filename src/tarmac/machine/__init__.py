@@ -10,62 +10,71 @@ Example:
     ['cpu', 'cpu']
 """
 
-from tarmac.machine.amd_files import (
-    KfdNode,
-    count_ras_errors,
-    find_kfd_nodes,
-    read_sensor,
-    text_of,
-)
-from tarmac.machine.builds import (
-    RELEASES,
-    BuildChoice,
-    Capability,
-    Releases,
-    choose_build,
-    is_driver_too_old,
-    runs_on,
-)
-from tarmac.machine.chips import Chip, find_chip, read_chips
-from tarmac.machine.device import (
-    UNUSABLE,
-    Device,
-    find_devices,
-    name_cpu,
-    name_devices,
-    name_left_out,
-    read_cpuinfo,
-    why_on_cpu,
-)
-from tarmac.machine.driver import wake_driver
-from tarmac.machine.gpu import Fabric, Gpu, GpuProcess, MigDevice
-from tarmac.machine.limits import ProcessLimits, read_limits
-from tarmac.machine.live import LiveGpu, LiveHost, LiveProcess
-from tarmac.machine.live_host import HostReader
-from tarmac.machine.live_reader import LiveReader, open_live_reader
-from tarmac.machine.live_xids import XidSeen
-from tarmac.machine.nvlink import NvlinkPair, read_nvlink_pairs
-from tarmac.machine.nvml import Nvml, NvmlProblem, open_nvml
-from tarmac.machine.nvml_load import Counters, LoadReader, LoadSample
-from tarmac.machine.obstacles import (
-    CudaBuild,
-    Obstacle,
-    find_obstacle,
-    name_holders,
-    why_hidden,
-    why_withheld,
-)
-from tarmac.machine.pcie import (
-    PciePath,
-    PciePort,
-    count_nvswitches,
-    read_pcie_path,
-)
-from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gpus
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tarmac.machine.amd_files import (
+        KfdNode,
+        count_ras_errors,
+        find_kfd_nodes,
+        read_sensor,
+        text_of,
+    )
+    from tarmac.machine.asking import Asker, NoAnswerError
+    from tarmac.machine.builds import (
+        RELEASES,
+        BuildChoice,
+        Capability,
+        Releases,
+        choose_build,
+        is_driver_too_old,
+        runs_on,
+    )
+    from tarmac.machine.chips import Chip, find_chip, read_chips
+    from tarmac.machine.device import (
+        UNUSABLE,
+        Device,
+        find_devices,
+        name_cpu,
+        name_devices,
+        name_left_out,
+        read_cpuinfo,
+        why_on_cpu,
+    )
+    from tarmac.machine.driver import wake_driver
+    from tarmac.machine.gpu import Fabric, Gpu, GpuProcess, MigDevice
+    from tarmac.machine.limits import ProcessLimits, read_limits
+    from tarmac.machine.live import LiveGpu, LiveHost, LiveProcess
+    from tarmac.machine.live_host import HostReader
+    from tarmac.machine.live_reader import LiveReader, open_live_reader
+    from tarmac.machine.live_xids import XidSeen
+    from tarmac.machine.nvlink import NvlinkPair, read_nvlink_pairs
+    from tarmac.machine.nvml import Nvml, open_nvml
+    from tarmac.machine.nvml_load import Counters, LoadReader, LoadSample
+    from tarmac.machine.nvml_problem import NvmlProblem
+    from tarmac.machine.obstacles import (
+        CudaBuild,
+        Obstacle,
+        find_obstacle,
+        name_holders,
+        why_hidden,
+        why_withheld,
+    )
+    from tarmac.machine.pcie import (
+        PciePath,
+        PciePort,
+        count_nvswitches,
+        read_pcie_path,
+    )
+    from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gpus
 
 __all__ = [
     "RELEASES",
     "UNUSABLE",
+    "Asker",
     "BuildChoice",
     "Capability",
     "Chip",
@@ -85,6 +94,7 @@ __all__ = [
     "LoadReader",
     "LoadSample",
     "MigDevice",
+    "NoAnswerError",
     "NvlinkPair",
     "Nvml",
     "NvmlProblem",
@@ -124,3 +134,75 @@ __all__ = [
     "why_on_cpu",
     "why_withheld",
 ]
+
+# Where a name is at home.
+_MODULES = {
+    "RELEASES": "builds",
+    "UNUSABLE": "device",
+    "Asker": "asking",
+    "BuildChoice": "builds",
+    "Capability": "builds",
+    "Chip": "chips",
+    "Counters": "nvml_load",
+    "CudaBuild": "obstacles",
+    "Device": "device",
+    "Fabric": "gpu",
+    "Gpu": "gpu",
+    "GpuInfo": "visible",
+    "GpuProcess": "gpu",
+    "HostReader": "live_host",
+    "KfdNode": "amd_files",
+    "LiveGpu": "live",
+    "LiveHost": "live",
+    "LiveProcess": "live",
+    "LiveReader": "live_reader",
+    "LoadReader": "nvml_load",
+    "LoadSample": "nvml_load",
+    "MigDevice": "gpu",
+    "NoAnswerError": "asking",
+    "NvlinkPair": "nvlink",
+    "Nvml": "nvml",
+    "NvmlProblem": "nvml_problem",
+    "Obstacle": "obstacles",
+    "PciePath": "pcie",
+    "PciePort": "pcie",
+    "ProcessLimits": "limits",
+    "Releases": "builds",
+    "XidSeen": "live_xids",
+    "choose_build": "builds",
+    "count_nvswitches": "pcie",
+    "count_ras_errors": "amd_files",
+    "find_chip": "chips",
+    "find_devices": "device",
+    "find_kfd_nodes": "amd_files",
+    "find_obstacle": "obstacles",
+    "is_driver_too_old": "builds",
+    "list_gpus": "visible",
+    "name_cpu": "device",
+    "name_devices": "device",
+    "name_holders": "obstacles",
+    "name_left_out": "device",
+    "names_nothing": "visible",
+    "open_live_reader": "live_reader",
+    "open_nvml": "nvml",
+    "read_chips": "chips",
+    "read_cpuinfo": "device",
+    "read_limits": "limits",
+    "read_nvlink_pairs": "nvlink",
+    "read_pcie_path": "pcie",
+    "read_sensor": "amd_files",
+    "runs_on": "builds",
+    "text_of": "amd_files",
+    "visible_gpus": "visible",
+    "wake_driver": "driver",
+    "why_hidden": "obstacles",
+    "why_on_cpu": "device",
+    "why_withheld": "obstacles",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a module when a name of it is first used: who looks at GPUs once needs no models."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

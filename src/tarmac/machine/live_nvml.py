@@ -16,7 +16,7 @@ import pynvml
 from tarmac.machine.live import LiveGpu
 from tarmac.machine.live_gpm import TensorReader
 from tarmac.machine.live_processes import ProcessReader
-from tarmac.machine.nvml_ask import SLOWDOWNS, pci_address, read_field, watts
+from tarmac.machine.nvml_ask import SLOWDOWNS, ask, pci_address, read_field, watts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -275,7 +275,6 @@ class NvmlCard:
             try:
                 handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(self._identity.handle, number)
                 uuid = pynvml.nvmlDeviceGetUUID(handle)
-                name = pynvml.nvmlDeviceGetName(handle)
             except _ENDS:
                 raise
             except pynvml.NVMLError:
@@ -288,7 +287,7 @@ class NvmlCard:
                     LiveGpu(
                         index=self._index,
                         uuid=uuid,
-                        name=name,
+                        name=ask(pynvml.nvmlDeviceGetName, handle) or "MIG slice",
                         parent_uuid=whole.uuid,
                         pci_address=whole.pci_address,
                     ),

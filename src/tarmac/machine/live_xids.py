@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 
 import pynvml
 
+from tarmac.machine.nvml_ask import ask, pci_address
+
 __all__ = ["XidReader", "XidSeen"]
 
 # A card that is broken may say so for ever.
@@ -21,12 +23,14 @@ class XidSeen:
 
     Attributes:
         number: NVIDIA's.
-        gpu_uuid: Of which GPU; None where it no longer tells.
+        gpu_uuid: Of which GPU; None where that is not known.
+        pci_address: The GPU's, as the kernel writes it.
         at: When it was heard of, UTC.
     """
 
     number: int
     gpu_uuid: str | None
+    pci_address: str | None
     at: datetime
 
 
@@ -41,7 +45,8 @@ class XidReader:
         self._num_gpus = num_gpus
         self._events: pynvml.c_nvmlEventSet_t | None = None
         self._is_deaf = False
-        self._uuids: dict[int, str] = {}
+        # By the place of the handle: a GPU that is lost no longer tells its name.
+        self._gpus: dict[int, tuple[str | None, str | None]] = {}
 
     def read(self) -> tuple[XidSeen, ...]:
         """Return what was told since the last reading; nothing where the driver has no events."""
@@ -55,8 +60,8 @@ class XidReader:
                 # Nothing more, or nobody who could tell.
                 break
             if event.eventType & pynvml.nvmlEventTypeXidCriticalError:
-                uuid = self._uuid_of(event.device)
-                seen.append(XidSeen(int(event.eventData), uuid, datetime.now(UTC)))
+                uuid, address = self._gpus.get(_place(event.device), (None, None))
+                seen.append(XidSeen(int(event.eventData), uuid, address, datetime.now(UTC)))
         return tuple(seen)
 
     def _listen(self) -> None:
@@ -72,12 +77,11 @@ class XidReader:
                     handle, pynvml.nvmlEventTypeXidCriticalError, events
                 )
                 self._events = events
-                # A GPU that is lost no longer tells its name.
-                self._uuids[_place(handle)] = pynvml.nvmlDeviceGetUUID(handle)
+                self._gpus[_place(handle)] = (
+                    ask(pynvml.nvmlDeviceGetUUID, handle),
+                    pci_address(ask(pynvml.nvmlDeviceGetPciInfo, handle)),
+                )
         self._is_deaf = self._events is None
-
-    def _uuid_of(self, handle: pynvml.c_nvmlDevice_t) -> str | None:
-        return self._uuids.get(_place(handle))
 
 
 def _place(handle: pynvml.c_nvmlDevice_t) -> int:

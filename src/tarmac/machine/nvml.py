@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import os
 from typing import TYPE_CHECKING, Any
@@ -16,31 +15,19 @@ from tarmac.machine.nvml_ask import SLOWDOWNS, ask_reasons, ask_running, pci_add
 from tarmac.machine.nvml_ask import ask as _ask
 from tarmac.machine.nvml_health import read_health
 from tarmac.machine.nvml_load import LoadReader
+from tarmac.machine.nvml_problem import NvmlProblem, problem_of
 from tarmac.machine.pids import sees_all_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Nvml", "NvmlProblem", "open_nvml", "problem_of"]
+__all__ = ["Nvml", "NvmlProblem", "open_nvml"]
 
 _COMPUTE_MODES = {
     pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
     pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
     pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive process",
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class NvmlProblem:
-    """Why the library does not start.
-
-    Attributes:
-        text: In its own words.
-        is_absence: Whether there is no driver at all, and so no GPU that could be used.
-    """
-
-    text: str
-    is_absence: bool
 
 
 class Nvml:
@@ -104,12 +91,6 @@ def open_nvml() -> Iterator[Nvml | NvmlProblem]:
         # What is lost by now was lost before.
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
-
-
-def problem_of(error: pynvml.NVMLError) -> NvmlProblem:
-    """Return what an error that the library starts with stands for."""
-    absences = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
-    return NvmlProblem(f"NVML: {error}", is_absence=isinstance(error, absences))
 
 
 def _read_gpu(index: int) -> Gpu:

@@ -43,6 +43,7 @@ _SSH = (
 _MOST_BYTES = 2**26
 # Of what ssh or the host says when it fails, the end.
 _MOST_SAID = 200
+_ERROR = "error: "
 # A host counts as silent after so many intervals, and not before so many seconds.
 _SILENT_AFTER = 3
 _SILENT_AFTER_S = 5.0
@@ -225,9 +226,10 @@ class _Link(threading.Thread):
 
 
 def _last_words(complaints: IO[bytes], code: int) -> str:
-    """Return the last line that was written about a failure."""
+    """Return what was written about a failure: an error of Tarmac's there, or the last line."""
     complaints.seek(0)
     lines = complaints.read().decode(errors="replace").strip().splitlines()
+    errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
     if lines:
-        return lines[-1].strip()[:_MOST_SAID]
+        return (errors or lines)[-1].strip()[:_MOST_SAID]
     return "the connection ended" if code == 0 else f"ssh ended with {code}, and said nothing"

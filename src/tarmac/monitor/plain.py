@@ -25,7 +25,14 @@ from tarmac.errors import TarmacError
 from tarmac.monitor import snapshot as values
 from tarmac.monitor.snapshot import SCHEMA_VERSION, Snapshot
 
-__all__ = ["RecordingError", "from_json", "render_schema", "to_json", "to_line"]
+__all__ = [
+    "NewerVersionError",
+    "RecordingError",
+    "from_json",
+    "render_schema",
+    "to_json",
+    "to_line",
+]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -46,6 +53,10 @@ _SIMPLE: dict[Any, dict[str, Any]] = {
 
 class RecordingError(TarmacError):
     """What should be a snapshot cannot be read as one."""
+
+
+class NewerVersionError(RecordingError):
+    """A snapshot is of a newer Tarmac."""
 
 
 def to_json(snapshot: Snapshot) -> dict[str, Any]:
@@ -70,7 +81,7 @@ def from_json(value: object) -> Snapshot:
         raise RecordingError("this is no snapshot of tarmac top --json: it has no schema_version")
     version = value["schema_version"]
     if version > SCHEMA_VERSION:
-        raise RecordingError(
+        raise NewerVersionError(
             f"the snapshot has schema_version {version}, and this Tarmac reads up to "
             f"{SCHEMA_VERSION}",
             hint="Upgrade Tarmac here, or watch there.",
@@ -107,7 +118,7 @@ def _plain(value: object) -> object:
     if isinstance(value, (tuple, list)):
         return [_plain(inner) for inner in value]
     if dataclasses.is_dataclass(value):
-        return {name: _plain(getattr(value, name)) for name in _names(type(value))}
+        return {name: _plain(getattr(value, name)) for name in _names(value.__class__)}
     return value
 
 
@@ -136,29 +147,31 @@ def _read(kind: Any, value: object, place: str) -> object:
     if origin in (typing.Union, types.UnionType):
         if value is None and types.NoneType in inner:
             return None
-        return _read(next(one for one in inner if one is not types.NoneType), value, place)
+        kind = next(one for one in inner if one is not types.NoneType)
+        return _read(kind, value, place)
     if origin is tuple and isinstance(value, list):
         return tuple(_read(inner[0], one, f"{place}[{i}]") for i, one in enumerate(value))
     if origin is dict and isinstance(value, dict):
         return {str(key): _read(inner[1], one, f"{place}.{key}") for key, one in value.items()}
     if dataclasses.is_dataclass(kind) and isinstance(kind, type) and isinstance(value, dict):
         return _read_fields(kind, value, place)
+    return _read_simple(kind, value, place)
+
+
+def _read_simple(kind: Any, value: object, place: str) -> object:
     if kind is datetime and isinstance(value, str):
         try:
             at = datetime.fromisoformat(value)
         except ValueError:
             raise _wrong(place, value) from None
         return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    is_simple = kind is object or (
-        kind in (bool, int, str)
-        and isinstance(value, kind)
-        and not (kind is int and isinstance(value, bool))
-    )
-    if is_simple:
-        return value
-    raise _wrong(place, value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is float and is_number:
+        return float(value)  # type: ignore[arg-type]
+    is_right = kind is object or (kind in (bool, int, str) and isinstance(value, kind))
+    if not is_right or (kind is int and not is_number):
+        raise _wrong(place, value)
+    return value
 
 
 def _read_fields(kind: type, value: dict[str, Any], place: str) -> object:

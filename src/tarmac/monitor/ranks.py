@@ -16,8 +16,8 @@ __all__ = ["ranks_together"]
 def ranks_together(hosts: Sequence[HostSnapshot]) -> tuple[HostSnapshot, ...]:
     """Return the hosts; a training that several of them tell of has the ranks of all on each.
 
-    Ranks of other hosts get the host's name as ``host``. A rank that more than one tells of is taken
-    from the first, and the slowest, by ``samples_per_s``, come first.
+    Ranks of other hosts get the host's name as ``host``. Of a rank that more than one tells
+    of the first counts, and the slowest, by ``samples_per_s``, come first.
     """
     ranks: dict[tuple[str, str], dict[object, dict[str, object]]] = {}
     tellers: dict[tuple[str, str], int] = {}

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tarmac.files import append_lines, read_errors
-from tarmac.monitor.plain import RecordingError, from_json, to_json
+from tarmac.monitor.plain import NewerVersionError, RecordingError, from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,9 +126,11 @@ def _snapshots(file: IO[bytes], path: Path) -> Iterator[Snapshot]:
             value = json.loads(line)
             try:
                 snapshot = from_json(value)
-            except RecordingError:
-                if not is_known and isinstance(value, dict) and "schema_version" in value:
+            except NewerVersionError:
+                if not is_known:
                     raise
+                continue
+            except RecordingError:
                 continue
             is_known = True
             yield snapshot

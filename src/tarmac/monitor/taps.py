@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
@@ -60,10 +61,11 @@ class TappedFeed:
         return dataclasses.replace(snapshot, hosts=(told, *others))
 
     def close(self) -> None:
-        """Close the taps and the feed."""
-        for tap in self._taps:
-            tap.close()
-        self._feed.close()
+        """Close the taps and the feed, all of them whatever one says."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._feed.close)
+            for tap in reversed(self._taps):
+                stack.callback(tap.close)
 
 
 def _taken(tap: Tap, snapshot: Snapshot) -> str:

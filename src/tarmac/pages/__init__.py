@@ -5,6 +5,8 @@
 """
 
 from tarmac.pages.bars import Bar, bars, stacked_bars
+from tarmac.pages.by_kind import page_of, report
+from tarmac.pages.job import job_page
 from tarmac.pages.lanes import Lane, Span, lanes
 from tarmac.pages.matrix import matrix
 from tarmac.pages.numbers import moment, worded
@@ -22,8 +24,9 @@ from tarmac.pages.pieces import (
     tiles,
 )
 from tarmac.pages.plots import Mark, Point, Series, histogram, line_plot, scatter, sparkline
-from tarmac.pages.report import page_of, report
 from tarmac.pages.scales import Axis
+from tarmac.pages.search import search_page
+from tarmac.pages.task import is_task, task_page
 
 __all__ = [
     "Axis",
@@ -44,6 +47,8 @@ __all__ = [
     "facts",
     "flat",
     "histogram",
+    "is_task",
+    "job_page",
     "lanes",
     "line_plot",
     "matrix",
@@ -56,9 +61,11 @@ __all__ = [
     "render_page",
     "report",
     "scatter",
+    "search_page",
     "sparkline",
     "stacked_bars",
     "table",
+    "task_page",
     "tiles",
     "worded",
 ]

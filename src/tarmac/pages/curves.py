@@ -105,9 +105,8 @@ def gpu_lanes(hosts: Sequence[Samples], x: Axis, marks: Sequence[Mark]) -> Marku
     rows = [lane for host in hosts for lane in _host_lanes(host, named=len(hosts) > 1)]
     if not rows:
         return Markup("")
-    return lanes(
-        "lanes", "GPUs and host", rows, x=x, marks=marks, group=_GROUP, legend=_legend(rows)
-    )
+    title = "GPUs and host" if any(host.gpus for host in hosts) else "Host"
+    return lanes("lanes", title, rows, x=x, marks=marks, group=_GROUP, legend=_legend(rows))
 
 
 def waits(epochs: Epochs) -> Markup:

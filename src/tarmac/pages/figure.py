@@ -36,6 +36,9 @@ COLOURS = 8
 # The side of the nested picture: whole numbers in it are finer than any screen.
 STRETCH = 10000
 
+# Texts along the x axis that a telephone has room for.
+_MOST_TICKS_NARROW = 4
+
 # Rows of the table under a plot: enough to follow the picture, read aloud or on paper.
 _MOST_ROWS = 40
 
@@ -145,7 +148,11 @@ def axes(x: Sequence[Tick], y: Sequence[Tick], x_label: str = "") -> Markup:
         side = "start" if tick.place < 0.03 else "end" if tick.place > 0.97 else "mid"
         parts.append(
             Markup('<text class="x {} {}" x="{}" y="100%" dy="1.5em">{}</text>').format(
-                side, "odd" if number % 2 else "even", percent(tick.place), tick.text
+                side,
+                # Left out where a telephone has too little room.
+                "odd" if number % 2 and len(x) > _MOST_TICKS_NARROW else "even",
+                percent(tick.place),
+                tick.text,
             )
         )
     parts.append(Markup('<line class="base" x2="100%" y1="100%" y2="100%"/>'))

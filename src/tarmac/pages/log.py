@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from tarmac.masking import masked_text
+from tarmac.pages.log_end import log_lines
 from tarmac.pages.pieces import details, pre
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["tail_of"]
 
-_BYTES = 8192
 _LINES = 40
 # A job may have thousands of them.
 _MOST_FILES = 4
@@ -30,20 +28,8 @@ def tail_of(files: Sequence[Path], root: Path, *, key: str = "log") -> Markup:
         root: What their names are told from.
         key: What their ids in the page begin with.
     """
-    shown = [(file, text) for file in files if (text := _end(file))][-_MOST_FILES:]
+    shown = [(file, lines) for file in files if (lines := log_lines(file, _LINES))][-_MOST_FILES:]
     return Markup("").join(
-        details(f"{key}-{number}", f"The end of {file.relative_to(root)}", pre(text))
-        for number, (file, text) in enumerate(shown)
+        details(f"{key}-{number}", f"The end of {file.relative_to(root)}", pre("\n".join(lines)))
+        for number, (file, lines) in enumerate(shown)
     )
-
-
-def _end(file: Path) -> str:
-    try:
-        with file.open("rb") as stream:
-            stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, stream.tell() - _BYTES))
-            text = stream.read().decode("utf-8", errors="replace")
-    except OSError:
-        return ""
-    lines = text.replace("\r", "\n").splitlines()[-_LINES:]
-    return masked_text("\n".join("".join(c for c in line if c.isprintable()) for line in lines))

@@ -18,7 +18,8 @@ __all__ = ["UNKNOWN", "known", "moment", "worded"]
 
 UNKNOWN = "-"
 
-# Beyond these a number is no measurement, and sums of two of them are infinite.
+# Beyond it a number is no measurement, and products of two of them are infinite; what is smaller
+# than its inverse is nothing.
 _LARGEST = 1e150
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -29,7 +30,9 @@ def known(value: object) -> float | None:
     """Return a number that can be drawn, or None for what is none: NaN, infinity, a text."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if abs(value) < _LARGEST else None
+    if not abs(value) < _LARGEST:
+        return None
+    return float(value) if abs(value) > 1 / _LARGEST else 0.0
 
 
 def worded(value: object, unit: str = "") -> str:
@@ -46,7 +49,7 @@ def worded(value: object, unit: str = "") -> str:
     if unit == "s":
         return _duration(number)
     if unit == "ratio":
-        return f"{_plain(number * 100)} %"
+        return f"{_percent(number * 100)} %"
     if unit == "bytes":
         return _bytes(number)
     return f"{_plain(number)} {unit}" if unit else _plain(number)
@@ -66,6 +69,13 @@ def _plain(number: float) -> str:
         return f"{number:,.0f}"
     text = f"{number:.{max(0, 3 - math.floor(math.log10(size)))}f}"
     return text.rstrip("0").rstrip(".")
+
+
+def _percent(number: float) -> str:
+    """Write a percentage with two decimals, or as many as tell it from nothing."""
+    if 0 < abs(number) < 0.01:
+        return f"{number:.1g}"
+    return f"{number:,.2f}".rstrip("0").rstrip(".")
 
 
 def _duration(seconds: float) -> str:

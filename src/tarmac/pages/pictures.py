@@ -58,9 +58,9 @@ def picture(pixels: bytes, shape: tuple[int, ...], most: int = 255) -> str:
         shape: ``(rows, columns)`` or ``(channels, rows, columns)`` of 1 or 3 channels.
         most: The byte that is drawn as white.
     """
-    channels, rows, columns = (1, *shape) if len(shape) == 2 else shape
+    channels, rows, columns = {2: (1, *shape), 3: shape}.get(len(shape), (0, 0, 0))
     size = rows * columns
-    if channels not in (1, 3) or len(pixels) != channels * size or not size:
+    if channels not in (1, 3) or min(shape) < 1 or len(pixels) != channels * size:
         return ""
     bright = bytes(min(255, value * 255 // max(1, most)) for value in range(256))
     flat = pixels.translate(bright)
@@ -88,7 +88,7 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 def _confusion(found: Predictions) -> Markup:
     counts = found.confusion
-    if not counts:
+    if not counts or any(len(row) != len(counts) for row in counts):
         return Markup("")
     names = [str(number) for number in range(len(counts))]
     totals = [sum(row) or 1 for row in counts]
@@ -149,7 +149,7 @@ def _figure(mistake: Mistake, found: Predictions) -> Markup:
         "<li><figure>{}<figcaption>is <b>{}</b>, said <b>{}</b><br><small>{} sure, no. {}</small>"
         "</figcaption></figure></li>"
     ).format(
-        Markup('<img src="{}" alt="{}" loading="lazy">').format(image, text) if image else "",
+        Markup('<img src="{}" alt="{}">').format(image, text) if image else "",
         mistake.target,
         mistake.predicted,
         worded(mistake.confidence, "ratio"),

@@ -57,6 +57,8 @@ _MOST_DOTS = 30
 # Points of a scatter with a text of their own; more make a page too large.
 _MOST_TEXTS = 1500
 _MOST_BINS = 40
+# Above and below what is drawn, as a share of the axis.
+_ROOM = 0.04
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +137,7 @@ def line_plot(
         group: Plots and lanes of one group, which have the same x axis, show one pointer.
     """
     along = scale_of(x, (at for one in series for at, _ in one.points))
-    up = scale_of(y, (value for one in series for _, value in one.points))
+    up = scale_of(y, (value for one in series for _, value in one.points), room=_ROOM)
     lines = Markup("").join(
         line_path(one, along, up, colour(place, one.colour)) for place, one in enumerate(series)
     )
@@ -188,8 +190,9 @@ def scatter(
         weight: What the points' weights are; named in the legend.
         height: In CSS pixels.
     """
-    along = scale_of(x, [*(one.x for one in points), *(at for s in lines for at, _ in s.points)])
-    up = scale_of(y, [*(one.y for one in points), *(v for s in lines for _, v in s.points)])
+    across = [*(one.x for one in points), *(at for one in lines for at, _ in one.points)]
+    upward = [*(one.y for one in points), *(value for one in lines for _, value in one.points)]
+    along, up = scale_of(x, across, room=_ROOM), scale_of(y, upward, room=_ROOM)
     weights = [one.weight for one in points if known(one.weight) is not None]
     strong = scale_of(weight or Axis(), weights) if weights else None
     has_texts = len(points) <= _MOST_TEXTS
@@ -346,7 +349,8 @@ def line_path(series: Series, along: Scale, up: Scale, classes: str) -> Markup:
     drawn = Markup('<path class="line {} {}" data-name="{}" d="{}"/>').format(
         classes, series.style, series.name, "".join(words)
     )
-    if series.style == "dots" or len(points) <= _MOST_DOTS:
+    # A straight line from end to end, such as what is expected, has no points of its own.
+    if series.style == "dots" or 2 < len(points) <= _MOST_DOTS or len(points) == 1:
         drawn += Markup('<path class="dot {}" d="{}"/>').format(classes, "".join(dots))
     return drawn
 

@@ -89,12 +89,13 @@ class Scale:
         ]
 
 
-def scale_of(axis: Axis, values: Iterable[object]) -> Scale:
+def scale_of(axis: Axis, values: Iterable[object], *, room: float = 0.0) -> Scale:
     """Return the scale of an axis that shows all of some values.
 
     Args:
         axis: Whose own beginning and end come first.
         values: Those that cannot be drawn are passed over; with none left the axis is 0 to 1.
+        room: Share of the axis left free at an end that the axis does not say.
     """
     numbers = [number for number in map(known, values) if number is not None]
     if axis.is_log:
@@ -106,6 +107,12 @@ def scale_of(axis: Axis, values: Iterable[object]) -> Scale:
         room = abs(low) / 2 or 0.5
         low, high = (low / 2, low * 2) if axis.is_log else (low - room, low + room)
         low = axis.low if axis.low is not None and axis.low < high else low
+    elif room:
+        more = (high / low) ** room if axis.is_log else (high - low) * room
+        if axis.low is None:
+            low = low / more if axis.is_log else low - more
+        if axis.high is None:
+            high = high * more if axis.is_log else high + more
     return Scale(axis, low, high)
 
 

@@ -224,9 +224,9 @@ def _events(run: Run, hosts: Sequence[Samples]) -> Markup:
     rows = sorted(_told(run, hosts), key=lambda row: row[0])
     more = len(rows) - _SHOWN_EVENTS
     shown = table(
-        ["at", "after", "what", ""],
+        ["after", "what", "", "at"],
         [
-            [moment(at), worded((at - run.record.created_at).total_seconds(), "s"), what, why]
+            [worded((at - run.record.created_at).total_seconds(), "s"), what, why, moment(at)]
             for at, what, why in rows[-_SHOWN_EVENTS:]
         ],
         label="Events of the training",

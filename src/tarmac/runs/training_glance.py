@@ -48,7 +48,7 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
     is_running = status == "running"
     elsewhere = _holder_elsewhere(path) if is_running else ""
     pid = session.whole("pid")
-    written_at = _written_at(path / "metrics.jsonl")
+    written_at = _written_at(path / "metrics.jsonl") if rows else None
     checkpoint_at = _newest(path / "checkpoints")
     signs = [session.moment("started_at"), written_at, checkpoint_at]
     epochs = record.inner("configuration").whole("epochs")

@@ -25,15 +25,21 @@ __all__ = ["command"]
 )
 @cloup.argument(
     "kind",
-    type=Choice(["job", "study", "expect"]),
-    help="A job file, a study's file, or what tarmac check --expect takes.",
+    type=Choice(["job", "study", "expect", "top"]),
+    help="A job file, a study's file, what tarmac check --expect takes, or what tarmac top --json "
+    "prints.",
 )
 def command(kind: str) -> None:
-    """Print the JSON Schema of a job file, of a study's, or of what a machine is expected to be.
+    """Print the JSON Schema of a file that Tarmac reads, or of what tarmac top --json prints.
 
     It says which keys there are, what each takes and what each means. What depends on several
     values, such as a circle of needs, only tarmac run --dry-run sees.
     """
+    if kind == "top":
+        from tarmac.monitor import render_schema as render_readings
+
+        click.echo(json.dumps(render_readings(), indent=2))
+        return
     from tarmac.cli.views.schema import render_schema
 
     if kind == "job":

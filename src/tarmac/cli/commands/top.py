@@ -59,7 +59,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]
         return names
 
 
-class Numbers(Names):
+class Numbers(click.ParamType):  # type: ignore[type-arg]
     """Whole numbers with commas between them."""
 
     name = "numbers"
@@ -69,7 +69,7 @@ class Numbers(Names):
     ) -> tuple[int, ...]:
         """Return the numbers."""
         try:
-            return tuple(int(name) for name in super().convert(value, param, ctx))
+            return tuple(int(name) for name in value.split(","))
         except ValueError:
             self.fail(f"{value!r}: expected numbers with commas between them", param, ctx)
 
@@ -237,6 +237,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     On a terminal a screen that lives, else a table. Without a GPU it shows the processor, memory
     and the same work, and says why there is none.
     """
-    from tarmac.cli.watching import Watching, watch
+    from tarmac.cli.watch_request import Watching
+    from tarmac.cli.watching import watch
 
     ctx.exit(watch(ctx, Watching(**given)))

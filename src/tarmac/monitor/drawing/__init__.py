@@ -8,19 +8,37 @@ from tarmac.monitor.drawing.gpus import gpus_view
 from tarmac.monitor.drawing.hosts import finding_lines, head_line, hosts_view, trouble_lines
 from tarmac.monitor.drawing.lines import Line, Row, Span
 from tarmac.monitor.drawing.look import Look, View
+from tarmac.monitor.drawing.quantities import (
+    UNKNOWN,
+    count,
+    decimal,
+    duration,
+    gib,
+    percent,
+    watt_hours,
+    whole,
+)
 from tarmac.monitor.drawing.runs import runs_view, tasks_view
 
 __all__ = [
+    "UNKNOWN",
     "Line",
     "Look",
     "Row",
     "Span",
     "View",
+    "count",
+    "decimal",
+    "duration",
     "finding_lines",
+    "gib",
     "gpus_view",
     "head_line",
     "hosts_view",
+    "percent",
     "runs_view",
     "tasks_view",
     "trouble_lines",
+    "watt_hours",
+    "whole",
 ]

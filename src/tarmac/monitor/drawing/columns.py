@@ -25,6 +25,8 @@ class Column:
         rank: The higher, the sooner it is left out where room is short; 0 never is.
         is_right: Aligned to the right, as numbers are.
         stretches: Takes the room that is left.
+        comfort: How wide one that stretches is to be before columns that are merely of interest,
+            those of a rank above 5, are shown beside it.
     """
 
     key: str
@@ -33,6 +35,11 @@ class Column:
     rank: int
     is_right: bool = False
     stretches: bool = False
+    comfort: int = 0
+
+
+# Columns of a higher rank are merely of interest.
+_MERE_INTEREST = 5
 
 
 def choose(
@@ -47,7 +54,7 @@ def choose(
     """
     wanted = [column for column in columns if column.rank == 0 or column.key not in hidden]
     ranks = sorted({column.rank for column in wanted})
-    while len(ranks) > 1 and _needed([c for c in wanted if c.rank <= ranks[-1]]) > width:
+    while len(ranks) > 1 and _comfortable([c for c in wanted if c.rank <= ranks[-1]]) > width:
         ranks.pop()
     kept = [column for column in wanted if column.rank <= ranks[-1]]
     spare = max(0, width - _needed(kept))
@@ -78,6 +85,12 @@ def table_line(
         else:
             spans += [Span(text, cell.tone), Span(fill)]
     return tuple(span for span in spans if span.text)
+
+
+def _comfortable(columns: Sequence[Column]) -> int:
+    has_more = any(column.rank > _MERE_INTEREST for column in columns)
+    short = [column.comfort - column.width for column in columns if has_more and column.comfort]
+    return _needed(columns) + sum(short)
 
 
 def _needed(columns: Sequence[Column]) -> int:

@@ -37,7 +37,7 @@ COLUMNS = (
     Column("clock", "MHZ", 9, 7, is_right=True),
     Column("slowed", "SLOWED", 12, 6),
     Column("link", "PCIE", 5, 10),
-    Column("who", "WHO", 9, 0, stretches=True),
+    Column("who", "WHO", 9, 0, stretches=True, comfort=24),
 )
 
 # Why clocks are lowered, in a word each; several mean the same to who looks.
@@ -119,10 +119,6 @@ def _rows_of(
     for work in facts.work_first_on(gpu.uuid):
         yield work_row(host, work, look)
         yield from warning_rows(work, look)
-        if look.has_tree:
-            for process in facts.processes_on(gpu.uuid):
-                if process.work == work.id:
-                    yield process_row(host, process, look, 2)
     for process in facts.processes_on(gpu.uuid):
         if process.work is None:
             yield process_row(host, process, look)

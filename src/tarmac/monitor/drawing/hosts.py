@@ -29,7 +29,7 @@ __all__ = ["COLUMNS", "finding_lines", "head_line", "hosts_view", "trouble_lines
 
 COLUMNS = (
     Column("state", "S", 1, 0),
-    Column("name", "HOST", 10, 0, stretches=True),
+    Column("name", "HOST", 10, 0, stretches=True, comfort=12),
     Column("gpus", "GPUS", 4, 1, is_right=True),
     Column("busy", "BUSY", 4, 2, is_right=True),
     Column("held", "IDLE", 4, 2, is_right=True),

@@ -78,6 +78,8 @@ def fitted(line: Line, width: int, *, ascii_only: bool = False) -> Line:
     for number, span in enumerate(line):
         size = cell_len(span.text)
         rest = any(later.text.strip() for later in line[number + 1 :])
+        if not rest and not span.text.strip():
+            break
         if size > left or (rest and size == left):
             text = span.text if size > left else f"{span.text} "
             kept.append(Span(cut(text, left, ascii_only=ascii_only), span.tone))

@@ -26,7 +26,6 @@ class Look:
         hidden: Keys of columns that are not wanted.
         past: What a GPU's utilization was, by host and UUID, the newest last; None where nothing is
             remembered.
-        has_tree: Whether processes of Tarmac's own work have lines too.
     """
 
     width: int
@@ -34,7 +33,6 @@ class Look:
     encoding: str = "utf-8"
     hidden: frozenset[str] = frozenset()
     past: Callable[[str, str], Sequence[float | None]] | None = None
-    has_tree: bool = False
 
     def clean(self, text: str | None) -> str:
         """Return a text of others fit for a terminal; ``-`` for None."""

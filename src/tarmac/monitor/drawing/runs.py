@@ -37,7 +37,7 @@ __all__ = ["COLUMNS", "runs_view", "tasks_view"]
 
 COLUMNS = (
     Column("state", "S", 1, 0),
-    Column("name", "RUN", 12, 0, stretches=True),
+    Column("name", "RUN", 12, 0, stretches=True, comfort=30),
     Column("kind", "KIND", 8, 6),
     Column("workload", "WORKLOAD", 14, 11),
     Column("user", "USER", 8, 10),

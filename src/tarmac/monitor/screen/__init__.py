@@ -24,19 +24,21 @@ class ScreenOptions:
         readonly: Nothing can be stopped from it. A replay is to be shown so.
         light: Dark on light.
         ascii_only: Draws with ASCII alone.
+        encoding: Of the terminal; names of others are shown in what it has.
     """
 
     interval_s: float = 1.0
     readonly: bool = False
     light: bool = False
     ascii_only: bool = False
+    encoding: str = "utf-8"
 
 
 def run_screen(feed: Feed, options: ScreenOptions) -> None:
     """Show a feed's snapshots until the user leaves.
 
-    The feed is read in a thread of its own and closed at the end; where it ends by itself
-    (`StopIteration`), its last snapshot stays.
+    The feed is read in a thread of its own and closed at the end; where it ends by itself, its last
+    snapshot stays.
 
     Args:
         feed: What to show.
@@ -48,7 +50,10 @@ def run_screen(feed: Feed, options: ScreenOptions) -> None:
     with explained_imports("watch"):
         from tarmac.monitor.screen.app import TopApp  # noqa: PLC0415 - an extra
 
-    TopApp(feed, options).run()
+    app = TopApp(feed, options)
+    app.run()
+    if app.error is not None:
+        raise app.error
 
 
 def serve_in_browser(arguments: Sequence[str], *, port: int = 0) -> None:

@@ -6,8 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
+from tarmac.jobs import JOB
 from tarmac.pages.comparison import comparison_page
+from tarmac.pages.job import job_page
 from tarmac.pages.page import render_page
+from tarmac.pages.search import search_page
+from tarmac.pages.task import is_task, task_page
 from tarmac.pages.training import training_page
 from tarmac.runs import TRAINING
 
@@ -48,7 +52,7 @@ def page_of(paths: Sequence[Path]) -> Page:
     """Return the page that `report` renders.
 
     Args:
-        paths: Directories of runs.
+        paths: Directories of runs, or one of a job's task.
 
     Raises:
         RequestError: As `report`.
@@ -56,6 +60,8 @@ def page_of(paths: Sequence[Path]) -> Page:
     """
     if not paths:
         raise RequestError("no run is named, expected at least one")
+    if len(paths) == 1 and is_task(paths[0]):
+        return task_page(paths[0])
     shown = [_find(path) for path in paths]
     if len(paths) == 1:
         return shown[0].page(paths[0])
@@ -78,4 +84,10 @@ def _find(path: Path) -> _Shown:
 
 
 def _known() -> tuple[_Shown, ...]:
-    return (_Shown(TRAINING, training_page),)
+    from tarmac.studies import SEARCH  # noqa: PLC0415 - only where a run's kind is asked for
+
+    return (
+        _Shown(TRAINING, training_page),
+        _Shown(JOB, job_page),
+        _Shown(SEARCH, search_page),
+    )

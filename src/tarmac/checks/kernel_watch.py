@@ -1,0 +1,213 @@
+"""What the kernel's log says of GPUs from now on, with the errors that NVIDIA's driver told of.
+
+The log says more of an error than the driver's events do, and may be read by few; the events reach
+everybody. What both tell is told once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import subprocess
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.checks.kernel_log import explain_xid, read_event
+from tarmac.checks.kernel_time import Clock, read_age
+from tarmac.machine import Asker, NoAnswerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tarmac.checks.kernel_log import KernelEvent
+    from tarmac.machine import XidSeen
+
+__all__ = ["KernelNews", "KernelWatch"]
+
+# So far apart the same error may be in the log and be an event of the driver's.
+_SAME = timedelta(seconds=60)
+
+_RECORD_BYTES = 8192
+# A card that is broken may fill the log faster than it is read.
+_MOST_RECORDS = 10_000
+
+_JOURNAL_EVERY_S = 30.0
+_JOURNAL_LIMIT_S = 20.0
+_JOURNAL = ("journalctl", "-k", "-b", "-o", "short-iso", "--no-pager", "--no-hostname", "-q")
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelNews:
+    """Something that happened to a GPU, or to a program, while it was watched.
+
+    Attributes:
+        code: The failure's, in the catalogue.
+        words: What happened, e.g. ``Xid 94, contained memory error``.
+        action: What to do at once, where that differs from number to number.
+        at: When, UTC.
+        number: Of the Xid or SXid.
+        address: The card's on the bus, without its function: ``0000:9c:00``.
+        gpu_uuid: The GPU's, where the driver's event told of it, and not the log.
+        pid: The process that it happened to, as the machine numbers it.
+        process: Its name.
+    """
+
+    code: str
+    words: str
+    action: str
+    at: datetime
+    number: int | None = None
+    address: str | None = None
+    gpu_uuid: str | None = None
+    pid: int | None = None
+    process: str | None = None
+
+
+class KernelWatch:
+    """Watches from when it is made; never waits.
+
+    The log itself is read where this user may, else the journal every half a minute.
+
+    Args:
+        device: The kernel's log; for tests.
+        journal: Returns what the journal has since a time; for tests.
+        clock: Seconds that only grow; for tests.
+    """
+
+    def __init__(
+        self,
+        device: Path = Path("/dev/kmsg"),
+        journal: Callable[[datetime], str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._log = _open_at_end(device)
+        self._journal = None if self._log is not None else Asker(journal or _read_journal)
+        self._asked_at = clock()
+        self._since = datetime.now(UTC)
+        self._told: list[KernelNews] = []
+
+    def new(self, xids: Sequence[XidSeen] = ()) -> tuple[KernelNews, ...]:
+        """Return what happened since the last call.
+
+        Args:
+            xids: What `LiveReader.new_xids` returned meanwhile.
+        """
+        log = self._read_log() if self._log is not None else self._read_journal()
+        clock = Clock(now=datetime.now(UTC), uptime_s=time.clock_gettime(time.CLOCK_MONOTONIC))
+        said = [_from_line(line, clock) for line in log] + [_from_event(xid) for xid in xids]
+        news: list[KernelNews] = []
+        for one in said:
+            # The log comes first, as it says more.
+            if one and not any(_is_same(one, other) for other in (*self._told, *news)):
+                news.append(one)
+        self._told = [one for one in (*self._told, *news) if clock.now - one.at < _SAME]
+        return tuple(news)
+
+    def close(self) -> None:
+        """Let go of the log."""
+        if self._log is not None:
+            os.close(self._log)
+            self._log = None
+        elif self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _read_log(self) -> list[str]:
+        lines: list[str] = []
+        assert self._log is not None
+        for _ in range(_MOST_RECORDS):
+            try:
+                record = os.read(self._log, _RECORD_BYTES)
+            except BrokenPipeError:
+                # What was not read in time is overwritten; the next is there.
+                continue
+            except OSError:
+                break
+            if not record:
+                break
+            lines += record.decode(errors="replace").splitlines()
+        return lines
+
+    def _read_journal(self) -> list[str]:
+        if self._journal is None:
+            return []
+        lines: list[str] = []
+        if self._journal.is_open:
+            with contextlib.suppress(NoAnswerError):
+                lines = self._journal.answer(0.0).splitlines()
+        elif self._clock() - self._asked_at >= _JOURNAL_EVERY_S:
+            self._asked_at = self._clock()
+            self._journal.ask(self._since)
+            # The journal counts in whole seconds.
+            self._since = datetime.now(UTC) - timedelta(seconds=1)
+        return lines
+
+
+def _open_at_end(device: Path) -> int | None:
+    try:
+        log = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    os.lseek(log, 0, os.SEEK_END)
+    return log
+
+
+def _read_journal(since: datetime) -> str:
+    """Return what the journal has since a time; nothing where it may not be read."""
+    try:
+        done = subprocess.run(
+            (*_JOURNAL, f"--since=@{since.timestamp():.0f}"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_JOURNAL_LIMIT_S,
+            check=False,
+            env=os.environ | {"LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def _from_line(line: str, clock: Clock) -> KernelNews | None:
+    event = read_event(line)
+    if event is None:
+        return None
+    age_s = read_age(line, clock)
+    at = clock.now - timedelta(seconds=age_s or 0.0)
+    return _told_of(event, at)
+
+
+def _from_event(xid: XidSeen) -> KernelNews | None:
+    address = (xid.pci_address or "").rpartition(".")[0] or None
+    event = explain_xid(xid.number, address)
+    if event is None:
+        return None
+    return dataclasses.replace(_told_of(event, xid.at), gpu_uuid=xid.gpu_uuid)
+
+
+def _told_of(event: KernelEvent, at: datetime) -> KernelNews:
+    return KernelNews(
+        code=event.code,
+        words=event.words,
+        action=event.action,
+        at=at,
+        number=event.number,
+        address=event.address,
+        pid=event.pid,
+        process=event.process,
+    )
+
+
+def _is_same(one: KernelNews, other: KernelNews) -> bool:
+    """Whether two tell of the same, or of the same again."""
+    if abs(one.at - other.at) >= _SAME or one.number != other.number:
+        return False
+    if one.number is None:
+        return (one.code, one.address, one.pid) == (other.code, other.address, other.pid)
+    return one.address == other.address or None in (one.address, other.address)

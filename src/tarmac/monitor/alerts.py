@@ -1,0 +1,155 @@
+"""Commands of the user's that are run when something happens: ``tarmac top --on EVENT COMMAND``."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import math
+import os
+import signal
+import tempfile
+import time
+from typing import IO, TYPE_CHECKING
+
+from tarmac.monitor.events import EventWatch
+from tarmac.processes import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tarmac.monitor.events import Event
+    from tarmac.monitor.snapshot import Snapshot
+    from tarmac.processes import Child
+
+__all__ = ["Alerts"]
+
+# A command that takes longer is ended.
+_TIMEOUT_S = 60.0
+# At the end they have so long.
+_PATIENCE_S = 10.0
+# More wait for these.
+_MOST_AT_ONCE = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A command under way."""
+
+    event: str
+    child: Child
+    ends_at: float
+
+
+class Alerts:
+    """Runs a command of the shell once for each event; a `Tap`.
+
+    The command gets the event as a line of JSON on its standard input. It is not waited for, and
+    what it prints is not kept. One that fails, or takes over a minute, is shown with the snapshots.
+
+    Args:
+        rules: Events of `EVENTS`, each with its command.
+        idle_after_s: From when on a GPU that is held counts as idle.
+        clock: Seconds that pass; for tests.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[tuple[str, str]],
+        *,
+        idle_after_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rules = tuple(rules)
+        self._watch = EventWatch(idle_after_s)
+        self._clock = clock
+        self._waiting: collections.deque[tuple[str, str, str]] = collections.deque()
+        self._calls: list[_Call] = []
+
+    def take(self, snapshot: Snapshot) -> str:
+        """Begin the commands of what is new; return what failed of those that have ended."""
+        for event in self._watch.new(snapshot):
+            told = _told(event, snapshot)
+            self._waiting.extend(
+                (name, command, told) for name, command in self._rules if name == event.event
+            )
+        return "; ".join((*self._reap(), *self._begin()))
+
+    def close(self) -> None:
+        """Wait for the commands for 10 seconds at most, and end those that are left."""
+        until = self._clock() + _PATIENCE_S
+        self._reap()
+        self._begin()
+        while self._calls and self._clock() < until:
+            self._calls[0].child.wait(until - self._clock())
+            self._reap()
+            self._begin()
+        for call in self._calls:
+            call.child.finish()
+        self._calls.clear()
+        self._waiting.clear()
+
+    def _begin(self) -> list[str]:
+        problems = []
+        while self._waiting and len(self._calls) < _MOST_AT_ONCE:
+            event, command, told = self._waiting.popleft()
+            try:
+                with tempfile.TemporaryFile() as given:
+                    given.write(told.encode())
+                    given.seek(0)
+                    child = _start(command, given)
+            except (OSError, ValueError) as error:
+                problems.append(f"--on {event}: its command cannot be started: {error}")
+                continue
+            self._calls.append(_Call(event, child, self._clock() + _TIMEOUT_S))
+        return problems
+
+    def _reap(self) -> list[str]:
+        """Take leave of commands that have ended, and end those that take too long."""
+        problems = []
+        for call in tuple(self._calls):
+            has_ended = call.child.has_ended()
+            if not has_ended and self._clock() < call.ends_at:
+                continue
+            self._calls.remove(call)
+            code = call.child.finish()
+            # The command itself may hold a secret, such as a webhook's address.
+            if not has_ended:
+                problems.append(f"--on {call.event}: its command took over {_TIMEOUT_S:.0f} s")
+            elif code != 0:
+                problems.append(f"--on {call.event}: its command {_ending(code)}")
+        return problems
+
+
+def _start(command: str, given: IO[bytes]) -> Child:
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a device
+        return spawn(
+            ["sh", "-c", command],
+            environment=os.environ,
+            stdin=given,
+            stdout=nowhere,
+            stderr=nowhere,
+        )
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with {code}"
+
+
+def _told(event: Event, snapshot: Snapshot) -> str:
+    facts = {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in event.facts.items()
+    }
+    line = {
+        "schema_version": snapshot.schema_version,
+        "event": event.event,
+        "at": snapshot.at.isoformat(),
+        "host": event.host,
+        "subject": event.subject,
+        "text": event.text,
+        **facts,
+    }
+    return json.dumps(line) + "\n"

@@ -1,0 +1,152 @@
+"""What of a snapshot somebody may want to be told: idle, found, finished, stalled. Pure.
+
+A condition is told once, when it begins; should it end and begin anew, it is told again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.monitor.taps import OUTLET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tarmac.monitor.snapshot import HostSnapshot, Snapshot, Work
+
+__all__ = ["EVENTS", "Event", "EventWatch", "idle_ones"]
+
+EVENTS = ("idle", "finding", "finished", "stalled")
+
+# What a run's status says while it is not over.
+_UNDER_WAY = frozenset({"running", "queued", "waiting", "starting", "detached", "pending"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """What has come to be.
+
+    Attributes:
+        event: Of `EVENTS`.
+        host: Where.
+        subject: A run's name, or a GPU's UUID.
+        text: What, in a sentence.
+        facts: What is known of it, as in the JSON of a snapshot.
+    """
+
+    event: str
+    host: str
+    subject: str
+    text: str
+    facts: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+
+def idle_ones(snapshot: Snapshot, idle_after_s: float) -> tuple[Event, ...]:
+    """Return the work that holds GPUs which do nothing, and GPUs held so by anybody else."""
+    return tuple(
+        event for host in snapshot.hosts if not host.problem for event in _idle(host, idle_after_s)
+    )
+
+
+class EventWatch:
+    """Tells what is new from one snapshot to the next.
+
+    Args:
+        idle_after_s: From when on a GPU that is held counts as idle.
+    """
+
+    def __init__(self, idle_after_s: float) -> None:
+        self._idle_after_s = idle_after_s
+        # By host: what holds there, and what was under way.
+        self._known: dict[str, frozenset[tuple[str, ...]]] = {}
+        self._under_way: dict[str, dict[str, Work]] = {}
+
+    def new(self, snapshot: Snapshot) -> tuple[Event, ...]:
+        """Return what has come to be since the last snapshot; of a host that is gone, nothing."""
+        found: list[Event] = []
+        for host in snapshot.hosts:
+            if not host.problem:
+                found += self._of_host(host)
+        return tuple(found)
+
+    def _of_host(self, host: HostSnapshot) -> Iterator[Event]:
+        name = host.host.name
+        holds = {
+            (event.event, event.subject, event.text if event.event == "finding" else ""): event
+            for event in (*_idle(host, self._idle_after_s), *_found(host), *_stalled(host))
+        }
+        known = self._known.get(name, frozenset())
+        self._known[name] = frozenset(holds)
+        yield from (event for key, event in holds.items() if key not in known)
+        before = self._under_way.get(name, {})
+        here = {work.id: work for work in host.work}
+        self._under_way[name] = {work.id: work for work in host.work if work.status in _UNDER_WAY}
+        for one, work in before.items():
+            if one not in self._under_way[name]:
+                yield _finished(name, here.get(one, work), is_seen=one in here)
+
+
+def _idle(host: HostSnapshot, idle_after_s: float) -> Iterator[Event]:
+    told: set[str] = set()
+    for work in host.work:
+        if work.state == "idle":
+            told.update(work.gpu_uuids)
+            for_s = "" if work.idle_s is None else f" for {work.idle_s:.0f} s"
+            text = f"{work.kind} {work.id} holds {_count(work.gpu_uuids)} and does nothing{for_s}"
+            yield _of_work("idle", host.host.name, work, text)
+    for gpu in host.gpus:
+        idle_s = host.gpu_idle_s.get(gpu.uuid)
+        is_held = host.gpu_states.get(gpu.uuid) == "held"
+        if is_held and gpu.uuid not in told and idle_s is not None and idle_s >= idle_after_s:
+            users = sorted(
+                {row.user for row in host.processes if row.gpu_uuid == gpu.uuid and row.user}
+            )
+            by = f" by {', '.join(users)}" if users else ""
+            text = f"GPU {gpu.index} is held{by} and does nothing for {idle_s:.0f} s"
+            facts = {"gpu_index": gpu.index, "idle_s": idle_s, "users": users}
+            yield Event("idle", host.host.name, gpu.uuid, text, facts)
+
+
+def _found(host: HostSnapshot) -> Iterator[Event]:
+    for finding in host.findings:
+        if finding.code != OUTLET and finding.level != "note":
+            facts = {
+                "code": finding.code,
+                "level": finding.level,
+                "command": finding.command,
+                "gpu_uuid": finding.gpu_uuid,
+                "found_at": None if finding.at is None else finding.at.isoformat(),
+            }
+            subject = finding.gpu_uuid or finding.code
+            yield Event("finding", host.host.name, subject, finding.text, facts)
+
+
+def _stalled(host: HostSnapshot) -> Iterator[Event]:
+    for work in host.work:
+        if work.state == "hung":
+            for_s = "" if work.quiet_s is None else f" for {work.quiet_s:.0f} s"
+            text = f"{work.kind} {work.id} gives no sign of life{for_s}"
+            yield _of_work("stalled", host.host.name, work, text)
+
+
+def _finished(host: str, work: Work, *, is_seen: bool) -> Event:
+    """Tell of work that is over; how it ended is known only where it is still seen."""
+    status = work.status if is_seen else None
+    text = f"{work.kind} {work.id} has ended" + (f": {status}" if status else "")
+    return _of_work("finished", host, dataclasses.replace(work, status=status or "ended"), text)
+
+
+def _of_work(event: str, host: str, work: Work, text: str) -> Event:
+    facts: dict[str, object] = {
+        name: getattr(work, name)
+        for name in (
+            *("id", "kind", "path", "status", "state", "user", "epoch", "epochs", "loss"),
+            *("metric_name", "metric", "idle_s", "quiet_s", "note"),
+        )
+    }
+    return Event(event, host, work.id, text, {**facts, "gpu_uuids": list(work.gpu_uuids)})
+
+
+def _count(gpus: tuple[str, ...]) -> str:
+    return "a GPU" if len(gpus) == 1 else f"{len(gpus)} GPUs"

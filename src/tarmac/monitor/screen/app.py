@@ -1,0 +1,396 @@
+"""The screen itself: views, keys, and what they lead to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import Input
+
+from tarmac.errors import RequestError
+from tarmac.monitor.drawing import Look, Row, Span, finding_lines, head_line
+from tarmac.monitor.screen.acting import ACTIONS, plan_action
+from tarmac.monitor.screen.colours import THEMES, styles
+from tarmac.monitor.screen.details import details_rows
+from tarmac.monitor.screen.dialogs import ColumnMenu, Page, Question
+from tarmac.monitor.screen.front import VIEWS, banner_lines, keys_line, tab_line, with_text
+from tarmac.monitor.screen.help import help_rows
+from tarmac.monitor.screen.history import History
+from tarmac.monitor.screen.local import environment_rows, is_here, tree_rows
+from tarmac.monitor.screen.logs import log_rows
+from tarmac.monitor.screen.watching import FeedReader
+from tarmac.monitor.screen.widgets import GUTTER, LineBox, RowsView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual.app import ComposeResult
+
+    from tarmac.monitor.feed import Feed
+    from tarmac.monitor.screen import ScreenOptions
+    from tarmac.monitor.snapshot import Snapshot, Work
+
+__all__ = ["TopApp"]
+
+
+class TopApp(App[None]):
+    """Shows what a feed gives.
+
+    Args:
+        feed: Closed at the end.
+        options: How to look, and what is allowed.
+
+    Attributes:
+        error: What has ended it that nobody foresaw; None else.
+    """
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    Screen { background: $background; color: $foreground; }
+    LineBox { height: 1; }
+    RowsView { height: 1fr; scrollbar-size-vertical: 1; scrollbar-gutter: stable;
+               scrollbar-size-horizontal: 0; overflow-x: hidden; background: transparent; }
+    #heading { padding-left: 1; }
+    #filter { height: 1; border: none; padding: 0; display: none; }
+    #filter.shown { display: block; }
+    Question, ColumnMenu { align: center middle; background: #000000 40%; }
+    #question, #columns { width: auto; max-width: 90%; height: auto; max-height: 90%;
+                          padding: 1 2; border: ascii $primary; background: $panel; }
+    #question Static { width: auto; max-width: 100%; }
+    #columns { width: 40; height: 20; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(n + 1), f"view({n})", show=False) for n in range(len(VIEWS))),
+        Binding("tab", "view_next", show=False, priority=True),
+        Binding("t", "tree", show=False),
+        Binding("e", "environment", show=False),
+        Binding("l", "log", show=False),
+        Binding("c", "check", show=False),
+        Binding("slash", "filter", show=False),
+        Binding("o", "columns", show=False),
+        Binding("p", "pause", show=False),
+        Binding("question_mark,h,f1", "help", show=False),
+        Binding("s", "act('stop')", show=False),
+        Binding("T", "act('terminate')", show=False),
+        Binding("K", "act('kill')", show=False),
+        Binding("escape", "unfilter", show=False),
+        Binding("q", "quit", show=False),
+    ]
+
+    class Came(Message):
+        """A snapshot has come."""
+
+        def __init__(self, snapshot: Snapshot) -> None:
+            self.snapshot = snapshot
+            super().__init__()
+
+    class Failed(Message):
+        """No snapshot comes, and why; empty once one comes again."""
+
+        def __init__(self, problem: str) -> None:
+            self.problem = problem
+            super().__init__()
+
+    class Ended(Message):
+        """The feed has nothing more: a recording's end."""
+
+    class Broke(Message):
+        """An error that nobody foresaw has ended the readings."""
+
+        def __init__(self, error: Exception) -> None:
+            self.error = error
+            super().__init__()
+
+    def __init__(self, feed: Feed, options: ScreenOptions) -> None:
+        super().__init__()
+        self.error: Exception | None = None
+        self._options = options
+        self._styles = styles(light=options.light)
+        self._reader = FeedReader(
+            feed,
+            options.interval_s,
+            came=lambda snapshot: self.post_message(self.Came(snapshot)),
+            failed=lambda problem: self.post_message(self.Failed(problem)),
+            ended=lambda: self.post_message(self.Ended()),
+            broke=lambda error: self.post_message(self.Broke(error)),
+        )
+        self._history = History()
+        self._snapshot: Snapshot | None = None
+        self._view = 0
+        self._filter = ""
+        self._hidden: dict[int, frozenset[str]] = {}
+        self._is_paused = False
+        self._has_ended = False
+        self._problem = ""
+        self._said = ""
+        self._head = LineBox(self._styles, "head")
+        self._tabs = LineBox(self._styles, "tabs")
+        self._heading = LineBox(self._styles, "heading")
+        self._rows = RowsView(self._styles)
+        self._footer = LineBox(self._styles, "footer")
+
+    def compose(self) -> ComposeResult:
+        """Put the parts below one another."""
+        yield self._head
+        yield self._tabs
+        yield self._heading
+        yield self._rows
+        yield Input(placeholder="text to look for", id="filter", compact=True)
+        yield self._footer
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        theme = THEMES[self._options.light]
+        self.register_theme(theme)
+        self.theme = theme.name
+        self._rows.focus()
+        self._draw()
+        self._reader.start()
+
+    def on_unmount(self) -> None:
+        """Read no more."""
+        self._reader.stop()
+
+    def on_top_app_came(self, event: TopApp.Came) -> None:
+        """Remember a snapshot, and show it where the screen is not paused."""
+        self._history.add(event.snapshot)
+        if self._is_paused and self._snapshot is not None:
+            return
+        self._snapshot = event.snapshot
+        self._draw()
+
+    def on_top_app_failed(self, event: TopApp.Failed) -> None:
+        """Say that nothing new comes."""
+        self._problem = event.problem
+        self._draw()
+
+    def on_top_app_broke(self, event: TopApp.Broke) -> None:
+        """Leave, so that it is told as any other error is."""
+        self.error = event.error
+        self.exit()
+
+    def on_top_app_ended(self) -> None:
+        """Say that this is the last of it."""
+        self._has_ended = True
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Draw for the new size."""
+        self.call_after_refresh(self._draw)
+
+    def on_rows_view_opened(self, event: RowsView.Opened) -> None:
+        """Show all that is known of a row."""
+        key = event.row.key
+        self._open(
+            "details",
+            lambda width: details_rows(key, self._shown, self._history, self._look(width)),
+        )
+
+    def on_line_box_clicked(self, event: LineBox.Clicked) -> None:
+        """Go to the view whose name is clicked."""
+        if event.box is not self._tabs:
+            return
+        end = 0
+        for number, span in enumerate(self._tabs.lines[0][: 2 * len(VIEWS)]):
+            end += len(span.text)
+            if event.x < end:
+                self.action_view(number // 2)
+                return
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Show only what has the text."""
+        self._filter = event.value
+        self._draw()
+
+    def on_input_submitted(self) -> None:
+        """Go back to the rows; the filter stays."""
+        self._rows.focus()
+        self.query_one("#filter").set_class(bool(self._filter), "shown")
+
+    def action_view(self, number: int) -> None:
+        """Go to a view."""
+        self._view = number
+        self._draw()
+
+    def action_view_next(self) -> None:
+        """Go to the next view."""
+        self.action_view((self._view + 1) % len(VIEWS))
+
+    def action_filter(self) -> None:
+        """Let one type what to look for."""
+        field = self.query_one("#filter", Input)
+        field.set_class(True, "shown")
+        field.focus()
+
+    def action_unfilter(self) -> None:
+        """Show all rows again, none of them marked."""
+        field = self.query_one("#filter", Input)
+        field.value = ""
+        field.set_class(False, "shown")
+        self._rows.unmark()
+        self._rows.focus()
+        self._draw()
+
+    def action_columns(self) -> None:
+        """Let one choose the columns of this view."""
+        number = self._view
+
+        def chosen(hidden: frozenset[str] | None) -> None:
+            if hidden is not None:
+                self._hidden[number] = hidden
+                self._draw()
+
+        columns, hidden = VIEWS[number].columns, self._hidden.get(number, frozenset())
+        self.push_screen(ColumnMenu(columns, hidden, self._styles), chosen)
+
+    def action_pause(self) -> None:
+        """Hold still, or go on."""
+        self._is_paused = not self._is_paused
+        self._draw()
+
+    def action_help(self) -> None:
+        """Say what keys do."""
+        self._open("help", lambda _: help_rows())
+
+    def action_check(self) -> None:
+        """Show all findings."""
+
+        def rows(width: int) -> list[Row]:
+            found = finding_lines(self._shown, self._look(width))
+            none = (Span("nothing was found; a full check: tarmac check", "dim"),)
+            return [Row((), line) for line in found or [none]]
+
+        self._open("findings of the last check and of the driver", rows)
+
+    def action_log(self) -> None:
+        """Show the end of the log of what is chosen."""
+        work = self._chosen_work()
+        if work is None:
+            return self._say("choose a run or a task first")
+
+        def rows(width: int) -> list[Row]:
+            none = (Span("it has no log: it prints where it was started", "dim"),)
+            return log_rows(work, self._look(width)) or [Row((), none)]
+
+        return self._open(f"log of {self._look().clean(work.id)}", rows, ends_last=True)
+
+    def action_tree(self) -> None:
+        """Show the processes of what is chosen."""
+        if pids := self._pids():
+            self._open("processes", lambda width: tree_rows(pids, self._look(width)))
+
+    def action_environment(self) -> None:
+        """Show the environment of what is chosen."""
+        if pids := self._pids():
+            self._open(
+                f"environment of process {pids[0]}",
+                lambda width: environment_rows(pids[0], self._look(width)),
+            )
+
+    def action_act(self, name: str) -> None:
+        """Stop what is marked, or else what is chosen, once that is agreed to."""
+        if self._options.readonly:
+            return self._say("this screen is read-only")
+        chosen = self._rows.chosen
+        keys = sorted(self._rows.marked) or ([chosen.key] if chosen is not None else [])
+        if not keys:
+            return self._say("choose a run, a task or a process first")
+        try:
+            plan = plan_action(ACTIONS[name], keys, self._shown)
+        except RequestError as error:
+            return self._say(error.message)
+
+        def answered(answer: bool | None) -> None:
+            if answer:
+                self._rows.unmark()
+                self._say(plan.carry_out())
+
+        self.push_screen(Question(self._look().clean(plan.question)), answered)
+        return None
+
+    @property
+    def _shown(self) -> Snapshot:
+        assert self._snapshot is not None
+        return self._snapshot
+
+    def _look(self, width: int | None = None) -> Look:
+        room = self.size.width - GUTTER - 1 if width is None else width
+        return Look(
+            max(1, room),
+            ascii_only=self._options.ascii_only,
+            encoding=self._options.encoding,
+            hidden=self._hidden.get(self._view, frozenset()),
+            past=lambda host, uuid: self._history.newest(host, uuid, 60),
+        )
+
+    def _open(
+        self, title: str, rows_for: Callable[[int], Sequence[Row]], *, ends_last: bool = False
+    ) -> None:
+        if self._snapshot is not None:
+            self.push_screen(Page(title, rows_for, self._styles, ends_last=ends_last))
+
+    def _say(self, text: str) -> None:
+        self._said = text
+        self._draw()
+
+    def _draw(self) -> None:
+        """Draw what is in front anew: the main screen, or a page above it."""
+        if isinstance(self.screen, Page):
+            self.screen.redraw()
+            return
+        if not self._footer.is_mounted:
+            return
+        look = self._look()
+        states = (
+            (self._is_paused, "PAUSED"),
+            (self._has_ended, "the recording has ended"),
+            (self._options.readonly, "read-only"),
+            (bool(self._filter), look.clean(f"/{self._filter}")),
+        )
+        self._tabs.show([tab_line(self._view, [word for is_so, word in states if is_so])])
+        said, self._said = self._said, ""
+        self._footer.show([(Span(look.clean(said), "warn"),) if said else keys_line(look)])
+        if self._snapshot is None:
+            waiting = self._problem or "reading the GPUs ..."
+            self._rows.show([Row((), (Span(look.clean(waiting), "dim"),))])
+            return
+        chosen = VIEWS[self._view]
+        view = chosen.draw(self._snapshot, look)
+        rows = with_text(view.rows, self._filter)
+        if not rows:
+            none = f"nothing has {self._filter!r} in it" if self._filter else chosen.nothing
+            rows = [Row((), (Span(look.clean(none), "dim"),))]
+        banner = banner_lines(self._snapshot, look, self.size.height, self._problem)
+        self._head.show([head_line(self._snapshot, look), *banner])
+        self._heading.show([view.heading] if view.heading else [])
+        self._rows.show(rows)
+
+    def _chosen_work(self) -> Work | None:
+        row = self._rows.chosen
+        if row is None or row.key[0] != "work":
+            return None
+        works = (
+            work
+            for host in self._shown.hosts
+            if host.host.name == row.key[1]
+            for work in host.work
+            if work.id == row.key[2]
+        )
+        return next(works, None)
+
+    def _pids(self) -> tuple[int, ...]:
+        """Return the processes of what is chosen; say why there are none."""
+        row = self._rows.chosen
+        pids: tuple[int, ...] = ()
+        if row is not None and not is_here(row.key[1]):
+            self._say(f"it runs on {row.key[1]}, not on this machine")
+            return pids
+        if (work := self._chosen_work()) is not None:
+            pids = work.pids
+        elif row is not None and row.key[0] == "process" and row.key[2].isdecimal():
+            pids = (int(row.key[2]),)
+        if not pids:
+            self._say("no process of it is known here")
+        return pids

@@ -1,0 +1,64 @@
+"""Which colours tones have, on dark and on light."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.style import Style
+from textual.theme import Theme
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["THEMES", "styles"]
+
+THEMES = {
+    False: Theme(
+        "tarmac-dark",
+        primary="#87d7ff",
+        foreground="#e4e4e4",
+        background="#121212",
+        surface="#1c1c1c",
+        panel="#262626",
+    ),
+    True: Theme(
+        "tarmac-light",
+        primary="#00508a",
+        foreground="#1c1c1c",
+        background="#ffffff",
+        surface="#f4f4f4",
+        panel="#e8eef5",
+        dark=False,
+    ),
+}
+
+# Each has a contrast of 4.5 to 1 and more on its background, as WCAG 2.2 asks of text.
+_DARK = {
+    "busy": Style(color="#5fd787"),
+    "free": Style(color="#9e9e9e"),
+    "held": Style(color="#ffd75f", bold=True),
+    "bad": Style(color="#ff8787", bold=True),
+    "warn": Style(color="#ffaf5f"),
+    "dim": Style(color="#9e9e9e"),
+    "strong": Style(bold=True),
+    "title": Style(color="#87d7ff", bold=True),
+    "chosen": Style(bgcolor="#303a4c"),
+    "tab": Style(color="#121212", bgcolor="#87d7ff", bold=True),
+}
+_LIGHT = {
+    "busy": Style(color="#006b2d"),
+    "free": Style(color="#5c5c5c"),
+    "held": Style(color="#7a5200", bold=True),
+    "bad": Style(color="#b00020", bold=True),
+    "warn": Style(color="#8a4500"),
+    "dim": Style(color="#5c5c5c"),
+    "strong": Style(bold=True),
+    "title": Style(color="#00508a", bold=True),
+    "chosen": Style(bgcolor="#d5e3f5"),
+    "tab": Style(color="#ffffff", bgcolor="#00508a", bold=True),
+}
+
+
+def styles(*, light: bool) -> Mapping[str, Style]:
+    """Return the style of each tone."""
+    return _LIGHT if light else _DARK

@@ -1,0 +1,174 @@
+"""Screens above the main one: pages of lines, a question, and the menu of columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Static
+
+from tarmac.monitor.drawing import Row, Span
+from tarmac.monitor.screen.widgets import GUTTER, LineBox, RowsView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rich.style import Style
+    from textual.app import ComposeResult
+
+    from tarmac.monitor.drawing.columns import Column
+
+__all__ = ["ColumnMenu", "Page", "Question"]
+
+
+class Page(Screen[None]):
+    """Lines that fill the screen, drawn anew with each snapshot.
+
+    Args:
+        title: Above them.
+        rows_for: Draws them for so many cells.
+        styles_of: The style of each tone.
+        ends_last: Whether it begins at its end and stays there, as logs do.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter,left", "leave", show=False),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        rows_for: Callable[[int], Sequence[Row]],
+        styles_of: Mapping[str, Style],
+        *,
+        ends_last: bool = False,
+    ) -> None:
+        super().__init__()
+        self._title_text = title
+        self._rows_for = rows_for
+        self._box = LineBox(styles_of, "page-title")
+        self._view = RowsView(styles_of, ends_last=ends_last)
+        self._ends_last = ends_last
+
+    @property
+    def view(self) -> RowsView:
+        """Its lines."""
+        return self._view
+
+    def compose(self) -> ComposeResult:
+        """Put the title above the lines."""
+        yield self._box
+        yield self._view
+
+    def on_mount(self) -> None:
+        """Draw, and let keys scroll."""
+        self._box.show([(Span(f" {self._title_text}", "title"), Span("   Esc: back", "dim"))])
+        self._view.focus()
+        self.redraw()
+        if self._ends_last:
+            self.call_after_refresh(self._view.scroll_end, animate=False)
+
+    def on_resize(self) -> None:
+        """Draw for the new width."""
+        self.call_after_refresh(self.redraw)
+
+    def redraw(self) -> None:
+        """Draw anew."""
+        self._view.show(self._rows_for(max(1, self.size.width - GUTTER - 1)))
+
+    def on_rows_view_opened(self) -> None:
+        """Enter leaves, as it came."""
+        self.action_leave()
+
+    def action_leave(self) -> None:
+        """Go back."""
+        self.dismiss()
+
+
+class Question(ModalScreen[bool]):
+    """Asks whether to do something; only y agrees.
+
+    Args:
+        text: What is asked.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", show=False),
+        Binding("n,escape,q,enter,space", "answer(False)", show=False),
+    ]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """Put the question in the middle."""
+        with Vertical(id="question"):
+            yield Static(self._text, markup=False)
+            yield Static("y: yes   n: no", markup=False)
+
+    def action_answer(self, answer: bool) -> None:
+        """Answer, and go back."""
+        self.dismiss(answer)
+
+
+class ColumnMenu(ModalScreen[frozenset[str]]):
+    """Lets one choose the columns of a view.
+
+    Args:
+        columns: All of them.
+        hidden: Keys of those that are not wanted now.
+        styles_of: The style of each tone.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,o,q", "leave", show=False)]
+
+    def __init__(
+        self, columns: Sequence[Column], hidden: frozenset[str], styles_of: Mapping[str, Style]
+    ) -> None:
+        super().__init__()
+        self._columns = [column for column in columns if column.rank]
+        self._hidden = hidden
+        self._view = RowsView(styles_of)
+
+    def compose(self) -> ComposeResult:
+        """List the columns that may be left out."""
+        with Vertical(id="columns"):
+            yield Static("Space: show or hide   Esc: done", markup=False)
+            yield self._view
+
+    def on_mount(self) -> None:
+        """Begin with the first."""
+        self._view.focus()
+        self._draw()
+
+    def on_rows_view_marked(self, event: RowsView.Marked) -> None:
+        """Show or hide the column."""
+        self._hidden ^= {event.row.key[1]}
+        self._view.unmark()
+        self._draw()
+
+    def on_rows_view_opened(self, event: RowsView.Opened) -> None:
+        """Enter does as Space."""
+        self._hidden ^= {event.row.key[1]}
+        self._draw()
+
+    def action_leave(self) -> None:
+        """Go back with what was chosen."""
+        self.dismiss(self._hidden)
+
+    def _draw(self) -> None:
+        self._view.show(
+            [
+                Row(
+                    ("column", column.key),
+                    (
+                        Span("[ ] " if column.key in self._hidden else "[x] "),
+                        Span(column.title.lower() or column.key),
+                    ),
+                )
+                for column in self._columns
+            ]
+        )

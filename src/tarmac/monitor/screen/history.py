@@ -1,0 +1,85 @@
+"""What GPUs did in the last hour, kept in memory for sparklines and plots."""
+
+from __future__ import annotations
+
+import array
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tarmac.monitor.snapshot import Snapshot
+
+__all__ = ["KEPT", "History"]
+
+# Readings of each value: an hour of one a second.
+KEPT = 3600
+
+_NAMES = ("util", "memory", "watts", "temperature")
+
+
+class History:
+    """The newest values of each GPU, 4 bytes each.
+
+    Args:
+        kept: How many of each.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._rings: dict[tuple[str, str, str], array.array[float]] = {}
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Remember a snapshot; GPUs that are no longer there are forgotten."""
+        seen = set()
+        for host in snapshot.hosts:
+            for gpu in host.gpus:
+                values = (
+                    gpu.utilization_ratio,
+                    gpu.memory_used_bytes,
+                    gpu.power_watts,
+                    gpu.temperature_c,
+                )
+                for name, value in zip(_NAMES, values, strict=True):
+                    key = (host.host.name, gpu.uuid, name)
+                    seen.add(key)
+                    ring = self._rings.setdefault(key, array.array("f"))
+                    ring.append(math.nan if value is None or host.problem else value)
+                    # Seldom, as all of it is moved.
+                    if len(ring) > self._kept * 5 // 4:
+                        del ring[: -self._kept]
+        for key in self._rings.keys() - seen:
+            del self._rings[key]
+
+    def values(self, host: str, uuid: str, name: str) -> list[float | None]:
+        """Return a GPU's values, the newest last; None where one was unknown.
+
+        Args:
+            host: Its host's name.
+            uuid: Its own.
+            name: ``util``, ``memory``, ``watts`` or ``temperature``.
+        """
+        ring = self._rings.get((host, uuid, name), array.array("f"))
+        return [None if math.isnan(value) else value for value in ring[-self._kept :]]
+
+    def newest(self, host: str, uuid: str, number: int) -> list[float | None]:
+        """Return the newest utilizations of a GPU, at most so many."""
+        ring = self._rings.get((host, uuid, "util"), array.array("f"))
+        return [None if math.isnan(value) else value for value in ring[-number:]]
+
+    def mean(self, host: str, uuids: Iterable[str], name: str) -> list[float | None]:
+        """Return the mean of some GPUs' values, the newest last."""
+        series = [self.values(host, uuid, name) for uuid in uuids]
+        length = max(map(len, series), default=0)
+        filled = [_filled(values, length) for values in series]
+        means: list[float | None] = []
+        for together in zip(*filled, strict=True):
+            known = [value for value in together if value is not None]
+            means.append(sum(known) / len(known) if known else None)
+        return means
+
+
+def _filled(values: list[float | None], length: int) -> list[float | None]:
+    return [*itertools.repeat(None, length - len(values)), *values]

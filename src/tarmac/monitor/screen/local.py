@@ -1,0 +1,90 @@
+"""What this machine tells of a work's or a process's processes: their tree, their environment."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import psutil
+
+from tarmac.masking import masked_command, masked_environment
+from tarmac.monitor.drawing import Row, Span, duration, gib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tarmac.monitor.drawing import Line, Look
+
+__all__ = ["environment_rows", "is_here", "tree_rows"]
+
+_GONE: Line = (Span("it has ended", "dim"),)
+
+
+def is_here(host: str) -> bool:
+    """Whether a host is this machine."""
+    return host == os.uname().nodename
+
+
+def tree_rows(pids: Sequence[int], look: Look) -> list[Row]:
+    """Return processes and all that they have started, each below the one that started it."""
+    heading = (Span(f"{'PID':>8} {'USER':<10} {'CPU':>6} {'GiB':>6}  COMMAND", "title"),)
+    rows = [Row((), heading)]
+    seen: set[int] = set()
+    for pid in pids:
+        try:
+            root = psutil.Process(pid)
+            processes = [root, *root.children(recursive=True)]
+        except psutil.Error:
+            continue
+        below: dict[int, list[psutil.Process]] = {}
+        for process in processes[1:]:
+            try:
+                below.setdefault(process.ppid(), []).append(process)
+            except psutil.Error:
+                continue
+        rows += [Row((), line) for line in _branch(root, below, seen, look)]
+    return rows if len(rows) > 1 else [Row((), _GONE)]
+
+
+def environment_rows(pid: int, look: Look) -> list[Row]:
+    """Return a process's variables as it was started with, values of secrets hidden."""
+    try:
+        variables = psutil.Process(pid).environ()
+    except psutil.AccessDenied:
+        return [Row((), (Span(f"process {pid} is not yours to read", "dim"),))]
+    except (psutil.Error, OSError):
+        return [Row((), _GONE)]
+    return [
+        Row((), (Span(look.clean(name), "strong"), Span(f"={look.clean(value)}")))
+        for name, value in sorted(masked_environment(variables).items())
+    ]
+
+
+def _branch(
+    process: psutil.Process,
+    below: dict[int, list[psutil.Process]],
+    seen: set[int],
+    look: Look,
+    indents: tuple[str, str] = ("", ""),
+) -> Iterator[Line]:
+    if process.pid in seen:
+        return
+    seen.add(process.pid)
+    try:
+        with process.oneshot():
+            user = process.username()
+            times = process.cpu_times()
+            memory = process.memory_info().rss
+            command = " ".join(masked_command(process.cmdline())) or process.name()
+    except (psutil.Error, KeyError):
+        return
+    own, deeper = indents
+    cpu_s = times.user + times.system
+    facts = f"{process.pid:>8} {look.clean(user):<10.10} {duration(cpu_s):>6} {gib(memory):>6}  "
+    yield (Span(facts), Span(own, "dim"), Span(look.clean(command)))
+    children = below.get(process.pid, [])
+    corner, beam, tee = ("`- ", "|  ", "|- ") if look.ascii_only else ("└─ ", "│  ", "├─ ")
+    for number, child in enumerate(children):
+        is_last = number == len(children) - 1
+        lines = (deeper + (corner if is_last else tee), deeper + ("   " if is_last else beam))
+        yield from _branch(child, below, seen, look, lines)

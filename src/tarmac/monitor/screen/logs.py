@@ -1,0 +1,77 @@
+"""The end of what a work's processes have printed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.masking import masked_text
+from tarmac.monitor.drawing import Row, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.monitor.drawing import Look
+    from tarmac.monitor.snapshot import Work
+
+__all__ = ["log_rows"]
+
+# Of each file, and of the files with the newest lines.
+_LINES = 200
+_FILES = 8
+_BYTES = 64 * 1024
+
+
+def log_rows(work: Work, look: Look, num_lines: int = _LINES) -> list[Row]:
+    """Return the last lines of the files that a work prints to, the newest file last.
+
+    Args:
+        work: Of this machine, or of one that shares its files.
+        look: How to draw.
+        num_lines: At most, of each file.
+    """
+    rows = []
+    for path in _newest(_files_of(work)):
+        try:
+            lines = _tail(path, num_lines)
+            name = path.relative_to(work.path)
+        except (OSError, ValueError):
+            continue
+        rows.append(Row((), (Span(f"==> {look.clean(str(name))} <==", "title"),)))
+        rows += [Row((), (Span(look.clean(masked_text(line))),)) for line in lines]
+    return rows
+
+
+def _files_of(work: Work) -> Sequence[Path]:
+    from tarmac.jobs import JOB  # noqa: PLC0415 - a screen without its log needs none of them
+    from tarmac.runs import TRAINING  # noqa: PLC0415
+    from tarmac.studies import SEARCH  # noqa: PLC0415
+
+    path = Path(work.path)
+    for kind in (TRAINING, SEARCH, JOB):
+        if kind.name == work.kind:
+            return kind.logs(path)
+    return sorted(path.glob("std*"))
+
+
+def _newest(files: Sequence[Path]) -> list[Path]:
+    known = []
+    for path in files:
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        if status.st_size:
+            known.append((status.st_mtime, path))
+    return [path for _, path in sorted(known)[-_FILES:]]
+
+
+def _tail(path: Path, num_lines: int) -> list[str]:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _BYTES))
+        text = file.read().decode("utf-8", errors="replace")
+    lines = text.splitlines()
+    # The first is torn where the file is longer.
+    return lines[1 if size > _BYTES else 0 :][-num_lines:]

@@ -1,0 +1,89 @@
+"""Plots of details, side by side where there is room, each with its bounds and its newest value."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.monitor.drawing import Span
+from tarmac.monitor.drawing.lines import cut, width_of
+from tarmac.monitor.drawing.plots import plot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tarmac.monitor.drawing import Line, Look
+
+__all__ = ["Series", "plot_lines"]
+
+_HEIGHT = 5
+_LABEL_WIDTH = 7
+# Narrower than this, plots are below one another.
+_BESIDE = 76
+_GAP = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """What to plot.
+
+    Attributes:
+        title: Said above it.
+        values: In equal steps; None leaves a gap.
+        form: Writes a value for people.
+        low: At the bottom; by default the lowest value.
+        high: At the top; by default the highest value.
+    """
+
+    title: str
+    values: Sequence[float | None]
+    form: Callable[[float | None], str]
+    low: float | None = None
+    high: float | None = None
+
+
+def plot_lines(series: Sequence[Series], look: Look) -> list[Line]:
+    """Return plots of all series that have a value."""
+    shown = [one for one in series if any(value is not None for value in one.values)]
+    across = 2 if look.width >= _BESIDE else 1
+    width = (look.width - (across - 1) * _GAP) // across
+    lines: list[Line] = []
+    for group in _batched(shown, across):
+        blocks = [_block(one, width, look) for one in group]
+        for together in zip(*blocks, strict=True):
+            spans: list[Span] = []
+            for line in together:
+                spans += [*line, Span(" " * (width - width_of(line) + _GAP))]
+            lines.append(tuple(spans))
+    return lines
+
+
+def _batched(series: Sequence[Series], number: int) -> list[Sequence[Series]]:
+    return [series[begin : begin + number] for begin in range(0, len(series), number)]
+
+
+def _block(series: Series, width: int, look: Look) -> list[Line]:
+    known = [value for value in series.values if value is not None]
+    low = min(known) if series.low is None else series.low
+    high = max(known) if series.high is None else series.high
+    newest = series.form(series.values[-1])
+    title = cut(f"{series.title}  now {newest}", width, ascii_only=look.ascii_only)
+    drawn = plot(
+        series.values,
+        max(4, width - _LABEL_WIDTH),
+        _HEIGHT,
+        low=low,
+        high=high,
+        ascii_only=look.ascii_only,
+    )
+    labels = [series.form(high), *([""] * (_HEIGHT - 2)), series.form(low)]
+    edge = "|" if look.ascii_only else "│"
+    lines: list[Line] = [(Span(title, "title"),)]
+    for label, line in zip(labels, drawn, strict=True):
+        lines.append(
+            (
+                Span(f"{label:>{_LABEL_WIDTH - 1}.{_LABEL_WIDTH - 1}}{edge}", "dim"),
+                Span(line, "busy"),
+            )
+        )
+    return lines

@@ -1,0 +1,97 @@
+"""The screen in a browser of this machine, by Textual's own server, behind a token.
+
+The token is part of every address below it, and is drawn anew each time. Names of other sites that
+are made to lead to this machine are refused by the ``Host`` header, and their pages by ``Origin``.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import click
+from aiohttp import web
+from textual_serve.server import Server
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aiohttp.typedefs import Handler
+
+__all__ = ["serve"]
+
+_HOST = "127.0.0.1"
+
+
+class _GuardedServer(Server):
+    """Textual's server, whose pages are found only by who knows the token."""
+
+    def __init__(self, command: str, port: int, token: str) -> None:
+        super().__init__(
+            command, _HOST, port, title="tarmac top", public_url=f"http://{_HOST}:{port}"
+        )
+        self._token = token
+        self._names = {f"{_HOST}:{port}", f"localhost:{port}"}
+
+    @property
+    def address(self) -> str:
+        """Where it is found."""
+        return f"{self.public_url}/{self._token}/"
+
+    async def _make_app(self) -> web.Application:
+        outer = web.Application(middlewares=[self._guard])
+        outer.add_subapp(f"/{self._token}/", await super()._make_app())
+        return outer
+
+    async def on_startup(self, _: web.Application) -> None:
+        """Say where it is found, for who has no use of the server's own banner."""
+        click.echo(f"tarmac top is at {self.address}\nCtrl-C ends it.")
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        origin = request.headers.get("Origin")
+        if request.headers.get("Host") not in self._names or (
+            origin is not None and origin.removeprefix("http://") not in self._names
+        ):
+            raise web.HTTPForbidden(text="this page is for browsers of this machine alone\n")
+        response = await handler(request)
+        if not response.prepared:
+            response.headers.update(_headers(self.port))
+        return response
+
+
+def serve(arguments: Sequence[str], *, port: int) -> None:
+    """Serve ``tarmac top ARGUMENTS`` until SIGINT or SIGTERM.
+
+    Raises:
+        RequestError: The port is taken.
+    """
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((_HOST, port))
+        except OSError as error:
+            raise RequestError(
+                f"port {port} of {_HOST} cannot be listened on: {error.strerror}",
+                hint="Take another one, or none for any that is free: tarmac top --web",
+            ) from error
+        command = shlex.join([sys.executable, "-m", "tarmac", "top", *arguments])
+        server = _GuardedServer(command, listener.getsockname()[1], secrets.token_urlsafe(32))
+        web.run_app(server._make_app(), sock=listener, print=None)
+
+
+def _headers(port: int) -> dict[str, str]:
+    # So what Textual's page asks of a font's server elsewhere is not asked.
+    sources = f"'self' ws://{_HOST}:{port} ws://localhost:{port}"
+    return {
+        "Content-Security-Policy": "default-src 'self' 'unsafe-inline' data:; "
+        f"connect-src {sources}; frame-ancestors 'none'",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+    }

@@ -1,0 +1,147 @@
+"""``tarmac top`` from its options to what it prints, mostly of recordings."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tarmac.cli import choices
+from tarmac.machine import LiveGpu, LiveHost
+from tarmac.monitor import EVENTS, HostSnapshot, Recorder, Snapshot, Work, from_json
+
+AT = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
+TRAINING = Work("brave-fox", "training", "/runs/brave-fox", "running", gpu_uuids=("GPU-0",))
+
+
+def moment(number: int, **changes: object) -> Snapshot:
+    at = AT + timedelta(seconds=number)
+    facts = {
+        "gpus": (LiveGpu(0, "GPU-0", "NVIDIA H100", utilization_ratio=number / 10),),
+        "gpu_states": {"GPU-0": "busy"},
+        "work": (TRAINING,),
+    }
+    return Snapshot(at, (HostSnapshot(at, LiveHost("n01"), **facts | changes),))
+
+
+@pytest.fixture
+def recording(tmp_path):
+    path = tmp_path / "night.jsonl"
+    recorder = Recorder(path)
+    for number in range(3):
+        recorder.take(moment(number))
+    return str(path)
+
+
+@pytest.fixture
+def idle(tmp_path):
+    path = tmp_path / "idle.jsonl"
+    Recorder(path).take(moment(0, gpu_states={"GPU-0": "held"}, gpu_idle_s={"GPU-0": 1000.0}))
+    return str(path)
+
+
+def test_events_are_those_that_watching_tells():
+    assert choices.EVENTS == EVENTS
+
+
+def test_a_table_is_what_there_is_without_a_terminal(tarmac, recording):
+    code, out, err = tarmac("top", "--replay", recording)
+    assert (code, err) == (0, "")
+    assert "brave-fox" in out
+    assert "\x1b" not in out
+
+
+def test_one_json_is_the_last_of_a_recording(tarmac, recording):
+    code, out, _ = tarmac("top", "--json", "--replay", recording)
+    assert code == 0
+    assert from_json(json.loads(out)) == moment(2)
+
+
+def test_with_watch_each_snapshot_is_a_line_of_json(tarmac, recording):
+    code, out, _ = tarmac("top", "--json", "--watch", "1", "--replay", recording)
+    assert code == 0
+    assert [from_json(json.loads(line)) for line in out.splitlines()] == [
+        moment(number) for number in range(3)
+    ]
+
+
+def test_csv_has_its_columns_once(tarmac, recording):
+    code, out, _ = tarmac("top", "--csv", "--watch", "1", "--replay", recording)
+    assert code == 0
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["utilization_ratio"] for row in rows] == ["0.0", "0.1", "0.2"]
+
+
+@pytest.mark.parametrize("form", ["--once", "--json", "--csv"])
+def test_a_gpu_that_is_held_and_idle_fails_where_that_is_asked(tarmac, idle, recording, form):
+    assert tarmac("top", form, "--replay", idle)[0] == 0
+    assert tarmac("top", form, "--fail-idle", "--replay", idle)[0] == 1
+    assert tarmac("top", form, "--fail-idle", "--idle-after", "1h", "--replay", idle)[0] == 0
+    assert tarmac("top", form, "--fail-idle", "--replay", recording)[0] == 0
+
+
+def test_commands_are_run_for_the_events_of_a_recording(tarmac, idle, tmp_path):
+    told = tmp_path / "told"
+    code, out, _ = tarmac("top", "--replay", idle, "--on", "idle", f"cat > {told}")
+    assert (code, out) == (0, "")
+    assert json.loads(told.read_text())["event"] == "idle"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--json", "--csv"), "--json and --csv exclude each other"),
+        (("--once", "--serve"), "--once and --serve exclude each other"),
+        (("--serve", "--watch", "5"), "--watch is for --once, --json and --csv"),
+        (("--dcgm-names",), "--dcgm-names is for --serve"),
+        (("--speed", "2"), "--speed is for --replay"),
+        (("--serve", "--fail-idle"), "--fail-idle is not for --serve"),
+        (("--serve", "example.org"), "is no address"),
+        (("--on", "birthday", "true"), "unknown --on 'birthday'"),
+        (("--watch", "soon", "--json"), "'soon'"),
+        (("--watch", "0", "--json"), "expected more than 0 seconds"),
+        (("--pid", "one"), "expected numbers"),
+        (("--gpu", ","), "no name is given"),
+        (("--hosts", "-oProxyCommand=x"), "is no host"),
+        (("--hosts", "a", "--host", "b"), "there is no host to watch among a"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(tarmac, words, said):
+    code, out, err = tarmac("top", *words)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+@pytest.mark.parametrize("words", [("--mine",), ("--gpu", "0"), ("--record", "x"), ("--slurm",)])
+def test_what_is_for_now_is_refused_beside_a_recording(tarmac, recording, words):
+    code, _, err = tarmac("top", "--replay", recording, *words)
+    assert code == 2
+    assert f"{words[0]} is for what is there now" in err
+
+
+def test_the_speed_of_a_recording_is_more_than_none(tarmac, recording):
+    assert tarmac("top", "--replay", recording, "--speed", "0")[0] == 2
+
+
+def test_a_recording_that_is_none_is_said(tarmac, tmp_path):
+    (tmp_path / "empty").touch()
+    code, _, err = tarmac("top", "--replay", str(tmp_path / "empty"))
+    assert code == 1
+    assert "holds no snapshot" in err
+
+
+def begin(*words: str, **options: object) -> subprocess.Popen:
+    command = [sys.executable, "-m", "tarmac", "top", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(recording):
+    watch = begin("--json", "--watch", "1", "--replay", recording, stderr=subprocess.PIPE)
+    watch.stdout.close()
+    assert (watch.wait(60), watch.stderr.read()) == (1, "")
+    watch.stderr.close()

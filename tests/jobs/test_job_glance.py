@@ -1,0 +1,142 @@
+"""What a monitor shows of a job."""
+
+import json
+import os
+
+import pytest
+
+from tarmac.files import OwnerLock, Readings, append_lines
+from tarmac.jobs import JOB, glance_job
+
+HERE = os.uname().nodename
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "job-run.json").write_text(
+        json.dumps(
+            {
+                "schema_version": 3,
+                "created_at": "2026-11-22T12:00:00Z",
+                "num_tasks": 3,
+                "executor": "local",
+            }
+        )
+    )
+    return tmp_path
+
+
+@pytest.fixture
+def held(run):
+    lock = OwnerLock(run / ".lock")
+    assert lock.acquire()
+    (run / "runner.json").write_text(json.dumps({"pid": 77, "host": HERE}))
+    yield run
+    lock.release()
+
+
+def event(kind, task, **fields):
+    return {"event": kind, "task": task, "name": f"t{task}", "attempt": 1, **fields}
+
+
+def ended(task, outcome):
+    return event("ended", task, outcome=outcome, reason="", exit_code=0, seconds=1.0)
+
+
+def tell(run, *events):
+    append_lines(run / "journal.jsonl", events)
+
+
+def test_tasks_at_work_are_parts_and_the_others_are_counted(held):
+    tell(held, event("started", 0), ended(0, "failed"), event("started", 1))
+    found = JOB.glance(held)
+    assert (found.kind, found.status, found.pids) == ("job", "running", (77,))
+    assert (found.done, found.total, found.note) == (1, 3, "1 failed")
+    (part,) = found.parts
+    assert (part.kind, part.name, part.status) == ("task", f"{held.name}/t1", "running")
+    assert part.variables == {"TARMAC_TASK_INDEX": "1", "TARMAC_ATTEMPT": "1"}
+    assert part.path == held / "tasks" / "000001-t1"
+
+
+def test_a_task_that_is_tried_again_is_at_work_again(held):
+    tell(held, event("started", 0), event("retried", 0, reason="exit code 1"))
+    tell(held, event("started", 0, attempt=2))
+    (part,) = glance_job(held).parts
+    assert (part.retries, part.note) == (1, "")
+
+
+def test_a_resumed_job_does_not_count_a_task_twice(held):
+    tell(held, event("started", 0), ended(0, "failed"), event("started", 0, attempt=2))
+    found = glance_job(held)
+    assert (found.done, len(found.parts), found.note) == (0, 1, "")
+    tell(held, ended(0, "succeeded"))
+    assert glance_job(held).done == 1
+
+
+def test_a_task_in_a_queue_waits_and_says_for_what(held):
+    tell(held, event("queued", 0, place="80_3"), event("waiting", 0, reason="waits (Priority)"))
+    (part,) = glance_job(held).parts
+    assert (part.status, part.slurm_job, part.note) == ("queued", "80_3", "waits (Priority)")
+
+
+def test_of_thousands_in_a_queue_the_first_are_shown(held):
+    tell(held, *(event("queued", n) for n in range(1000)))
+    assert len(glance_job(held).parts) == 32
+
+
+def write_attempt(run, task, **fields):
+    directory = run / "tasks" / f"00000{task}-t{task}"
+    directory.mkdir(parents=True)
+    (directory / "attempt-1.json").write_text(json.dumps(fields))
+
+
+def test_a_task_on_a_node_is_shown_as_its_agent_says(held):
+    tell(held, event("queued", 0, place="81"))
+    process = {"pid": 500, "host": HERE}
+    write_attempt(held, 0, state="began", host=HERE, gpus=["GPU-3"], process=process)
+    (part,) = glance_job(held).parts
+    assert (part.status, part.pids, part.gpus, part.host) == ("running", (500,), ("GPU-3",), "")
+
+
+def test_without_a_runner_what_an_engine_has_goes_on(run):
+    tell(run, event("queued", 0, place="81"), event("queued", 1, place="82"))
+    tell(run, event("started", 2))
+    write_attempt(run, 0, state="ended", outcome="succeeded")
+    found = glance_job(run)
+    assert (found.status, found.done) == ("detached", 1)
+    assert [part.name for part in found.parts] == [f"{run.name}/t1"]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "status"),
+    [
+        (("succeeded",) * 3, "succeeded"),
+        (("succeeded", "failed", "skipped"), "failed"),
+        (("succeeded", "interrupted", "succeeded"), "interrupted"),
+        (("succeeded",), "interrupted"),
+        ((), "interrupted"),
+    ],
+)
+def test_a_job_that_nobody_works_on_stands_as_its_tasks_ended(run, outcomes, status):
+    tell(run, *(ended(number, outcome) for number, outcome in enumerate(outcomes)))
+    found = glance_job(run)
+    assert (found.status, found.parts, found.pids) == (status, (), ())
+
+
+def test_lines_that_are_none_are_left_out(held):
+    lines = ['{"event": "started", "task": 0, "name": "t0"}', "7", "{}", "no", '{"event": "sta']
+    (held / "journal.jsonl").write_text("\n".join(lines))
+    assert len(glance_job(held).parts) == 1
+
+
+def test_a_journal_is_read_only_as_far_as_it_has_grown(held):
+    readings = Readings()
+    tell(held, event("started", 0))
+    assert glance_job(held, readings).done == 0
+    tell(held, ended(0, "succeeded"), event("started", 1))
+    found = glance_job(held, readings)
+    assert (found.done, [part.name for part in found.parts]) == (1, [f"{held.name}/t1"])
+
+
+def test_a_directory_that_is_no_job_is_unknown(tmp_path):
+    assert glance_job(tmp_path / "none").status == "unknown"

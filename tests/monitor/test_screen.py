@@ -1,0 +1,359 @@
+"""The screen, driven by keys and the mouse as a user does."""
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from rich.cells import cell_len
+from textual.widgets import Input
+from top_scenes import HOST, SCENES, full_node, gpu, hostile, node, one, training, two_hosts
+
+from tarmac.errors import TarmacError
+from tarmac.monitor import ProcessRow, ScreenOptions
+from tarmac.monitor.screen.app import TopApp
+from tarmac.monitor.screen.dialogs import Page, Question
+
+_SIZES = ((80, 24), (120, 40), (40, 15), (20, 10), (200, 50), (1, 1))
+
+
+class Given:
+    """A feed of given snapshots; of an error where one is given."""
+
+    def __init__(self, *snapshots):
+        self._left = list(snapshots)
+        self.is_closed = False
+
+    def next(self):
+        if not self._left:
+            raise StopIteration
+        first = self._left.pop(0)
+        if isinstance(first, Exception):
+            raise first
+        return first
+
+    def close(self):
+        self.is_closed = True
+
+
+@contextlib.asynccontextmanager
+async def shown(*snapshots, size=(120, 40), feed=None, **options):
+    app = TopApp(feed or Given(*snapshots), ScreenOptions(interval_s=0.01, **options))
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app._has_ended)
+        yield app, pilot
+
+
+async def until(pilot, is_so):
+    for _ in range(2000):
+        await pilot.pause()
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("it did not come about")
+
+
+def lines_of(app):
+    """Return what the terminal shows."""
+    height = app.size.height
+    rendered = app.screen._compositor.render_strips()
+    assert len(rendered) <= height
+    return ["".join(segment.text for segment in strip) for strip in rendered]
+
+
+def text_of(app):
+    return "\n".join(lines_of(app))
+
+
+def driven(test):
+    """Run a test in a loop of its own."""
+
+    def run(*args, **kwargs):
+        asyncio.run(test(*args, **kwargs))
+
+    run.__name__ = test.__name__
+    return run
+
+
+@pytest.mark.parametrize("size", _SIZES)
+def test_every_scene_is_shown_at_every_size(size):
+    async def look():
+        async with shown(full_node(), size=size) as (app, pilot):
+            for make in SCENES.values():
+                app.post_message(TopApp.Came(make()))
+                for key in ("4", "2", "1"):
+                    await pilot.press(key)
+                    assert all(cell_len(line) <= size[0] for line in lines_of(app))
+            for key in ("enter", "escape", "c", "escape", "3", "question_mark"):
+                await pilot.press(key)
+                assert all(cell_len(line) <= size[0] for line in lines_of(app))
+
+    asyncio.run(look())
+
+
+@driven
+async def test_gpus_are_shown_with_the_work_on_them():
+    async with shown(full_node()) as (app, _):
+        text = text_of(app)
+        assert "H100 80GB HBM3" in text
+        assert "epoch 7/20  loss 0.0312" in text
+        assert "F GPU 7: Xid 79" in text
+        assert "sudo reboot" in text
+
+
+@driven
+async def test_keys_and_clicks_lead_to_the_views():
+    async with shown(full_node()) as (app, pilot):
+        await pilot.press("2")
+        assert "SAMPLES/S" in text_of(app)
+        await pilot.press("3")
+        assert "rank 0  113k/s" in text_of(app)
+        await pilot.press("tab")
+        assert "FREE" in text_of(app)
+        await pilot.click("#tabs", offset=(2, 0))
+        assert "TEMP" in text_of(app)
+
+
+@driven
+async def test_the_chosen_row_stays_chosen_when_rows_come_before_it():
+    work = training(gpu_uuids=("GPU-1",))
+    first = one(node([gpu(0), gpu(1)], work=(work,)))
+    more = ProcessRow(5, "GPU-0", "bob", "python")
+    second = one(node([gpu(0), gpu(1)], work=(work,), processes=(more,)))
+    async with shown(first) as (app, pilot):
+        await pilot.press("down", "down")
+        chosen = app._rows.chosen
+        assert chosen.key[2] == work.id
+        app.post_message(TopApp.Came(second))
+        await until(pilot, lambda: "bob" in text_of(app))
+        assert app._rows.chosen.key == chosen.key
+
+
+def test_details_of_a_training_have_its_loss_its_gpus_and_the_end_of_its_log(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "rank-0.log").write_text("begins\nHF_TOKEN=abcdefghijk\nlast words\n")
+    (tmp_path / "metrics.jsonl").write_text(
+        '{"epoch": 1, "loss": 0.9}\n{"epoch": 2, "loss": 0.1}\n{"ep'
+    )
+    work = training(gpu_uuids=("GPU-0",), path=str(tmp_path))
+    scene = one(node([gpu(0)], work=(work,)))
+
+    async def look():
+        async with shown(scene, scene) as (app, pilot):
+            await pilot.press("down", "enter")
+            text = text_of(app)
+            assert "loss by epoch  now 0.1" in text
+            assert "utilization  now 97%" in text
+            assert "watts  now 612" in text
+            assert "last words" in text
+            assert "abcdefghijk" not in text
+            await pilot.press("escape")
+            assert "TEMP" in text_of(app)
+            await pilot.press("l")
+            assert "HF_TOKEN=(hidden)" in text_of(app)
+
+    asyncio.run(look())
+
+
+@driven
+async def test_a_filter_leaves_what_has_the_text_with_what_it_belongs_to():
+    async with shown(full_node()) as (app, pilot):
+        await pilot.press("slash", *"bob")
+        await pilot.press("enter")
+        rows = ["".join(span.text for span in row.line) for row in app._rows.rows]
+        assert len(rows) == 2
+        assert rows[0].startswith("4   I")
+        await pilot.press("escape")
+        assert len(app._rows.rows) > 10
+        assert app.query_one(Input).value == ""
+
+
+@driven
+async def test_columns_can_be_hidden():
+    async with shown(full_node()) as (app, pilot):
+        assert "WATTS" in text_of(app)
+        await pilot.press("o")
+        for _ in range(5):
+            await pilot.press("down")
+        assert "[x] watts" in text_of(app)
+        await pilot.press("space")
+        assert "[ ] watts" in text_of(app)
+        await pilot.press("escape")
+        assert "WATTS" not in text_of(app)
+
+
+@driven
+async def test_a_paused_screen_stands_still():
+    later = one(node([gpu(0, util=0.11)]))
+    async with shown(one(node([gpu(0)]))) as (app, pilot):
+        await pilot.press("p")
+        app.post_message(TopApp.Came(later))
+        await pilot.pause()
+        assert "97%" in text_of(app)
+        assert "PAUSED" in text_of(app)
+        await pilot.press("p")
+        app.post_message(TopApp.Came(later))
+        await until(pilot, lambda: "11%" in text_of(app))
+
+
+@driven
+async def test_a_feed_that_fails_is_asked_again_and_its_problem_is_shown_meanwhile():
+    feed = Given(one(node([gpu(0)])), TarmacError("the driver does not answer"))
+    async with shown(feed=feed) as (app, pilot):
+        assert "the driver does not answer" in text_of(app)
+        assert "97%" in text_of(app)
+        app.post_message(TopApp.Failed(""))
+        await until(pilot, lambda: "does not answer" not in text_of(app))
+    assert feed.is_closed
+
+
+@driven
+async def test_an_error_that_nobody_foresaw_ends_the_screen_and_is_told():
+    app = TopApp(Given(ZeroDivisionError("oh")), ScreenOptions(interval_s=0.01))
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.error is not None)
+    assert isinstance(app.error, ZeroDivisionError)
+
+
+@driven
+async def test_the_end_of_a_recording_leaves_its_last_picture():
+    async with shown(full_node()) as (app, _):
+        assert "the recording has ended" in text_of(app)
+        assert "epoch 7/20" in text_of(app)
+
+
+@driven
+async def test_names_of_others_cannot_move_the_cursor():
+    async with shown(hostile()) as (app, pilot):
+        for key in ("1", "2", "enter", "escape", "c"):
+            await pilot.press(key)
+            assert all(line.isprintable() for line in lines_of(app))
+
+
+@driven
+async def test_ascii_alone_is_drawn_where_it_is_asked_for():
+    async with shown(full_node(), ascii_only=True) as (app, pilot):
+        for key in ("1", "2", "enter", "escape", "o"):
+            await pilot.press(key)
+            assert text_of(app).replace("▁", "").replace("▇", "").isascii()
+
+
+def test_no_colour_is_shown_where_none_is_wanted(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def look():
+        async with shown(full_node()) as (app, _):
+            strips = app.screen._compositor.render_strips()
+            filtered = [
+                s.apply_filter(f, app.background_colors[0]) for s in strips for f in app._filters
+            ]
+            for strip in filtered:
+                for segment in strip:
+                    for colour in (segment.style.color, segment.style.bgcolor):
+                        rgb = colour.get_truecolor() if colour else (0, 0, 0)
+                        assert len({*rgb}) == 1
+
+    asyncio.run(look())
+
+
+def own_process():
+    """Start a process of ours that only waits."""
+    return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+
+def scene_of(process, **changes):
+    here = dataclasses.replace(HOST, name=os.uname().nodename)
+    work = training(gpu_uuids=("GPU-0",), pids=(process.pid,), path="/nowhere", **changes)
+    return one(node([gpu(0)], host=here, work=(work,)))
+
+
+@pytest.mark.parametrize(("key", "number"), [("s", signal.SIGTERM), ("K", signal.SIGKILL)])
+def test_own_work_is_stopped_once_that_is_agreed_to(key, number):
+    process = own_process()
+
+    async def act():
+        async with shown(scene_of(process)) as (app, pilot):
+            await pilot.press("down", key)
+            assert isinstance(app.screen, Question)
+            assert ("saves a checkpoint" in text_of(app)) == (key == "s")
+            await pilot.press("enter")
+            assert process.poll() is None
+            await pilot.press(key, "y")
+            await until(pilot, lambda: process.poll() is not None)
+            assert f"sent {number.name} to 1 process" in text_of(app)
+
+    try:
+        asyncio.run(act())
+        assert process.returncode == -number
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "said"),
+    [
+        ({"is_own": False, "user": "bob"}, {}, "is bob's, not yours"),
+        ({}, {"readonly": True}, "read-only"),
+        ({"kind": "task"}, {}, "is a task; stop its job"),
+    ],
+)
+def test_what_may_not_be_stopped_is_not_asked_about(changes, options, said):
+    process = own_process()
+    scene = scene_of(process)
+    work = dataclasses.replace(scene.hosts[0].work[0], **changes)
+    scene = one(dataclasses.replace(scene.hosts[0], work=(work,)))
+
+    async def act():
+        async with shown(scene, **options) as (app, pilot):
+            await pilot.press("down", "s")
+            assert said in text_of(app)
+            assert not isinstance(app.screen, Question)
+
+    try:
+        asyncio.run(act())
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@driven
+async def test_work_of_another_machine_is_not_stopped_from_here():
+    async with shown(two_hosts()) as (app, pilot):
+        await pilot.press("2", "s")
+        assert "only work of this machine is stopped here" in text_of(app)
+
+
+def test_the_processes_and_environment_of_work_are_shown_without_secrets(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_" + "x" * 30)
+    monkeypatch.setenv("HARMLESS", "seen")
+    process = own_process()
+
+    async def look():
+        async with shown(scene_of(process), size=(200, 300)) as (app, pilot):
+            await pilot.press("down", "t")
+            assert str(process.pid) in text_of(app)
+            assert "input()" in text_of(app)
+            await pilot.press("escape", "e")
+            assert "HARMLESS=seen" in text_of(app)
+            assert "HF_TOKEN=(hidden)" in text_of(app)
+
+    try:
+        asyncio.run(look())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@driven
+async def test_what_has_gone_is_told_to_have_gone():
+    async with shown(full_node()) as (app, pilot):
+        await pilot.press("down", "enter")
+        assert isinstance(app.screen, Page)
+        app.post_message(TopApp.Came(one(node([gpu(0)]))))
+        await until(pilot, lambda: "no longer there" in text_of(app))
