@@ -129,9 +129,11 @@ def _eta_s(rows: Sequence[Fields], epochs: int | None, written_at: datetime | No
     seconds = _values(rows[-_LATELY:], "seconds")
     if epochs is None or not seconds or written_at is None:
         return None
-    left_s = (epochs - (rows[-1].whole("epoch") or 0)) * statistics.fmean(seconds)
+    epoch_s = statistics.fmean(seconds)
+    left_s = (epochs - (rows[-1].whole("epoch") or 0)) * epoch_s
     since_s = max(0.0, time.time() - written_at.timestamp())
-    return max(0.0, left_s - since_s)
+    # One that takes longer than those before it has not done those after it.
+    return max(0.0, left_s - min(since_s, epoch_s))
 
 
 def _waits(rows: Sequence[Fields]) -> dict[str, float]:
