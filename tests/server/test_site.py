@@ -190,7 +190,9 @@ def test_a_log_that_is_a_link_a_pipe_or_elsewhere_is_not_shown(site, training, t
 
 def test_a_task_has_a_page_and_what_a_link_makes_of_it_has_none(site, job, drawing, tmp_path):
     run = job("echo hello")
-    html(site, f"/runs/{run.name}/tasks/000000-hello/")
+    address = f"/runs/{run.name}/tasks/000000-hello/"
+    assert f'href="{address}"' in html(site, run_address(run.name))
+    assert f'href="{run_address(run.name)}"' in html(site, address)
     assert drawing.drawn[-1] == ["000000-hello"]
     (tmp_path / "elsewhere").mkdir()
     (run / "tasks" / "evil").symlink_to(tmp_path / "elsewhere")

@@ -19,6 +19,9 @@ __all__ = ["gpus_page"]
 
 _GPU_STATES = {"busy": "ok", "free": "plain", "held": "warn", "bad": "bad"}
 _WORK_STATES = {"busy": "ok", "warming": "busy", "idle": "warn", "hung": "bad"}
+# Of a job with thousands of tasks at work.
+_ROWS = 200
+
 _LEVELS = {"failure": "bad", "warning": "warn", "note": "plain"}
 
 
@@ -33,8 +36,8 @@ def gpus_page(snapshot: Snapshot, runs: Collection[str]) -> Page:
     for place, host in enumerate(snapshot.hosts):
         sections += _host(place, host, runs)
     num_gpus = sum(len(host.gpus) for host in snapshot.hosts)
-    words = "1 GPU" if num_gpus == 1 else f"{num_gpus} GPUs"
-    return Page(title="GPUs", subtitle=f"{words}, as they are now.", sections=sections)
+    words = {0: "No GPU", 1: "1 GPU"}.get(num_gpus, f"{num_gpus} GPUs")
+    return Page(title="GPUs", subtitle=f"{words}; what this machine does now.", sections=sections)
 
 
 def _host(place: int, host: HostSnapshot, runs: Collection[str]) -> list[Section]:
@@ -57,10 +60,12 @@ def _host(place: int, host: HostSnapshot, runs: Collection[str]) -> list[Section
         gpus = message("plain", f"No GPU: {host.no_gpu_reason or 'none is known of'}")
     sections = [Section(f"host-{place}", name, warnings + gpus + _machine(host))]
     if host.work:
-        rows = [_work(work, runs) for work in host.work]
+        rows = [_work(work, runs) for work in host.work[:_ROWS]]
         columns = ("Work", "State", "Progress", "Loss", "Samples/s", "Left", "Slow because")
         shown = table(columns, rows, label=f"Work on {name}", numbers=(3, 4, 5))
-        sections.append(Section(f"work-{place}", f"Work on {name}", shown))
+        left = len(host.work) - _ROWS
+        note = f"The first {_ROWS}; {left:,} more are at work." if left > 0 else ""
+        sections.append(Section(f"work-{place}", f"Work on {name}", shown, note))
     return sections
 
 

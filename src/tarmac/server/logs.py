@@ -7,6 +7,7 @@ import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -18,7 +19,7 @@ from tarmac.server.addresses import log_address, run_address
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["log_names", "log_page", "log_section", "read_end"]
+__all__ = ["log_names", "log_page", "log_section", "read_end", "way_back"]
 
 # Of a file that may have gigabytes.
 _SHOWN_BYTES = 64 * 1024
@@ -37,11 +38,22 @@ def log_names(run: Path, files: Sequence[Path]) -> dict[str, Path]:
     return {file.relative_to(run).as_posix(): file for file in files if file.is_relative_to(run)}
 
 
-def log_section(name: str, files: Sequence[str]) -> Section:
-    """Return the part of a run's page that leads to its logs."""
+def log_section(name: str, files: Sequence[str], parts: Sequence[str] = ()) -> Section:
+    """Return the part of a run's page that leads to its logs.
+
+    Args:
+        name: The run's.
+        files: Its logs; see `log_names`.
+        parts: Folders of the run in which each folder has a page, such as a job's tasks.
+    """
     if not files:
         return Section("logs", "Logs", paragraph("It has printed into no file of its own."))
-    return Section("logs", "Logs", _links(name, files))
+    folders = dict.fromkeys(file.rpartition("/")[0] for file in files)
+    pages = [folder for folder in folders if folder.partition("/")[0] in parts]
+    if not pages:
+        return Section("logs", "Logs", _links(name, files))
+    links = [(f"{run_address(name)}{quote(os.fsencode(folder))}/", folder) for folder in pages]
+    return Section("logs", "Tasks and logs", _list(name, links) + _links(name, files))
 
 
 def log_page(name: str, run: Path, files: Mapping[str, Path], chosen: str) -> Page:
@@ -57,7 +69,6 @@ def log_page(name: str, run: Path, files: Mapping[str, Path], chosen: str) -> Pa
         TarmacError: It cannot be read, or lies elsewhere.
     """
     text, is_whole = read_end(files[chosen], run)
-    back = Markup('<p><a href="{}">Back to {}</a></p>').format(run_address(name), name)
     note = "" if is_whole else f"The last {_SHOWN_BYTES // 1024} KiB; the file is longer."
     shown = pre(text) if text else message("plain", "Nothing has been printed into it yet.")
     sections = [Section("log", "Printed", shown, note)]
@@ -66,8 +77,16 @@ def log_page(name: str, run: Path, files: Mapping[str, Path], chosen: str) -> Pa
             Section("logs", "Other logs", _links(name, [file for file in files if file != chosen]))
         )
     return Page(
-        title=chosen, subtitle=f"What a process of {name} has printed", head=back, sections=sections
+        title=chosen,
+        subtitle=f"What a process of {name} has printed",
+        head=way_back(name),
+        sections=sections,
     )
+
+
+def way_back(name: str) -> Markup:
+    """Return what leads from a part of a run to the run's page."""
+    return Markup('<p><a href="{}">Back to {}</a></p>').format(run_address(name), name)
 
 
 def read_end(file: Path, run: Path) -> tuple[str, bool]:
@@ -106,10 +125,14 @@ def _plain(text: str) -> str:
 
 
 def _links(name: str, files: Sequence[str]) -> Markup:
+    return _list(name, [(log_address(name, file), file) for file in files])
+
+
+def _list(name: str, links: Sequence[tuple[str, str]]) -> Markup:
     items = Markup("").join(
-        Markup('<li><a href="{}">{}</a></li>').format(log_address(name, file), file)
-        for file in files[:_SHOWN_FILES]
+        Markup('<li><a href="{}">{}</a></li>').format(address, text)
+        for address, text in links[:_SHOWN_FILES]
     )
-    left = len(files) - _SHOWN_FILES
+    left = len(links) - _SHOWN_FILES
     more = paragraph(f"And {left:,} more: tarmac runs logs {name}") if left > 0 else ""
     return Markup("<ul>{}</ul>{}").format(items, more)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from datetime import UTC
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -108,20 +110,21 @@ def _table(runs: Mapping[str, RunSummary], query: ListQuery) -> Markup:
         return paragraph(
             "No run fits." if query.text else "There are none yet. Try: tarmac train digits-mlp"
         )
-    rows = [_row(place, name, run) for place, (name, run) in enumerate(runs.items())]
+    rows = [_row(name, run) for name, run in runs.items()]
     columns = ("Run", "Kind", "Status", "Began (UTC)", "Took", "Result", "Compare")
     return Markup(
         '<form action="/compare" method="get">{}<p><button>Compare the chosen</button></p></form>'
     ).format(table(columns, rows, label="Runs", numbers=(4,)))
 
 
-def _row(place: int, name: str, run: RunSummary) -> Sequence[str | Markup]:
+def _row(name: str, run: RunSummary) -> Sequence[str | Markup]:
     began = Markup('<time datetime="{}">{}</time>').format(
         run.created_at.isoformat(), f"{run.created_at.astimezone(UTC):%Y-%m-%d %H:%M}"
     )
+    # The run's own, by which a choice is kept when the list is made anew.
     choice = Markup(
-        '<input type="checkbox" id="run-{}" name="run" value="{}" aria-label="Compare {}">'
-    ).format(place, name, name)
+        '<input type="checkbox" id="choose-{}" name="run" value="{}" aria-label="Compare {}">'
+    ).format(quote(os.fsencode(name)), name, name)
     return (
         Markup('<a href="{}">{}</a>').format(run_address(name), name),
         run.kind,

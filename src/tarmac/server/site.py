@@ -11,7 +11,7 @@ from tarmac.errors import TarmacError
 from tarmac.pages import Page, Section, message
 from tarmac.server.gpus import gpus_page
 from tarmac.server.listing import KINDS
-from tarmac.server.logs import log_names, log_page, log_section
+from tarmac.server.logs import log_names, log_page, log_section, way_back
 from tarmac.server.run_list import ListQuery, run_list_page
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ class Site:
                 raise NoSuchPageError(f"{name} has been removed") from error
             # What was printed may say more.
             logs = self._logs(listing, name, run)
-            return _damaged(name, str(error), *([log_section(name, [*logs])] if logs else []))
+            return _damaged(
+                name, str(error), *([log_section(name, [*logs], _PARTS)] if logs else [])
+            )
 
     def state(self, address: Address) -> object:
         """Return what differs, once the page at an address may; it costs little."""
@@ -147,11 +149,12 @@ class Site:
             directory = run / kind / part
             if not (_is_below(part) and directory.is_dir() and _is_inside(directory, run)):
                 raise NoSuchPageError(f"{name} has no task {part!r}")
-            return self._page_of([directory])
+            return _with_way_back(self._page_of([directory]), name)
         if rest:
             raise NoSuchPageError(f"{name} has no page {rest!r}")
         page = self._page_of([run])
-        return dataclasses.replace(page, sections=[*page.sections, log_section(name, [*logs])])
+        printed = log_section(name, [*logs], _PARTS)
+        return dataclasses.replace(page, sections=[*page.sections, printed])
 
     def _comparison(self, listing: Listing, names: Sequence[str]) -> Page:
         paths = {name: listing.runs[name].path for name in names if name in listing.runs}
@@ -202,6 +205,10 @@ def _split_run(path: str, listing: Listing) -> tuple[str, str]:
             if listing.path(name) is not None:
                 return name, "/".join(parts[end:])
     raise NoSuchPageError(f"there is nothing at {path}")
+
+
+def _with_way_back(page: Page, name: str) -> Page:
+    return dataclasses.replace(page, head=way_back(name) + page.head)
 
 
 def _damaged(name: str, reason: str, *more: Section) -> Page:
