@@ -49,8 +49,12 @@ _NEED = {
         *("checks/test_check.py", "checks/test_container.py", "checks/test_probes.py"),
         *("checks/test_probe_conformance.py", "checks/test_soak.py", "checks/test_ranks.py"),
         "jobs/slurm/test_slurm_nodes.py",
+        "pages/test_search_page.py",
     ),
-    "optuna": ("bench", "studies", "cli/test_search.py", "hkube/test_tuning.py"),
+    "optuna": (
+        *("bench", "studies", "cli/test_search.py", "hkube/test_tuning.py"),
+        "pages/test_search_page.py",
+    ),
     "obstore": ("jobs/test_objects.py",),
     "triton": ("kernels",),
     **dict.fromkeys(
@@ -62,6 +66,9 @@ _NEED = {
             "cli/test_pipelines.py",
         ),
     ),
+    "starlette": ("server/test_application.py",),
+    "uvicorn": ("server/test_serving.py", "server/test_browsing.py"),
+    "playwright": ("server/test_browsing.py",),
     # Of a test server, which machines with a GPU often lack.
     "textual": ("monitor/test_screen.py",),
     "textual_serve": ("monitor/test_web.py",),

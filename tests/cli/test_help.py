@@ -117,6 +117,7 @@ def test_choices_are_what_the_rooms_take():
     from tarmac.settings import RunnerPlace
     from tarmac.studies import method_names, pruning_rule_names
     from tarmac.studies.objectives import OBJECTIVES
+    from tarmac.trackers import TRACKERS
     from tarmac.training import strategy_names
     from tarmac.training.plan import FeedName, Precision
 
@@ -126,6 +127,7 @@ def test_choices_are_what_the_rooms_take():
     assert method_names() == choices.METHODS
     assert pruning_rule_names() == choices.PRUNING_RULES
     assert ("auto", *strategy_names()) == choices.STRATEGIES
+    assert tuple(TRACKERS) == choices.TRACKERS
     assert typing.get_args(RunnerPlace) == choices.RUNNER_PLACES
     assert ("auto", *typing.get_args(Precision)) == choices.PRECISIONS
     assert ("auto", *typing.get_args(FeedName)) == choices.FEEDS

@@ -105,9 +105,8 @@ def test_the_page_of_plots_needs_nothing_else(tarmac, done):
         "Importance",
         "Slices",
     ):
-        assert f"<h2>{title}</h2>" in page
-    assert "does not draw it" not in page
-    assert page.count('class="plotly-graph-div"') == 5
+        assert f">{title}</h2>" in page
+    assert "cannot tell" not in page
     assert "<script src=" not in page
     assert "<link" not in page
 
@@ -175,19 +174,18 @@ def test_ctrl_c_ends_the_dashboard_and_is_no_error(done):
     assert (one.returncode, out, err.strip()) == (130, "", "interrupted")
 
 
-@pytest.mark.parametrize(("command", "package"), [("plot", "plotly"), ("dashboard", "optuna-")])
-def test_a_missing_extra_is_named(tarmac, done, monkeypatch, command, package):
+def test_a_missing_extra_is_named(tarmac, done, monkeypatch):
     import importlib.util
 
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util,
         "find_spec",
-        lambda name, *rest: None if name.startswith(("plotly", "optuna_d")) else find(name, *rest),
+        lambda name, *rest: None if name.startswith("optuna_d") else find(name, *rest),
     )
-    code, _, err = tarmac("search", command, str(done.path))
+    code, _, err = tarmac("search", "dashboard", str(done.path))
     assert code == 2
-    assert package in err
+    assert "optuna-dashboard" in err
     assert "not installed" in err
     assert "pip install 'tarmac-gpu[search]'" in err
 
@@ -280,7 +278,7 @@ def test_a_file_is_a_study_and_its_errors_have_places(tarmac, tmp_path):
 def test_importing_search_loads_neither_optuna_nor_torch():
     program = (
         "import sys, tarmac.studies, tarmac.cli.commands.search\n"
-        "print([name for name in ('optuna', 'torch', 'plotly') if name in sys.modules])"
+        "print([name for name in ('optuna', 'torch') if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

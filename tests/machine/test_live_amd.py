@@ -115,3 +115,52 @@ def test_a_card_that_was_taken_out_is_a_row_with_its_reason(write, tmp_path):
 def test_a_machine_without_such_a_card_has_none(tmp_path):
     reader = AmdReader(tmp_path)
     assert (reader.has_cards, reader.read()) == (False, ())
+
+
+@pytest.fixture
+def is_all_seen(tmp_path):
+    """Have this namespace be the machine's."""
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    (tmp_path / "proc/self/ns/pid").symlink_to("pid:[4026531836]")
+
+
+def _open_card(tmp_path, pid: int, number: int, **facts: str) -> None:
+    for folder in ("fd", "fdinfo"):
+        (tmp_path / f"proc/{pid}/{folder}").mkdir(parents=True, exist_ok=True)
+    link = tmp_path / f"proc/{pid}/fd/{number}"
+    if not link.is_symlink():
+        link.symlink_to("/dev/dri/renderD128")
+    lines = {"drm-driver": "amdgpu", "drm-pdev": "0000:75:00.0", "drm-client-id": str(number)}
+    lines |= {f"drm-{name.replace('_', '-')}": value for name, value in facts.items()}
+    text = "".join(f"{name}:\t{value}\n" for name, value in lines.items())
+    (tmp_path / f"proc/{pid}/fdinfo/{number}").write_text(f"pos:\t0\n{text}")
+
+
+@pytest.mark.usefixtures("is_all_seen")
+def test_open_files_tell_how_busy_a_process_keeps_a_card(write, tmp_path):
+    now = [0.0]
+    reader = AmdReader(tmp_path, clock=lambda: now[0])
+    _open_card(tmp_path, 77, 5, memory_vram="4 KiB", engine_compute="1000000000 ns")
+    _open_card(tmp_path, 77, 6, memory_vram="2 MiB", engine_compute="0 ns", client_id="5")
+    _open_card(tmp_path, 90, 7, resident_vram="1 MiB", engine_gfx="5 ns")
+    _open_card(tmp_path, 91, 7, pdev="0000:01:00.0", memory_vram="1 MiB")
+    _open_card(tmp_path, 92, 7, driver="i915", memory_vram="1 MiB")
+    (first,) = reader.read()
+    assert first.processes == (
+        LiveProcess(pid=77, driver_pid=77, memory_bytes=4096),
+        LiveProcess(pid=90, driver_pid=90, kind="graphics", memory_bytes=2**20),
+    )
+    _open_card(tmp_path, 77, 5, memory_vram="4 KiB", engine_compute="3000000000 ns")
+    write({"sys/class/kfd/kfd/proc/80/vram_51234": "8192"})
+    now[0] = 5.0
+    (later,) = reader.read()
+    assert [(row.pid, row.sm_ratio, row.memory_bytes) for row in later.processes] == [
+        *((77, 0.4, 4096), (80, None, 8192), (90, 0.0, 2**20)),
+    ]
+
+
+def test_in_a_container_its_own_processes_count_and_not_the_machines(write, tmp_path):
+    _open_card(tmp_path, 12, 5, memory_vram="4 KiB")
+    (gpu,) = AmdReader(tmp_path).read()
+    # KFD's 77 may be this one.
+    assert [(row.pid, row.memory_bytes) for row in gpu.processes] == [(12, 4096)]

@@ -232,6 +232,18 @@ print([rows[1] for rows in found])
     ]
 
 
+def test_the_slices_of_a_lost_gpu_stay_rows(watch):
+    lines = "0.mig 1 1\n0.mig_devices 1\n999.uuid MIG-1\n0.lost 0 | 1000ms 15"
+    program = """
+reader = start()
+reader.read()
+at(1)
+print([(gpu.uuid[:5], (gpu.parent_uuid or "")[:5], gpu.error) for gpu in reader.read()])
+"""
+    lost = "GPU is lost"
+    assert watch(lines, program) == [("GPU-7", "", lost), ("MIG-1", "GPU-7", lost)]
+
+
 def test_a_gpu_that_was_never_read_has_a_key_of_its_own(watch):
     lines = "count 3\n1.error 15\n2.error 16"
     program = "print([of(gpu, 'uuid', 'name', 'error') for gpu in start().read()[1:]])"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarmac.errors import TarmacError
+from tarmac.files import StorageError
 from tarmac.runs import SampleFile, read_all_samples, read_samples, samples_path
 from tarmac.runs.sample_file import merged
 
@@ -151,11 +152,20 @@ def test_each_host_has_a_file_and_the_one_that_leads_comes_first(tmp_path):
     assert [samples.host for samples in read_all_samples(tmp_path)] == ["node0", "node2", "node10"]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_full_disk_loses_a_point_and_is_told(tmp_path):
-    samples_path(tmp_path).symlink_to("/dev/full")
-    with pytest.raises(TarmacError):
-        begin(tmp_path)
+def test_a_full_disk_loses_points_and_leaves_the_file_whole(tmp_path):
+    file = begin(tmp_path)
+    add(file, 0.0)
+    size = samples_path(tmp_path).stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, before[1]))
+    try:
+        with pytest.raises(StorageError):
+            add(file, 1.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert samples_path(tmp_path).stat().st_size == size
+    add(file, 2.0)
+    assert read_samples(tmp_path).at_s == (0.0, 2.0)
 
 
 def test_samples_written_are_whole_lines_at_every_moment(tmp_path):

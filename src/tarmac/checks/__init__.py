@@ -10,6 +10,7 @@ from tarmac.checks.ranked import Pair, Rank, Ranks
 from tarmac.checks.ranks.verb import RanksChecked, check_ranks
 from tarmac.checks.reading.model import LogFinding, LogReport
 from tarmac.checks.reading.read import read_log
+from tarmac.checks.reading.tails import read_tails
 from tarmac.checks.report.anonymous import without_names
 from tarmac.checks.report.devices import ProbedDevice, describe_devices
 from tarmac.checks.report.expectation import Expectation
@@ -66,6 +67,7 @@ __all__ = [
     "read_catalogue",
     "read_log",
     "read_report",
+    "read_tails",
     "render_nagios_error",
     "render_page",
     "without_names",

@@ -32,6 +32,7 @@ __all__ = [
     "RUNNER_PLACES",
     "SCALES",
     "STRATEGIES",
+    "TRACKERS",
     "Choice",
 ]
 
@@ -50,6 +51,7 @@ FEEDS = ("auto", "resident", "prefetch", "direct")
 FUSED = ("auto", "on", "off")
 COMPILE = ("auto", "on", "off")
 SCALES = ("none", "linear", "sqrt")
+TRACKERS = ("wandb", "mlflow")
 
 METHODS = ("evolve", "brute", "random", "tpe", "cmaes", "nsga2")
 PRUNING_RULES = ("none", "halving", "median")

@@ -34,7 +34,11 @@ _SECTIONS = {
         "cluster": "cluster:command",
         "hkube": "hkube:command",
     },
-    "Watch": {"top": "top:command"},
+    "Watch": {
+        "top": "top:command",
+        "report": "report:command",
+        "serve": "serve:command",
+    },
     "Housekeeping": {
         "data": "data:command",
         "runs": "runs:command",

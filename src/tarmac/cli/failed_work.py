@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import traceback
 from pathlib import Path
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["explaining_failure", "in_short", "read_tails"]
 
-# Of each log: a failure's last words, and not what a long run has printed before.
-_TAIL_BYTES = 2**18
-
 # A training names the process that ended first; that others miss it is no cause of anything.
 _OF_MISSED_RANKS = frozenset({"rank-unreachable", "nccl-generic"})
 
@@ -35,17 +31,12 @@ def read_tails(paths: Iterable[Path], said: str = "") -> list[LogFinding]:
         paths: The logs; those that are missing or cannot be read are passed over.
         said: What is to be read before them.
     """
-    found: dict[str, LogFinding] = {}
-    logs: list[Path | io.BytesIO] = [io.BytesIO(said.encode(errors="replace")), *paths]
-    for log in logs:
-        # Whatever is wrong with a log or its reading: the failure itself is what matters.
-        with contextlib.suppress(Exception):
-            from tarmac.checks import read_log
+    # Whatever is wrong with the reading: the failure itself is what matters.
+    with contextlib.suppress(Exception):
+        from tarmac import checks
 
-            for finding in read_log(log, tail_bytes=_TAIL_BYTES).findings:
-                if finding.level != "note":
-                    found.setdefault(finding.code, finding)
-    return [*found.values()]
+        return checks.read_tails(paths, said)
+    return []
 
 
 def in_short(finding: LogFinding) -> str:

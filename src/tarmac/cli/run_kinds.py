@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tarmac.runs import Catalogue
+    from tarmac.runs import Catalogue, RunIndex, RunKind
 
-__all__ = ["KIND_NAMES", "catalogue_of"]
+__all__ = ["KIND_NAMES", "catalogue_of", "index_of"]
 
 KIND_NAMES = ("training", "search", "job")
 
@@ -22,9 +22,31 @@ def catalogue_of(kinds: Sequence[str], output: Path | None) -> Catalogue:
         kinds: Of `KIND_NAMES`; all if none is given.
         output: Where the runs lie; `tarmac.runs.default_output` if not given.
     """
-    from tarmac.jobs import JOB
-    from tarmac.runs import TRAINING, Catalogue
-    from tarmac.studies import SEARCH
+    from tarmac.runs import Catalogue
 
-    known = (TRAINING, SEARCH, JOB)
-    return Catalogue([kind for kind in known if kind.name in (kinds or KIND_NAMES)], output)
+    return Catalogue([_kind(name) for name in KIND_NAMES if name in (kinds or KIND_NAMES)], output)
+
+
+def index_of(output: Path | None) -> RunIndex:
+    """Return the index of all runs, which imports a kind's room only for runs that must be read.
+
+    Args:
+        output: Where the runs lie; `tarmac.runs.default_output` if not given.
+    """
+    from tarmac.runs import RunIndex
+
+    return RunIndex(KIND_NAMES, _kind, output)
+
+
+def _kind(name: str) -> RunKind:
+    if name == "job":
+        from tarmac.jobs import JOB
+
+        return JOB
+    if name == "search":
+        from tarmac.studies import SEARCH
+
+        return SEARCH
+    from tarmac.runs import TRAINING
+
+    return TRAINING

@@ -128,7 +128,7 @@ def _passed_on(ctx: click.Context) -> Iterator[str]:
         if isinstance(parameter, click.Option) and parameter.is_flag:
             yield name
         elif parameter.multiple:
-            for key, text in value:
-                yield from (name, f"{key}={text}")
+            for each in value:
+                yield from (name, each if isinstance(each, str) else "=".join(each))
         else:
             yield f"{name}={value}"

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         Venv,
     )
     from tarmac.jobs.placeholders import escape
-    from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, thread_variables
+    from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, specs_of, thread_variables
     from tarmac.jobs.progress import Ended, Reporter, Silent
     from tarmac.jobs.reader import as_written, job_of, parse_job, read_job
     from tarmac.jobs.record import JobRecord, read_record
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.secrets import missing_secrets, read_secret_mapping, secret_variables
     from tarmac.jobs.status import RunStatus, TaskStatus, read_status
     from tarmac.jobs.sweep import Sweep
+    from tarmac.jobs.timeline import AttemptSpan, TaskTrace, Timeline, read_timeline
     from tarmac.jobs.training_job import training_job
 
 __all__ = [
@@ -91,6 +92,7 @@ __all__ = [
     "SHARED",
     "WORK",
     "Attempt",
+    "AttemptSpan",
     "Began",
     "Busy",
     "Cause",
@@ -132,6 +134,8 @@ __all__ = [
     "Task",
     "TaskSpec",
     "TaskStatus",
+    "TaskTrace",
+    "Timeline",
     "Venv",
     "Waiting",
     "as_written",
@@ -159,10 +163,12 @@ __all__ = [
     "read_record",
     "read_secret_mapping",
     "read_status",
+    "read_timeline",
     "recall_secrets",
     "run_tasks",
     "runner_options",
     "secret_variables",
+    "specs_of",
     "start_runner",
     "submit_runner",
     "task_directory",
@@ -175,6 +181,11 @@ __all__ = [
 
 # Where a name is at home; imported when first used, as whoever only looks at jobs needs little.
 _MODULES = {
+    "specs_of": "plan",
+    "read_timeline": "timeline",
+    "Timeline": "timeline",
+    "TaskTrace": "timeline",
+    "AttemptSpan": "timeline",
     "Attempt": "executors",
     "Began": "executors",
     "Busy": "executors",

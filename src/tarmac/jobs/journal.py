@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
@@ -20,6 +21,9 @@ __all__ = ["Journal", "read_events", "read_journal"]
 
 class Journal:
     """Appends events to a file; each is in the kernel's hands when `write` returns.
+
+    Each says under ``at`` when it was written, in seconds since 1970 by this machine's clock. Until
+    0.2 none did.
 
     Args:
         path: The file.
@@ -55,7 +59,8 @@ class Journal:
             StorageError: They could not be written.
         """
         if events:
-            append_lines(self._path, events)
+            at = round(time.time(), 3)
+            append_lines(self._path, [{**event, "at": at} for event in events])
 
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:

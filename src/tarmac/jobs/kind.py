@@ -92,6 +92,9 @@ def _facts(path: Path) -> RunFacts:
 JOB = RunKind(
     name="job",
     record=RECORD,
+    marks=("journal.jsonl", "runner.json", "runners"),
+    # An engine may know better of one that seems interrupted.
+    settled=frozenset({"succeeded", "failed"}),
     summarize=_summarize,
     facts=_facts,
     logs=lambda path: sorted([*path.glob("tasks/*/std*"), *path.glob("instances/*/std*")]),

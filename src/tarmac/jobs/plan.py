@@ -102,15 +102,26 @@ def plan_tasks(job: Job, directory: Path) -> Iterator[Task]:
         )
     for fault in graph_faults(job):
         raise RequestError(f"{show_path(fault.path)}: {fault.message}", hint=fault.hint or None)
-    specs = job.tasks or (_own_task(job),)
     index = 0
-    everything = (*specs, job.after_all) if job.after_all is not None else specs
-    for spec in everything:
-        whole = _inherit(job, spec)
-        is_last = spec is job.after_all
+    specs = [*specs_of(job)]
+    for whole in specs:
+        is_last = job.after_all is not None and whole is specs[-1]
         for task in _expand(job, whole, directory, index, is_last=is_last):
             yield task
             index += 1
+
+
+def specs_of(job: Job) -> Iterator[TaskSpec]:
+    """Yield a job's tasks before their sweeps are expanded, each with what it has from the job.
+
+    Args:
+        job: No pipeline; of such there is none.
+    """
+    if job.pipeline is not None:
+        return
+    specs = job.tasks or (_own_task(job),)
+    for spec in (*specs, job.after_all) if job.after_all is not None else specs:
+        yield _inherit(job, spec)
 
 
 def _own_task(job: Job) -> TaskSpec:

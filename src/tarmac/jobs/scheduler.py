@@ -270,8 +270,9 @@ class _Session:
                 self._write("noted" if is_at_work else "waiting", attempt, reason=reason)
             case Requeued(cause=cause, reason=reason):
                 self._write("requeued", attempt, cause=cause, reason=reason)
-            case Began(host=host):
-                self._write("started", attempt, **({"host": host} if host else {}))
+            case Began(grant=grant, host=host):
+                known = {"host": host, "cpus": grant.cpus, "gpus": [*grant.gpus]}
+                self._write("started", attempt, **{key: one for key, one in known.items() if one})
         if self._executor.queues:
             self._reports.append(lambda: self._reporter.told(event))
         if isinstance(event, Began):

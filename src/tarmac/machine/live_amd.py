@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.machine.amd_files import (
     count_ras_errors,
-    find_kfd_nodes,
     read_number,
     read_sensor,
     text_of,
 )
-from tarmac.machine.live import LiveGpu, LiveProcess
-from tarmac.machine.pids import sees_all_processes
+from tarmac.machine.live import LiveGpu
+from tarmac.machine.live_amd_processes import AmdProcessReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +35,6 @@ _FAN_STEPS = 255
 class _Card:
     device: Path
     gpu: LiveGpu
-    kfd_id: int | None
     slow: dict[str, Any]
 
 
@@ -49,22 +47,25 @@ class AmdReader:
     """
 
     def __init__(self, root: Path = Path("/"), clock: Callable[[], float] = time.monotonic) -> None:
-        self._root = root
         self._clock = clock
-        self._sees_all = sees_all_processes(root)
         self._slow_at = float("-inf")
         # This file is that of no other driver.
         found = sorted((root / "sys/bus/pci/devices").glob("*/mem_info_vram_total"))
-        kfd_ids = {node.address: node.gpu_id for node in find_kfd_nodes(root)} if found else {}
         self._cards = [
-            _Card(path.parent, _identify(index, path.parent), kfd_ids.get(path.parent.name), {})
+            _Card(path.parent, _identify(index, path.parent), {})
             for index, path in enumerate(found)
         ]
+        self._processes = AmdProcessReader(root, clock)
 
     @property
     def has_cards(self) -> bool:
         """Whether there is any."""
         return bool(self._cards)
+
+    @property
+    def cards(self) -> tuple[LiveGpu, ...]:
+        """What of them does not change."""
+        return tuple(card.gpu for card in self._cards)
 
     def read(self) -> tuple[LiveGpu, ...]:
         """Return the cards as they are now; one that was taken out has an `error`."""
@@ -72,24 +73,11 @@ class AmdReader:
         is_slow_turn = bool(self._cards) and now - self._slow_at >= _SLOW_S
         if is_slow_turn:
             self._slow_at = now
-            processes = self._find_processes()
+            processes = self._processes.read()
             for card in self._cards:
                 card.slow = _read_slow(card.device)
-                card.slow["processes"] = processes.get(card.kfd_id, ())
+                card.slow["processes"] = processes.get(card.device.name, ())
         return tuple(_read(card) for card in self._cards)
-
-    def _find_processes(self) -> dict[int | None, tuple[LiveProcess, ...]]:
-        """Return the processes that compute, by KFD's number of the card."""
-        found: dict[int | None, list[LiveProcess]] = {}
-        for path in sorted((self._root / "sys/class/kfd/kfd/proc").glob("[0-9]*/vram_*")):
-            held, kfd_id = read_number(path), path.name.removeprefix("vram_")
-            if not held or not kfd_id.isdecimal():
-                continue
-            pid = int(path.parent.name)
-            found.setdefault(int(kfd_id), []).append(
-                LiveProcess(pid=pid if self._sees_all else None, driver_pid=pid, memory_bytes=held)
-            )
-        return {kfd_id: tuple(processes) for kfd_id, processes in found.items()}
 
 
 def _identify(index: int, device: Path) -> LiveGpu:

@@ -42,10 +42,10 @@ _START_S = 10.0
 
 @dataclasses.dataclass
 class _Watched:
-    """A GPU: who asks it, and what it said last."""
+    """A GPU, or all of AMD's: who asks, and what was said last."""
 
     asker: Asker[tuple[LiveGpu, ...]]
-    known: LiveGpu
+    known: tuple[LiveGpu, ...]
 
 
 class LiveReader:
@@ -75,15 +75,16 @@ class LiveReader:
         self.problem = start if isinstance(start, NvmlProblem) else None
         self.driver_version = None if isinstance(start, NvmlProblem) else start.version
         num_gpus = 0 if isinstance(start, NvmlProblem) else start.num_gpus
-        self._amd = amd
         self._patience_s = patience_s
         self._gpus = [
             _Watched(
                 Asker(_question(NvmlCard(index, sees_all=sees_all, clock=clock)), clock),
-                LiveGpu(index=index, uuid=f"nvidia:{index}", name="NVIDIA GPU"),
+                (LiveGpu(index=index, uuid=f"nvidia:{index}", name="NVIDIA GPU"),),
             )
             for index in range(num_gpus)
         ]
+        if amd.has_cards:
+            self._gpus.append(_Watched(Asker(lambda _: amd.read(), clock), amd.cards))
         self._xids = Asker(XidReader(num_gpus).read, clock) if num_gpus else None
 
     def read(self, *, details: bool = False) -> tuple[LiveGpu, ...]:
@@ -97,8 +98,7 @@ class LiveReader:
         """
         for gpu in self._gpus:
             gpu.asker.ask(details)
-        rows = [row for gpu in self._gpus for row in self._answer(gpu)]
-        return (*rows, *self._amd.read())
+        return tuple(row for gpu in self._gpus for row in self._answer(gpu))
 
     def new_xids(self) -> tuple[XidSeen, ...]:
         """Return the errors that NVIDIA's driver told of since the last call."""
@@ -138,13 +138,12 @@ class LiveReader:
 
     def _answer(self, gpu: _Watched) -> tuple[LiveGpu, ...]:
         try:
-            rows = gpu.asker.answer(self._patience_s)
+            gpu.known = gpu.asker.answer(self._patience_s)
         except NoAnswerError as silence:
-            return (_unread(gpu.known, _silence(silence)),)
-        except pynvml.NVMLError as error:
-            return (_unread(gpu.known, str(error)),)
-        gpu.known = rows[0]
-        return rows
+            return tuple(_unread(known, _silence(silence)) for known in gpu.known)
+        except (pynvml.NVMLError, OSError, ValueError) as error:
+            return tuple(_unread(known, str(error)) for known in gpu.known)
+        return gpu.known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,6 +211,8 @@ def _unread(known: LiveGpu, error: str) -> LiveGpu:
         index=known.index,
         uuid=known.uuid,
         name=known.name,
+        parent_uuid=known.parent_uuid,
+        maker=known.maker,
         pci_address=known.pci_address,
         error=error,
     )

@@ -10,10 +10,10 @@ import time
 from collections import deque
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tarmac.files import Readings
-from tarmac.machine import HostReader, LiveReader, open_live_reader
+from tarmac.machine import HostReader, NvmlProblem, open_live_reader
 from tarmac.monitor.containers import ContainerNames
 from tarmac.monitor.filters import filtered
 from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_xids
@@ -29,12 +29,12 @@ from tarmac.runs import default_output
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tarmac.machine import LiveGpu, NvmlProblem
+    from tarmac.machine import LiveGpu, XidSeen
     from tarmac.monitor.options import WatchOptions
     from tarmac.monitor.snapshot import Finding, Work
     from tarmac.runs import Glance
 
-__all__ = ["Watcher"]
+__all__ = ["GpuReader", "Watcher"]
 
 # Counters of lowered clocks are compared over so long.
 _PAST_S = 60.0
@@ -44,6 +44,22 @@ _ENDED_FOR = timedelta(minutes=5)
 
 # Of a container's number, as engines show it.
 _SHORT = 12
+
+
+class GpuReader(Protocol):
+    """Reads GPUs, as `tarmac.machine.LiveReader` does."""
+
+    def read(self) -> tuple[LiveGpu, ...]:
+        """Return all GPUs as they are now."""
+        ...
+
+    def new_xids(self) -> tuple[XidSeen, ...]:
+        """Return the errors that the driver told of since the last call."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,17 +81,18 @@ class Watcher:
         self,
         options: WatchOptions,
         *,
-        gpus: LiveReader | None = None,
+        gpus: GpuReader | None = None,
         processes: ProcessTable | None = None,
     ) -> None:
         self._options = options
         opened = gpus or open_live_reader()
-        self._reader = opened if isinstance(opened, LiveReader) else None
-        self._no_gpu_reason = _why_none(opened)
+        self._reader = None if isinstance(opened, NvmlProblem) else opened
+        self._no_gpu_reason = _why_none(opened) if isinstance(opened, NvmlProblem) else ""
         self._host_reader = HostReader()
         self._table = processes or ProcessTable()
         self._readings = Readings()
-        self._runs = RunsInSight((options.output or default_output()).resolve(), self._readings)
+        self._output = (options.output or default_output()).resolve()
+        self._runs = RunsInSight(self._output, self._readings)
         self._containers = ContainerNames()
         self._clock = IdleClock()
         self._watchlist = Watchlist()
@@ -141,7 +158,13 @@ class Watcher:
         for file, pid in holders.items():
             if file not in self._elsewhere:
                 directories = self._table.locked_directories(pid, ".lock")
-                self._elsewhere[file] = runs_among(directories)
+                # A task's training may lie anywhere below its job.
+                asked = [
+                    path
+                    for path in directories
+                    if self._options.output is None or path.is_relative_to(self._output)
+                ]
+                self._elsewhere[file] = runs_among(asked)
             yield from self._elsewhere[file]
 
     def _processes(
@@ -301,10 +324,8 @@ def _user_name() -> str:
         return str(uid)
 
 
-def _why_none(opened: LiveReader | NvmlProblem) -> str:
+def _why_none(problem: NvmlProblem) -> str:
     """Return why there is no GPU; what PyTorch would say to it takes seconds to ask."""
-    if isinstance(opened, LiveReader):
-        return ""
-    if opened.is_absence:
+    if problem.is_absence:
         return "no GPU is here"
-    return f"NVIDIA's driver does not answer: {opened.text}"
+    return f"NVIDIA's driver does not answer: {problem.text}"

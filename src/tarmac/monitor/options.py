@@ -16,8 +16,8 @@ class WatchOptions:
     """What to look at; several texts of one field are alternatives, and fields restrict each other.
 
     Attributes:
-        output: Where runs lie; `tarmac.runs.default_output` where it is None. Runs of other
-            directories are seen too while a process of this machine works on them.
+        output: Where runs lie. Where it is None that is `tarmac.runs.default_output`, and runs of
+            other directories are seen too while a process of this machine works on them.
         gpu: GPUs, by index or the beginning of a UUID; empty for all.
         run: Runs, by name or its beginning; their parts and what they are part of come with them.
         user: Users, by name: their processes and work.

@@ -21,6 +21,8 @@ from tarmac.runs.directory import Run
 from tarmac.runs.events import EventWriter
 from tarmac.runs.git import git_state
 from tarmac.runs.glance import Glance, Glancer
+from tarmac.runs.index import RunIndex
+from tarmac.runs.predictions import PREDICTIONS, Mistake, Predictions, read_predictions
 from tarmac.runs.record import (
     SCHEMA_VERSION,
     GitState,
@@ -43,6 +45,7 @@ from tarmac.runs.training import TRAINING, facts_of, list_runs, resolve
 from tarmac.runs.training_glance import glance_training
 
 __all__ = [
+    "PREDICTIONS",
     "SCHEMA_VERSION",
     "TRAINING",
     "BrokenRun",
@@ -54,10 +57,13 @@ __all__ = [
     "Glance",
     "Glancer",
     "GpuSamples",
+    "Mistake",
     "Parallel",
+    "Predictions",
     "Replica",
     "Run",
     "RunFacts",
+    "RunIndex",
     "RunKind",
     "RunRecord",
     "RunSummary",
@@ -73,6 +79,7 @@ __all__ = [
     "list_runs",
     "now",
     "read_all_samples",
+    "read_predictions",
     "read_samples",
     "resolve",
     "samples_path",

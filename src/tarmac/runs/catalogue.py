@@ -97,6 +97,9 @@ class RunKind:
         name: ``training``, ``search``, ``job``.
         record: The file in a run's directory that makes it one of this kind: JSON with
             ``created_at`` in ISO 8601, and perhaps a further name of the run as ``id``.
+        marks: Files and folders in that directory, beside the record. The summary of a settled run
+            does not change while none of these and the record look otherwise.
+        settled: The statuses that stay so; of all others, a run may change without a sign.
         summarize: Reads a directory's summary. Raises TarmacError where it cannot be read.
         facts: Reads what is compared.
         logs: Returns the files of what its processes printed, in the order to print them in.
@@ -107,6 +110,8 @@ class RunKind:
 
     name: str
     record: str
+    marks: tuple[str, ...]
+    settled: frozenset[str]
     summarize: Callable[[Path], RunSummary]
     facts: Callable[[Path], RunFacts]
     logs: Callable[[Path], Sequence[Path]]

@@ -86,6 +86,9 @@ def _reserved(path: Path) -> Iterator[None]:
 TRAINING = RunKind(
     name="training",
     record="run.json",
+    marks=(),
+    # Who goes on with an interrupted one says so in its record.
+    settled=frozenset({"completed", "interrupted", "failed"}),
     summarize=_summarize,
     facts=lambda path: facts_of(Run.open(path)),
     # Of several processes; one alone prints where it was started.

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tarmac.studies.verb import search, work_as_one, work_on
     from tarmac.studies.views.dashboard import serve_dashboard
     from tarmac.studies.views.export import export
-    from tarmac.studies.views.plots import render_page
+    from tarmac.studies.views.survey import Network, SpaceAxis, Step, Survey, survey
     from tarmac.studies.views.totals import Group, Totals, by_generation, summarize
     from tarmac.studies.winner import choose_winner, front_numbers, train_line
 
@@ -67,6 +67,7 @@ __all__ = [
     "Ledger",
     "Method",
     "MethodOptions",
+    "Network",
     "Numbers",
     "Preview",
     "Progress",
@@ -79,8 +80,11 @@ __all__ = [
     "SeededSampler",
     "Silent",
     "Space",
+    "SpaceAxis",
+    "Step",
     "Study",
     "StudyWriter",
+    "Survey",
     "Terms",
     "Totals",
     "Winner",
@@ -99,13 +103,13 @@ __all__ = [
     "preview_search",
     "pruning_rule_names",
     "read_space",
-    "render_page",
     "resumable",
     "search",
     "search_on",
     "serve_dashboard",
     "study_names",
     "summarize",
+    "survey",
     "time_left",
     "train_line",
     "work_as_one",
@@ -125,6 +129,7 @@ _MODULES = {
     "Ledger": "ledger",
     "Method": "methods.interface",
     "MethodOptions": "methods.interface",
+    "Network": "views.survey",
     "Numbers": "space",
     "Preview": "preview",
     "Pruner": "methods.pruning",
@@ -135,8 +140,11 @@ _MODULES = {
     "SeededSampler": "methods.samplers",
     "Silent": "reporter",
     "Space": "space",
+    "SpaceAxis": "views.survey",
+    "Step": "views.survey",
     "Study": "study.study",
     "StudyWriter": "study.writer",
+    "Survey": "views.survey",
     "Terms": "terms",
     "Totals": "views.totals",
     "Winner": "study.record",
@@ -156,13 +164,13 @@ _MODULES = {
     "preview_search": "preview",
     "pruning_rule_names": "methods.pruning",
     "read_space": "request",
-    "render_page": "views.plots",
     "resumable": "methods.samplers",
     "search": "verb",
     "search_on": "cluster.session",
     "serve_dashboard": "views.dashboard",
     "study_names": "request",
     "summarize": "views.totals",
+    "survey": "views.survey",
     "time_left": "cluster.time_left",
     "train_line": "winner",
     "work_as_one": "verb",

@@ -22,6 +22,7 @@ from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
 from tarmac.training.planning.precision import choose_precision
 from tarmac.training.planning.settings import apply_settings, settings_of
+from tarmac.training.session.mistakes import look_at_mistakes
 from tarmac.training.session.modes import denormals_flushed
 from tarmac.training.session.patience import Patience
 from tarmac.training.session.reporter import Reporter, Silent
@@ -57,6 +58,7 @@ __all__ = [
     "choose_precision",
     "denormals_flushed",
     "find_strategy",
+    "look_at_mistakes",
     "make_plan",
     "order_of",
     "resume",

@@ -46,6 +46,7 @@ class Plan:
             ``compile`` and ``autotune`` are what they are.
         num_parameters: Of the model.
         sample_flops: Matrix work of one sample's forward pass; see `count_forward_flops`.
+        log_to: The trackers that are told.
         sampling: Whether the run keeps samples of its GPUs and its host.
     """
 
@@ -79,6 +80,7 @@ class Plan:
     max_restarts: int
     hang_timeout_s: float
     sampling: bool
+    log_to: tuple[str, ...]
 
     @property
     def num_steps(self) -> int:
@@ -128,6 +130,7 @@ class Plan:
             "max_restarts": self.max_restarts,
             "hang_timeout_s": self.hang_timeout_s,
             "sampling": self.sampling,
+            "log_to": list(self.log_to),
             "optimizer": type(recipe.optimizer).__name__,
             "schedule": type(recipe.schedule).__name__,
             "weight_decay": dict(recipe.weight_decay),

@@ -22,6 +22,7 @@ from tarmac.training.session.record import create_run, find_begun, plan_of, reco
 from tarmac.training.session.reporter import Reporter, Silent
 from tarmac.training.session.sampling import Sampler, uuids_of
 from tarmac.training.session.stop_request import StopRequest
+from tarmac.training.session.tracking import Tracking
 from tarmac.training.session.upload import uploaded
 from tarmac.training.session.workers import WORKER, train_in_workers
 from tarmac.workloads import Workload, find_workload, reference_of
@@ -211,13 +212,17 @@ def _work(
     if run.record.status == "completed":
         return run
     sampler = Sampler(run, uuids_of(plan.devices), is_on=plan.sampling)
-    with uploaded() as own, recorded(run, plan, workload, sampler=sampler, uri=uri) as conclude:
+    tracking = Tracking(reporter)
+    with (
+        uploaded() as own,
+        recorded(run, plan, workload, sampler=sampler, tracking=tracking, uri=uri) as conclude,
+    ):
         own.append(run)
         if plan.process_per_device:
-            conclude(train_in_workers(plan, run, reporter, sampler, interrupted))
+            conclude(train_in_workers(plan, run, tracking, sampler, interrupted))
         else:
             with StopRequest(interrupted) as asked:
-                conclude(train_epochs(plan, run, Alone(), reporter, asked, stop=stop))
+                conclude(train_epochs(plan, run, Alone(), tracking, asked, stop=stop))
     return run
 
 

@@ -51,7 +51,8 @@ def ps(everything: bool, output: Path | None, as_json: bool) -> None:
     from rich.text import Text
 
     from tarmac.cli.console import make_console
-    from tarmac.cli.views.runs import age_of, job_row
+    from tarmac.cli.views.run_list import age_of
+    from tarmac.cli.views.runs import job_row
     from tarmac.jobs import list_statuses
     from tarmac.runs import default_output
 

@@ -57,11 +57,11 @@ _kind = option(
 @_kind
 def list_all(output: Path | None, as_json: bool, kinds: Sequence[str]) -> None:
     """List the runs, the newest first."""
-    from tarmac.cli.run_kinds import catalogue_of
-    from tarmac.cli.views.runs import print_summaries, summary_row
+    from tarmac.cli.run_kinds import index_of
+    from tarmac.cli.views.run_list import print_summaries, summary_row
 
-    catalogue = catalogue_of(kinds, output)
-    summaries, broken = catalogue.summaries()
+    index = index_of(output)
+    summaries, broken = index.summaries(kinds)
     if as_json:
         click.echo(json.dumps([summary_row(summary) for summary in summaries], indent=2))
         return
@@ -70,7 +70,7 @@ def list_all(output: Path | None, as_json: bool, kinds: Sequence[str]) -> None:
     for run in broken:
         click.echo(f"{run.path.name} cannot be read: {run.reason}")
     if not summaries:
-        click.echo(f"there are none in {catalogue.output}")
+        click.echo(f"there are none in {index.output}")
 
 
 @command.command(epilog=examples("tarmac runs show latest"))

@@ -194,11 +194,12 @@ def export_trials(
 def plot(study: str, to: Path | None, output: Path | None, storage: str | None) -> None:
     """Write a page of plots that needs nothing else, not even a network."""
     from tarmac.files import write_text
-    from tarmac.studies import find_study, render_page
+    from tarmac.pages import render_page, search_page
+    from tarmac.studies import find_study
 
     found = find_study(study, output, storage)
     path = to or found.path / "plot.html"
-    write_text(path, render_page(found))
+    write_text(path, render_page(search_page(found.path, storage)))
     click.echo(f"wrote {path}")
 
 

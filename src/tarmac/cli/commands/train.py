@@ -12,7 +12,16 @@ import click
 import cloup
 
 from tarmac.cli.ahead import begun_ahead
-from tarmac.cli.choices import COMPILE, FEEDS, FUSED, PRECISIONS, SCALES, STRATEGIES, Choice
+from tarmac.cli.choices import (
+    COMPILE,
+    FEEDS,
+    FUSED,
+    PRECISIONS,
+    SCALES,
+    STRATEGIES,
+    TRACKERS,
+    Choice,
+)
 from tarmac.cli.completion import complete_trainings, complete_workloads
 from tarmac.cli.failed_work import explaining_failure
 from tarmac.cli.imports import uncollected_imports
@@ -229,6 +238,12 @@ __all__ = ["command"]
     json_option("Print the result as JSON, and only that."),
     option(
         "--no-sampling", is_flag=True, help="Keep no samples of the GPUs and the host in the run."
+    ),
+    option(
+        "--log-to",
+        multiple=True,
+        type=Choice(TRACKERS),
+        help="Tell a tracker of every epoch as well; may be repeated.",
     ),
     option("--verbose", is_flag=True, help="Say more on why things are done as they are."),
 )

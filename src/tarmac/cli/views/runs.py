@@ -1,9 +1,8 @@
-"""How runs of every kind are shown: in a table, one by one, side by side."""
+"""How runs of every kind are shown: one by one, and side by side."""
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -15,60 +14,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tarmac.jobs import RunStatus
-    from tarmac.runs import Comparison, RunSummary
+    from tarmac.runs import Comparison
 
 __all__ = [
-    "age_of",
     "job_row",
     "print_comparison",
     "print_job",
     "print_logs",
-    "print_summaries",
     "print_training",
-    "summary_row",
 ]
 
 _BARS = "▁▂▃▄▅▆▇█"
 
 # Wider than this a line tells no more.
 _MAX_BARS = 30
-
-
-def age_of(created_at: datetime) -> str:
-    """Return how long ago something began, in its largest unit."""
-    seconds = (datetime.now(UTC) - created_at).total_seconds()
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
-
-
-def summary_row(summary: RunSummary) -> dict[str, object]:
-    """Return a summary for JSON."""
-    return {
-        "name": summary.name,
-        "path": str(summary.path),
-        "kind": summary.kind,
-        "workload": summary.workload,
-        "status": summary.status,
-        "created_at": summary.created_at.isoformat(),
-        "elapsed_s": summary.elapsed_s,
-        "result": summary.result,
-        "metrics": dict(summary.metrics),
-    }
-
-
-def print_summaries(summaries: Sequence[RunSummary]) -> None:
-    """Print a table of runs."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("run", "kind", "status", "began", "took", "result", box=None)
-    for summary in summaries:
-        took = "" if summary.elapsed_s is None else f"{summary.elapsed_s:.1f} s"
-        began = age_of(summary.created_at)
-        table.add_row(summary.name, summary.kind, summary.status, began, took, Text(summary.result))
-    make_console().print(table)
 
 
 def print_training(path: Path, *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from tarmac.hkube.running.results import Results
 from tarmac.jobs import Journal, read_journal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tarmac.hkube.hosting import Ending, Work
@@ -105,8 +105,8 @@ class History:
             index, self._next = self._next, self._next + 1
         return index
 
-    def started(self, work: Work, attempt: int, directory: Path) -> None:
-        """Write down that an attempt begins."""
+    def started(self, work: Work, attempt: int, directory: Path, gpus: Sequence[str]) -> None:
+        """Write down that an attempt begins, and which GPUs it has."""
         self._attempts[work.index] = attempt
         self._journal.write(
             "started",
@@ -114,6 +114,7 @@ class History:
             name=work.name,
             attempt=attempt,
             directory=str(directory.relative_to(self._run)),
+            **({"gpus": [*gpus]} if gpus else {}),
         )
 
     def retrying(self, work: Work, reason: str) -> None:

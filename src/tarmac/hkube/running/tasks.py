@@ -106,7 +106,7 @@ class Tasks:
         """Write down that an attempt begins; see `Watcher`."""
 
         def note() -> None:
-            self.history.started(work, attempt, directory)
+            self.history.started(work, attempt, directory, gpus)
             self._observer.started(work, attempt, directory, gpus)
 
         self._guard(note)

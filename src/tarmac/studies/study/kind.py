@@ -35,7 +35,7 @@ def _summarize(path: Path) -> RunSummary:
         status=status_of(record, is_worked_on=bool(_leases(path, record).seem_living())),
         created_at=record.created_at,
         elapsed_s=record.elapsed_s,
-        workload=str(record.request["workload"]),
+        workload=record.request.get("workload"),
         result=", ".join(f"{name} {value:.4g}" for name, value in metrics.items()),
         metrics=metrics,
     )
@@ -80,6 +80,9 @@ def _reserved(path: Path) -> Iterator[None]:
 SEARCH = RunKind(
     name="search",
     record=_RECORD,
+    # Where each process that works on it has a file.
+    marks=("workers",),
+    settled=frozenset({"completed", "interrupted", "failed"}),
     summarize=_summarize,
     facts=_facts,
     logs=lambda path: sorted((path / "logs").glob("*.log")),

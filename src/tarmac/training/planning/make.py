@@ -173,6 +173,7 @@ def make_plan(
         max_restarts=options.max_restarts,
         hang_timeout_s=options.hang_timeout_s,
         sampling=options.sampling,
+        log_to=tuple(options.log_to),
     )
 
 

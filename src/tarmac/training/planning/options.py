@@ -6,10 +6,11 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
+from tarmac.trackers import check_tracker
 from tarmac.training.shares import MAX_SEED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tarmac.training.engine.strategy import StrategySpec
     from tarmac.training.plan import Setting
@@ -53,6 +54,7 @@ class Options:
         hang_timeout_s: A rank that has done no step for so long is taken for hung.
         sampling: Keep samples of the GPUs and the host beside the run's metrics, and what they sum
             up to: energy, throttling.
+        log_to: The trackers that are told of every epoch: ``wandb``, ``mlflow``.
         settings: What ``--set`` changes; see `settings_of`.
     """
 
@@ -79,6 +81,7 @@ class Options:
     max_restarts: int = 3
     hang_timeout_s: float = 300.0
     sampling: bool = True
+    log_to: Sequence[str] = ()
     settings: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
 
 
@@ -97,6 +100,8 @@ def check_options(options: Options) -> None:
         value = getattr(options, name)
         if value is not None and value < least:
             raise RequestError(f"{name} is {value}, expected at least {least}")
+    for tracker in options.log_to:
+        check_tracker(tracker)
     if options.seed > MAX_SEED:
         raise RequestError(f"seed is {options.seed}, expected at most {MAX_SEED}")
     if options.patience is not None and not options.validation_size:

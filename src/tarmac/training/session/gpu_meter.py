@@ -39,10 +39,8 @@ class GpuMeter:
             return {}
         if self._last is not None:
             self._count(at_s, gpu, *self._last)
-        elif self._energy is None and (
-            gpu.energy_joules is not None or gpu.power_watts is not None
-        ):
-            self._energy = 0.0
+        elif gpu.energy_joules is not None or gpu.power_watts is not None:
+            self._energy = self._energy or 0.0
         for name in gpu.throttled_s:
             self._throttled.setdefault(name, 0.0)
         self._last = (at_s, gpu)

@@ -24,6 +24,7 @@ from tarmac.training.session.record import Outcome, find_begun, plan_of, recorde
 from tarmac.training.session.reporter import Reporter, Silent
 from tarmac.training.session.sampling import Sampler
 from tarmac.training.session.stop_request import StopRequest
+from tarmac.training.session.tracking import Tracking
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
@@ -138,20 +139,22 @@ def train_as_rank(
             begun(run)
         if record.status == "completed":
             return run
+        tracking = Tracking(reporter)
         is_first_here = team.local_rank == 0
         sampler = Sampler(run, uuids, is_on=made.sampling and is_first_here, rank=team.rank)
         with contextlib.ExitStack() as held:
             with _on_all_ranks(store):
-                conclude = (
-                    held.enter_context(recorded(run, made, workload, sampler=sampler, uri=uri))
-                    if team.is_main
-                    else None
-                )
+                conclude = None
+                if team.is_main:
+                    work = recorded(
+                        run, made, workload, sampler=sampler, tracking=tracking, uri=uri
+                    )
+                    conclude = held.enter_context(work)
             if not team.is_main:
                 held.enter_context(sampler)
             asked = held.enter_context(StopRequest(interrupted))
             held.enter_context(_one_rank_reports(store))
-            heard = reporter if team.is_main else Silent()
+            heard = tracking if team.is_main else Silent()
             outcome = train_epochs(made, run, team, heard, asked, stop=stop)
             if conclude is not None:
                 conclude(outcome)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tarmac.training.plan import Plan
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.training.session.sampling import Sampler
+    from tarmac.training.session.tracking import Tracking
     from tarmac.workloads import Workload
 
 __all__ = ["Outcome", "create_run", "find_begun", "plan_of", "recorded"]
@@ -156,7 +157,13 @@ def _check_world_size(run: Run, found: int) -> None:
 
 @contextlib.contextmanager
 def recorded(
-    run: Run, plan: Plan, workload: Workload, *, sampler: Sampler, uri: str | None = None
+    run: Run,
+    plan: Plan,
+    workload: Workload,
+    *,
+    sampler: Sampler,
+    tracking: Tracking,
+    uri: str | None = None,
 ) -> Iterator[Callable[[Outcome], None]]:
     """Hold a run while it is worked on, and record how that ends.
 
@@ -165,6 +172,7 @@ def recorded(
         plan: What is done.
         workload: As it was before options changed it.
         sampler: Samples this host for as long as the run is held.
+        tracking: Is opened, and told how it ends.
         uri: Below which its copy goes from now on; None for where the record says.
 
     Yields:
@@ -180,6 +188,9 @@ def recorded(
         sampler.stop()
         changes |= _measured(run, plan)
         run.update(status=status, ended_at=runs.now(), elapsed_s=elapsed_s, **changes)
+        sums = {name: changes[name] for name in ("energy_joules", "mfu")}
+        known = {name: value for name, value in sums.items() if value is not None}
+        tracking.end(status, {**run.metrics, **known})
 
     def conclude(outcome: Outcome) -> None:
         parallel = _parallel(plan, outcome.replicas).model_dump()
@@ -200,6 +211,7 @@ def recorded(
         if uri is not None:
             run.update(uploaded_to=uri)
         try:
+            tracking.open(run, plan)
             yield conclude
         except BaseException as error:
             # A disk may be full now: what stopped the training is what the user must hear of.

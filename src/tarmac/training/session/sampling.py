@@ -73,6 +73,7 @@ class Sampler:
         self._is_over = threading.Event()
         self._writing = threading.Lock()
         self._file: SampleFile | None = None
+        self._is_closed = False
         self._thread: threading.Thread | None = None
         if is_on:
             # A daemon: whatever ends the process need not wait for it.
@@ -99,7 +100,8 @@ class Sampler:
         if self._thread is not None and self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
         with self._writing:
-            # One that still waits for a driver has come too late.
+            # A thread that still waits for a driver comes too late.
+            self._is_closed = True
             self._file = None
 
     def workers_lost(self, reason: str) -> None:
@@ -142,7 +144,7 @@ class Sampler:
         """Open the file; return what the GPUs have counted before, None where it cannot be read."""
         facts = [{name: getattr(gpu, name) for name in _FACTS} for gpu in gpus]
         with self._writing, contextlib.suppress(TarmacError):
-            if not self._path.parent.is_dir():
+            if self._is_closed or not self._path.parent.is_dir():
                 return None
             self._file = file = SampleFile(self._path)
             file.note(

@@ -1,0 +1,99 @@
+"""`tarmac report`: a run as one page, or several side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import cloup
+
+from tarmac.cli.completion import complete_any_run
+from tarmac.cli.options import examples, option, output_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.runs import FoundRun
+
+__all__ = ["command"]
+
+_STANDARD_OUTPUT = Path("-")
+
+
+@cloup.command(
+    "report",
+    epilog=examples(
+        "tarmac report latest",
+        "tarmac report mnist-mlp-a mnist-mlp-b --html both.html",
+        "tarmac report latest --html - > page.html",
+    ),
+)
+@cloup.argument(
+    "run_names",
+    metavar="RUN...",
+    nargs=-1,
+    required=True,
+    shell_complete=complete_any_run,
+    help='Its directory, its name, the beginning of its name or id, or "latest"; several runs of '
+    "one kind are put side by side.",
+)
+@option(
+    "--html",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    show_default="report.html in the run's directory, of several runs in this one",
+    help='Where the page is written; "-" is standard output.',
+)
+@option(
+    "--no-pictures",
+    is_flag=True,
+    help="Do not ask a trained model about its test images, for which PyTorch is loaded.",
+)
+@output_option()
+def command(
+    run_names: Sequence[str], file: Path | None, no_pictures: bool, output: Path | None
+) -> None:
+    """Write a run as one page that needs no network, or compare several."""
+    from tarmac.cli.run_kinds import catalogue_of
+    from tarmac.files import write_text
+    from tarmac.pages import report
+
+    catalogue = catalogue_of((), output)
+    found = [catalogue.find(name) for name in run_names]
+    if len(found) == 1 and not no_pictures:
+        _look_at_mistakes(found[0])
+    page = report([run.path for run in found])
+    if file == _STANDARD_OUTPUT:
+        click.echo(page, nl=False)
+        return
+    target = file or (found[0].path if len(found) == 1 else Path()) / "report.html"
+    write_text(target, page)
+    for run in found:
+        summary = run.kind.summarize(run.path)
+        result = f": {summary.result}" if summary.result else ""
+        click.echo(f"{summary.kind} {summary.name} {summary.status}{result}")
+    click.echo(f"report {target}")
+
+
+def _look_at_mistakes(found: FoundRun) -> None:
+    """Ask a training's model about its test images, once, and where that can be done at all."""
+    from tarmac.distribution import MissingExtraError, explained_imports
+    from tarmac.errors import TarmacError
+    from tarmac.runs import PREDICTIONS, TRAINING, Run
+
+    if found.kind is not TRAINING or (found.path / PREDICTIONS).exists():
+        return
+    run = Run.open(found.path)
+    if run.status != "completed":
+        return
+    try:
+        with explained_imports():
+            from tarmac.training import look_at_mistakes
+        look_at_mistakes(run)
+    except MissingExtraError:
+        # A page is made as well where nothing can be trained.
+        return
+    except TarmacError as error:
+        click.echo(f"without pictures: {error.message}", err=True)

@@ -1,0 +1,153 @@
+"""The processes on AMD's cards: those that compute, by KFD's files, and all, by their open files.
+
+KFD tells of everybody's, and of their memory alone; what the kernel writes beside a process's open
+files (https://docs.kernel.org/gpu/drm-usage-stats.html) tells how busy it keeps a card, of those
+that this user may look at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.machine.amd_files import find_kfd_nodes, read_number, text_of
+from tarmac.machine.live import LiveProcess
+from tarmac.machine.pids import sees_all_processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["AmdProcessReader"]
+
+_UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20}
+
+# What computes and draws; copying and video are no work of a card's multiprocessors.
+_ENGINES = {"drm-engine-compute": "compute", "drm-engine-gfx": "graphics"}
+
+
+@dataclasses.dataclass
+class _Use:
+    """What a process uses of a card.
+
+    Attributes:
+        engine_ns: Nanoseconds of each engine, since it opened the card.
+    """
+
+    memory_bytes: int | None = None
+    engine_ns: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+class AmdProcessReader:
+    """Reads them again and again; shares are of the time between two readings.
+
+    Args:
+        root: Where ``proc`` and ``sys`` are.
+        clock: Seconds that only grow; for tests.
+    """
+
+    def __init__(self, root: Path = Path("/"), clock: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._clock = clock
+        self._sees_all = sees_all_processes(root)
+        self._addresses = {node.gpu_id: node.address for node in find_kfd_nodes(root)}
+        self._read_at: float | None = None
+        self._used_ns: dict[tuple[str, int], int] = {}
+
+    def read(self) -> dict[str, tuple[LiveProcess, ...]]:
+        """Return the processes of each card, by its address."""
+        now = self._clock()
+        passed_s = None if self._read_at is None else now - self._read_at
+        seen, last = self._look_at_files(), self._used_ns
+        self._read_at = now
+        self._used_ns = {key: sum(use.engine_ns.values()) for key, use in seen.items()}
+        found: dict[str, dict[int, LiveProcess]] = {}
+        for (address, pid), use in seen.items():
+            share = None
+            if passed_s and use.engine_ns and (address, pid) in last:
+                used_s = (self._used_ns[address, pid] - last[address, pid]) / 1e9
+                share = min(1.0, max(0.0, used_s / passed_s))
+            found.setdefault(address, {})[pid] = LiveProcess(
+                pid=pid,
+                driver_pid=pid,
+                kind=_kind(use),
+                memory_bytes=use.memory_bytes,
+                sm_ratio=share,
+            )
+        for address, pid, memory_bytes in self._look_at_kfd():
+            rows = found.setdefault(address, {})
+            if self._sees_all and pid in rows:
+                continue
+            # Numbers of the machine's cannot be told to be those of rows with this namespace's.
+            if self._sees_all or not any(row.pid is not None for row in rows.values()):
+                rows[pid] = LiveProcess(
+                    pid=pid if self._sees_all else None, driver_pid=pid, memory_bytes=memory_bytes
+                )
+        return {
+            address: tuple(rows[pid] for pid in sorted(rows)) for address, rows in found.items()
+        }
+
+    def _look_at_kfd(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the card, number and bytes of each process that computes."""
+        for path in sorted((self._root / "sys/class/kfd/kfd/proc").glob("[0-9]*/vram_*")):
+            held, gpu_id = read_number(path), path.name.removeprefix("vram_")
+            address = self._addresses.get(int(gpu_id)) if gpu_id.isdecimal() else None
+            if held and address is not None:
+                yield address, int(path.parent.name), held
+
+    def _look_at_files(self) -> dict[tuple[str, int], _Use]:
+        """Return what each process uses, by card and number."""
+        found: dict[tuple[str, int], _Use] = {}
+        clients = set()
+        for process in (self._root / "proc").glob("[0-9]*"):
+            for number in _card_files(process):
+                facts = _facts(process / "fdinfo" / number)
+                address, pid = facts.get("drm-pdev"), int(process.name)
+                client = (address, pid, facts.get("drm-client-id"))
+                # Several files may be one client's.
+                if facts.get("drm-driver") != "amdgpu" or address is None or client in clients:
+                    continue
+                clients.add(client)
+                _add(found.setdefault((address, pid), _Use()), facts)
+        return found
+
+
+def _card_files(process: Path) -> Iterator[str]:
+    """Yield the numbers of a process's open files that are cards."""
+    try:
+        descriptors = list((process / "fd").iterdir())
+    except OSError:
+        # It is gone, or another user's.
+        return
+    for descriptor in descriptors:
+        try:
+            is_card = str(descriptor.readlink()).startswith("/dev/dri/")
+        except OSError:
+            continue
+        if is_card:
+            yield descriptor.name
+
+
+def _facts(path: Path) -> dict[str, str]:
+    lines = (line.partition(":") for line in (text_of(path) or "").splitlines())
+    return {name: value.strip() for name, _, value in lines}
+
+
+def _add(use: _Use, facts: dict[str, str]) -> None:
+    # Newer kernels call what lies there now "resident".
+    for key in ("drm-resident-vram", "drm-memory-vram"):
+        size = re.fullmatch(r"(\d+) ?(KiB|MiB|)", facts.get(key, ""))
+        if size:
+            use.memory_bytes = (use.memory_bytes or 0) + int(size[1]) * _UNITS[size[2]]
+            break
+    for key in _ENGINES:
+        spent = re.fullmatch(r"(\d+) ns", facts.get(key, ""))
+        if spent:
+            use.engine_ns[key] = use.engine_ns.get(key, 0) + int(spent[1])
+
+
+def _kind(use: _Use) -> str:
+    kinds = {_ENGINES[key] for key, spent in use.engine_ns.items() if spent}
+    return "both" if len(kinds) > 1 else next(iter(kinds), "compute")

@@ -1,0 +1,167 @@
+"""The page of several runs of one kind: what differed between them, and how each went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.masking import is_secret_name, masked_text
+from tarmac.pages.epochs import read_epochs
+from tarmac.pages.numbers import known, worded
+from tarmac.pages.page import Page, Section
+from tarmac.pages.pieces import chip, message, paragraph, table
+from tarmac.pages.plots import Series, line_plot
+from tarmac.pages.scales import Axis
+from tarmac.pages.states import STATES
+from tarmac.runs import TRAINING, Run, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.pages.epochs import Epochs
+    from tarmac.runs import Comparison, RunKind, RunSummary
+
+__all__ = ["comparison_page"]
+
+# Metrics of which more is better; of others nothing is called the best.
+_MORE = ("accuracy", "samples_per_s")
+_LESS = ("loss",)
+
+_CURVES = (
+    ("val_loss", "Validation loss", ""),
+    ("val_accuracy", "Validation accuracy", "ratio"),
+    ("loss", "Training loss", ""),
+    ("accuracy", "Training accuracy", "ratio"),
+    ("samples_per_s", "Samples a second", ""),
+)
+
+
+def comparison_page(kind: RunKind, paths: Sequence[Path]) -> Page:
+    """Return the page of several runs side by side.
+
+    Args:
+        kind: What they are.
+        paths: Their directories.
+
+    Raises:
+        RequestError: One is of a newer Tarmac.
+        TarmacError: One is damaged.
+    """
+    names = _names(paths)
+    facts = [kind.facts(path) for path in paths]
+    summaries = [kind.summarize(path) for path in paths]
+    compared = compare([*zip(names, facts, strict=True)])
+    sections = [
+        Section("runs", "Runs", _runs(names, summaries, compared)),
+        Section("differences", "What differed", _differences(compared)),
+        *(_curves(names, paths) if kind is TRAINING else ()),
+    ]
+    return Page(
+        title=f"{len(paths)} {'searches' if kind.name == 'search' else f'{kind.name}s'} compared",
+        subtitle=", ".join(names),
+        sections=sections,
+    )
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Return names that tell the runs apart: their directories', or else their paths."""
+    short = [path.resolve().name for path in paths]
+    if len(set(short)) == len(short):
+        return short
+    return [f"{number}: {path}" for number, path in enumerate(paths, start=1)]
+
+
+def _runs(names: Sequence[str], summaries: Sequence[RunSummary], compared: Comparison) -> Markup:
+    metrics = [name for name in compared.metrics if any(compared.metrics[name])]
+    best = {name: _best(name, compared.metrics[name]) for name in metrics}
+    rows = []
+    for place, (name, one) in enumerate(zip(names, summaries, strict=True)):
+        cells: list[str | Markup] = [
+            Markup('<i class="swatch s{}" aria-hidden="true"></i>{}').format(place % 8, name),
+            chip(one.status, STATES.get(one.status, "plain")),
+            worded(one.elapsed_s, "s"),
+        ]
+        for metric in metrics:
+            text = _metric(metric, compared.metrics[metric][place])
+            cells.append(Markup("<b>{}</b>").format(text) if place in best[metric] else text)
+        rows.append(cells)
+    columns = ["run", "status", "took", *(name.replace("_", " ") for name in metrics)]
+    shown = table(columns, rows, label="Runs", numbers=range(2, len(columns)))
+    return shown + (paragraph("The best of a column is bold.") if any(best.values()) else "")
+
+
+def _best(name: str, values: Sequence[float | None]) -> set[int]:
+    numbers = [known(value) for value in values]
+    there = [number for number in numbers if number is not None]
+    if len(there) < 2 or min(there) == max(there):
+        return set()
+    if name.endswith(_MORE):
+        wanted = max(there)
+    elif name.endswith(_LESS):
+        wanted = min(there)
+    else:
+        return set()
+    return {place for place, number in enumerate(numbers) if number == wanted}
+
+
+def _metric(name: str, value: object) -> str:
+    unit = "ratio" if name.endswith("accuracy") else "s" if name.endswith(("_s", "seconds")) else ""
+    return worded(value, unit)
+
+
+def _differences(compared: Comparison) -> Markup:
+    if not compared.differences:
+        return paragraph("Nothing that was asked differs, nor where they ran.")
+    rows = [
+        [key, *(_value(key, value) for value in values)]
+        for key, values in compared.differences.items()
+    ]
+    return table(["setting", *compared.names], rows, label="Settings that differ")
+
+
+def _value(key: str, value: object) -> str:
+    if isinstance(value, str) and value and is_secret_name(key.rpartition(".")[2]):
+        return "(hidden)"
+    return "-" if value is None else masked_text(str(value))
+
+
+def _curves(names: Sequence[str], paths: Sequence[Path]) -> Iterator[Section]:
+    read: dict[str, Epochs] = {}
+    problems = Markup("")
+    for name, path in zip(names, paths, strict=True):
+        read[name] = read_epochs(Run.open(path))
+        if read[name].problem:
+            problems += message("warn", read[name].problem)
+    by_epoch = Markup("").join(_overlaid(read, over_time=False))
+    by_time = Markup("").join(_overlaid(read, over_time=True))
+    if by_epoch or problems:
+        yield Section("by-epoch", "By epoch", problems + by_epoch)
+    if by_time:
+        note = "Since each run was made: what is fastest to a result."
+        yield Section("by-time", "By time", by_time, note)
+
+
+def _overlaid(read: Mapping[str, Epochs], *, over_time: bool) -> Iterator[Markup]:
+    x = Axis("epoch", is_whole=True)
+    if over_time:
+        x = Axis("time since each run was made", "s", low=0.0)
+    for name, title, unit in _CURVES:
+        # Against time the training's own curves add nothing to those of held-out data.
+        if over_time and name in ("loss", "samples_per_s"):
+            continue
+        series = [
+            Series(
+                run,
+                epochs.points(name)
+                if over_time
+                else [(row.number, row.values.get(name)) for row in epochs.rows],
+                colour=place,
+            )
+            for place, (run, epochs) in enumerate(read.items())
+            if epochs.has(name)
+        ]
+        if series:
+            key = f"{'time' if over_time else 'epoch'}-{name.replace('_', '-')}"
+            yield line_plot(key, title, series, x=x, y=Axis(title.lower(), unit))

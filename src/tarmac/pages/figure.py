@@ -1,0 +1,192 @@
+"""What all plots have in common: a caption, a legend, the picture's alt text, and its data.
+
+Plots are SVG that is as wide as the page: places along an axis are percentages, lines are drawn in
+a nested picture that is stretched, and so texts and strokes keep their size on a telephone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tarmac.pages.scales import Scale, Tick
+
+__all__ = [
+    "COLOURS",
+    "STRETCH",
+    "DataTable",
+    "Key",
+    "alt",
+    "area",
+    "axes",
+    "figure",
+    "percent",
+    "picked",
+    "scale_data",
+]
+
+# Classes s0, s1, ... of style.css; more series than that take turns with dashes.
+COLOURS = 8
+
+# The side of the nested picture: whole numbers in it are finer than any screen.
+STRETCH = 10000
+
+# Texts along the x axis that a telephone has room for.
+_MOST_TICKS_NARROW = 4
+
+# Rows of the table under a plot: enough to follow the picture, read aloud or on paper.
+_MOST_ROWS = 40
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """A legend's entry: a name, and the classes of style.css that it is drawn with."""
+
+    name: str
+    classes: str
+
+
+@dataclasses.dataclass(frozen=True)
+class DataTable:
+    """A plot's data as a table: what screen readers read, and all others can open."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def figure(
+    key: str,
+    title: str,
+    body: Markup,
+    *,
+    legend: Sequence[Key] = (),
+    data: DataTable | None = None,
+    classes: str = "",
+) -> Markup:
+    """Put a plot's parts together.
+
+    Args:
+        key: Its id, unique in the page: letters, digits and hyphens.
+        title: Its caption; empty where a heading says it.
+        body: The picture.
+        legend: What the colours stand for.
+        data: What it was drawn from.
+        classes: Further classes of style.css.
+    """
+    entries = Markup("").join(
+        Markup(
+            '<li><svg class="key {}" aria-hidden="true"><path d="M2 6h18"/></svg>{}</li>'
+        ).format(entry.classes, entry.name)
+        for entry in legend
+    )
+    return Markup('<figure class="plot {}" id="{}">{}{}{}{}</figure>').format(
+        classes,
+        key,
+        Markup("<figcaption>{}</figcaption>").format(title) if title else "",
+        Markup('<ul class="legend">{}</ul>').format(entries) if entries else "",
+        body,
+        _table(key, title, data) if data is not None else "",
+    )
+
+
+def alt(key: str, title: str, description: str) -> Markup:
+    """Return a picture's title and description, which `area` names it by."""
+    return Markup('<title id="{0}-title">{1}</title><desc id="{0}-desc">{2}</desc>').format(
+        key, title, description
+    )
+
+
+def area(key: str, content: Markup, *, height: int, attributes: Markup | None = None) -> Markup:
+    """Return a plot's drawing area with room for the texts of its axes.
+
+    Args:
+        key: The plot's.
+        content: `alt`, and what is drawn.
+        height: In CSS pixels, without the axes' texts.
+        attributes: Of the area, from `scale_data`.
+    """
+    return Markup(
+        '<div class="area" {}><svg role="img" aria-labelledby="{}-title {}-desc" width="100%" '
+        'height="{}">{}</svg></div>'
+    ).format(attributes or "", key, key, height, content)
+
+
+def scale_data(scale: Scale, letter: str) -> Markup:
+    """Return a scale as attributes, from which the page's script tells values at the pointer.
+
+    Args:
+        scale: Of the axis.
+        letter: ``x`` or ``y``.
+    """
+    return Markup('data-{0}="{1!r} {2!r} {3}" data-{0}-unit="{4}" data-{0}-label="{5}" ').format(
+        letter,
+        scale.low,
+        scale.high,
+        "log" if scale.axis.is_log else "linear",
+        scale.axis.unit,
+        scale.axis.label,
+    )
+
+
+def axes(x: Sequence[Tick], y: Sequence[Tick], x_label: str = "") -> Markup:
+    """Return the lines and texts of a plot's axes."""
+    parts = [Markup('<g class="axes" aria-hidden="true">')]
+    for tick in y:
+        place = percent(1 - tick.place)
+        parts.append(
+            Markup('<line class="grid" x2="100%" y1="{0}" y2="{0}"/>').format(place)
+            + Markup('<text class="y" x="0" dx="-8" y="{}" dy=".32em">{}</text>').format(
+                place, tick.text
+            )
+        )
+    for number, tick in enumerate(x):
+        side = "start" if tick.place < 0.03 else "end" if tick.place > 0.97 else "mid"
+        parts.append(
+            Markup('<text class="x {} {}" x="{}" y="100%" dy="1.5em">{}</text>').format(
+                side,
+                # Left out where a telephone has too little room.
+                "odd" if number % 2 and len(x) > _MOST_TICKS_NARROW else "even",
+                percent(tick.place),
+                tick.text,
+            )
+        )
+    parts.append(Markup('<line class="base" x2="100%" y1="100%" y2="100%"/>'))
+    if x_label:
+        parts.append(
+            Markup('<text class="x-label" x="50%" y="100%" dy="2.9em">{}</text>').format(x_label)
+        )
+    return Markup("").join(parts) + Markup("</g>")
+
+
+def percent(place: float) -> str:
+    """Return a place, 0 to 1, as SVG takes it."""
+    return f"{place * 100:.2f}".rstrip("0").rstrip(".") + "%"
+
+
+def picked(count: int, most: int = _MOST_ROWS) -> Iterable[int]:
+    """Return which of many rows are shown in a table: evenly spaced, the first and the last too."""
+    if count <= most:
+        return range(count)
+    return [round(row * (count - 1) / (most - 1)) for row in range(most)]
+
+
+def _table(key: str, title: str, data: DataTable) -> Markup:
+    shown = [data.rows[row] for row in picked(len(data.rows))]
+    few = "" if len(shown) == len(data.rows) else f", {len(shown)} of {len(data.rows):,} rows"
+    head = Markup("").join(
+        Markup('<th scope="col">{}</th>').format(column) for column in data.columns
+    )
+    rows = Markup("").join(
+        Markup("<tr>{}</tr>").format(Markup("").join(Markup("<td>{}</td>").format(c) for c in row))
+        for row in shown
+    )
+    return Markup(
+        '<details class="data" id="{}-data"><summary>Data{}</summary>'
+        '<div class="scroll" role="region" tabindex="0" aria-label="Data of {}">'
+        "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div></details>"
+    ).format(key, few, escape(title), head, rows)

@@ -1,0 +1,311 @@
+"""The page of a job or a pipeline: its tasks in time, what failed and why, where its time went."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+from pydantic import ValidationError
+
+from tarmac.jobs import Job, read_record, read_timeline, specs_of
+from tarmac.masking import masked_environment, masked_text
+from tarmac.pages.bars import Bar, stacked_bars
+from tarmac.pages.job_failures import failed_groups, failures_body, retries_body
+from tarmac.pages.job_lanes import STATES, device_lanes, folded, load_plot, task_lanes
+from tarmac.pages.job_time import ready_times, spec_times
+from tarmac.pages.numbers import moment, worded
+from tarmac.pages.page import Page, Section
+from tarmac.pages.pieces import Tile, chip, details, facts, message, pre, table, tiles
+from tarmac.pages.scales import Axis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tarmac.jobs import JobRecord, Resources, TaskSpec, TaskStatus, Timeline
+    from tarmac.pages.job_time import SpecTime
+
+__all__ = ["job_page", "resources_text", "shown_end"]
+
+_MOST_TASKS = 200
+_MOST_BARS = 20
+_LONGEST_TEXT = 20_000
+
+# How a run's state is shown.
+_RUN_STATES = STATES | {"detached": "busy"}
+
+
+def job_page(run: Path, *, now: float | None = None) -> Page:
+    """Return the page of a job's run.
+
+    Args:
+        run: Its directory.
+        now: In seconds since 1970; by this machine's clock if not given.
+
+    Raises:
+        RequestError: It is no job's run, or one of a newer Tarmac.
+        StorageError: It cannot be read.
+        TarmacError: Its record is damaged.
+    """
+    run = run.resolve()
+    record = read_record(run)
+    timeline = read_timeline(run, now=now)
+    status = timeline.status
+    what = "pipeline" if record.num_tasks is None else "job"
+    where = "this machine" if record.executor == "local" else record.executor
+    return Page(
+        title=run.name,
+        subtitle=f"A {what} on {where}, made {moment(record.created_at)}",
+        status=status.state,
+        state=_RUN_STATES.get(status.state, "plain"),
+        head=_tiles(timeline, shown_end(timeline)),
+        sections=[*_sections(run, record, timeline)],
+    )
+
+
+def shown_end(timeline: Timeline) -> float:
+    """Return where the picture of a run ends, in seconds since 1970.
+
+    Of one at work that moves on in steps of about a hundredth of its length: a page that is shown
+    again is the same page for a while.
+    """
+    length = timeline.until - timeline.began_at
+    if not timeline.status.is_active or length <= 0:
+        return timeline.until
+    step = 2.0 ** max(0, math.floor(math.log2(length / 64)))
+    return timeline.began_at + math.ceil(length / step) * step
+
+
+def _sections(run: Path, record: JobRecord, timeline: Timeline) -> Iterator[Section]:
+    until = shown_end(timeline)
+    job = _job_of(record)
+    ready = {} if job is None else ready_times(timeline, job)
+    groups = failed_groups(timeline)
+    yield Section("outcome", "What came of it", _outcome(run, record, timeline))
+    if groups:
+        yield Section("failures", "What failed", failures_body(timeline, groups))
+    if timeline.traces and timeline.has_times:
+        own, folds = folded(timeline)
+        body = Markup("")
+        note = "A lane for each task, from when it could begin."
+        if folds:
+            count = sum(len(fold.tasks) for fold in folds)
+            body += load_plot("load", timeline, until)
+            note = f"{len(own):,} tasks in lanes of their own, what failed first; {count:,} others "
+            note += "folded: the curve is how many were at work."
+        body += task_lanes("tasks-in-time", timeline, ready, until)
+        yield Section("timeline", "Tasks in time", body, note)
+        times = spec_times(timeline, ready, until)
+        yield Section("time", "Where the time went", _time(times), _TIME_NOTE)
+        if (devices := device_lanes("devices-in-time", timeline, until)) is not None:
+            yield Section("devices", "GPUs and hosts", devices)
+    elif timeline.traces:
+        words = "This run's journal does not say when: it was written by Tarmac 0.1."
+        yield Section("timeline", "Tasks in time", message("plain", words))
+    if (retries := retries_body(timeline)) is not None:
+        yield Section("retries", "Tried again", retries)
+    if asked := _asked(job):
+        yield Section("asked", "What was asked", asked)
+    if timeline.status.tasks:
+        yield Section("tasks", "Tasks", *_task_table(timeline))
+    yield Section("record", "The job as it was submitted", _record(record))
+
+
+_TIME_NOTE = (
+    "At work: from the start of an attempt to its end, inputs and outputs included. For room: "
+    "it could have begun, and there was no room or it was in a queue."
+)
+
+
+def _job_of(record: JobRecord) -> Job | None:
+    """Return the job; None where a plug-in that is gone, or a damaged record, keeps it from us."""
+    try:
+        return Job.model_validate(record.job)
+    except ValidationError:
+        return None
+
+
+def _tiles(timeline: Timeline, until: float) -> Markup:
+    status = timeline.status
+    traces = timeline.traces.values()
+    ended = sum(task.state in ("succeeded", "failed", "skipped") for task in status.tasks)
+    failed = status.count("failed")
+    attempts = sum(len(one.attempts) for one in traces)
+    retried = sum(max(0, len(one.attempts) - 1) for one in traces)
+    figures = [
+        Tile("Tasks ended", f"{ended:,} of {status.num_tasks:,}"),
+        Tile("Failed", f"{failed:,}", state="bad" if failed else "ok"),
+        Tile("Tried again", f"{retried:,}", f"{attempts:,} attempts in all"),
+    ]
+    if timeline.has_times and timeline.traces:
+        wall = until - timeline.began_at
+        work = sum(one.spent.work_s for one in spec_times(timeline, {}, until))
+        at_once = f"{worded(work / wall)} at once on average" if wall > 0 else ""
+        figures += [
+            Tile("From start to end", worded(wall, "s")),
+            Tile("Work", worded(work, "s"), at_once),
+        ]
+    return tiles(figures)
+
+
+def _outcome(run: Path, record: JobRecord, timeline: Timeline) -> Markup:
+    status = timeline.status
+    counts = ", ".join(
+        f"{count:,} {state}"
+        for state in ("succeeded", "failed", "skipped", "interrupted", "running", "queued")
+        if (count := status.count(state))
+    )
+    left = status.num_tasks - len(status.tasks)
+    words = "; ".join(filter(None, (counts, f"{left:,} not begun" if left else "")))
+    again = status.state in ("failed", "interrupted")
+    commands = [f"tarmac run --resume {run}"] if again else []
+    body = message(
+        _RUN_STATES.get(status.state, "plain"), words or "no task has begun", commands=commands
+    )
+    if status.reason:
+        body += message("bad", masked_text(status.reason))
+    if status.runner_note:
+        body += message("plain", status.runner_note)
+    for problem in status.problems[:5]:
+        body += message("warn", f"Left out: {problem}")
+    return body + facts(
+        [("Name", record.name), ("Directory", str(run)), ("Started from", record.base)]
+    )
+
+
+def _time(times: Sequence[SpecTime]) -> Markup:
+    shown = sorted(times, key=lambda one: -one.spent.work_s)[:_MOST_BARS]
+    names = {one.name for one in shown}
+    bars = [
+        Bar(one.name, [one.spent.work_s, one.spent.room_s, one.spent.between_s])
+        for one in times
+        if one.name in names
+    ]
+    parts = ["at work", "waited for room", "between attempts"]
+    picture = stacked_bars(
+        "time-by-task",
+        "",
+        bars,
+        parts=parts,
+        x=Axis("task"),
+        y=Axis("sum over tasks", unit="s"),
+        height=180,
+    )
+    rows = [
+        [
+            one.name,
+            f"{one.count:,}",
+            f"{one.attempts:,}",
+            worded(one.spent.work_s, "s"),
+            worded(one.longest_s, "s"),
+            worded(one.others_s, "s"),
+            worded(one.spent.room_s, "s"),
+            worded(one.longest_room_s, "s"),
+            worded(one.spent.between_s, "s"),
+        ]
+        for one in times[:_MOST_TASKS]
+    ]
+    columns = ["task", "begun", "attempts", "at work", "longest", "until it could begin"]
+    columns += ["for room", "longest of it", "between attempts"]
+    return picture + table(columns, rows, label="Time by task", numbers=range(1, 9))
+
+
+def _asked(job: Job | None) -> Markup:
+    if job is None:
+        return message("warn", "What was asked cannot be read by this version.")
+    if job.pipeline is not None:
+        return _nodes(job.pipeline)
+    rows = [_spec_row(job, spec) for spec in specs_of(job)]
+    columns = ["task", "after", "runs", "in", "resources", "at most", "retries"]
+    return table(columns, rows, label="Tasks as they were asked for")
+
+
+def _spec_row(job: Job, spec: TaskSpec) -> list[str | Markup]:
+    is_last = job.after_all is not None and spec.name == job.after_all.name
+    runs = spec.command if isinstance(spec.command, str) else " ".join(spec.command or ())
+    if spec.workload is not None:
+        settings = " ".join(f"{key}={value}" for key, value in spec.settings.items())
+        runs = f"workload {spec.workload} {settings}"
+    return [
+        spec.name + (" (for each of a sweep)" if spec.sweep is not None else ""),
+        "all others" if is_last else ", ".join(spec.needs) or "-",
+        _cut(masked_text(runs) or "what the image runs"),
+        spec.environment.kind if hasattr(spec.environment, "kind") else "-",
+        resources_text(spec.resources),
+        worded(spec.timeout, "s") if spec.timeout is not None else "no limit",
+        str(spec.retries.count),
+    ]
+
+
+def resources_text(asked: Resources) -> str:
+    """Return in words what a task needs."""
+    words = [f"{asked.cpus:g} CPU{'' if asked.cpus == 1 else 's'}"]
+    words += [worded(asked.memory, "bytes")] if asked.memory is not None else []
+    words += [f"{asked.gpus:g} GPU{'' if asked.gpus <= 1 else 's'}"] if asked.gpus else []
+    words += [f"of {worded(asked.gpu_memory, 'bytes')}"] if asked.gpu_memory is not None else []
+    words += [f"on {asked.nodes} nodes"] if asked.nodes > 1 else []
+    return ", ".join(words)
+
+
+def _nodes(pipeline: dict[str, Any]) -> Markup:
+    nodes = pipeline.get("nodes")
+    rows = [
+        [
+            str(node.get("nodeName", "-")),
+            str(node.get("algorithmName") or node.get("pipelineName") or node.get("kind") or "-"),
+            _cut(masked_text(json.dumps(node.get("input", [])))),
+        ]
+        for node in (nodes if isinstance(nodes, list) else ())
+        if isinstance(node, dict)
+    ]
+    return table(["node", "algorithm", "input"], rows, label="Nodes of the pipeline")
+
+
+def _task_table(timeline: Timeline) -> tuple[Markup, str]:
+    own, folds = folded(timeline, _MOST_TASKS)
+    tasks = [*own]
+    for fold in folds:
+        tasks += [*fold.tasks][: max(0, _MOST_TASKS - len(tasks))]
+    rows = [_task_row(task, timeline) for task in tasks]
+    count = len(timeline.status.tasks)
+    note = f"{len(tasks):,} of {count:,}, what failed first." if len(tasks) < count else ""
+    columns = ["task", "state", "attempts", "took", "where", "GPUs", "why"]
+    return table(columns, rows, label="Tasks", numbers=(2, 3)), note
+
+
+def _task_row(task: TaskStatus, timeline: Timeline) -> list[str | Markup]:
+    trace = timeline.trace_of(task)
+    last = trace.attempts[-1] if trace.attempts else None
+    return [
+        task.name,
+        chip(task.state, STATES.get(task.state, "plain")),
+        f"{len(trace.attempts):,}",
+        worded(trace.seconds, "s"),
+        task.host or ("-" if last is None else "here"),
+        ", ".join(last.gpus) if last is not None and last.gpus else "-",
+        _cut(masked_text(task.reason)) or "-",
+    ]
+
+
+def _record(record: JobRecord) -> Markup:
+    text = json.dumps(_without_secrets(record.job), indent=2, ensure_ascii=False)
+    if len(text) > _LONGEST_TEXT:
+        text = f"{text[:_LONGEST_TEXT]}\n... {len(text):,} characters in all"
+    return details("record-text", "job-run.json", pre(text))
+
+
+def _without_secrets(value: Any, name: str = "") -> Any:
+    """Return a job's values, with what is a secret by its name or its form taken out."""
+    if isinstance(value, dict):
+        if name == "env" and all(isinstance(one, str) for one in value.values()):
+            return masked_environment(value)
+        return {key: _without_secrets(one, key) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(one) for one in value]
+    return masked_text(value) if isinstance(value, str) else value
+
+
+def _cut(text: str, most: int = 160) -> str:
+    return text if len(text) <= most else f"{text[:most]} ..."

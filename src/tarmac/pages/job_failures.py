@@ -1,0 +1,123 @@
+"""What failed in a job, and what was tried again: equal ones together, each with its cause."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.pages.job_time import spec_of
+from tarmac.pages.log_end import known_failures, log_end
+from tarmac.pages.numbers import worded
+from tarmac.pages.pieces import details, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tarmac.jobs import AttemptSpan, TaskStatus, Timeline
+
+__all__ = ["Failures", "failed_groups", "failures_body", "retries_body"]
+
+# Kinds of failures that are shown each, and logs that are read for them.
+_MOST_GROUPS = 12
+_MOST_NAMES = 5
+_LOG_LINES = 15
+
+
+@dataclasses.dataclass(frozen=True)
+class Failures:
+    """Tasks of one name that failed, or were interrupted, with the same words.
+
+    Attributes:
+        name: What they were expanded from.
+        state: ``failed`` or ``interrupted``.
+        reason: In words.
+        cause: As the journal has it; empty where that is not known.
+        tasks: In the order of the file.
+    """
+
+    name: str
+    state: str
+    reason: str
+    cause: str
+    tasks: Sequence[TaskStatus]
+
+
+def failed_groups(timeline: Timeline) -> list[Failures]:
+    """Return what did not succeed, what befell most tasks first."""
+    groups: dict[tuple[str, str, str, str], list[TaskStatus]] = {}
+    for task in timeline.status.tasks:
+        if task.state in ("failed", "interrupted"):
+            attempts = timeline.trace_of(task).attempts
+            cause = attempts[-1].cause if attempts else ""
+            groups.setdefault((spec_of(task.name), task.state, task.reason, cause), []).append(task)
+    found = [Failures(*key, tasks=tasks) for key, tasks in groups.items()]
+    return sorted(found, key=lambda one: (one.state != "failed", -len(one.tasks)))
+
+
+def failures_body(timeline: Timeline, groups: Sequence[Failures]) -> Markup:
+    """Return each kind of failure: how many tasks, why, what to type, the end of a log."""
+    body = Markup("").join(
+        _group(f"failure-{number}", one, timeline)
+        for number, one in enumerate(groups[:_MOST_GROUPS])
+    )
+    if left := groups[_MOST_GROUPS:]:
+        count = sum(len(one.tasks) for one in left)
+        body += Markup("<p>{:,} more tasks in {:,} other ways.</p>").format(count, len(left))
+    return body
+
+
+def retries_body(timeline: Timeline) -> Markup | None:
+    """Return a table of attempts that another one followed; None where there are none."""
+    counts: Counter[tuple[str, str, str, str]] = Counter()
+    lost_s: Counter[tuple[str, str, str, str]] = Counter()
+    for name, attempt in _followed(timeline):
+        key = (spec_of(name), attempt.outcome, attempt.cause, attempt.reason)
+        counts[key] += 1
+        if attempt.began_at is not None and attempt.ended_at is not None:
+            # Whole milliseconds: a Counter's values are whole numbers.
+            lost_s[key] += round((attempt.ended_at - attempt.began_at) * 1000)
+    if not counts:
+        return None
+    rows = [
+        [
+            key[0],
+            f"{count:,}",
+            key[1],
+            key[2] or "-",
+            key[3] or "-",
+            worded(lost_s[key] / 1000, "s") if key in lost_s else "-",
+        ]
+        for key, count in counts.most_common(_MOST_GROUPS)
+    ]
+    columns = ["task", "attempts", "ended", "cause", "reason", "time they took"]
+    return table(columns, rows, label="Attempts that another one followed", numbers=(1, 5))
+
+
+def _followed(timeline: Timeline) -> Iterator[tuple[str, AttemptSpan]]:
+    for one in timeline.traces.values():
+        for attempt in one.attempts[:-1]:
+            yield one.name, attempt
+
+
+def _group(key: str, group: Failures, timeline: Timeline) -> Markup:
+    first, *_ = group.tasks
+    names = ", ".join(task.name for task in group.tasks[:_MOST_NAMES])
+    more = len(group.tasks) - _MOST_NAMES
+    tried = len(timeline.trace_of(first).attempts)
+    head = first.name if len(group.tasks) == 1 else f"{len(group.tasks):,} tasks of {group.name}"
+    words = [group.reason or group.state]
+    words += [f"cause: {group.cause}"] if group.cause and group.cause != group.reason else []
+    words += [f"on {first.host}"] if first.host and len(group.tasks) == 1 else []
+    words += [f"{tried} attempts" + (" of the first" if len(group.tasks) > 1 else "")] * (tried > 1)
+    body = Markup("<h3>{}</h3><p>{}</p>").format(head, "; ".join(words))
+    if len(group.tasks) > 1:
+        body += Markup('<p class="note">{}{}</p>').format(
+            names, f" and {more:,} more" if more > 0 else ""
+        )
+    body += known_failures(key, first.directory)
+    if log := log_end(first.directory, _LOG_LINES):
+        body += details(f"{key}-log", f"What {first.name} has printed last", log)
+    return body

@@ -1,0 +1,195 @@
+"""Where a job's time went: at work, waiting for other tasks, for room, and between attempts.
+
+Example:
+    >>> from tarmac.jobs import AttemptSpan
+    >>> spent([AttemptSpan(began_at=5.0, ended_at=9.0, outcome="succeeded")], 2.0, until=20.0)
+    Spent(work_s=4.0, room_s=3.0, between_s=0.0)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+from tarmac.jobs import specs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tarmac.jobs import AttemptSpan, Job, TaskStatus, Timeline
+
+__all__ = [
+    "SpecTime",
+    "Spent",
+    "at_work",
+    "ends_of",
+    "ready_times",
+    "spec_of",
+    "spec_times",
+    "spent",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """A task's time, in seconds.
+
+    Attributes:
+        work_s: In its attempts, with their inputs and outputs.
+        room_s: Ready and not begun: no room, in a queue; None where it is not known when it was
+            ready.
+        between_s: From the end of an attempt until the next one was asked for.
+    """
+
+    work_s: float
+    room_s: float | None
+    between_s: float
+
+
+@dataclasses.dataclass(frozen=True)
+class SpecTime:
+    """The time of all tasks of one name.
+
+    Attributes:
+        name: What the tasks were expanded from, or a pipeline's node.
+        count: How many have begun.
+        attempts: In all.
+        spent: Their sums.
+        longest_s: The longest of them was at work.
+        longest_room_s: The longest that one waited for room.
+        others_s: From the beginning of the run until they could begin; None where not known.
+    """
+
+    name: str
+    count: int
+    attempts: int
+    spent: Spent
+    longest_s: float
+    longest_room_s: float | None
+    others_s: float | None
+
+
+def spec_of(name: str) -> str:
+    """Return what a task was expanded from: ``train`` of ``train[lr=0.1]`` and ``train#1``."""
+    return re.split(r"[\[#]", name, maxsplit=1)[0] or name
+
+
+def ends_of(timeline: Timeline) -> dict[str, float]:
+    """Return when the last task of each name ended."""
+    ends: dict[str, float] = {}
+    for one in timeline.traces.values():
+        if one.last_event == "ended" and one.last_at is not None:
+            name = spec_of(one.name)
+            ends[name] = max(ends.get(name, one.last_at), one.last_at)
+    return ends
+
+
+def ready_times(timeline: Timeline, job: Job) -> dict[str, float]:
+    """Return when the tasks of each name could begin; those of which that is not known are not in.
+
+    Args:
+        timeline: Of the run.
+        job: What was run; of a pipeline nothing is known.
+    """
+    ends = ends_of(timeline)
+    ready: dict[str, float] = {}
+    for spec in specs_of(job):
+        is_last = job.after_all is not None and spec.name == job.after_all.name
+        needs = [name for name in ends if name != spec.name] if is_last else spec.needs
+        if all(name in ends for name in needs):
+            ready[spec.name] = max([timeline.began_at, *(ends[name] for name in needs)])
+    return ready
+
+
+def spent(attempts: Sequence[AttemptSpan], ready_at: float | None, *, until: float) -> Spent:
+    """Return where a task's time went.
+
+    Args:
+        attempts: Of the task, in order.
+        ready_at: When it could begin; None where that is not known.
+        until: The end of what is looked at.
+    """
+    work, room, between = 0.0, 0.0, 0.0
+    is_known = True
+    free_at = ready_at
+    for number, one in enumerate(attempts):
+        asked_at = one.queued_at
+        if number and free_at is not None and (asked_at or one.began_at) is not None:
+            between += max(0.0, (asked_at or one.began_at or free_at) - free_at)
+        since = asked_at if asked_at is not None else free_at if not number else one.began_at
+        begun = one.began_at if one.began_at is not None else (until if one.is_open else None)
+        if since is None or begun is None:
+            is_known = False
+        else:
+            room += max(0.0, begun - since)
+        if one.began_at is not None:
+            end = one.ended_at if one.ended_at is not None else until if one.is_open else None
+            work += max(0.0, end - one.began_at) if end is not None else 0.0
+        free_at = one.ended_at
+    return Spent(work, room if is_known else None, between)
+
+
+def spec_times(timeline: Timeline, ready: Mapping[str, float], until: float) -> list[SpecTime]:
+    """Add up the tasks of each name, in the order of the file."""
+    groups: dict[str, list[TaskStatus]] = {}
+    for task in timeline.status.tasks:
+        groups.setdefault(spec_of(task.name), []).append(task)
+    return [_spec_time(name, tasks, timeline, ready, until) for name, tasks in groups.items()]
+
+
+def _spec_time(
+    name: str,
+    tasks: Sequence[TaskStatus],
+    timeline: Timeline,
+    ready: Mapping[str, float],
+    until: float,
+) -> SpecTime:
+    begun = [one for one in map(timeline.trace_of, tasks) if one.attempts]
+    each = [spent(one.attempts, ready.get(name), until=until) for one in begun]
+    rooms = [one.room_s for one in each if one.room_s is not None]
+    is_known = len(rooms) == len(each)
+    return SpecTime(
+        name=name,
+        count=len(begun),
+        attempts=sum(len(one.attempts) for one in begun),
+        spent=Spent(
+            sum(one.work_s for one in each),
+            sum(rooms) if is_known else None,
+            sum(one.between_s for one in each),
+        ),
+        longest_s=max((one.work_s for one in each), default=0.0),
+        longest_room_s=max(rooms, default=0.0) if is_known else None,
+        others_s=ready[name] - timeline.began_at if name in ready else None,
+    )
+
+
+def at_work(
+    attempts: Iterable[AttemptSpan], origin: float, until: float, *, waiting: bool = False
+) -> list[tuple[float, float | None]]:
+    """Return how many attempts were at work, as a line of steps from change to change.
+
+    Args:
+        attempts: Of any tasks.
+        origin: What times are counted from, in seconds since 1970.
+        until: The end, of the same kind.
+        waiting: How many were in a queue instead.
+    """
+    changes: dict[float, int] = {}
+    for one in attempts:
+        start = one.queued_at if waiting else one.began_at
+        end = one.began_at if waiting else one.ended_at
+        if start is None or (end is None and not one.is_open):
+            continue
+        changes[start] = changes.get(start, 0) + 1
+        if end is not None:
+            changes[end] = changes.get(end, 0) - 1
+    line: list[tuple[float, float | None]] = [(0.0, 0.0)]
+    count = 0
+    for at in sorted(changes):
+        # Upright edges: the value until then, and the value from then on.
+        line.append((at - origin, float(count)))
+        count += changes[at]
+        line.append((at - origin, float(count)))
+    line.append((max(until - origin, line[-1][0]), float(count)))
+    return line

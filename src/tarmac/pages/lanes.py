@@ -1,0 +1,215 @@
+"""Lanes: one thin strip each for a GPU or a task, all over one axis of time."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.pages.figure import STRETCH, DataTable, Key, axes, figure, percent, scale_data
+from tarmac.pages.numbers import known, worded
+from tarmac.pages.plots import Mark, mark_lines, thinned
+from tarmac.pages.scales import Axis, Scale, scale_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Lane", "Span", "lanes"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """A stretch of time in a lane.
+
+    Attributes:
+        start: Where it begins.
+        end: Where it ends.
+        text: What it was: its tooltip, and its row in the table.
+        state: ``ok``, ``bad``, ``warn``, ``busy``, ``wait`` or ``plain``.
+        label: Written into it where it is wide enough; a word.
+    """
+
+    start: float
+    end: float
+    text: str
+    state: str = "plain"
+    label: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    """A strip: values as a filled curve, or spans as blocks, or both.
+
+    Attributes:
+        name: Its name.
+        values: Where and how much; None where it is not known.
+        spans: Blocks.
+        unit: Of the values, as `tarmac.pages.numbers.worded` takes it.
+        low: The strip's bottom.
+        high: Its top; the largest value if not given.
+        colour: Which of the colours its values have.
+        note: Behind the name; empty if none.
+    """
+
+    name: str
+    values: Sequence[tuple[float, float | None]] = ()
+    spans: Sequence[Span] = ()
+    unit: str = ""
+    low: float = 0.0
+    high: float | None = None
+    colour: int = 0
+    note: str = ""
+
+
+def lanes(
+    key: str,
+    title: str,
+    rows: Sequence[Lane],
+    *,
+    x: Axis,
+    marks: Sequence[Mark] = (),
+    beside: bool = False,
+    height: int = 40,
+    legend: Sequence[tuple[str, str]] = (),
+    group: str = "",
+) -> Markup:
+    """Draw strips below each other over one axis.
+
+    Args:
+        key: The figure's id.
+        title: Its caption.
+        rows: The strips.
+        x: What is along.
+        marks: Events along it, in every strip.
+        beside: Whether names stand beside the strips, as for tasks, or above them, so that the
+            strips lie exactly under a `line_plot` of the same axis.
+        height: Of a strip, in CSS pixels.
+        legend: Names of spans' states, each with the state.
+        group: As in `line_plot`.
+    """
+    places = [at for row in rows for at, _ in row.values]
+    places += [at for row in rows for span in row.spans for at in (span.start, span.end)]
+    along = scale_of(x, places)
+    drawn = Markup("").join(
+        _lane(f"{key}-{number}", row, along, marks=marks, height=height, group=group)
+        for number, row in enumerate(rows)
+    )
+    foot = Markup(
+        '<div class="lane foot" aria-hidden="true"><span></span><div class="strip">'
+        '<svg width="100%" height="1">{}</svg></div></div>'
+    ).format(axes(along.ticks(), (), x.label))
+    return figure(
+        key,
+        title,
+        Markup('<div class="lanes {}">{}{}</div>').format(
+            "beside" if beside else "above", drawn, foot
+        ),
+        legend=[Key(name, f"block {state}") for name, state in legend],
+        data=_table(rows, x),
+        classes="labelled" if x.label else "",
+    )
+
+
+def _lane(
+    key: str, lane: Lane, along: Scale, *, marks: Sequence[Mark], height: int, group: str
+) -> Markup:
+    up = scale_of(Axis(unit=lane.unit, low=lane.low, high=lane.high), [v for _, v in lane.values])
+    blocks = Markup("").join(_block(span, along) for span in lane.spans)
+    curve = Markup("")
+    if lane.values:
+        curve = Markup(
+            '<svg class="stretch" viewBox="0 0 {0} {0}" preserveAspectRatio="none" width="100%" '
+            'height="100%">{1}</svg>'
+        ).format(STRETCH, _curve(lane, along, up))
+    scales = scale_data(along, "x") + (scale_data(up, "y") if lane.values else "")
+    if group:
+        scales += Markup('data-group="{}"').format(group)
+    name = Markup('<span class="lane-name" title="{0}">{0}{1}</span>').format(
+        lane.name, Markup(" <small>{}</small>").format(lane.note) if lane.note else ""
+    )
+    top = Markup('<text class="y" x="0" dx="-8" y="0" dy=".7em" aria-hidden="true">{}</text>')
+    return Markup(
+        '<div class="lane">{}<div class="strip" {}><svg role="img" aria-labelledby="{}-title" '
+        'width="100%" height="{}"><title id="{}-title">{}</title>{}{}{}{}</svg></div></div>'
+    ).format(
+        name,
+        scales,
+        key,
+        height,
+        key,
+        _described(lane),
+        top.format(worded(up.high, lane.unit)) if lane.values else "",
+        mark_lines(marks, along),
+        curve,
+        blocks,
+    )
+
+
+def _block(span: Span, along: Scale) -> Markup:
+    start, end = along.place(span.start), along.place(span.end)
+    if start is None or end is None or end < 0 or start > 1:
+        return Markup("")
+    start, end = max(start, 0.0), min(max(end, start), 1.0)
+    label = Markup("")
+    # About the width of a word in a wide page; narrower blocks have their tooltip.
+    if span.label and end - start > 0.012 * len(span.label) + 0.01:
+        label = Markup('<text class="in" x="{}" dx="4" y="50%" dy=".32em">{}</text>').format(
+            percent(start), span.label
+        )
+    return Markup(
+        '<g class="block {}"><title>{}</title><rect x="{}" width="{}" height="100%"/>{}</g>'
+    ).format(span.state, span.text, percent(start), percent(max(end - start, 0.001)), label)
+
+
+def _curve(lane: Lane, along: Scale, up: Scale) -> Markup:
+    """Fill the strip below the values, part by part where some are not known."""
+    words: list[str] = []
+    part: list[tuple[int, int]] = []
+
+    def close() -> None:
+        if part:
+            line = "".join(f"L{left} {top}" for left, top in part)
+            words.append(f"M{part[0][0]} {STRETCH}{line}L{part[-1][0] + 1} {STRETCH}Z")
+            part.clear()
+
+    for at, value in thinned(lane.values):
+        x, y = along.place(at), up.place(value)
+        if x is None or y is None:
+            close()
+        elif -0.05 <= x <= 1.05:
+            part.append((round(x * STRETCH), round((1 - min(max(y, 0.0), 1.0)) * STRETCH)))
+    close()
+    return Markup('<path class="fill s{}" data-name="{}" d="{}"/>').format(
+        lane.colour, lane.name, "".join(words)
+    )
+
+
+def _described(lane: Lane) -> str:
+    numbers = [value for _, value in lane.values if value is not None and known(value) is not None]
+    words = [f"{span.text}." for span in lane.spans[:20]]
+    if numbers:
+        mean, high = sum(numbers) / len(numbers), max(numbers)
+        words.insert(0, f"mean {worded(mean, lane.unit)}, highest {worded(high, lane.unit)}.")
+    return " ".join([f"{lane.name}:", *(words or ["nothing is known."])])
+
+
+def _table(rows: Sequence[Lane], x: Axis) -> DataTable:
+    if any(row.spans for row in rows):
+        return DataTable(
+            ["name", "from", "to", "what"],
+            [
+                [row.name, worded(span.start, x.unit), worded(span.end, x.unit), span.text]
+                for row in rows
+                for span in row.spans
+            ],
+        )
+    values: dict[float, list[str]] = {}
+    for place, row in enumerate(rows):
+        for at, value in row.values:
+            values.setdefault(at, ["-"] * len(rows))[place] = worded(value, row.unit)
+    ordered = sorted(values.items(), key=lambda item: item[0])
+    return DataTable(
+        [x.label or "at", *(row.name for row in rows)],
+        [[worded(at, x.unit), *texts] for at, texts in ordered],
+    )

@@ -1,0 +1,83 @@
+"""The end of what a task has printed, without secrets, and what is known of its failure."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.checks import read_tails
+from tarmac.masking import masked_text
+from tarmac.pages.pieces import details, message, pre
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["known_failures", "log_end", "log_lines"]
+
+_TAIL_BYTES = 2**15
+_LONGEST_LINE = 400
+# Colours, and where the cursor is to go.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def log_lines(path: Path, most: int) -> list[str]:
+    """Return the last lines of a log, as a terminal would show them; none where it cannot be read.
+
+    Args:
+        path: The file.
+        most: At most so many.
+    """
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _TAIL_BYTES))
+        text = file.read(_TAIL_BYTES).decode(errors="replace")
+        # The first line may be half of one.
+        lines = text.split("\n")[1 if size > _TAIL_BYTES else 0 :]
+        return [_plain(line) for line in lines if line.strip()][-most:]
+    return []
+
+
+def log_end(directory: Path, most: int) -> Markup:
+    """Return the ends of a task's logs, the errors first; nothing where it has printed nothing.
+
+    Args:
+        directory: The task's.
+        most: Lines of each log, at most.
+    """
+    shown = Markup("")
+    for name in ("stderr", "stdout"):
+        if lines := log_lines(directory / name, most):
+            shown += Markup('<p class="note">{}</p>').format(f"The end of {name}")
+            shown += pre("\n".join(lines))
+    return shown
+
+
+def known_failures(key: str, directory: Path) -> Markup:
+    """Return what the catalogue of failures knows of a task's logs, with what to type.
+
+    Args:
+        key: Begins the ids of what it returns.
+        directory: The task's.
+    """
+    found = read_tails(directory / name for name in ("stderr", "stdout"))
+    return Markup("").join(
+        message("bad" if one.level == "failure" else "warn", f"{one.title} [{one.code}]")
+        + details(f"{key}-{number}", "Why, and what to type", _advice(one.cause, one.fix))
+        for number, one in enumerate(found)
+    )
+
+
+def _advice(cause: str, fix: Sequence[str]) -> Markup:
+    return Markup("<p>{}</p>").format(cause) + (pre("\n".join(fix)) if fix else "")
+
+
+def _plain(line: str) -> str:
+    """Return a line as a terminal shows it in the end: what a progress bar wrote over is gone."""
+    last = _ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2]
+    text = masked_text(_CONTROLS.sub("", last))
+    return text if len(text) <= _LONGEST_LINE else text[:_LONGEST_LINE] + " ..."

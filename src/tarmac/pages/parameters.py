@@ -1,0 +1,314 @@
+"""Plots over the parameters of a search: parallel coordinates, and a slice for each parameter.
+
+Networks by the thousand are drawn in a few paths, by how strong their colour is, so that a page
+stays small; of more than can be told apart the best are drawn, and evenly spaced others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.pages.figure import (
+    STRETCH,
+    DataTable,
+    Key,
+    alt,
+    area,
+    axes,
+    figure,
+    percent,
+    scale_data,
+)
+from tarmac.pages.numbers import UNKNOWN, known, worded
+from tarmac.pages.scales import Axis, Scale, Tick, scale_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Dimension", "Tried", "parallel", "shown_networks", "slice_plot"]
+
+# Lines and dots of all plots together: more make a page large.
+_MOST_PLACES = 10_000
+_MOST_SHOWN = 1000
+_LEAST_SHOWN = 200
+# How strong colours are, from the palest on, in percent.
+_STRENGTHS = (18, 36, 56, 78, 100)
+# Named values whose words have room beside an axis.
+_MOST_NAMED = 12
+_LONGEST_NAME = 14
+# Keeps texts readable where lines pass behind them.
+_HALO = "stroke:var(--ground);stroke-width:4px;paint-order:stroke"
+# Of an axis in parallel coordinates: narrower, names run into each other.
+_LEAST_WIDTH_REM = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Dimension:
+    """A parameter, or what networks are judged by.
+
+    Attributes:
+        name: Its name.
+        is_log: Whether its steps multiply.
+        choices: Its values where they are named ones, in their order; empty of a range.
+        low: The least of a range; that of the networks' values if not given.
+        high: The greatest; the same.
+    """
+
+    name: str
+    is_log: bool = False
+    choices: Sequence[object] = ()
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """A network that was tried.
+
+    Attributes:
+        number: Its trial's.
+        value: What it was judged by.
+        params: By name; without those that it does not use.
+    """
+
+    number: int
+    value: float
+    params: Mapping[str, object]
+
+
+def shown_networks(
+    networks: Sequence[Tried], *, maximize: bool, dimensions: int = 1
+) -> list[Tried]:
+    """Return those that are drawn, the worst first: all, or the best and evenly spaced others.
+
+    Args:
+        networks: In any order.
+        maximize: Whether more is better.
+        dimensions: Over how many parameters they are drawn: the more, the fewer networks.
+    """
+    ordered = sorted(networks, key=lambda one: one.value if maximize else -one.value)
+    most = min(_MOST_SHOWN, max(_LEAST_SHOWN, _MOST_PLACES // max(1, dimensions)))
+    if len(ordered) <= most:
+        return ordered
+    num_best = most // 5
+    others, best = ordered[:-num_best], ordered[-num_best:]
+    count = most - num_best
+    return [others[place * len(others) // count] for place in range(count)] + best
+
+
+def parallel(
+    key: str,
+    title: str,
+    networks: Sequence[Tried],
+    dimensions: Sequence[Dimension],
+    *,
+    value: Dimension,
+) -> Markup:
+    """Draw a line for each network through its value and its parameters.
+
+    Args:
+        key: The figure's id.
+        title: Its caption.
+        networks: The worst first, as `shown_networks` gives them: the better, the stronger.
+        dimensions: The parameters.
+        value: What they are judged by, which is the first axis.
+    """
+    scales = [_scale(value, [one.value for one in networks])]
+    scales += [_scale(one, _values(networks, one.name)) for one in dimensions]
+    lasts = max(1, len(scales) - 1)
+    words: list[list[str]] = [[] for _ in _STRENGTHS]
+    for number, network in enumerate(networks):
+        words[_strength(number, len(networks))].append(_path(network, dimensions, scales))
+    # A line that several networks share is drawn once.
+    drawn = Markup("").join(
+        _stroke("line", "".join(dict.fromkeys(paths)), _STRENGTHS[number], "--s0")
+        for number, paths in enumerate(words)
+        if paths
+    )
+    if networks:
+        drawn += _stroke("line", _path(networks[-1], dimensions, scales), 100, "--s1", width=3)
+    content = alt(key, title, _told(networks, value)) + _stretched(drawn)
+    # Over the lines, which would cross its texts out.
+    content += _upright([value, *dimensions], scales)
+    names = [Tick(number / lasts, one.name) for number, one in enumerate([value, *dimensions])]
+    content += _names(names)
+    picture = Markup(
+        '<div class="scroll" role="region" tabindex="0" aria-label="{}">'
+        '<div style="min-width:{}rem">{}</div></div>'
+    ).format(title, _LEAST_WIDTH_REM * len(scales), area(key, content, height=320))
+    rows = [
+        [str(one.number), worded(one.value), *(_worded(one.params.get(d.name)) for d in dimensions)]
+        for one in reversed(networks)
+    ]
+    return figure(
+        key,
+        title,
+        picture,
+        legend=[Key("the best", "s1"), Key("the stronger, the better", "s0")],
+        data=DataTable(["network", value.name, *(one.name for one in dimensions)], rows),
+    )
+
+
+def slice_plot(
+    key: str, dimension: Dimension, networks: Sequence[Tried], value: Dimension
+) -> Markup:
+    """Draw the value of each network over one parameter: the later a trial, the stronger.
+
+    Args:
+        key: The figure's id.
+        dimension: The parameter.
+        networks: In any order; those that do not use it are left out.
+        value: What they are judged by.
+    """
+    using = sorted(
+        (one for one in networks if dimension.name in one.params), key=lambda one: one.number
+    )
+    along = _scale(dimension, _values(using, dimension.name))
+    up = scale_of(Axis(value.name), [one.value for one in using])
+    words: list[list[str]] = [[] for _ in _STRENGTHS]
+    for number, network in enumerate(using):
+        x, y = _place(dimension, along, network.params[dimension.name]), up.place(network.value)
+        if x is not None and y is not None:
+            spot = f"M{_fitted(x)} {_fitted(1 - y)}h0"
+            words[_strength(number, len(using))].append(spot)
+    drawn = Markup("").join(
+        _stroke("dot", "".join(dict.fromkeys(spots)), _STRENGTHS[number], "--s0")
+        for number, spots in enumerate(words)
+        if spots
+    )
+    content = (
+        alt(key, dimension.name, f"{len(using):,} networks over {dimension.name}.")
+        + axes(_ticks(dimension, along), up.ticks(4), "")
+        + _stretched(drawn)
+    )
+    data = (
+        scale_data(up, "y") if dimension.choices else scale_data(along, "x") + scale_data(up, "y")
+    )
+    rows = [
+        [_worded(one.params[dimension.name]), worded(one.value), str(one.number)] for one in using
+    ]
+    return figure(
+        key,
+        dimension.name,
+        area(key, content, height=170, attributes=data),
+        data=DataTable([dimension.name, value.name, "network"], rows),
+    )
+
+
+def _scale(dimension: Dimension, values: Sequence[object]) -> Scale:
+    if dimension.choices:
+        # Room beside the first and the last, so that nothing lies on an edge.
+        return scale_of(Axis(low=-0.4, high=len(dimension.choices) - 0.6), ())
+    axis = Axis(dimension.name, is_log=dimension.is_log, low=dimension.low, high=dimension.high)
+    return scale_of(axis, values)
+
+
+def _place(dimension: Dimension, scale: Scale, value: object) -> float | None:
+    if not dimension.choices:
+        return scale.place(value)
+    for number, choice in enumerate(dimension.choices):
+        if choice == value and type(choice) is type(value):
+            return scale.place(float(number))
+    return None
+
+
+def _ticks(dimension: Dimension, scale: Scale) -> list[Tick]:
+    if not dimension.choices:
+        return scale.ticks(4)
+    every = -(-len(dimension.choices) // _MOST_NAMED)
+    return [
+        Tick(scale.place(float(number)) or 0.0, _short(choice))
+        for number, choice in enumerate(dimension.choices)
+        if number % every == 0
+    ]
+
+
+def _path(network: Tried, dimensions: Sequence[Dimension], scales: Sequence[Scale]) -> str:
+    """Return a network's line, with gaps where it does not use a parameter."""
+    places = [scales[0].place(network.value)]
+    places += [
+        _place(one, scale, network.params[one.name]) if one.name in network.params else None
+        for one, scale in zip(dimensions, scales[1:], strict=True)
+    ]
+    words: list[str] = []
+    is_open = False
+    for number, place in enumerate(places):
+        if place is None:
+            is_open = False
+            continue
+        left = round(number / max(1, len(scales) - 1) * STRETCH)
+        words.append(f"{'L' if is_open else 'M'}{left} {_fitted(1 - place)}")
+        is_open = True
+    return "".join(words)
+
+
+def _upright(dimensions: Sequence[Dimension], scales: Sequence[Scale]) -> Markup:
+    """Draw the axes, each with its values beside it."""
+    drawn = Markup('<g class="axes" aria-hidden="true">')
+    for number, (dimension, scale) in enumerate(zip(dimensions, scales, strict=True)):
+        left = percent(number / max(1, len(scales) - 1))
+        drawn += Markup('<line class="base" x1="{0}" x2="{0}" y2="100%"/>').format(left)
+        for tick in _ticks(dimension, scale):
+            drawn += Markup(
+                '<text class="y" x="{}" dx="-6" y="{}" dy=".32em" style="{}">{}</text>'
+            ).format(left, percent(1 - tick.place), _HALO, tick.text)
+    return drawn + Markup("</g>")
+
+
+def _names(ticks: Sequence[Tick]) -> Markup:
+    drawn = Markup('<g aria-hidden="true">')
+    for tick in ticks:
+        side = "end" if tick.place > 0.97 else "mid" if tick.place > 0 else ""
+        drawn += Markup('<text class="x {}" x="{}" y="100%" dy="1.6em">{}</text>').format(
+            side, percent(tick.place), _short(tick.text)
+        )
+    return drawn + Markup("</g>")
+
+
+def _stretched(drawn: Markup) -> Markup:
+    return Markup(
+        '<svg class="stretch" viewBox="0 0 {0} {0}" preserveAspectRatio="none" width="100%" '
+        'height="100%" overflow="visible">{1}</svg>'
+    ).format(STRETCH, drawn)
+
+
+def _stroke(kind: str, path: str, strength: int, colour: str, width: float | None = None) -> Markup:
+    thin = 1.2 if kind == "line" else None
+    size = width or thin
+    return Markup(
+        '<path class="{}" style="--c:color-mix(in oklab,var({}) {}%,var(--ground)){}" d="{}"/>'
+    ).format(kind, colour, strength, f";stroke-width:{size}" if size else "", path)
+
+
+def _strength(number: int, count: int) -> int:
+    return min(len(_STRENGTHS) - 1, number * len(_STRENGTHS) // max(1, count))
+
+
+def _values(networks: Sequence[Tried], name: str) -> list[object]:
+    return [one.params[name] for one in networks if name in one.params]
+
+
+def _told(networks: Sequence[Tried], value: Dimension) -> str:
+    if not networks:
+        return "No networks."
+    best = networks[-1]
+    made = ", ".join(f"{name} {_worded(one)}" for name, one in best.params.items())
+    return f"{len(networks):,} networks. The best, {value.name} {worded(best.value)}: {made}."
+
+
+def _worded(value: object) -> str:
+    if value is None:
+        return UNKNOWN
+    return str(value) if known(value) is None else worded(value)
+
+
+def _short(value: object) -> str:
+    text = _worded(value)
+    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+
+
+def _fitted(place: float) -> int:
+    return round(min(max(place, -0.02), 1.02) * STRETCH)

@@ -1,0 +1,157 @@
+"""What a trained model takes for what: the confusion matrix, its surest mistakes as pictures."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.errors import TarmacError
+from tarmac.pages.matrix import matrix
+from tarmac.pages.numbers import worded
+from tarmac.pages.page import Section
+from tarmac.pages.pieces import message, paragraph
+from tarmac.runs import PREDICTIONS, read_predictions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tarmac.runs import Mistake, Predictions
+
+__all__ = ["picture", "pictures"]
+
+_MOST_PAIRS = 3
+
+
+def pictures(run: Path) -> Iterator[Section]:
+    """Return a section of a run's mistakes; nothing where nobody has looked at them.
+
+    Args:
+        run: Its directory.
+    """
+    if not (run / PREDICTIONS).exists():
+        return
+    try:
+        found = read_predictions(run)
+    except TarmacError as error:
+        yield Section("mistakes", "Mistakes", message("warn", error.message))
+        return
+    whole = "the test set" if found.num_samples == found.num_test else "the first test samples"
+    yield Section(
+        "mistakes",
+        "Mistakes",
+        _confusion(found) + _gallery(found),
+        f"Of {whole}: {found.num_samples:,} samples, asked again on the CPU.",
+    )
+
+
+def picture(pixels: bytes, shape: tuple[int, ...], most: int = 255) -> str:
+    """Return an image as the data URI of a PNG; empty where the bytes are no image of that shape.
+
+    Args:
+        pixels: Bytes, row by row; of three channels one after another.
+        shape: ``(rows, columns)`` or ``(channels, rows, columns)`` of 1 or 3 channels.
+        most: The byte that is drawn as white.
+    """
+    channels, rows, columns = {2: (1, *shape), 3: shape}.get(len(shape), (0, 0, 0))
+    size = rows * columns
+    if channels not in (1, 3) or min(shape) < 1 or len(pixels) != channels * size:
+        return ""
+    bright = bytes(min(255, value * 255 // max(1, most)) for value in range(256))
+    flat = pixels.translate(bright)
+    planes = [flat[size * channel : size * (channel + 1)] for channel in range(channels)]
+    mixed = bytes(value for each in zip(*planes, strict=True) for value in each)
+    width = columns * channels
+    # Each row begins with the number of its filter, 0 for none.
+    lines = b"".join(b"\0" + mixed[row * width : (row + 1) * width] for row in range(rows))
+    colour = 0 if channels == 1 else 2
+    content = b"".join(
+        (
+            b"\x89PNG\r\n\x1a\n",
+            _chunk(b"IHDR", struct.pack(">IIBBBBB", columns, rows, 8, colour, 0, 0, 0)),
+            _chunk(b"IDAT", zlib.compress(lines, 9)),
+            _chunk(b"IEND", b""),
+        )
+    )
+    return "data:image/png;base64," + base64.b64encode(content).decode()
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    check = struct.pack(">I", zlib.crc32(kind + content))
+    return struct.pack(">I", len(content)) + kind + content + check
+
+
+def _confusion(found: Predictions) -> Markup:
+    counts = found.confusion
+    if not counts or any(len(row) != len(counts) for row in counts):
+        return Markup("")
+    names = [str(number) for number in range(len(counts))]
+    totals = [sum(row) or 1 for row in counts]
+    # A mistake is rare beside what is right: its colour is told from the other mistakes.
+    wrong = [
+        [0 if row == column else value / totals[row] for column, value in enumerate(values)]
+        for row, values in enumerate(counts)
+    ]
+    worst = max((share for shares in wrong for share in shares), default=0.0) or 1.0
+    shades = [
+        [
+            counts[row][row] / totals[row] if row == column else share / worst * 0.7
+            for column, share in enumerate(shares)
+        ]
+        for row, shares in enumerate(wrong)
+    ]
+    pairs = sorted(
+        (
+            (value, row, column)
+            for row, values in enumerate(counts)
+            for column, value in enumerate(values)
+            if row != column and value
+        ),
+        reverse=True,
+    )[:_MOST_PAIRS]
+    words = ", ".join(f"{row} taken for {column} ({value})" for value, row, column in pairs)
+    drawn = matrix(
+        "confusion",
+        "Classes and what was said of them",
+        counts,
+        rows=names,
+        columns=names,
+        row_label="is",
+        column_label="said",
+        shades=shades,
+        strong=[[row == column for column in range(len(counts))] for row in range(len(counts))],
+    )
+    return drawn + (paragraph(f"Most often: {words}.") if words else Markup(""))
+
+
+def _gallery(found: Predictions) -> Markup:
+    drawn = [_figure(mistake, found) for mistake in found.mistakes]
+    if not drawn:
+        return paragraph("None of them was taken for another class.")
+    return Markup('<h3>The mistakes that it was surest of</h3><ul class="pictures">{}</ul>').format(
+        Markup("").join(drawn)
+    )
+
+
+def _figure(mistake: Mistake, found: Predictions) -> Markup:
+    try:
+        pixels = base64.b64decode(mistake.pixels, validate=True)
+    except (binascii.Error, ValueError):
+        pixels = b""
+    image = picture(pixels, found.sample_shape, found.most)
+    text = f"test sample {mistake.index}: class {mistake.target}, taken for {mistake.predicted}"
+    return Markup(
+        "<li><figure>{}<figcaption>is <b>{}</b>, said <b>{}</b><br><small>{} sure, no. {}</small>"
+        "</figcaption></figure></li>"
+    ).format(
+        Markup('<img src="{}" alt="{}">').format(image, text) if image else "",
+        mistake.target,
+        mistake.predicted,
+        worded(mistake.confidence, "ratio"),
+        f"{mistake.index:,}",
+    )

@@ -1,0 +1,410 @@
+"""Plots of values: lines, points, histograms, sparklines, as SVG that needs no script.
+
+All are pure functions from values to `markupsafe.Markup`. Each takes a ``key``, the figure's id,
+which is unique in the page; has an alt text and its data as a table; and is coloured by the
+variables of style.css, light and dark. Neighbours: `tarmac.pages.lanes`, `tarmac.pages.bars`,
+`tarmac.pages.matrix`.
+
+Example:
+    >>> loss = Series("loss", [(1, 0.9), (2, 0.5), (3, 0.4)])
+    >>> svg = line_plot("loss", "Loss", [loss], x=Axis("epoch", is_whole=True), y=Axis("loss"))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.pages.figure import (
+    COLOURS,
+    STRETCH,
+    DataTable,
+    Key,
+    alt,
+    area,
+    axes,
+    figure,
+    percent,
+    scale_data,
+)
+from tarmac.pages.numbers import known, worded
+from tarmac.pages.scales import Axis, Scale, scale_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Mark",
+    "Point",
+    "Series",
+    "colour",
+    "histogram",
+    "line_path",
+    "line_plot",
+    "mark_lines",
+    "scatter",
+    "sparkline",
+    "thinned",
+]
+
+# More points than a wide screen has columns show nothing more.
+_MOST_POINTS = 1500
+# Up to here each point of a line is also a dot.
+_MOST_DOTS = 30
+# Points of a scatter with a text of their own; more make a page too large.
+_MOST_TEXTS = 1500
+_MOST_BINS = 40
+# Above and below what is drawn, as a share of the axis.
+_ROOM = 0.04
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """Values along an axis.
+
+    Attributes:
+        name: In the legend.
+        points: Where and how much, in the axis's order; None where it is not known, which breaks
+            the line.
+        style: ``line``, ``dashed``, ``step`` (keeps a value until the next one) or ``dots``.
+        colour: Which of the colours; its place among the plot's series if not given.
+    """
+
+    name: str
+    points: Sequence[tuple[float, float | None]]
+    style: str = "line"
+    colour: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """An event on the x axis.
+
+    Attributes:
+        at: Where.
+        text: What happened.
+        state: ``plain``, ``ok``, ``warn`` or ``bad``.
+    """
+
+    at: float
+    text: str
+    state: str = "plain"
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A point of a scatter.
+
+    Attributes:
+        x: Where.
+        y: How much.
+        text: Shown at the pointer.
+        weight: A third value, shown by how strong its colour is.
+        state: ``plain``, or ``ok``, ``warn``, ``bad`` to stand out.
+    """
+
+    x: float
+    y: float
+    text: str = ""
+    weight: float | None = None
+    state: str = "plain"
+
+
+def line_plot(
+    key: str,
+    title: str,
+    series: Sequence[Series],
+    *,
+    x: Axis,
+    y: Axis,
+    marks: Sequence[Mark] = (),
+    height: int = 240,
+    group: str = "",
+) -> Markup:
+    """Draw lines over one axis.
+
+    Args:
+        key: The figure's id.
+        title: Its caption.
+        series: The lines.
+        x: What is along.
+        y: What is up.
+        marks: Events along the x axis.
+        height: In CSS pixels.
+        group: Plots and lanes of one group, which have the same x axis, show one pointer.
+    """
+    along = scale_of(x, (at for one in series for at, _ in one.points))
+    up = scale_of(y, (value for one in series for _, value in one.points), room=_ROOM)
+    lines = Markup("").join(
+        line_path(one, along, up, colour(place, one.colour)) for place, one in enumerate(series)
+    )
+    content = (
+        alt(key, title, " ".join(_described(one, y) for one in series[:COLOURS]))
+        + axes(along.ticks(), up.ticks(5), x.label)
+        + mark_lines(marks, along)
+        + Markup('<svg class="stretch" viewBox="0 0 {0} {0}" {1}>{2}</svg>').format(
+            STRETCH, Markup('preserveAspectRatio="none" width="100%" height="100%"'), lines
+        )
+    )
+    attributes = scale_data(along, "x") + scale_data(up, "y")
+    if group:
+        attributes += Markup('data-group="{}"').format(group)
+    return figure(
+        key,
+        title,
+        area(key, content, height=height, attributes=attributes),
+        legend=[
+            Key(one.name, f"{colour(place, one.colour)} {one.style}")
+            for place, one in enumerate(series)
+        ]
+        if len(series) > 1
+        else (),
+        data=_series_table(series, x, y),
+        classes="labelled" if x.label else "",
+    )
+
+
+def scatter(
+    key: str,
+    title: str,
+    points: Sequence[Point],
+    *,
+    x: Axis,
+    y: Axis,
+    lines: Sequence[Series] = (),
+    weight: Axis | None = None,
+    height: int = 300,
+) -> Markup:
+    """Draw points, and lines over them, such as a front.
+
+    Args:
+        key: The figure's id.
+        title: Its caption.
+        points: The points.
+        x: What is along.
+        y: What is up.
+        lines: Drawn over the points.
+        weight: What the points' weights are; named in the legend.
+        height: In CSS pixels.
+    """
+    across = [*(one.x for one in points), *(at for one in lines for at, _ in one.points)]
+    upward = [*(one.y for one in points), *(value for one in lines for _, value in one.points)]
+    along, up = scale_of(x, across, room=_ROOM), scale_of(y, upward, room=_ROOM)
+    weights = [one.weight for one in points if known(one.weight) is not None]
+    strong = scale_of(weight or Axis(), weights) if weights else None
+    has_texts = len(points) <= _MOST_TEXTS
+    dots = Markup("").join(_dot(one, along, up, strong, has_texts=has_texts) for one in points)
+    over = Markup("").join(
+        line_path(one, along, up, colour(place + 1, one.colour)) for place, one in enumerate(lines)
+    )
+    content = (
+        alt(key, title, f"{len(points):,} points. " + " ".join(_described(s, y) for s in lines))
+        + axes(along.ticks(), up.ticks(5), x.label)
+        + Markup('<g class="dots">{}</g>').format(dots)
+        + Markup('<svg class="stretch" viewBox="0 0 {0} {0}" {1}>{2}</svg>').format(
+            STRETCH, Markup('preserveAspectRatio="none" width="100%" height="100%"'), over
+        )
+    )
+    legend = [
+        Key(one.name, f"{colour(place + 1, one.colour)} {one.style}")
+        for place, one in enumerate(lines)
+    ]
+    if strong is not None and weight is not None:
+        ends = f"{weight.label}: {worded(strong.low, weight.unit)} (pale)"
+        legend.append(Key(f"{ends} to {worded(strong.high, weight.unit)} (strong)", "ramp"))
+    columns = [x.label or "x", y.label or "y", *([weight.label] if weight else []), "what"]
+    rows = [
+        [
+            worded(one.x, x.unit),
+            worded(one.y, y.unit),
+            *([worded(one.weight, weight.unit)] if weight else []),
+            one.text,
+        ]
+        for one in points
+    ]
+    return figure(
+        key,
+        title,
+        area(key, content, height=height),
+        legend=legend,
+        data=DataTable(columns, rows),
+        classes="labelled" if x.label else "",
+    )
+
+
+def histogram(
+    key: str, title: str, values: Sequence[float], *, x: Axis, height: int = 180
+) -> Markup:
+    """Draw how often values fall into each of some ranges.
+
+    Args:
+        key: The figure's id.
+        title: Its caption.
+        values: The values; those that cannot be drawn are left out.
+        x: What they are.
+        height: In CSS pixels.
+    """
+    numbers = [number for number in map(known, values) if number is not None]
+    along = scale_of(x, numbers)
+    places = [place for place in map(along.place, numbers) if place is not None and 0 <= place <= 1]
+    bins = min(_MOST_BINS, max(1, math.ceil(math.sqrt(len(places)))))
+    counts = [0] * bins
+    for place in places:
+        counts[min(bins - 1, int(place * bins))] += 1
+    up = scale_of(Axis("count", low=0.0, is_whole=True), counts)
+    bars = Markup("").join(
+        Markup('<rect class="s0" x="{}" width="{}" y="{}" height="{}"/>').format(
+            percent(number / bins),
+            percent(0.94 / bins),
+            percent(1 - (up.place(count) or 0.0)),
+            percent(up.place(count) or 0.0),
+        )
+        for number, count in enumerate(counts)
+        if count
+    )
+    width = (along.high - along.low) / bins
+    edges = [along.low + width * number for number in range(bins + 1)]
+    if x.is_log:
+        ratio = (along.high / along.low) ** (1 / bins)
+        edges = [along.low * ratio**number for number in range(bins + 1)]
+    rows = [
+        [f"{worded(edges[number], x.unit)} to {worded(edges[number + 1], x.unit)}", f"{count:,}"]
+        for number, count in enumerate(counts)
+    ]
+    content = (
+        alt(key, title, f"{len(places):,} values in {bins} ranges, most {max(counts):,} in one.")
+        + axes(along.ticks(), up.ticks(4), x.label)
+        + Markup('<g class="bars">{}</g>').format(bars)
+    )
+    return figure(
+        key,
+        title,
+        area(key, content, height=height),
+        data=DataTable([x.label or "from to", "count"], rows),
+        classes="labelled" if x.label else "",
+    )
+
+
+def sparkline(values: Sequence[float | None], *, text: str) -> Markup:
+    """Draw a line as small as a word.
+
+    Args:
+        values: Evenly spaced.
+        text: Its alt text.
+    """
+    series = Series("", thinned([*enumerate(values)], 60))
+    along = scale_of(Axis(), range(len(values)))
+    up = scale_of(Axis(), values)
+    return Markup(
+        '<svg class="spark" role="img" aria-label="{}" viewBox="0 0 {} {}" '
+        'preserveAspectRatio="none">{}</svg>'
+    ).format(text, STRETCH, STRETCH, line_path(series, along, up, "s0"))
+
+
+def thinned(
+    points: Sequence[tuple[float, float | None]], most: int = _MOST_POINTS
+) -> list[tuple[float, float | None]]:
+    """Return at most about so many points that look the same: the ends of each range stay."""
+    if len(points) <= most:
+        return [*points]
+    size = math.ceil(len(points) * 4 / most)
+    kept: list[tuple[float, float | None]] = []
+    for first in range(0, len(points), size):
+        part = range(first, min(first + size, len(points)))
+        real = [place for place in part if known(points[place][1]) is not None]
+        wanted = {part[0], part[-1]}
+        if real:
+            wanted |= {min(real, key=lambda p: points[p][1]), max(real, key=lambda p: points[p][1])}  # type: ignore[arg-type,return-value]
+        kept += [points[place] for place in sorted(wanted)]
+    return kept
+
+
+def colour(place: int, asked: int | None = None) -> str:
+    """Return the classes of the colour of a plot's series: beyond the last one they are dashed."""
+    number = place if asked is None else asked
+    return f"s{number % COLOURS}" + (" far" if number >= COLOURS else "")
+
+
+def line_path(series: Series, along: Scale, up: Scale, classes: str) -> Markup:
+    """Draw one series in the nested picture."""
+    points = thinned(series.points)
+    words: list[str] = []
+    dots: list[str] = []
+    is_open = False
+    for at, value in points:
+        x, y = along.place(at), up.place(value)
+        if x is None or y is None:
+            is_open = False
+            continue
+        left, top = _fitted(x), _fitted(1 - y)
+        if is_open:
+            words.append(f"H{left}V{top}" if series.style == "step" else f"L{left} {top}")
+        else:
+            words.append(f"M{left} {top}h0")
+        dots.append(f"M{left} {top}h0")
+        is_open = True
+    drawn = Markup('<path class="line {} {}" data-name="{}" d="{}"/>').format(
+        classes, series.style, series.name, "".join(words)
+    )
+    # A straight line from end to end, such as what is expected, has no points of its own.
+    if series.style == "dots" or 2 < len(points) <= _MOST_DOTS or len(points) == 1:
+        drawn += Markup('<path class="dot {}" d="{}"/>').format(classes, "".join(dots))
+    return drawn
+
+
+def mark_lines(marks: Sequence[Mark], along: Scale) -> Markup:
+    """Draw events as upright lines."""
+    drawn = Markup("")
+    for mark in marks:
+        place = along.place(mark.at)
+        if place is not None and 0 <= place <= 1:
+            drawn += Markup(
+                '<line class="mark {0}" x1="{1}" x2="{1}" y2="100%" data-text="{2}">'
+                "<title>{2}</title></line>"
+            ).format(mark.state, percent(place), mark.text)
+    return drawn
+
+
+def _dot(point: Point, along: Scale, up: Scale, strong: Scale | None, *, has_texts: bool) -> Markup:
+    x, y = along.place(point.x), up.place(point.y)
+    if x is None or y is None:
+        return Markup("")
+    weight = None if strong is None else strong.place(point.weight)
+    return Markup('<circle class="{}"{} cx="{}" cy="{}" r="4">{}</circle>').format(
+        point.state,
+        "" if weight is None else Markup(' style="--w:{}"').format(percent(weight)),
+        percent(x),
+        percent(1 - y),
+        Markup("<title>{}</title>").format(point.text) if has_texts and point.text else "",
+    )
+
+
+def _fitted(place: float) -> int:
+    """Return a place in the nested picture; what lies outside of an axis stays near its end."""
+    return round(min(max(place, -0.05), 1.05) * STRETCH)
+
+
+def _described(series: Series, axis: Axis) -> str:
+    values = [value for _, value in series.points if known(value) is not None]
+    if not values:
+        return f"{series.name}: nothing is known."
+    numbers = [value for value in values if value is not None]
+    first, last, low, high = (
+        worded(value, axis.unit) for value in (numbers[0], numbers[-1], min(numbers), max(numbers))
+    )
+    return f"{series.name}: from {first} to {last}, lowest {low}, highest {high}."
+
+
+def _series_table(series: Sequence[Series], x: Axis, y: Axis) -> DataTable:
+    values: dict[float, list[float | None]] = {}
+    for place, one in enumerate(series):
+        for at, value in one.points:
+            values.setdefault(at, [None] * len(series))[place] = value
+    rows = [
+        [worded(at, x.unit), *(worded(value, y.unit) for value in row)]
+        for at, row in sorted(values.items(), key=lambda item: item[0])
+    ]
+    return DataTable([x.label or "at", *(one.name for one in series)], rows)

@@ -1,0 +1,382 @@
+"""The page of a search: its way, what the networks cost, which parameters matter, what won."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.masking import masked_command, masked_text
+from tarmac.pages.bars import Bar, bars
+from tarmac.pages.numbers import UNKNOWN, moment, worded
+from tarmac.pages.page import Page, Section
+from tarmac.pages.parameters import Dimension, Tried, parallel, shown_networks, slice_plot
+from tarmac.pages.pieces import Tile, chip, facts, flat, message, paragraph, pre, table, tiles
+from tarmac.pages.plots import Point, Series, scatter
+from tarmac.pages.scales import Axis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from tarmac.studies import Network, Study, Survey, Totals, Winner
+
+    # A trial's objectives, by its number.
+    _Values = Mapping[int, Sequence[float]]
+
+__all__ = ["search_page"]
+
+# Points of a scatter that say how their network is made; each of more would make a page large.
+_MOST_MADE = 250
+_MOST_TRIALS = 100
+_MOST_GENERATIONS = 200
+_MOST_FAILURES = 12
+# Slices of a wide space: the page stays small.
+_MOST_SLICES = 24
+
+_STATES = {"completed": "ok", "failed": "bad", "interrupted": "warn", "running": "busy"}
+_TRIAL_STATES = {"complete": "ok", "failed": "bad", "pruned": "warn", "running": "busy"}
+
+
+def search_page(run: Path, storage: str | None = None) -> Page:
+    """Return the page of a search.
+
+    Args:
+        run: The study's directory.
+        storage: The database's URL where the study holds it without its password.
+
+    Raises:
+        RequestError: It is no study, or one of a newer Tarmac; or a package or a password that it
+            needs is not there.
+        TarmacError: It is damaged, or its storage cannot be read.
+    """
+    from tarmac.studies import find_study, summarize, survey  # noqa: PLC0415 - loads Optuna
+
+    study = find_study(str(run), storage=storage)
+    seen = survey(study)
+    totals = summarize(study)
+    request = study.request
+    size = study.space.size
+    networks = "infinitely many" if size is None else f"{size:,}"
+    return Page(
+        title=study.name,
+        subtitle=f"A search of {request.workload} by {request.method} over {networks} networks, "
+        f"seed {request.seed}, begun {moment(study.record.created_at)}",
+        status=study.status,
+        state=_STATES.get(study.status, "plain"),
+        head=_tiles(study, seen, totals),
+        sections=[*_sections(study, seen)],
+    )
+
+
+def _tiles(study: Study, seen: Survey, totals: Totals) -> Markup:
+    name, best = study.request.objective[0], study.best
+    value = best.values.get(name) if best is not None else None
+    if value is None and seen.steps:
+        value = seen.steps[-1].best
+    is_open = study.record.status == "running" and totals.expected
+    expected = f" of about {totals.expected:,}" if is_open else ""
+    figures = [
+        Tile(f"Best {name}", worded(value), "" if best is None else f"network {best.number}"),
+        Tile("Networks trained", f"{totals.trained:,}{expected}", f"{totals.distinct:,} distinct"),
+        Tile("Trainings saved", f"{totals.saved:,}", "the network was known"),
+        Tile("Stopped early", f"{totals.pruned:,}"),
+        Tile("Failed", f"{totals.failed:,}", state="bad" if totals.failed else "plain"),
+        Tile(
+            "Took", worded(study.record.elapsed_s, "s"), f"{worded(totals.seconds, 's')} training"
+        ),
+    ]
+    if best is not None and best.test_accuracy is not None:
+        figures.insert(1, Tile("Test accuracy", worded(best.test_accuracy, "ratio"), state="ok"))
+    return tiles(figures)
+
+
+def _sections(study: Study, seen: Survey) -> Iterator[Section]:
+    rows = study.trials
+    yield Section("outcome", "What came of it", _outcome(study))
+    if failures := _failures(rows):
+        yield Section("failures", "What failed", failures)
+    if not seen.networks:
+        words = "No network has been trained to its end yet."
+        hint = f"tarmac search --resume {study.path}"
+        commands = [] if study.status == "running" else [hint]
+        yield Section("progress", "Fitness", message("plain", words, commands=commands))
+    else:
+        yield from _plots(study, seen)
+    if generations := _generations(study):
+        title = "Generations" if study.has_generations else "Trials in groups"
+        yield Section("generations", title, generations)
+    values = {one.number: one.values for one in seen.networks}
+    if study.record.front:
+        note = "Networks that no other beats in everything, the best by the first objective first."
+        yield Section("front", "None beats these", _front(study, rows, values), note)
+    yield Section("trials", "Trials", *_trials(study, rows, values))
+    yield Section("asked", "What was asked", _asked(study))
+
+
+def _plots(study: Study, seen: Survey) -> Iterator[Section]:
+    name, maximize = study.request.objective[0], study.maximize[0]
+    along = "generation" if study.has_generations else "trial"
+    title = "Fitness per generation" if study.has_generations else "Fitness by trial"
+    yield Section("progress", title, _progress(study, seen, Axis(along, is_whole=True)))
+    if any(one.num_parameters is not None for one in seen.networks):
+        note = "The line joins the networks that none beats in both."
+        yield Section("cost", "Cost against fitness", _cost(study, seen), note)
+    if len(study.request.objective) > 1:
+        yield Section("objectives", "Objectives against each other", _objectives(study, seen))
+    tried = [Tried(one.number, one.values[0], one.params) for one in seen.networks]
+    shown = shown_networks(tried, maximize=maximize, dimensions=len(seen.axes))
+    few = ""
+    if len(shown) < len(tried):
+        few = f"{len(shown):,} of {len(tried):,} networks: the best, and evenly spaced others."
+    dimensions = [
+        Dimension(one.name, one.is_log, one.choices, one.low, one.high) for one in seen.axes
+    ]
+    value = Dimension(name)
+    yield Section(
+        "parallel",
+        "Parallel coordinates",
+        parallel("parallel-plot", "", shown, dimensions, value=value),
+        few,
+    )
+    note = "What share of the differences each parameter explains, by fANOVA"
+    note += f", of {seen.num_judged:,} evenly spaced networks." * (seen.num_judged < len(tried))
+    yield Section("importance", "Importance", _importance(seen), note.rstrip(".") + ".")
+    ordered = sorted(dimensions, key=lambda one: -seen.importances.get(one.name, 0.0))
+    slices = Markup("").join(
+        slice_plot(f"slice-{number}", one, shown, value)
+        for number, one in enumerate(ordered[:_MOST_SLICES])
+    )
+    note = f"{name} over each parameter, what matters most first; the later, the stronger."
+    body = Markup('<div class="side-by-side">{}</div>').format(slices)
+    yield Section("slices", "Slices", body, note)
+
+
+def _outcome(study: Study) -> Markup:
+    from tarmac.studies import choose_winner, train_line  # noqa: PLC0415 - loads Optuna
+
+    record = study.record
+    body = Markup("")
+    if record.error:
+        body += message("bad", masked_text(record.error))
+    if record.why_ended:
+        body += paragraph(f"Ended: {record.why_ended}.")
+    winner = study.best or choose_winner(study)
+    if winner is None:
+        return body + message("plain", "There is no winner yet.")
+    body += _winner(study, winner)
+    body += paragraph("The line that trains the same network again:")
+    return body + pre(train_line(study, winner))
+
+
+def _winner(study: Study, winner: Winner) -> Markup:
+    values = ", ".join(f"{name} {worded(value)}" for name, value in winner.values.items())
+    is_final = study.best is not None
+    pairs: list[tuple[str, object]] = [
+        ("Winner" if is_final else "Best so far", f"network {winner.number}"),
+        ("Judged by", values),
+        ("Epochs", winner.epochs),
+        ("From other seeds", ", ".join(map(worded, winner.confirmed))),
+        ("Test accuracy", worded(winner.test_accuracy, "ratio")),
+        ("Test loss", worded(winner.test_loss)),
+        ("Its training", winner.run),
+    ]
+    made = [(name, str(value)) for name, value in winner.settings.items()]
+    return facts(pairs) + Markup("<h3>Its settings</h3>") + facts(made)
+
+
+def _progress(study: Study, seen: Survey, along: Axis) -> Markup:
+    points = [
+        Point(float(one.place), one.values[0], _hover(one, seen))
+        for one in _some(seen.networks, study)
+    ]
+    lines = [Series("best so far", [(one.place, one.best) for one in seen.steps], "step")]
+    if study.has_generations:
+        means = [(float(one.place), one.mean) for one in seen.steps]
+        lines.append(Series("mean of the new", means, "dashed"))
+    value = Axis(study.request.objective[0])
+    return scatter("progress-plot", "", points, x=along, y=value, lines=lines)
+
+
+def _cost(study: Study, seen: Survey) -> Markup:
+    front = [seen.networks[index] for index in seen.front]
+    points = [
+        Point(float(one.num_parameters), one.values[0], _hover(one, seen), weight=one.seconds)
+        for one in _some(seen.networks, study)
+        if one.num_parameters is not None
+    ]
+    line = [(float(one.num_parameters or 0), one.values[0]) for one in front]
+    return scatter(
+        "cost-plot",
+        "",
+        points,
+        x=Axis("parameters", is_log=True),
+        y=Axis(study.request.objective[0]),
+        lines=[Series("front", line, "step")],
+        weight=Axis("seconds of training", unit="s"),
+    )
+
+
+def _objectives(study: Study, seen: Survey) -> Markup:
+    first, *others = study.request.objective
+    front = {*study.record.front}
+    return Markup("").join(
+        scatter(
+            f"objective-{number}",
+            "",
+            [
+                Point(
+                    one.values[number],
+                    one.values[0],
+                    _hover(one, seen),
+                    state="ok" if one.number in front else "plain",
+                )
+                for one in _some(seen.networks, study)
+            ],
+            x=Axis(name),
+            y=Axis(first),
+        )
+        for number, name in enumerate(others, start=1)
+    )
+
+
+def _some(networks: Sequence[Network], study: Study) -> Sequence[Network]:
+    """Return networks to draw: all, or the best by the first objective and evenly spaced others."""
+    by_number = {one.number: one for one in networks}
+    tried = [Tried(one.number, one.values[0], {}) for one in networks]
+    kept = shown_networks(tried, maximize=study.maximize[0])
+    return [by_number[number] for number in sorted(one.number for one in kept)]
+
+
+def _hover(network: Network, seen: Survey) -> str:
+    words = f"network {network.number}: {worded(network.values[0])}"
+    if len(seen.networks) > _MOST_MADE:
+        return words
+    made = ", ".join(f"{name} {_setting(value)}" for name, value in network.params.items())
+    return f"{words}; {made}"
+
+
+def _importance(seen: Survey) -> Markup:
+    if not seen.importances:
+        return message("plain", seen.why_no_importances)
+    rows = [Bar(name, [share], worded(share, "ratio")) for name, share in seen.importances.items()]
+    return bars("importance-plot", "", rows, label="parameter")
+
+
+def _failures(rows: Sequence[dict[str, Any]]) -> Markup:
+    """Return why trials failed, equal ones together."""
+    found: Counter[str] = Counter()
+    first: dict[str, int] = {}
+    for row in rows:
+        if row["state"] == "failed":
+            words = masked_text(str(row.get("error") or "it says nothing of why"))
+            found[words] += 1
+            first.setdefault(words, row["number"])
+    shown = [
+        [f"{count:,}", f"{first[words]}", words]
+        for words, count in found.most_common(_MOST_FAILURES)
+    ]
+    if not shown:
+        return Markup("")
+    return table(["networks", "the first", "why"], shown, label="Why networks failed")
+
+
+def _generations(study: Study) -> Markup:
+    from tarmac.studies import by_generation  # noqa: PLC0415 - loads Optuna
+
+    groups = by_generation(study)
+    name = "generation" if study.has_generations else "trials"
+    columns = [name, "survived", "trained", "best", "mean", "worst", "stopped", "failed", "known"]
+    rows = [
+        [
+            one.name,
+            f"{one.survivors:,}",
+            f"{one.trained:,}",
+            *(worded(value) for value in (one.best, one.mean, one.worst)),
+            *(f"{count:,}" for count in (one.pruned, one.failed, one.reused)),
+        ]
+        for one in groups[-_MOST_GENERATIONS:]
+    ]
+    return table(columns, rows, label=name, numbers=range(1, 9)) if rows else Markup("")
+
+
+def _front(study: Study, rows: Sequence[dict[str, Any]], values: _Values) -> Markup:
+    by_number = {row["number"]: row for row in rows}
+    known = [by_number[number] for number in study.record.front if number in by_number]
+    return _rows(study, known, values, "Networks that none beats")
+
+
+def _trials(study: Study, rows: Sequence[dict[str, Any]], values: _Values) -> tuple[Markup, str]:
+    sign = -1 if study.maximize[0] else 1
+    complete = [row for row in rows if row["number"] in values]
+    complete.sort(key=lambda row: (sign * values[row["number"]][0], row["number"]))
+    others = [row for row in rows if row["number"] not in values]
+    shown = [*complete, *others][:_MOST_TRIALS]
+    note = "The best first."
+    if len(shown) < len(rows):
+        note = f"The best {len(shown):,} of {len(rows):,}. All: tarmac search export {study.name}"
+    return _rows(study, shown, values, "Trials"), note
+
+
+def _rows(study: Study, rows: Sequence[dict[str, Any]], values: _Values, label: str) -> Markup:
+    objectives, names = study.request.objective, [*study.space.parameters]
+    columns = ["network", "state", *objectives, "epochs", "took", "origin", *names]
+    unknown = (None,) * len(objectives)
+    cells = [
+        [
+            str(row["number"]),
+            chip(row["state"], _TRIAL_STATES.get(row["state"], "plain")),
+            *map(worded, values.get(row["number"], unknown)),
+            worded(row.get("epochs")),
+            worded(row.get("seconds"), "s"),
+            f"as {row['same_as']}" if "same_as" in row else str(row.get("origin") or UNKNOWN),
+            *(_setting(row["params"].get(one)) for one in names),
+        ]
+        for row in rows
+    ]
+    return table(columns, cells, label=label, numbers=range(2, 4 + len(objectives)))
+
+
+def _asked(study: Study) -> Markup:
+    request = study.request.model_dump(mode="json", exclude={"space", "datasets", "storage"})
+    space = [
+        [
+            name,
+            _range(one),
+            ", ".join(f"{key} is {value}" for key, value in one.get("when", {}).items()),
+        ]
+        for name, one in study.record.space.items()
+    ]
+    command = " ".join(masked_command(study.record.command))
+    body = pre(command) if command else Markup("")
+    body += table(["parameter", "values", "where"], space, label="The space")
+    body += Markup("<h3>The search</h3>") + facts(flat(request))
+    body += Markup("<h3>All networks</h3>") + facts(flat(study.record.settings))
+    samples = [
+        ("Trains on", f"{study.record.train_size:,} samples"),
+        ("Judged on", f"{study.record.validation_size:,} samples"),
+        *sorted(study.record.versions.items()),
+    ]
+    return body + Markup("<h3>Where it ran</h3>") + facts(samples)
+
+
+def _range(parameter: dict[str, Any]) -> str:
+    if "values" in parameter:
+        return ", ".join(map(_setting, parameter["values"]))
+    words = f"{_setting(parameter['low'])} to {_setting(parameter['high'])}"
+    words += f" in steps of {_setting(parameter['step'])}" if parameter.get("step") else ""
+    return words + (", logarithmic" if parameter.get("log") else "")
+
+
+def _when(parameter: dict[str, Any]) -> str:
+    conditions = parameter.get("when", {}).items()
+    words = [f"{name} is {' or '.join(map(_setting, values))}" for name, values in conditions]
+    return " and ".join(words) or "always"
+
+
+def _setting(value: object) -> str:
+    if value is None:
+        return UNKNOWN
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,19 @@
+"""How a run's status is coloured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["STATES"]
+
+STATES: Mapping[str, str] = {
+    "completed": "ok",
+    "succeeded": "ok",
+    "running": "busy",
+    "interrupted": "warn",
+    "cancelled": "warn",
+    "failed": "bad",
+}

@@ -1,0 +1,177 @@
+"""The page of one task of a job: each attempt with its cause, what it ran, what it printed last."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.jobs import find_run, read_timeline
+from tarmac.masking import masked_command, masked_environment, masked_text
+from tarmac.pages.job import resources_text, shown_end
+from tarmac.pages.job_lanes import STATES, one_task_lanes
+from tarmac.pages.job_time import ready_times, spec_of, spent
+from tarmac.pages.log_end import known_failures, log_end
+from tarmac.pages.numbers import UNKNOWN, worded
+from tarmac.pages.page import Page, Section
+from tarmac.pages.pieces import Tile, chip, facts, message, pre, table, tiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tarmac.jobs import Job, Task, TaskStatus, Timeline
+
+__all__ = ["is_task", "task_page"]
+
+_NUMBER = re.compile(r"\d+(?=-)")
+_LOG_LINES = 60
+
+
+def is_task(directory: Path) -> bool:
+    """Whether a directory is that of a task in a job's run."""
+    return (
+        directory.parent.name == "tasks"
+        and _NUMBER.match(directory.name) is not None
+        and (directory.parent.parent / "job-run.json").is_file()
+    )
+
+
+def task_page(directory: Path, *, now: float | None = None) -> Page:
+    """Return the page of a task.
+
+    Args:
+        directory: The task's, ``RUN/tasks/000003-train``.
+        now: In seconds since 1970; by this machine's clock if not given.
+
+    Raises:
+        RequestError: It is no task's directory.
+        TarmacError: Its run cannot be read.
+    """
+    directory = directory.resolve()
+    found = _NUMBER.match(directory.name)
+    if found is None or not is_task(directory):
+        raise RequestError(
+            f"{directory} is no task of a job's run",
+            hint="Those of a run: ls RUN/tasks",
+        )
+    run = directory.parent.parent
+    timeline = read_timeline(run, now=now)
+    status = next((one for one in timeline.status.tasks if one.index == int(found[0])), None)
+    if status is None:
+        raise RequestError(
+            f"task {directory.name} of {run.name} has not begun",
+            hint=f"How the run stands: tarmac report {run}",
+        )
+    return Page(
+        title=status.name,
+        subtitle=f"Task {status.index} of {run.name}",
+        status=status.state,
+        state=STATES.get(status.state, "plain"),
+        head=_tiles(status, timeline),
+        sections=[*_sections(run, status, timeline)],
+    )
+
+
+def _tiles(status: TaskStatus, timeline: Timeline) -> Markup:
+    trace = timeline.trace_of(status)
+    times = spent(trace.attempts, None, until=shown_end(timeline))
+    code = UNKNOWN if status.exit_code is None else str(status.exit_code)
+    return tiles(
+        [
+            Tile("Attempts", f"{len(trace.attempts)}"),
+            Tile("Last one took", worded(trace.seconds, "s"), "without inputs and outputs"),
+            Tile("At work in all", worded(times.work_s if timeline.has_times else None, "s")),
+            Tile("Exit code", code, state="bad" if status.state == "failed" else "plain"),
+        ]
+    )
+
+
+def _sections(run: Path, status: TaskStatus, timeline: Timeline) -> Iterator[Section]:
+    if status.reason:
+        state = STATES.get(status.state, "plain")
+        body = message(state, masked_text(status.reason)) + known_failures(
+            "failure", status.directory
+        )
+        yield Section("why", "Why", body)
+    job, task, problem = _planned(run, status)
+    ready = {} if job is None else ready_times(timeline, job)
+    if timeline.trace_of(status).attempts:
+        body = Markup("")
+        if timeline.has_times:
+            body = one_task_lanes(
+                "attempts-in-time",
+                status,
+                timeline,
+                ready.get(spec_of(status.name)),
+                shown_end(timeline),
+            )
+        yield Section("attempts", "Attempts", body + _attempts(status, timeline))
+    log = log_end(status.directory, _LOG_LINES)
+    if status.is_shared:
+        log = message("plain", "This is what its algorithm's instance printed last.") + log
+    yield Section("log", "What it printed last", log or message("plain", "Nothing."))
+    yield Section("asked", "What was asked", _asked(task, problem))
+    yield Section("place", "Where it is", facts([("Directory", str(status.directory))]))
+
+
+def _planned(run: Path, status: TaskStatus) -> tuple[Job | None, Task | None, str]:
+    """Return the job and its task, or why they are not known."""
+    try:
+        found = find_run(str(run))
+    except TarmacError as error:
+        return None, None, error.message
+    if found.job.pipeline is not None:
+        return found.job, None, "A pipeline's tasks are made as it runs."
+    if status.index >= len(found.tasks):
+        return found.job, None, f"The job has no task {status.index}."
+    return found.job, found.tasks[status.index], ""
+
+
+def _attempts(status: TaskStatus, timeline: Timeline) -> Markup:
+    origin = timeline.began_at
+    rows = []
+    for one in timeline.trace_of(status).attempts:
+        is_whole = one.began_at is not None and one.ended_at is not None
+        took = (one.ended_at or 0.0) - (one.began_at or 0.0) if is_whole else None
+        began = None if one.began_at is None else one.began_at - origin
+        rows.append(
+            [
+                str(one.number),
+                chip(one.outcome, STATES.get(one.outcome, "plain")),
+                worded(began, "s"),
+                worded(took, "s"),
+                one.cause or UNKNOWN,
+                masked_text(one.reason) or UNKNOWN,
+                one.host or "here",
+                f"{one.cpus:g}" if one.cpus is not None else UNKNOWN,
+                ", ".join(one.gpus) or UNKNOWN,
+                one.place or UNKNOWN,
+            ]
+        )
+    columns = ["attempt", "ended", "began at", "took", "cause", "reason", "where", "CPUs", "GPUs"]
+    return table([*columns, "engine's name"], rows, label="Attempts", numbers=(2, 3, 7))
+
+
+def _asked(task: Task | None, problem: str) -> Markup:
+    if task is None:
+        return message("plain", problem)
+    environment = task.environment.model_dump(mode="json", exclude_defaults=True)
+    pairs: list[tuple[str, object]] = [
+        ("After", list(task.needs)),
+        ("Parameters", [f"{name}={value}" for name, value in task.parameters.items()]),
+        ("Resources", resources_text(task.resources)),
+        ("Time limit", worded(task.timeout_s, "s") if task.timeout_s is not None else "none"),
+        ("Retries", task.retries.count),
+        ("Priority", task.priority),
+        ("Environment", [f"{name}: {masked_text(str(one))}" for name, one in environment.items()]),
+        ("Variables", [f"{k}={v}" for k, v in masked_environment(dict(task.env)).items()]),
+        ("Secrets", [*task.secrets]),
+        ("Inputs", [masked_text(one.source) for one in task.inputs]),
+        ("Outputs", [masked_text(f"{one.path} to {one.to}") for one in task.outputs]),
+    ]
+    command = shlex.join(masked_command(task.command)) or "(what the image runs)"
+    return pre(command) + facts(pairs)

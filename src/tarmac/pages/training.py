@@ -1,0 +1,256 @@
+"""The page of one training: what was asked, what came of it, and what it did meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.masking import masked_text
+from tarmac.pages.curves import curves, gpu_lanes, marks_of, share_waited, speed, time_axis, waits
+from tarmac.pages.epochs import read_epochs
+from tarmac.pages.log import tail_of
+from tarmac.pages.numbers import known, moment, worded
+from tarmac.pages.page import Page, Section
+from tarmac.pages.pictures import pictures
+from tarmac.pages.pieces import Tile, facts, message, paragraph, table, tiles
+from tarmac.pages.states import STATES
+from tarmac.pages.training_facts import asked, check_before, environment
+from tarmac.runs import Run, read_all_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tarmac.pages.epochs import Epochs
+    from tarmac.pages.plots import Mark
+    from tarmac.pages.scales import Axis
+    from tarmac.runs import RunRecord, Samples
+
+__all__ = ["training_page", "verdict"]
+
+# Of a training's time; the same limits as those of `tarmac top`.
+_WAITS_MUCH, _WAITS_SOME = 0.20, 0.05
+
+_SHOWN_EVENTS = 40
+
+
+def training_page(path: Path) -> Page:
+    """Return the page of a training.
+
+    Args:
+        path: Its directory.
+
+    Raises:
+        RequestError: There is no training, or it is one of a newer Tarmac.
+        TarmacError: Its record is damaged.
+    """
+    run = Run.open(path)
+    record = run.record
+    epochs = read_epochs(run)
+    hosts = read_all_samples(path)
+    x, marks = time_axis(record, epochs, hosts), marks_of(hosts)
+    sections = [
+        Section("result", "Result", _result(run, epochs)),
+        *_curves(epochs, record, hosts, x, marks),
+        *_waits(epochs),
+        *_energy(record, epochs, hosts),
+        *pictures(path),
+        Section("events", "Events", _events(run, hosts)),
+        Section("asked", "What was asked", asked(record)),
+        Section("environment", "Where it ran", environment(record)),
+        *check_before(path),
+    ]
+    return Page(
+        title=run.name,
+        subtitle=_subtitle(record),
+        sections=sections,
+        status=run.status,
+        state=STATES.get(run.status, "plain"),
+        head=tiles([*_tiles(run, epochs)]),
+    )
+
+
+def verdict(record: RunRecord) -> tuple[str, str]:
+    """Return whether a training came out as expected, in words, and as a state."""
+    expected = record.expectation
+    if not expected:
+        return "", "plain"
+    met = expected.get("met")
+    state = "plain" if met is None else "ok" if met else "bad"
+    return str(expected.get("text") or ""), state
+
+
+def _subtitle(record: RunRecord) -> str:
+    device = record.device.get("name") or record.device.get("type") or "an unknown device"
+    count = record.parallel.world_size if record.parallel else 1
+    where = f"{count} x {device}" if count > 1 else f"{device}"
+    data = record.dataset.get("name") or "unknown data"
+    return f"A training of {record.workload} on {data}, on {where}, {moment(record.created_at)}"
+
+
+def _tiles(run: Run, epochs: Epochs) -> Iterator[Tile]:
+    record, last = run.record, epochs.rows[-1].values if epochs.rows else {}
+    _, state = verdict(record)
+    test = known(record.metrics.get("test_accuracy"))
+    if test is not None:
+        words = {"ok": "as expected", "bad": "not as expected"}.get(state, "")
+        yield Tile("test accuracy", worded(test, "ratio"), words, state)
+    elif "val_accuracy" in last:
+        yield Tile("validation accuracy", worded(last["val_accuracy"], "ratio"), "so far")
+    elif "accuracy" in last:
+        yield Tile("training accuracy", worded(last["accuracy"], "ratio"), "so far")
+    if "loss" in last:
+        yield Tile("training loss", worded(last["loss"]), "of the last epoch")
+    asked = known(record.configuration.get("epochs"))
+    done = epochs.rows[-1].number if epochs.rows else 0
+    yield Tile("epochs", f"{done:,}", "" if asked is None else f"of {asked:,.0f}")
+    yield Tile("took", worded(record.elapsed_s or None, "s"), _sessions(record))
+    speeds = sorted(
+        row.values["samples_per_s"] for row in epochs.rows if "samples_per_s" in row.values
+    )
+    if speeds:
+        yield Tile("samples a second", worded(speeds[len(speeds) // 2]), "median of epochs")
+    waited = share_waited(epochs)
+    if waited:
+        name, share = waited[0]
+        state = "bad" if share > _WAITS_MUCH else "warn" if share > _WAITS_SOME else "ok"
+        yield Tile("waited", worded(share, "ratio"), f"of the time, {name}", state)
+    if record.energy_joules is not None:
+        yield Tile("energy", _energy_words(record.energy_joules), "of its GPUs")
+    if record.mfu is not None:
+        yield Tile("model FLOPs used", worded(record.mfu, "ratio"), "of what the chip can do")
+
+
+def _sessions(record: RunRecord) -> str:
+    count = len(record.sessions)
+    return f"in {count} sessions" if count > 1 else ""
+
+
+def _result(run: Run, epochs: Epochs) -> Markup:
+    record = run.record
+    text, state = verdict(record)
+    parts = []
+    if record.error:
+        hints = [f"tarmac train --resume {run.path}"]
+        parts.append(message("bad", f"It failed: {masked_text(record.error)}", commands=hints))
+        parts.append(tail_of(sorted((run.path / "logs").glob("rank-*")), run.path))
+    elif run.status == "interrupted":
+        words = "It was interrupted. It goes on from its newest checkpoint:"
+        parts.append(message("warn", words, commands=[f"tarmac train --resume {run.path}"]))
+    elif run.status == "running":
+        parts.append(message("plain", "It is at work. What is here is what there is so far."))
+    if text:
+        source = (record.expectation or {}).get("source")
+        parts.append(message(state, text))
+        if source:
+            parts.append(paragraph(f"Source of what is expected: {source}."))
+    if record.stopped_early:
+        parts.append(message("plain", f"It ended early: {record.stopped_early}"))
+    if epochs.problem:
+        parts.append(message("warn", epochs.problem))
+    if record.metrics:
+        parts.append(facts((name, _metric(name, value)) for name, value in record.metrics.items()))
+    if not parts:
+        parts.append(paragraph("Nothing is known of it yet."))
+    return Markup("").join(parts)
+
+
+def _metric(name: str, value: object) -> str:
+    if name.endswith(("_s", "seconds")):
+        return worded(value, "s")
+    if name.endswith("accuracy"):
+        return worded(value, "ratio")
+    return worded(value)
+
+
+def _curves(
+    epochs: Epochs, record: RunRecord, hosts: Sequence[Samples], x: Axis, marks: Sequence[Mark]
+) -> Iterator[Section]:
+    strips = gpu_lanes(hosts, x, marks)
+    drawn = curves(epochs, record, x, marks) + strips + speed(epochs, x, marks)
+    if not drawn:
+        return
+    note = "All over one axis of time."
+    if epochs.is_estimated:
+        note += " When epochs ended is added up from how long they took."
+    if not strips:
+        note += f" {_why_no_samples(record)}"
+    yield Section("curves", "Curves", drawn, note)
+
+
+def _why_no_samples(record: RunRecord) -> str:
+    if record.configuration.get("sampling") is False:
+        return "GPUs and host were not sampled: --no-sampling."
+    if record.status == "running":
+        return "There are no samples of GPUs and host yet."
+    return "There are no samples of GPUs and host: it was too short, or made by an older Tarmac."
+
+
+def _waits(epochs: Epochs) -> Iterator[Section]:
+    drawn = waits(epochs)
+    if drawn:
+        shares = (f"{worded(share, 'ratio')} {name}" for name, share in share_waited(epochs))
+        yield Section("waits", "Waits", drawn, f"Of all epochs' time: {', '.join(shares)}.")
+
+
+def _energy(record: RunRecord, epochs: Epochs, hosts: Sequence[Samples]) -> Iterator[Section]:
+    throttled = record.throttled_s or {}
+    known_facts: list[tuple[str, object]] = []
+    if record.energy_joules is not None:
+        joules = record.energy_joules
+        sampled = sum(host.at_s[-1] for host in hosts[:1] if host.at_s)
+        known_facts.append(("used by its GPUs", _energy_words(joules)))
+        if sampled:
+            known_facts.append(("on average", worded(joules / sampled, "W")))
+        if epochs.rows:
+            known_facts.append(("per epoch", _energy_words(joules / len(epochs.rows))))
+    for why, seconds in throttled.items():
+        known_facts.append((f"clocks lowered for {why}", worded(seconds, "s")))
+    if record.mfu is not None:
+        known_facts.append(("model FLOPs used", worded(record.mfu, "ratio")))
+    if known_facts:
+        yield Section("energy", "Energy", facts(known_facts))
+
+
+def _energy_words(joules: float) -> str:
+    watt_hours = joules / 3600
+    return worded(watt_hours, "Wh") if watt_hours < 1000 else worded(watt_hours / 1000, "kWh")
+
+
+def _events(run: Run, hosts: Sequence[Samples]) -> Markup:
+    rows = sorted(_told(run, hosts), key=lambda row: row[0])
+    more = len(rows) - _SHOWN_EVENTS
+    shown = table(
+        ["after", "what", "", "at"],
+        [
+            [worded((at - run.record.created_at).total_seconds(), "s"), what, why, moment(at)]
+            for at, what, why in rows[-_SHOWN_EVENTS:]
+        ],
+        label="Events of the training",
+    )
+    return shown + (paragraph(f"{more} earlier ones are left out.") if more > 0 else Markup(""))
+
+
+def _told(run: Run, hosts: Sequence[Samples]) -> Iterator[tuple[datetime, str, str]]:
+    record = run.record
+    for number, session in enumerate(record.sessions):
+        what = "went on" if number else "began"
+        yield session.started_at, what, f"process {session.pid}"
+    for event in hosts[0].events if hosts else ():
+        # Sessions' starts and the end are told by the record.
+        if event.kind == "workers_lost":
+            at = record.created_at + timedelta(seconds=event.at_s)
+            yield at, "workers lost, and started anew", event.text
+    for checkpoint in run.checkpoints.glob("*.safetensors"):
+        with contextlib.suppress(OSError):
+            written = datetime.fromtimestamp(checkpoint.stat().st_mtime, UTC)
+            yield written, "checkpoint", checkpoint.stem
+    if record.ended_at is not None:
+        yield (
+            record.ended_at,
+            record.status,
+            record.stopped_early or masked_text(record.error or ""),
+        )

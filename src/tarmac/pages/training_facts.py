@@ -1,0 +1,148 @@
+"""What a training's record says: what was asked, where it ran, and the check before it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.checks import read_report
+from tarmac.errors import RequestError
+from tarmac.masking import is_secret_name, masked_command, masked_text
+from tarmac.pages.numbers import worded
+from tarmac.pages.page import Section
+from tarmac.pages.pieces import chip, details, facts, flat, message, paragraph, pre, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tarmac.checks import Report
+    from tarmac.runs import RunRecord
+
+__all__ = ["asked", "check_before", "environment", "without_secrets"]
+
+_HIDDEN = "(hidden)"
+_ANSWERS = {"ok": "ok", "cpu only": "ok", "warning": "warn", "absent": "plain", "unknown": "warn"}
+_LEVELS = {"failure": "bad", "warning": "warn", "note": "plain"}
+
+
+def without_secrets(values: Mapping[str, object]) -> list[tuple[str, object]]:
+    """Return nested values as pairs of dotted names and values, with secrets hidden."""
+    return [
+        (
+            name,
+            _HIDDEN
+            if isinstance(value, str) and value and is_secret_name(name)
+            else masked_text(value)
+            if isinstance(value, str)
+            else value,
+        )
+        for name, value in flat(values)
+    ]
+
+
+def asked(record: RunRecord) -> Markup:
+    """Return the command and all settings of a training."""
+    parts = []
+    if record.command:
+        parts.append(pre(shlex.join(masked_command([*record.command]))))
+    else:
+        parts.append(paragraph("It was started from Python."))
+    configuration = {k: v for k, v in record.configuration.items() if k != "settings"}
+    parts.append(facts(without_secrets(configuration)))
+    settings = record.configuration.get("settings")
+    if isinstance(settings, dict) and settings:
+        parts.append(Markup("<h3>Settings of the workload</h3>") + facts(without_secrets(settings)))
+    parts.append(Markup("<h3>Data</h3>") + facts(without_secrets(record.dataset)))
+    return Markup("").join(parts)
+
+
+def environment(record: RunRecord) -> Markup:
+    """Return where a training ran, and with what."""
+    device = dict(record.device)
+    memory = device.pop("memory_bytes", None)
+    pairs = [*without_secrets(device), ("memory", worded(memory, "bytes"))]
+    parts = [facts(pairs)]
+    if record.parallel is not None:
+        parallel = record.parallel
+        pairs = [
+            ("strategy", parallel.strategy),
+            ("devices", parallel.world_size),
+            ("backend", parallel.backend),
+        ]
+        parts.append(Markup("<h3>Devices</h3>") + facts(pairs))
+        if len(parallel.replicas) > 1:
+            parts.append(
+                table(
+                    ["rank", "host", "device", "samples a second", "waited for others"],
+                    [
+                        [
+                            str(replica.rank),
+                            replica.host,
+                            str(replica.device.get("name") or "-"),
+                            worded(replica.samples_per_s),
+                            worded(replica.waiting_s, "s"),
+                        ]
+                        for replica in parallel.replicas
+                    ],
+                    label="Ranks of the last session",
+                    numbers=(0, 3, 4),
+                )
+            )
+    parts.append(Markup("<h3>Versions</h3>") + facts(record.versions.items()))
+    git = record.git
+    source: list[tuple[str, object]] = [("seed", record.seed), ("run's id", record.id)]
+    if git is not None:
+        commit = git.commit + (", with changes that are in no commit" if git.dirty else "")
+        source += [("commit", commit), ("branch", git.branch)]
+    if record.uploaded_to:
+        source.append(("copied to", masked_text(record.uploaded_to)))
+    source += [(f"in {name}", masked_text(place)) for name, place in record.tracked.items()]
+    parts.append(Markup("<h3>Source</h3>") + facts(source))
+    return Markup("").join(parts)
+
+
+def check_before(run: Path) -> Iterator[Section]:
+    """Return what was checked before a training; nothing where no check is kept with it."""
+    path = run / "check.json"
+    if not path.is_file():
+        return
+    try:
+        body = _check(read_report(path))
+    except RequestError as error:
+        body = message("warn", f"The check cannot be read: {error.message}")
+    yield Section("check", "The check before it", body)
+
+
+def _check(report: Report) -> Markup:
+    findings = [finding for finding in report.findings if finding.level != "note"]
+    if findings:
+        parts = [
+            message(
+                _LEVELS[finding.level],
+                f"{finding.title} ({', '.join(finding.where)}): {finding.cause}",
+                commands=finding.fix,
+            )
+            for finding in findings
+        ]
+    else:
+        parts = [message("ok", "Nothing was found that is wrong.")]
+    verdicts = [*report.devices, *report.frameworks]
+    parts.append(
+        table(
+            ["what", "verdict", ""],
+            [
+                [one.name, chip(one.answer, _ANSWERS.get(one.answer, "bad")), one.text]
+                for one in verdicts
+            ],
+            label="Devices and frameworks that were checked",
+        )
+    )
+    host = report.inventory.host
+    pairs = [("system", host.system), ("kernel", host.kernel), ("driver", report.driver or "none")]
+    parts.append(
+        details("check-machine", f"Checked at {report.checked_at}", facts(pairs)),
+    )
+    return Markup("").join(parts)

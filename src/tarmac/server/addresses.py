@@ -1,0 +1,51 @@
+"""The addresses of pages.
+
+Example:
+    >>> run_address("a study/best/winner")
+    '/runs/a%20study/best/winner/'
+    >>> compare_address(["a", "b"])
+    '/compare?run=a&run=b'
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from tarmac.pages import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["LINKS", "compare_address", "list_address", "log_address", "run_address"]
+
+# On every page.
+LINKS = (
+    Link("Runs", "/"),
+    Link("Jobs", "/jobs"),
+    Link("Searches", "/searches"),
+    Link("GPUs", "/gpus"),
+)
+
+
+def run_address(name: str) -> str:
+    """Return the address of a run's page; links in that page are below it."""
+    # A directory's name need not be text.
+    return f"/runs/{quote(os.fsencode(name))}/"
+
+
+def log_address(name: str, file: str) -> str:
+    """Return the address of a page that shows what was printed into a file of a run."""
+    return f"{run_address(name)}log?{urlencode({'file': os.fsencode(file)})}"
+
+
+def compare_address(names: Sequence[str]) -> str:
+    """Return the address of a page that compares runs."""
+    return f"/compare?{urlencode([('run', os.fsencode(name)) for name in names])}"
+
+
+def list_address(path: str, query: Mapping[str, object]) -> str:
+    """Return the address of a list, without what is empty in its query."""
+    given = {key: value for key, value in query.items() if value}
+    return f"{path}?{urlencode(given)}" if given else path

@@ -1,0 +1,123 @@
+"""Puts the guard before all pages, and on each answer what keeps other sites away from it."""
+
+from __future__ import annotations
+
+import html
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.responses import HTMLResponse, PlainTextResponse
+
+from tarmac.server.peers import owner_of_peer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from tarmac.server.access import AccessGuard
+
+__all__ = ["Guarded"]
+
+_TOKEN = "token"  # noqa: S105 - its name in an address
+
+# Scripts and what they may reach are said by each page itself, which knows its own.
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'; base-uri 'none'; object-src 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Guarded:
+    """An application that nobody reaches whom the guard refuses.
+
+    Args:
+        application: What is behind it.
+        guard: Judges requests.
+        owner: Returns the user ID of who is at the other end of a connection, from the addresses
+            of both ends; None where that is not told, which leaves the token to decide.
+    """
+
+    def __init__(
+        self,
+        application: ASGIApp,
+        guard: AccessGuard,
+        owner: Callable[[tuple[str, int], tuple[str, int]], int | None] = owner_of_peer,
+    ) -> None:
+        self._application = application
+        self._guard = guard
+        self._owner = owner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or let it pass."""
+        if scope["type"] != "http":
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [(key.encode(), value.encode()) for key, value in _HEADERS.items()]
+                message["headers"] = [*message["headers"], *headers]
+            await send(message)
+
+        answer = self._answer(scope) or self._application
+        await answer(scope, receive, send_guarded)
+
+    def _answer(self, scope: Scope) -> Response | None:
+        """Return what a request is answered without the application; None if it passes."""
+        if self._is_of_another_user(scope):
+            return _refusal("this is another user's; see your own: tarmac serve")
+        if scope["method"] not in ("GET", "HEAD"):
+            return PlainTextResponse("error: pages are only read here\n", 405)
+        query = parse_qsl(scope["query_string"].decode("ascii", "replace"), keep_blank_values=True)
+        given = [value for key, value in query if key == _TOKEN]
+        verdict = self._guard.judge(_headers(scope), given[0] if given else None)
+        if verdict.kind == "refuse":
+            return _refusal(f"{verdict.reason}; open the address that tarmac serve has printed")
+        if verdict.kind == "enter":
+            return self._entrance(scope, [(key, value) for key, value in query if key != _TOKEN])
+        return None
+
+    def _is_of_another_user(self, scope: Scope) -> bool:
+        if scope["client"] is None or scope["server"] is None or scope["server"][1] is None:
+            # By a socket's file, which its owner alone may open.
+            return False
+        owner = self._owner(tuple(scope["client"]), tuple(scope["server"]))
+        return owner is not None and owner != os.geteuid()
+
+    def _entrance(self, scope: Scope, query: list[tuple[str, str]]) -> Response:
+        """Give the cookie, and lead to the same page without the token in its address.
+
+        By a page and not by a redirection: a browser that came here by a link of another site
+        does not send the cookie along to where it is redirected.
+        """
+        # What begins with two of either is an address of another site.
+        path = "/" + scope["raw_path"].decode("ascii", "replace").lstrip("/\\")
+        target = f"{path}?{urlencode(query)}" if query else path
+        response = HTMLResponse(
+            "<!doctype html><title>Tarmac</title>"
+            f'<meta http-equiv="refresh" content="0;url={html.escape(target)}">'
+            f'<a href="{html.escape(target)}">Go on</a>'
+        )
+        response.set_cookie(
+            self._guard.cookie_name, self._guard.cookie, httponly=True, samesite="strict"
+        )
+        return response
+
+
+def _refusal(reason: str) -> Response:
+    return PlainTextResponse(f"error: {reason}\n", 403)
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in scope["headers"]:
+        name, text = key.decode("latin-1"), value.decode("latin-1")
+        found[name] = f"{found[name]},{text}" if name in found else text
+    return found

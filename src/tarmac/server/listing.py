@@ -1,0 +1,73 @@
+"""The runs that are there now, by the names that their pages have."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from tarmac.jobs import JOB
+from tarmac.runs import TRAINING, RunIndex
+from tarmac.studies import SEARCH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tarmac.runs import BrokenRun, RunKind, RunSummary
+
+__all__ = ["KINDS", "Listing", "RunLister"]
+
+KINDS: Mapping[str, RunKind] = {kind.name: kind for kind in (TRAINING, SEARCH, JOB)}
+
+_EVERY_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Listing:
+    """All runs at one moment, by name: their path from the directory in which they lie.
+
+    Attributes:
+        runs: The newest first.
+        broken: Those that cannot be read.
+    """
+
+    runs: Mapping[str, RunSummary]
+    broken: Mapping[str, BrokenRun]
+
+    def path(self, name: str) -> Path | None:
+        """Return a run's directory; None where there is none of that name."""
+        run = self.runs.get(name) or self.broken.get(name)
+        return None if run is None else run.path
+
+
+class RunLister:
+    """Lists runs for any number of threads.
+
+    Args:
+        output: Where the runs lie.
+        every_s: Directories are not looked through more often, however many look at the list.
+    """
+
+    def __init__(self, output: Path, *, every_s: float = _EVERY_S) -> None:
+        self.output = output
+        self._every_s = every_s
+        self._index = RunIndex(tuple(KINDS), KINDS.__getitem__, output)
+        self._turn = threading.Lock()
+        self._latest: tuple[float, Listing] | None = None
+
+    def list(self) -> Listing:
+        """Return the runs as they are, or were a moment ago."""
+        with self._turn:
+            if self._latest is None or time.monotonic() - self._latest[0] > self._every_s:
+                runs, broken = self._index.summaries()
+                listing = Listing(
+                    runs={self._name(run.path): run for run in runs},
+                    broken={self._name(run.path): run for run in broken},
+                )
+                self._latest = (time.monotonic(), listing)
+            return self._latest[1]
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.output).as_posix()

@@ -1,0 +1,160 @@
+"""The page of all runs: what is at work, what came of the others, and a choice to compare."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tarmac.pages import Page, Section, Tile, chip, paragraph, table, tiles, worded
+from tarmac.server.addresses import list_address, run_address
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.runs import RunSummary
+    from tarmac.server.listing import Listing
+
+__all__ = ["ListQuery", "run_list_page"]
+
+# Rows at once; a page of a thousand takes browsers a second.
+_ROWS = 100
+
+_STATES = {
+    "completed": "ok",
+    "succeeded": "ok",
+    "failed": "bad",
+    "interrupted": "warn",
+    "running": "busy",
+    "queued": "busy",
+    "detached": "busy",
+}
+_AT_WORK = ("running", "queued", "detached")
+_TITLES = {"": "Runs", "job": "Jobs", "search": "Searches"}
+
+
+@dataclasses.dataclass(frozen=True)
+class ListQuery:
+    """What is to be listed.
+
+    Attributes:
+        path: Of the page: ``/``, ``/jobs`` or ``/searches``.
+        kind: Of this kind alone; empty for all.
+        text: Each of its words is in a run's name, workload, status or result.
+        number: Which page, from 1.
+    """
+
+    path: str = "/"
+    kind: str = ""
+    text: str = ""
+    number: int = 1
+
+    def fits(self, name: str, run: RunSummary) -> bool:
+        """Whether a run is to be listed."""
+        if self.kind and run.kind != self.kind:
+            return False
+        words = f"{name} {run.kind} {run.workload or ''} {run.status} {run.result}".lower()
+        return all(word in words for word in self.text.lower().split())
+
+
+def run_list_page(listing: Listing, query: ListQuery, output: str) -> Page:
+    """Return the page of the runs that fit a query.
+
+    Args:
+        listing: All runs.
+        query: Which are shown.
+        output: Where they lie, for a text.
+    """
+    runs = {name: run for name, run in listing.runs.items() if query.fits(name, run)}
+    num_pages = max(1, -(-len(runs) // _ROWS))
+    number = min(query.number, num_pages)
+    shown = dict([*runs.items()][(number - 1) * _ROWS : number * _ROWS])
+    return Page(
+        title=_TITLES[query.kind],
+        subtitle=f"In {output}, the newest first.",
+        head=_figures(listing, query.kind),
+        sections=[
+            Section("find", "Find", _search(query)),
+            Section("runs", "List", _table(shown, query) + _pages(query, number, num_pages)),
+            *_broken(listing, query),
+        ],
+    )
+
+
+def _figures(listing: Listing, kind: str) -> Markup:
+    statuses = [run.status for run in listing.runs.values() if not kind or run.kind == kind]
+    figures = [
+        Tile("in all", f"{len(statuses):,}"),
+        Tile("at work", f"{sum(status in _AT_WORK for status in statuses):,}"),
+        Tile("failed", f"{statuses.count('failed'):,}"),
+    ]
+    if listing.broken and not kind:
+        figures.append(Tile("cannot be read", f"{len(listing.broken):,}", state="bad"))
+    return tiles(figures)
+
+
+def _search(query: ListQuery) -> Markup:
+    return Markup(
+        '<form action="{}" method="get" role="search"><label for="q">Words in the name, workload, '
+        'status or result</label> <input type="search" id="q" name="q" value="{}"> '
+        "<button>Find</button></form>"
+    ).format(query.path, query.text)
+
+
+def _table(runs: Mapping[str, RunSummary], query: ListQuery) -> Markup:
+    if not runs:
+        return paragraph(
+            "No run fits." if query.text else "There are none yet. Try: tarmac train digits-mlp"
+        )
+    rows = [_row(place, name, run) for place, (name, run) in enumerate(runs.items())]
+    columns = ("Run", "Kind", "Status", "Began (UTC)", "Took", "Result", "Compare")
+    return Markup(
+        '<form action="/compare" method="get">{}<p><button>Compare the chosen</button></p></form>'
+    ).format(table(columns, rows, label="Runs", numbers=(4,)))
+
+
+def _row(place: int, name: str, run: RunSummary) -> Sequence[str | Markup]:
+    began = Markup('<time datetime="{}">{}</time>').format(
+        run.created_at.isoformat(), f"{run.created_at.astimezone(UTC):%Y-%m-%d %H:%M}"
+    )
+    choice = Markup(
+        '<input type="checkbox" id="run-{}" name="run" value="{}" aria-label="Compare {}">'
+    ).format(place, name, name)
+    return (
+        Markup('<a href="{}">{}</a>').format(run_address(name), name),
+        run.kind,
+        chip(run.status, _STATES.get(run.status, "plain")),
+        began,
+        worded(run.elapsed_s, "s"),
+        run.result or "-",
+        choice,
+    )
+
+
+def _pages(query: ListQuery, number: int, num_pages: int) -> Markup:
+    if num_pages == 1:
+        return Markup()
+    ways = [("Newer", number - 1), ("Older", number + 1)]
+    links = Markup(" ").join(
+        Markup('<a href="{}">{}</a>').format(
+            list_address(query.path, {"q": query.text, "page": other}), text
+        )
+        for text, other in ways
+        if 1 <= other <= num_pages
+    )
+    return Markup('<nav aria-label="More runs"><p>Page {} of {}. {}</p></nav>').format(
+        number, num_pages, links
+    )
+
+
+def _broken(listing: Listing, query: ListQuery) -> Sequence[Section]:
+    if not listing.broken or query.kind or query.text:
+        return ()
+    rows = [
+        (Markup('<a href="{}">{}</a>').format(run_address(name), name), run.reason)
+        for name, run in listing.broken.items()
+    ]
+    body = table(("Run", "Why"), rows[:_ROWS], label="Runs that cannot be read")
+    return [Section("broken", "Cannot be read", body)]

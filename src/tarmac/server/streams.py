@@ -1,0 +1,165 @@
+"""Tells browsers what has changed in the pages that they show, by server-sent events.
+
+However many show a page, it is made once for all of them, and only when something that it is made
+of has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from tarmac.pages import page_parts
+from tarmac.server.site import NoSuchPageError
+from tarmac.server.threads import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from tarmac.pages import Page
+    from tarmac.server.site import Address, Site
+
+__all__ = ["Streams", "version_of"]
+
+# Between two looks, in seconds.
+_EVERY_S = 1.0
+
+# What no file tells, such as a database elsewhere, is looked at so often.
+_AT_LEAST_EVERY_S = 30.0
+
+# A line without a meaning, by which a connection is found to be broken, in seconds.
+_BEAT_S = 15.0
+
+_RETRY_MS = 2000
+
+GONE = "event: gone\ndata: \n\n"
+RELOAD = "event: reload\ndata: \n\n"
+
+
+def version_of(page: Page) -> str:
+    """Return a text that is the same for the same content."""
+    return _version(page_parts(page))
+
+
+class Streams:
+    """The pages that are watched by browsers at the moment.
+
+    Args:
+        site: Makes them.
+        every_s: How often it is looked whether one has changed, in seconds.
+    """
+
+    def __init__(self, site: Site, *, every_s: float = _EVERY_S) -> None:
+        self._site = site
+        self._every_s = every_s
+        self._watched: dict[Address, _Watched] = {}
+        self._closed = asyncio.Event()
+
+    def close(self) -> None:
+        """End all streams, at once."""
+        self._closed.set()
+        for watched in self._watched.values():
+            watched.wake()
+
+    async def events(self, address: Address, version: str) -> AsyncIterator[str]:
+        """Yield what changes in a page from now on, as text of an event stream.
+
+        Args:
+            address: The page's.
+            version: Of what the browser shows; see `version_of`.
+        """
+        yield f"retry: {_RETRY_MS}\n\n"
+        watched = self._watched.get(address)
+        if watched is None:
+            watched = self._watched[address] = _Watched()
+            watched.task = asyncio.create_task(self._watch(address, watched))
+        watched.num_streams += 1
+        shown: Mapping[str, str] | None = None
+        try:
+            while not self._closed.is_set():
+                parts = watched.parts
+                if watched.is_gone:
+                    yield GONE
+                    return
+                if parts is not None and shown is None and _version(parts) == version:
+                    shown = parts
+                if parts is not None and shown is not None and parts.keys() != shown.keys():
+                    yield RELOAD
+                    return
+                if parts is not None and parts is not shown:
+                    for event in _changes(shown or {}, parts):
+                        yield event
+                    shown = parts
+                if not await watched.changed(_BEAT_S):
+                    yield ": \n\n"
+        finally:
+            watched.num_streams -= 1
+            if watched.num_streams == 0:
+                self._watched.pop(address, None)
+                if watched.task is not None:
+                    watched.task.cancel()
+
+    async def _watch(self, address: Address, watched: _Watched) -> None:
+        """Make a page anew whenever it may have changed, for as long as it is watched."""
+        known: object = None
+        unchanged_s = _AT_LEAST_EVERY_S
+        while not watched.is_gone:
+            try:
+                state = await in_thread(self._site.state, address)
+                if state != known or unchanged_s >= _AT_LEAST_EVERY_S:
+                    page = await in_thread(self._site.page, address)
+                    known, unchanged_s = state, 0.0
+                    watched.show(page_parts(page))
+            except NoSuchPageError:
+                watched.end()
+            except Exception:
+                # What is shown stays, and whoever loads the page anew is told; it is tried again.
+                known = None
+            await asyncio.sleep(self._every_s)
+            unchanged_s += self._every_s
+
+
+class _Watched:
+    """A page that is watched: its parts as they were last, and who waits for others."""
+
+    def __init__(self) -> None:
+        self.num_streams = 0
+        self.task: asyncio.Task[None] | None = None
+        self.parts: Mapping[str, str] | None = None
+        self.is_gone = False
+        self._next = asyncio.Event()
+
+    def show(self, parts: Mapping[str, str]) -> None:
+        if parts != self.parts:
+            self.parts = parts
+            self.wake()
+
+    def end(self) -> None:
+        self.is_gone = True
+        self.wake()
+
+    def wake(self) -> None:
+        self._next.set()
+        self._next = asyncio.Event()
+
+    async def changed(self, limit_s: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._next.wait(), limit_s)
+            return True
+        return False
+
+
+def _changes(shown: Mapping[str, str], parts: Mapping[str, str]) -> list[str]:
+    return [
+        f"data: {json.dumps({'id': key, 'html': html})}\n\n"
+        for key, html in parts.items()
+        if shown.get(key) != html
+    ]
+
+
+def _version(parts: Mapping[str, str]) -> str:
+    text = "\0".join(f"{key}\0{html}" for key, html in parts.items())
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,0 +1,46 @@
+"""Work that blocks, beside the loop that serves; nobody waits for it at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["in_thread"]
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+async def in_thread(
+    function: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
+) -> _Result:
+    """Call a function in a thread of its own, and return what it returns.
+
+    `asyncio.to_thread` would hold up the end of the process until the function has returned.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[_Result] = loop.create_future()
+
+    def settle(result: _Result | None, error: BaseException | None) -> None:
+        if outcome.cancelled():
+            return
+        if error is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(result)  # type: ignore[arg-type]
+
+    def work() -> None:
+        try:
+            result, error = function(*args, **kwargs), None
+        except Exception as raised:
+            result, error = None, raised
+        # Where the loop has ended meanwhile, nobody wants to know.
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=work, name="page", daemon=True).start()
+    return await outcome

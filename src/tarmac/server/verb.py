@@ -1,0 +1,93 @@
+"""``tarmac serve``: all pages, on this machine and for this user alone, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+from tarmac.distribution import require
+from tarmac.monitor import LocalFeed, WatchOptions
+from tarmac.pages import page_of
+from tarmac.runs import default_output
+from tarmac.server.access import AccessGuard
+from tarmac.server.listing import RunLister
+from tarmac.server.looks import Looks
+from tarmac.server.site import Site
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["Serving", "serve"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Serving:
+    """Where pages are served.
+
+    Attributes:
+        url: What to open, with the token; nobody but the user may see it.
+        port: Of this machine's loopback; None of a socket's file.
+        socket: That file; None of a port.
+    """
+
+    url: str = dataclasses.field(repr=False)
+    port: int | None
+    socket: Path | None
+
+
+def serve(
+    output: Path | None = None,
+    *,
+    port: int = 0,
+    socket: Path | None = None,
+    ready: Callable[[Serving], None],
+) -> None:
+    """Serve the pages of all runs until Ctrl-C or SIGTERM.
+
+    Args:
+        output: Where the runs lie; `tarmac.runs.default_output` if not given.
+        port: Of the loopback; 0 for one that is free.
+        socket: A file to listen on instead of a port.
+        ready: Called once pages are served.
+
+    Raises:
+        RequestError: A package is missing, or it cannot be listened there.
+    """
+    require("starlette", "tarmac serve")
+    require("uvicorn", "tarmac serve")
+    # The extra's packages.
+    from tarmac.server.listening import listen_on_file, listen_on_port  # noqa: PLC0415
+
+    with contextlib.ExitStack() as opened:
+        if socket is not None:
+            listener = opened.enter_context(listen_on_file(socket))
+            where = Serving("", None, socket)
+        else:
+            listener = opened.enter_context(listen_on_port(port))
+            where = Serving("", listener.getsockname()[1], None)
+        guard = AccessGuard.make(where.port)
+        address = "localhost" if where.port is None else f"127.0.0.1:{where.port}"
+        where = dataclasses.replace(where, url=f"http://{address}/?token={guard.token}")
+        output = output or default_output()
+        looks = Looks(lambda: LocalFeed(WatchOptions(output=output)))
+        opened.callback(looks.close)
+        site = Site(RunLister(output), page_of, looks.look)
+        asyncio.run(_serve(site, guard, listener, functools.partial(ready, where)))
+
+
+async def _serve(
+    site: Site, guard: AccessGuard, listener: socket.socket, ready: Callable[[], None]
+) -> None:
+    from tarmac.server.app import Application  # noqa: PLC0415 - the extra's packages
+    from tarmac.server.guarding import Guarded  # noqa: PLC0415
+    from tarmac.server.listening import serve_until_told  # noqa: PLC0415
+    from tarmac.server.streams import Streams  # noqa: PLC0415
+
+    streams = Streams(site)
+    application = Guarded(Application(site, streams), guard)
+    await serve_until_told(application, listener, ready=ready, end=streams.close)

@@ -1,0 +1,211 @@
+"""What a study's trials show, as plain values that a page or another program can draw."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.storages import InMemoryStorage
+
+from tarmac.studies.space import Choices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from optuna.trial import FrozenTrial
+
+    from tarmac.studies.space import Parameter
+    from tarmac.studies.study.study import Study
+    from tarmac.training import Setting
+
+__all__ = ["Network", "SpaceAxis", "Step", "Survey", "survey"]
+
+# Importances of fewer trials say nothing; those of more values take minutes, and are the same.
+_LEAST_TRIALS = 2
+_MOST_VALUES = 2400
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Network:
+    """A trial that was trained to its end.
+
+    Attributes:
+        number: Its trial's.
+        place: Its generation, or its number where the method has no generations.
+        values: Its objectives, in the study's order.
+        params: What was searched over.
+        num_parameters: Of the network; None where that is not recorded.
+        seconds: It trained; None where that is not recorded.
+        epochs: It trained; None where that is not recorded.
+    """
+
+    number: int
+    place: int
+    values: tuple[float, ...]
+    params: Mapping[str, Setting]
+    num_parameters: float | None
+    seconds: float | None
+    epochs: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """How far the search was after a generation, or a trial: the mean of the new, the best yet."""
+
+    place: int
+    mean: float
+    best: float
+
+
+@dataclasses.dataclass(frozen=True)
+class SpaceAxis:
+    """A parameter of the space.
+
+    Attributes:
+        name: The parameter's.
+        is_log: Whether it is drawn on a logarithmic scale.
+        choices: Its values where they are named ones; empty of a range.
+        low: The least of a range; None of named values.
+        high: The greatest.
+    """
+
+    name: str
+    is_log: bool = False
+    choices: tuple[Setting, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Survey:
+    """What is drawn of a study.
+
+    Attributes:
+        networks: Trials with a value, by number; those that only repeat a known network too.
+        steps: The search's way, in order.
+        front: Indices of the networks that none beats in size and in the first objective.
+        axes: The parameters of the space.
+        importances: What share of the differences each parameter explains, the largest first;
+            empty where that cannot be told.
+        num_judged: How many networks those rest on: all, or evenly spaced ones of many.
+        why_no_importances: Why there are none, in words.
+    """
+
+    networks: Sequence[Network]
+    steps: Sequence[Step]
+    front: Sequence[int]
+    axes: Sequence[SpaceAxis]
+    importances: Mapping[str, float]
+    num_judged: int
+    why_no_importances: str = ""
+
+
+def survey(study: Study) -> Survey:
+    """Look at all trials of a study.
+
+    Raises:
+        RequestError: The package that provides its method, or the password of its storage, is not
+            there.
+        TarmacError: Its storage cannot be read.
+    """
+    study.ledger.refresh()
+    evolves = study.has_generations
+    rows = {row["number"]: row for row in map(study.row, study.ledger.trials)}
+    complete = [trial for trial in study.ledger.trials if _has_value(trial, study)]
+    networks = [_network(trial, rows[trial.number], evolves=evolves) for trial in complete]
+    most = max(_LEAST_TRIALS, _MOST_VALUES // len(study.space.parameters))
+    judged = [complete[place] for place in _spread(len(complete), most)]
+    importances, why_not = _importances(study, judged)
+    return Survey(
+        networks=networks,
+        steps=_steps(networks, max if study.maximize[0] else min),
+        front=_cost_front(networks, maximize=study.maximize[0]),
+        axes=[_axis(name, one) for name, one in study.space.parameters.items()],
+        importances=importances,
+        num_judged=len(judged),
+        why_no_importances=why_not,
+    )
+
+
+def _has_value(trial: FrozenTrial, study: Study) -> bool:
+    return trial.state == optuna.trial.TrialState.COMPLETE and len(trial.values or ()) == len(
+        study.maximize
+    )
+
+
+def _network(trial: FrozenTrial, row: Mapping[str, Any], *, evolves: bool) -> Network:
+    return Network(
+        number=trial.number,
+        place=(row["generation"] or 0) if evolves else trial.number,
+        values=tuple(trial.values),
+        params=row["params"],
+        num_parameters=row.get("num_parameters"),
+        seconds=row.get("seconds"),
+        epochs=row.get("epochs"),
+    )
+
+
+def _steps(networks: Sequence[Network], better: Callable[..., float]) -> list[Step]:
+    by_place: dict[int, list[float]] = {}
+    for network in networks:
+        by_place.setdefault(network.place, []).append(network.values[0])
+    steps: list[Step] = []
+    for place in sorted(by_place):
+        values = by_place[place]
+        best = better([*values, *(step.best for step in steps[-1:])])
+        steps.append(Step(place, math.fsum(values) / len(values), best))
+    return steps
+
+
+def _cost_front(networks: Sequence[Network], *, maximize: bool) -> list[int]:
+    """Return the networks that none beats in both, from the smallest on; of equals the first."""
+    sign = -1 if maximize else 1
+    known = [
+        (one.num_parameters, sign * one.values[0], index)
+        for index, one in enumerate(networks)
+        if one.num_parameters is not None
+    ]
+    kept: list[int] = []
+    best = math.inf
+    for _, value, index in sorted(known):
+        if value < best:
+            best = value
+            kept.append(index)
+    return kept
+
+
+def _axis(name: str, parameter: Parameter) -> SpaceAxis:
+    if isinstance(parameter, Choices):
+        return SpaceAxis(name, choices=parameter.values)
+    return SpaceAxis(name, is_log=parameter.log, low=parameter.low, high=parameter.high)
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Return evenly spaced places among some, all where they are few."""
+    shown = min(count, most)
+    return [place * count // shown for place in range(shown)]
+
+
+def _importances(study: Study, trials: Sequence[FrozenTrial]) -> tuple[dict[str, float], str]:
+    if len(trials) < _LEAST_TRIALS:
+        return {}, f"Needs {_LEAST_TRIALS} networks that were trained to their end."
+    # Optuna's default asks what makes the best few better; fANOVA, what matters in the whole space.
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        judged = optuna.create_study(
+            storage=InMemoryStorage(), directions=study.optuna.directions, study_name=study.name
+        )
+        try:
+            judged.add_trials(trials)
+            found = optuna.importance.get_param_importances(
+                judged, evaluator=evaluator, target=lambda trial: trial.values[0]
+            )
+        except (ValueError, RuntimeError, ImportError) as error:
+            return {}, f"Optuna cannot tell: {error}"
+    if not found:
+        return {}, "No parameter is used by all networks with more than one value."
+    return {name: float(share) for name, share in found.items()}, ""

@@ -1,0 +1,108 @@
+"""A tracker in a thread of its own, so that neither its server nor its faults reach a training."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING
+
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tarmac.trackers.tracker import Tracker
+
+__all__ = ["InThread"]
+
+# Importing a client takes seconds, and so does a server that is far.
+_OPENING_S = 120.0
+# What a server has not taken until then is given up.
+_ENDING_S = 60.0
+
+
+class InThread:
+    """Passes on what it is told, in order, in a thread; see `Tracker`.
+
+    Args:
+        title: What the tracker is called in messages.
+        opened: Opens it; called in the thread.
+        opening_s: How long that may take.
+        ending_s: How long `end` waits for what has not been passed on yet.
+
+    Attributes:
+        place: Where people see the run.
+        problem: What the tracker did not take, in words; empty where it took all.
+
+    Raises:
+        TarmacError: It cannot be opened.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        opened: Callable[[], Tracker],
+        *,
+        opening_s: float = _OPENING_S,
+        ending_s: float = _ENDING_S,
+    ) -> None:
+        self.problem = ""
+        self._title = title
+        self._ending_s = ending_s
+        self._calls: queue.SimpleQueue[Callable[[Tracker], None] | None] = queue.SimpleQueue()
+        self._found: queue.SimpleQueue[Tracker | Exception] = queue.SimpleQueue()
+        # A daemon: a server that does not answer must not keep the process from ending.
+        self._thread = threading.Thread(
+            target=self._work, args=(opened,), name="tarmac-tracker", daemon=True
+        )
+        self._thread.start()
+        self.place = self._await_opened(opening_s)
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Tell of a step; see `Tracker.log`."""
+        row = dict(metrics)
+        self._calls.put(lambda tracker: tracker.log(step, row))
+
+    def end(self, status: str, summary: Mapping[str, float]) -> None:
+        """Tell how it ended, and wait a while until the tracker has it; see `Tracker.end`."""
+        values = dict(summary)
+        self._calls.put(lambda tracker: tracker.end(status, values))
+        self._calls.put(None)
+        self._thread.join(self._ending_s)
+        if self._thread.is_alive():
+            self.problem = f"{self._title} has not taken all within {self._ending_s:g} s"
+
+    def _await_opened(self, limit_s: float) -> str:
+        try:
+            found = self._found.get(timeout=limit_s)
+        except queue.Empty:
+            raise TarmacError(
+                f"{self._title} has not answered for {limit_s:g} s",
+                hint="Is its server up? Without it: leave --log-to out",
+            ) from None
+        if isinstance(found, TarmacError):
+            raise found
+        if isinstance(found, Exception):
+            raise TarmacError(
+                f"{self._title} cannot be opened: {_first_line(found)}",
+                hint="Without it: leave --log-to out",
+            ) from found
+        return found.place
+
+    def _work(self, opened: Callable[[], Tracker]) -> None:
+        try:
+            tracker = opened()
+        except Exception as error:
+            self._found.put(error)
+            return
+        self._found.put(tracker)
+        while (call := self._calls.get()) is not None:
+            try:
+                call(tracker)
+            except Exception as error:
+                # The first one is most often what the others follow from.
+                self.problem = self.problem or f"{self._title}: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

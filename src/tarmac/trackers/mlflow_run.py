@@ -1,0 +1,93 @@
+"""A run at an MLflow server, by its own client."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import TYPE_CHECKING
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param
+from mlflow.exceptions import MlflowException
+
+from tarmac.files import without_password
+from tarmac.trackers.tracker import flat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.trackers.tracker import TrackedRun
+
+__all__ = ["MlflowRun"]
+
+_STATUS = {"completed": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
+_RUN_ID = "tarmac.run"
+# The most parameters that a server takes at once (MLflow's REST API, "Log Batch").
+_MAX_PARAMS = 100
+
+
+class MlflowRun:
+    """A run; see `Tracker`.
+
+    Args:
+        run: What is tracked.
+
+    Raises:
+        MlflowException: The server cannot be reached, or refuses it.
+    """
+
+    def __init__(self, run: TrackedRun) -> None:
+        # The client prints on standard output where a run is, which is a command's own with --json.
+        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+        self._client = MlflowClient()
+        self._step = 0
+        experiment = self._experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "tarmac"))
+        found = self._client.search_runs([experiment], f"tags.`{_RUN_ID}` = '{run.id}'")
+        if found:
+            self._id = found[0].info.run_id
+            self._client.update_run(self._id, status="RUNNING")
+        else:
+            tags = {_RUN_ID: run.id, **run.tags}
+            made = self._client.create_run(experiment, run_name=run.name, tags=tags)
+            self._id = made.info.run_id
+            configuration = flat(run.configuration)
+            params = [Param(_allowed(name), str(value)) for name, value in configuration.items()]
+            for start in range(0, len(params), _MAX_PARAMS):
+                self._client.log_batch(self._id, params=params[start : start + _MAX_PARAMS])
+        # A password may be in it.
+        base = without_password(self._client.tracking_uri).rstrip("/")
+        self.place = f"{base}/#/experiments/{experiment}/runs/{self._id}"
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Tell of a step."""
+        self._step = step
+        at_ms = int(time.time() * 1000)
+        rows = [
+            Metric(_allowed(name), float(value), at_ms, step) for name, value in metrics.items()
+        ]
+        self._client.log_batch(self._id, metrics=rows)
+
+    def end(self, status: str, summary: Mapping[str, float]) -> None:
+        """Tell how it ended."""
+        if summary:
+            self.log(self._step, summary)
+        self._client.set_terminated(self._id, _STATUS[status])
+
+    def _experiment(self, name: str) -> str:
+        found = self._client.get_experiment_by_name(name)
+        if found is not None:
+            return str(found.experiment_id)
+        try:
+            return str(self._client.create_experiment(name))
+        except MlflowException:
+            # Another run has made it in this moment.
+            found = self._client.get_experiment_by_name(name)
+            if found is None:
+                raise
+            return str(found.experiment_id)
+
+
+def _allowed(name: str) -> str:
+    """Return a name of the characters that MLflow takes in one."""
+    return re.sub(r"[^\w\-./ :]", "_", name, flags=re.ASCII)

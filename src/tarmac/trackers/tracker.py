@@ -1,0 +1,71 @@
+"""What a tracker is told, and of what."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["TrackedRun", "Tracker", "flat"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrackedRun:
+    """A run as a tracker needs it.
+
+    Attributes:
+        id: Unique; a tracker that has a run of it goes on with that one.
+        name: As people call it.
+        directory: Its own; what a tracker keeps on this machine goes below it.
+        configuration: Every effective value.
+        tags: What it is found by.
+    """
+
+    id: str
+    name: str
+    directory: Path
+    configuration: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Tracker(Protocol):
+    """One run at a tracker; whatever its methods raise is the tracker's trouble, not the run's.
+
+    Attributes:
+        place: Where people see it: a URL, or a directory.
+    """
+
+    place: str
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Tell of a step.
+
+        Args:
+            step: Its number: an epoch, or a trial.
+            metrics: Its values by name.
+        """
+        ...
+
+    def end(self, status: str, summary: Mapping[str, float]) -> None:
+        """Tell how it ended; nothing can be logged after it.
+
+        Args:
+            status: ``completed``, ``interrupted`` or ``failed``.
+            summary: The final values by name.
+        """
+        ...
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a configuration without nesting: ``{"optimizer.rho": 0.9}``."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            found |= flat(value, f"{name}.")
+        else:
+            found[name] = value
+    return found

@@ -1,0 +1,63 @@
+"""A run at Weights & Biases, by its own client."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import wandb
+
+from tarmac.errors import RequestError
+from tarmac.trackers.tracker import flat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.trackers.tracker import TrackedRun
+
+__all__ = ["WandbRun"]
+
+_LOCAL_MODES = ("offline", "disabled", "dryrun")
+
+
+class WandbRun:
+    """A run; see `Tracker`. Its own files are below the run's directory, in ``wandb/``.
+
+    Args:
+        run: What is tracked.
+
+    Raises:
+        RequestError: Nobody is logged in, and it is not told to stay offline.
+    """
+
+    def __init__(self, run: TrackedRun) -> None:
+        if os.environ.get("WANDB_MODE") not in _LOCAL_MODES and not wandb.api.api_key:
+            # The client would ask on the terminal, in the middle of a training's start.
+            raise RequestError(
+                "nobody is logged in to Weights & Biases",
+                hint="Log in: wandb login\nOr keep it here, to be sent later: "
+                "export WANDB_MODE=offline",
+            )
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "tarmac"),
+            id=run.id,
+            name=run.name,
+            resume="allow",
+            dir=run.directory,
+            config=flat(run.configuration),
+            tags=list(run.tags.values()),
+            # What is printed is the run's own affair, on standard output for one with --json.
+            settings=wandb.Settings(silent=True, console="off"),
+        )
+        # Below the run's directory where it stays offline.
+        self.place: str = self._run.url or str(Path(self._run.dir).parent)
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Tell of a step."""
+        self._run.log(dict(metrics), step=step)
+
+    def end(self, status: str, summary: Mapping[str, float]) -> None:
+        """Tell how it ended."""
+        self._run.summary.update({**summary, "status": status})
+        self._run.finish(exit_code=0 if status == "completed" else 1)

@@ -1,0 +1,140 @@
+"""Asks a trained model about the test set again, for a picture of what it takes for what."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from tarmac import data
+from tarmac.errors import RequestError, TarmacError
+from tarmac.files import write_json
+from tarmac.runs import PREDICTIONS, Mistake, Predictions
+from tarmac.training.engine.model import build_model
+from tarmac.training.engine.prediction import predict
+from tarmac.training.planning.make import make_plan
+from tarmac.training.planning.options import Options
+from tarmac.workloads import find_workload
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tarmac.data import Split
+    from tarmac.runs import Run
+    from tarmac.training.plan import Plan
+
+__all__ = ["look_at_mistakes"]
+
+_BATCH = 500
+
+# A larger matrix is no picture any more.
+_MOST_CLASSES = 20
+
+
+def look_at_mistakes(run: Run, *, seconds: float = 20.0, most: int = 24) -> Predictions:
+    """Ask a run's trained model about its test set, on the CPU, and keep that with the run.
+
+    A user's own workload is not asked: that would run its file again, only to look at a run.
+    Nothing is downloaded.
+
+    Args:
+        run: A training that is completed.
+        seconds: How long at most; with a larger test set its first samples are asked.
+        most: Of the surest mistakes that are kept with their pixels.
+
+    Raises:
+        RequestError: It has no weights, its samples are no images, its data are not here.
+        TarmacError: Its weights do not fit, or what was found cannot be written.
+    """
+    reference = str(run.record.configuration.get("workload"))
+    if not run.model.is_file():
+        raise RequestError(f"run {run.name} has no weights yet")
+    if ":" in reference:
+        raise RequestError(f"{reference} is a file of its own, which is not run to look at a run")
+    shape = tuple(run.record.dataset.get("sample_shape") or ())
+    if not (len(shape) == 2 or (len(shape) == 3 and shape[0] in (1, 3))):
+        raise RequestError(f"samples of shape {[*shape]} are no images")
+    name = str(run.record.dataset.get("name"))
+    if any(one.name == name and one.state in ("absent", "partial") for one in data.describe()):
+        raise RequestError(f"{name} is not here", hint=f"Fetch it: tarmac data fetch {name}")
+    plan = _plan(run, reference)
+    found = _ask(run, plan, time.monotonic() + seconds, most)
+    write_json(run.path / PREDICTIONS, found.model_dump(mode="json"))
+    return found
+
+
+def _plan(run: Run, reference: str) -> Plan:
+    asked = dict(run.record.configuration)
+    # On the CPU in full precision: where it trained may be another machine.
+    asked |= {"devices": "cpu", "strategy": "single", "precision": "fp32", "compile": "off"}
+    asked |= {"fused": "off", "feed": "auto"}
+    # The rate that is recorded is scaled already.
+    known = {field.name for field in dataclasses.fields(Options)} - {"scale_lr"}
+    options = Options(**{key: value for key, value in asked.items() if key in known})
+    plan = make_plan(find_workload(reference), reference, options)
+    if plan.dataset.fingerprint != run.record.dataset.get("fingerprint"):
+        raise RequestError(f"{plan.dataset.name} has changed since run {run.name} was made")
+    return plan
+
+
+@torch.no_grad()
+def _ask(run: Run, plan: Plan, until: float, most: int) -> Predictions:
+    model = build_model(plan.workload, plan.model_arguments, plan.seed)
+    try:
+        model.load_state_dict(load_file(run.model))
+    except (SafetensorError, RuntimeError, OSError) as error:
+        raise TarmacError(f"{run.model} does not fit its workload: {error}") from error
+    model.eval()
+    recipe, test = plan.workload.recipe, plan.dataset.test
+    answers: list[NDArray[np.int64]] = []
+    chances: list[NDArray[np.float32]] = []
+    for first in range(0, len(test), _BATCH):
+        inputs = torch.tensor(test.inputs[first : first + _BATCH])
+        taken = recipe.preprocess(inputs, training=False, dtype=torch.float32)
+        confidence, answer = predict(model, taken, recipe.test_views).softmax(1).max(1)
+        answers.append(answer.numpy())
+        chances.append(confidence.numpy())
+        if time.monotonic() > until:
+            break
+    said = np.concatenate(answers)
+    return Predictions(
+        num_samples=len(said),
+        num_test=len(test),
+        confusion=_confusion(test.targets[: len(said)], said, plan.dataset.num_classes),
+        sample_shape=plan.dataset.sample_shape,
+        most=int(test.inputs.max()),
+        mistakes=_mistakes(test, said, np.concatenate(chances), most),
+    )
+
+
+def _confusion(
+    targets: NDArray[np.int64], said: NDArray[np.int64], num_classes: int
+) -> tuple[tuple[int, ...], ...]:
+    if num_classes > _MOST_CLASSES:
+        return ()
+    counts = np.zeros((num_classes, num_classes), np.int64)
+    np.add.at(counts, (targets, said), 1)
+    return tuple(tuple(map(int, row)) for row in counts)
+
+
+def _mistakes(
+    test: Split, said: NDArray[np.int64], confidence: NDArray[np.float32], most: int
+) -> tuple[Mistake, ...]:
+    wrong = np.flatnonzero(said != test.targets[: len(said)])
+    surest = wrong[np.argsort(-confidence[wrong], kind="stable")][:most]
+    return tuple(
+        Mistake(
+            index=int(index),
+            target=int(test.targets[index]),
+            predicted=int(said[index]),
+            confidence=round(float(confidence[index]), 4),
+            pixels=base64.b64encode(np.ascontiguousarray(test.inputs[index]).tobytes()).decode(),
+        )
+        for index in surest
+    )

@@ -1,0 +1,91 @@
+"""Tells trackers of a training, beside whoever else is told."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from tarmac.trackers import TRACKERS, TrackedRun, open_tracker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tarmac.runs import Run
+    from tarmac.trackers import InThread
+    from tarmac.training.engine.replica import Score
+    from tarmac.training.plan import Plan
+    from tarmac.training.session.reporter import Reporter
+
+__all__ = ["Tracking"]
+
+
+class Tracking:
+    """A reporter that passes all on, and tells the trackers that were opened of each epoch.
+
+    Args:
+        reporter: Who is told besides.
+    """
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._trackers: dict[str, InThread] = {}
+
+    def open(self, run: Run, plan: Plan) -> None:
+        """Open the trackers that are asked for, and note in the run's record where it is there.
+
+        Raises:
+            TarmacError: One cannot be reached, or does not let this user in.
+        """
+        tracked = TrackedRun(
+            id=run.record.id,
+            name=run.name,
+            directory=run.path,
+            configuration=plan.to_record(),
+            tags={
+                "kind": "training",
+                "workload": run.record.workload,
+                "dataset": plan.dataset.name,
+                "device": plan.devices[0].name,
+            },
+        )
+        for name in plan.log_to:
+            self._trackers[name] = open_tracker(name, tracked)
+        if self._trackers:
+            run.update(tracked={name: own.place for name, own in self._trackers.items()})
+
+    def end(self, status: str, metrics: Mapping[str, float]) -> None:
+        """Tell the trackers how it ended, and warn of what they did not take.
+
+        Args:
+            status: ``completed``, ``interrupted`` or ``failed``.
+            metrics: The final ones.
+        """
+        trackers, self._trackers = self._trackers, {}
+        for name, tracker in trackers.items():
+            tracker.end(status, metrics)
+            if tracker.problem:
+                text = f"{TRACKERS[name]} has not all of the run: {tracker.problem}"
+                warnings.warn(text, stacklevel=2)
+
+    def downloading(self, done: int, total: int | None, file: str) -> None:
+        """Pass it on."""
+        self._reporter.downloading(done, total, file)
+
+    def started(self, plan: Plan, run: Run, num_parameters: int) -> None:
+        """Pass it on."""
+        self._reporter.started(plan, run, num_parameters)
+
+    def stepped(self, epoch: int, step: int, score: Callable[[], Score]) -> None:
+        """Pass it on."""
+        self._reporter.stepped(epoch, step, score)
+
+    def epoch_done(self, row: Mapping[str, float]) -> None:
+        """Pass it on, and tell the trackers."""
+        values = {name: value for name, value in row.items() if name != "epoch"}
+        for tracker in self._trackers.values():
+            tracker.log(int(row["epoch"]), values)
+        self._reporter.epoch_done(row)
+
+    def restarting(self, reason: str) -> None:
+        """Pass it on."""
+        self._reporter.restarting(reason)

@@ -1,0 +1,179 @@
+"""A browser is led through every page, and finds no error in its console."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import tarmac
+from tarmac.jobs import Job
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+# Of waiting for what the page shows; on few cores a browser takes its time.
+LIMIT_MS = 60_000
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser: sudo apt install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # A browser that root starts has no sandbox to be in.
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser, served) -> Iterator[Page]:
+    """Yield a tab that fails the test where its console has an error, or anything is not found.
+
+    It is closed before the server is.
+    """
+    context = browser.new_context()
+    context.set_default_timeout(LIMIT_MS)
+    tab = context.new_page()
+    problems: list[str] = []
+    tab.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on(
+        "response",
+        lambda answer: problems.append(answer.url) if answer.status >= 400 else None,
+    )
+    yield tab
+    context.close()
+    assert not problems
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Return a directory with trainings, one of a strange name, a job, and a damaged run."""
+    output = tmp_path_factory.mktemp("browsing") / "runs"
+    for seed in (0, 1):
+        tarmac.train("digits-mlp", epochs=2, seed=seed, output=output)
+    tarmac.run(Job(name="hello", command="echo hello"), output=output)
+    (output / "damaged").mkdir()
+    (output / "damaged" / "run.json").write_text('{"schema_ver')
+    first = next(output.glob("digits-mlp-*"))
+    shutil.copytree(first, output / "<b>&?#% strange")
+    return output
+
+
+@pytest.fixture
+def output(runs, tmp_path):
+    return shutil.copytree(runs, tmp_path / "runs")
+
+
+def test_every_page_that_is_linked_opens_without_an_error(page, served):
+    server = served()
+    page.goto(server.url)
+    expect(page).to_have_url(f"{server.base}/")
+    left, seen = [f"{server.base}/"], set()
+    while left:
+        address = left.pop()
+        page.goto(address)
+        seen.add(address)
+        expect(page.locator("h1")).to_be_visible()
+        expect(page.locator("#live-state")).to_have_text("live")
+        links = page.eval_on_selector_all("a[href]", "all => all.map(one => one.href)")
+        pages = {link.partition("#")[0] for link in links}
+        left += [link for link in pages - seen - {*left} if link.startswith(server.base)]
+        assert all(link.startswith(server.base) for link in pages), pages
+    paths = {address.removeprefix(server.base) for address in seen}
+    assert {"/", "/jobs", "/searches", "/gpus", "/runs/damaged/"} <= paths
+    assert "/runs/%3Cb%3E%26%3F%23%25%20strange/" in paths
+    assert any("/log?file=" in path for path in paths)
+
+
+def test_runs_are_chosen_in_the_list_and_compared(page, served):
+    server = served()
+    page.goto(server.url)
+    boxes = page.get_by_role("checkbox", name=re.compile("Compare digits-mlp"))
+    expect(boxes).to_have_count(2)
+    for box in boxes.all():
+        box.check()
+    page.get_by_role("button", name="Compare the chosen").click()
+    expect(page).to_have_url(re.compile(r"/compare\?run=digits-mlp-.*&run=digits-mlp-"))
+    expect(page.locator("h1")).to_be_visible()
+
+
+def test_runs_are_found_by_a_word(page, served):
+    server = served()
+    page.goto(server.url)
+    page.get_by_role("searchbox").fill("strange")
+    page.get_by_role("button", name="Find").click()
+    expect(page).to_have_url(re.compile(r"\?q=strange"))
+    expect(page.locator("#runs tbody tr")).to_have_count(1)
+
+
+def test_the_list_shows_a_new_run_and_what_becomes_of_it_without_being_loaded_again(
+    page, served, training
+):
+    server = served()
+    page.goto(server.url)
+    expect(page.locator("#live-state")).to_have_text("live")
+    page.evaluate("window.isTheSame = true")
+    run = training("new", status="failed")
+    row = page.locator("#runs tr", has_text="new")
+    expect(row).to_contain_text("failed", timeout=LIMIT_MS)
+    run.update(status="completed", metrics={"test_accuracy": 0.75})
+    expect(row).to_contain_text("accuracy 0.7500", timeout=LIMIT_MS)
+    assert page.evaluate("window.isTheSame")
+
+
+def test_a_log_grows_while_it_is_shown(page, served, training):
+    run = training("a", status="running")
+    (run.path / "logs").mkdir()
+    log = run.path / "logs" / "rank-0"
+    log.write_text("first line\n")
+    server = served()
+    page.goto(server.url)
+    page.goto(f"{server.base}/runs/a/log?file=logs/rank-0")
+    expect(page.locator("#log")).to_contain_text("first line")
+    with log.open("a") as file:
+        file.write("<img src=x onerror=alert(1)>\n")
+    expect(page.locator("#log")).to_contain_text("onerror=alert(1)", timeout=LIMIT_MS)
+    assert page.locator("#log img").count() == 0
+
+
+def test_a_run_that_is_removed_is_told_as_that(page, served, training, output):
+    run = training("a")
+    server = served()
+    page.goto(server.url)
+    page.goto(f"{server.base}/runs/a/")
+    expect(page.locator("#live-state")).to_have_text("live")
+    run.path.rename(output / ".removed")
+    expect(page.locator("#live-state")).to_have_text("removed", timeout=LIMIT_MS)
+
+
+def test_a_link_of_another_site_leads_in_and_a_frame_of_it_does_not(browser, served, training):
+    training("a")
+    server = served()
+    context = browser.new_context()
+    tab = context.new_page()
+    tab.route(
+        "http://evil.example/**",
+        lambda route: route.fulfill(
+            content_type="text/html",
+            body=f'<a href="{server.url}">link</a><iframe src="{server.base}/"></iframe>',
+        ),
+    )
+    # This browser was here before, so it has the cookie.
+    tab.goto(server.url)
+    tab.goto("http://evil.example/")
+    frame = tab.frames[-1]
+    assert "Runs" not in frame.content()
+    stolen = tab.evaluate(
+        "url => fetch(url, {credentials: 'include'}).then(a => a.text()).catch(() => 'refused')",
+        f"{server.base}/",
+    )
+    assert stolen == "refused"
+    tab.get_by_role("link", name="link").click()
+    expect(tab).to_have_url(f"{server.base}/", timeout=LIMIT_MS)
+    expect(tab.locator("h1")).to_have_text("Runs", timeout=LIMIT_MS)
+    context.close()
