@@ -5,54 +5,60 @@ Example:
     >>> write_json(tmp_path / "run.json", {"status": "running"})
 """
 
-from tarmac.files.atomic import (
-    StorageError,
-    atomic_writer,
-    read_errors,
-    storage_errors,
-    write_bytes,
-    write_json,
-    write_text,
-)
-from tarmac.files.fields import Fields
-from tarmac.files.journal import (
-    DamagedLine,
-    JournalLines,
-    append_lines,
-    drop_torn_line,
-    read_lines,
-)
-from tarmac.files.lease import (
-    BEAT_S,
-    Holder,
-    Lease,
-    LeaseWatch,
-    Lock,
-    is_held,
-    open_lock,
-    read_lease,
-    taking_turns,
-)
-from tarmac.files.locations import SCHEMES, Location, without_password
-from tarmac.files.locks import (
-    OwnerLock,
-    is_owned,
-    lock_descriptor,
-    remove_unowned,
-    unlock_descriptor,
-)
-from tarmac.files.mounts import is_network, network_type
-from tarmac.files.objects import (
-    get_object,
-    is_object,
-    is_object_directory,
-    list_objects,
-    put_object,
-)
-from tarmac.files.private import make_private
-from tarmac.files.readings import Readings
-from tarmac.files.records import read_versioned
-from tarmac.files.web import UnreachableError, download
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tarmac.files.atomic import (
+        StorageError,
+        atomic_writer,
+        read_errors,
+        storage_errors,
+        write_bytes,
+        write_json,
+        write_text,
+    )
+    from tarmac.files.fields import Fields
+    from tarmac.files.journal import (
+        DamagedLine,
+        JournalLines,
+        append_lines,
+        drop_torn_line,
+        read_lines,
+    )
+    from tarmac.files.lease import (
+        BEAT_S,
+        Holder,
+        Lease,
+        LeaseWatch,
+        Lock,
+        is_held,
+        open_lock,
+        read_lease,
+        taking_turns,
+    )
+    from tarmac.files.locations import SCHEMES, Location, without_password
+    from tarmac.files.locks import (
+        OwnerLock,
+        is_owned,
+        lock_descriptor,
+        remove_unowned,
+        unlock_descriptor,
+    )
+    from tarmac.files.mounts import is_network, network_type
+    from tarmac.files.objects import (
+        get_object,
+        is_object,
+        is_object_directory,
+        list_objects,
+        put_object,
+    )
+    from tarmac.files.private import make_private
+    from tarmac.files.readings import Readings
+    from tarmac.files.records import read_versioned
+    from tarmac.files.web import UnreachableError, download
 
 __all__ = [
     "BEAT_S",
@@ -98,3 +104,56 @@ __all__ = [
     "write_json",
     "write_text",
 ]
+
+# Where a name is at home.
+_MODULES = {
+    "BEAT_S": "lease",
+    "SCHEMES": "locations",
+    "DamagedLine": "journal",
+    "Fields": "fields",
+    "Holder": "lease",
+    "JournalLines": "journal",
+    "Lease": "lease",
+    "LeaseWatch": "lease",
+    "Location": "locations",
+    "Lock": "lease",
+    "OwnerLock": "locks",
+    "Readings": "readings",
+    "StorageError": "atomic",
+    "UnreachableError": "web",
+    "append_lines": "journal",
+    "atomic_writer": "atomic",
+    "download": "web",
+    "drop_torn_line": "journal",
+    "get_object": "objects",
+    "is_held": "lease",
+    "is_network": "mounts",
+    "is_object": "objects",
+    "is_object_directory": "objects",
+    "is_owned": "locks",
+    "list_objects": "objects",
+    "lock_descriptor": "locks",
+    "make_private": "private",
+    "network_type": "mounts",
+    "open_lock": "lease",
+    "put_object": "objects",
+    "read_errors": "atomic",
+    "read_lease": "lease",
+    "read_lines": "journal",
+    "read_versioned": "records",
+    "remove_unowned": "locks",
+    "storage_errors": "atomic",
+    "taking_turns": "lease",
+    "unlock_descriptor": "locks",
+    "without_password": "locations",
+    "write_bytes": "atomic",
+    "write_json": "atomic",
+    "write_text": "atomic",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a module when a name of it is first used: a glance at runs needs few of them."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -7,42 +7,48 @@ with ``cp``, and given to TensorBoard as it stands.
 Searches and jobs have directories of their own; `Catalogue` finds all of them alike.
 """
 
-from tarmac.runs.catalogue import (
-    BrokenRun,
-    Catalogue,
-    FoundRun,
-    RunFacts,
-    RunKind,
-    RunSummary,
-    default_output,
-)
-from tarmac.runs.comparison import Comparison, compare
-from tarmac.runs.directory import Run
-from tarmac.runs.events import EventWriter
-from tarmac.runs.git import git_state
-from tarmac.runs.glance import Glance, Glancer
-from tarmac.runs.index import RunIndex
-from tarmac.runs.predictions import PREDICTIONS, Mistake, Predictions, read_predictions
-from tarmac.runs.record import (
-    SCHEMA_VERSION,
-    GitState,
-    Parallel,
-    Replica,
-    RunRecord,
-    Session,
-    now,
-)
-from tarmac.runs.sample_file import SampleFile
-from tarmac.runs.samples import (
-    GpuSamples,
-    SampleEvent,
-    Samples,
-    read_all_samples,
-    read_samples,
-    samples_path,
-)
-from tarmac.runs.training import TRAINING, facts_of, list_runs, resolve
-from tarmac.runs.training_glance import glance_training
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tarmac.runs.catalogue import (
+        BrokenRun,
+        Catalogue,
+        FoundRun,
+        RunFacts,
+        RunKind,
+        RunSummary,
+        default_output,
+    )
+    from tarmac.runs.comparison import Comparison, compare
+    from tarmac.runs.directory import Run
+    from tarmac.runs.events import EventWriter
+    from tarmac.runs.git import git_state
+    from tarmac.runs.glance import Glance, Glancer
+    from tarmac.runs.index import RunIndex
+    from tarmac.runs.predictions import PREDICTIONS, Mistake, Predictions, read_predictions
+    from tarmac.runs.record import (
+        SCHEMA_VERSION,
+        GitState,
+        Parallel,
+        Replica,
+        RunRecord,
+        Session,
+        now,
+    )
+    from tarmac.runs.sample_file import SampleFile
+    from tarmac.runs.samples import (
+        GpuSamples,
+        SampleEvent,
+        Samples,
+        read_all_samples,
+        read_samples,
+        samples_path,
+    )
+    from tarmac.runs.training import TRAINING, facts_of, list_runs, resolve
+    from tarmac.runs.training_glance import glance_training
 
 __all__ = [
     "PREDICTIONS",
@@ -84,3 +90,52 @@ __all__ = [
     "resolve",
     "samples_path",
 ]
+
+# Where a name is at home.
+_MODULES = {
+    "PREDICTIONS": "predictions",
+    "SCHEMA_VERSION": "record",
+    "TRAINING": "training",
+    "BrokenRun": "catalogue",
+    "Catalogue": "catalogue",
+    "Comparison": "comparison",
+    "EventWriter": "events",
+    "FoundRun": "catalogue",
+    "GitState": "record",
+    "Glance": "glance",
+    "Glancer": "glance",
+    "GpuSamples": "samples",
+    "Mistake": "predictions",
+    "Parallel": "record",
+    "Predictions": "predictions",
+    "Replica": "record",
+    "Run": "directory",
+    "RunFacts": "catalogue",
+    "RunIndex": "index",
+    "RunKind": "catalogue",
+    "RunRecord": "record",
+    "RunSummary": "catalogue",
+    "SampleEvent": "samples",
+    "SampleFile": "sample_file",
+    "Samples": "samples",
+    "Session": "record",
+    "compare": "comparison",
+    "default_output": "catalogue",
+    "facts_of": "training",
+    "git_state": "git",
+    "glance_training": "training_glance",
+    "list_runs": "training",
+    "now": "record",
+    "read_all_samples": "samples",
+    "read_predictions": "predictions",
+    "read_samples": "samples",
+    "resolve": "training",
+    "samples_path": "samples",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a module when a name of it is first used: a glance at runs needs few of them."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
