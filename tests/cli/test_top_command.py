@@ -135,6 +135,43 @@ def test_a_recording_that_is_none_is_said(tarmac, tmp_path):
     assert "holds no snapshot" in err
 
 
+def test_a_browser_is_served_the_screen_with_the_options_that_were_given(tarmac, monkeypatch):
+    served = []
+    monkeypatch.setattr(
+        "tarmac.monitor.serve_in_browser", lambda words, port: served.append((words, port))
+    )
+    words = ["--gpu", "0,1", "--mine", "--interval", "2.5", "--on", "idle", "echo 'a b'"]
+    assert tarmac("top", *words, "--web", "8080")[0] == 0
+    ((given, port),) = served
+    assert port == 8080
+    assert sorted(given) == sorted(words)
+    assert given[given.index("--on") :][:3] == ["--on", "idle", "echo 'a b'"]
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "readonly"),
+    [
+        ((), "", False),
+        (("--readonly",), "", True),
+        ((), "1", True),
+        ((), "0", False),
+        (("--hosts", "n01"), "", True),
+        (("--replay", "RECORDING"), "", True),
+    ],
+)
+def test_nothing_can_be_stopped_where_that_is_asked_or_not_of_this_machine(
+    tarmac, monkeypatch, recording, *, words, variable, readonly
+):
+    shown = []
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TARMAC_TOP_READONLY", variable)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr("tarmac.monitor.run_screen", lambda _, options: shown.append(options))
+    given = [recording if word == "RECORDING" else word for word in words]
+    assert tarmac("top", *given)[0] == 0
+    assert [options.readonly for options in shown] == [readonly]
+
+
 def begin(*words: str, **options: object) -> subprocess.Popen:
     command = [sys.executable, "-m", "tarmac", "top", *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
