@@ -100,7 +100,8 @@ def test_commands_are_run_for_the_events_of_a_recording(tarmac, idle, tmp_path):
         (("--serve", "--watch", "5"), "--watch is for --once, --json and --csv"),
         (("--dcgm-names",), "--dcgm-names is for --serve"),
         (("--speed", "2"), "--speed is for --replay"),
-        (("--serve", "--fail-idle"), "--fail-idle is not for --serve"),
+        (("--serve", "--fail-idle"), "--fail-idle is for --once, --json and --csv"),
+        (("--web", "0", "--on", "idle", "true"), "are not for --web"),
         (("--serve", "example.org"), "is no address"),
         (("--on", "birthday", "true"), "unknown --on 'birthday'"),
         (("--watch", "soon", "--json"), "'soon'"),
@@ -140,12 +141,12 @@ def test_a_browser_is_served_the_screen_with_the_options_that_were_given(tarmac,
     monkeypatch.setattr(
         "tarmac.monitor.serve_in_browser", lambda words, port: served.append((words, port))
     )
-    words = ["--gpu", "0,1", "--mine", "--interval", "2.5", "--on", "idle", "echo 'a b'"]
+    words = ["--gpu", "0,1", "--mine", "--interval", "2.5", "--host-command", "a b"]
     assert tarmac("top", *words, "--web", "8080")[0] == 0
     ((given, port),) = served
     assert port == 8080
     assert sorted(given) == sorted(words)
-    assert given[given.index("--on") :][:3] == ["--on", "idle", "echo 'a b'"]
+    assert given[given.index("--host-command") :][:2] == ["--host-command", "a b"]
 
 
 @pytest.mark.parametrize(

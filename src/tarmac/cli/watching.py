@@ -71,8 +71,16 @@ def _refuse(asked: Watching) -> None:
         raise RequestError(f"--speed is {asked.speed:g}, expected more than 0")
     if asked.replay is not None:
         _refuse_beside_replay(asked)
-    if asked.serve is not None and asked.fail_idle:
-        raise RequestError("--fail-idle is not for --serve: alert on tarmac_gpu_held_idle_seconds")
+    if asked.fail_idle and (asked.serve is not None or asked.web is not None or asked.is_screen):
+        raise RequestError(
+            "--fail-idle is for --once, --json and --csv",
+            hint="--serve has tarmac_gpu_held_idle_seconds, and --on idle runs a command.",
+        )
+    if asked.web is not None and asked.is_kept:
+        raise RequestError(
+            "--record, --job-map and --on are not for --web: each page is a top of its own",
+            hint="Start another one for them, without --web.",
+        )
 
 
 def _refuse_beside_replay(asked: Watching) -> None:
@@ -211,9 +219,6 @@ def _arguments(ctx: click.Context, *, without: tuple[str, ...]) -> list[str]:
         option = max(parameter.opts, key=len)
         if value is True:
             words.append(option)
-        elif parameter.multiple:
-            for pair in value:
-                words += [option, *pair]
         else:
             words += [option, ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
     return words
