@@ -163,3 +163,37 @@ def test_a_second_look_reads_only_what_has_grown(make):
     with (path / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(row(2)) + "\n" + '{"epoch": 3')
     assert TRAINING.glance(path, readings).epoch == 2
+
+
+def test_of_its_samples_it_takes_energy_and_when_its_gpus_last_worked(make):
+    path = make([row(1)])
+    points = [
+        {"kind": "session", "at_s": 0.0, "host": "here"},
+        {"kind": "sample", "at_s": 5.0, "gpus": {"GPU-a": point(0.9, 100.0)}},
+        {"kind": "sample", "at_s": 10.0, "gpus": {"GPU-a": point(0.0, 150.0), "GPU-b": {}}},
+        {"kind": "sample", "gpus": 3},
+    ]
+    lines = "".join(json.dumps(line) + "\n" for line in points)
+    (path / "samples.jsonl").write_text(lines + '{"kind": "sam')
+    found = glance_training(path)
+    assert found.energy_joules == 150.0
+    assert {uuid: str(at) for uuid, at in found.gpus_active_at.items()} == {
+        "GPU-a": "2026-11-22 12:00:05+00:00"
+    }
+
+
+def point(ratio, joules):
+    return {"utilization_ratio": ratio, "energy_joules": joules}
+
+
+def test_its_gpus_are_those_that_its_last_session_samples_here(make):
+    path = make()
+    gpus = [{"uuid": "GPU-a"}, {"uuid": "GPU-b"}, {"index": 2}]
+    for host, expected in ((os.uname().nodename, ("GPU-a", "GPU-b")), ("other", ("GPU-a",))):
+        session = {"kind": "session", "at_s": 0.0, "host": host, "gpus": gpus}
+        (path / "samples.jsonl").write_text(json.dumps(session) + "\n")
+        assert glance_training(path).uuids == expected
+
+
+def test_the_energy_that_is_recorded_stands(make):
+    assert glance_training(make([row(1)], energy_joules=42.0)).energy_joules == 42.0

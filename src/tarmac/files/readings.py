@@ -15,6 +15,9 @@ import json
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tarmac.files.fields import Fields
+from tarmac.files.lease import LeaseWatch
+from tarmac.files.locks import is_owned
+from tarmac.files.mounts import is_network
 
 if TYPE_CHECKING:
     import os
@@ -62,6 +65,21 @@ class Readings:
         self._most = most
         self._whole: dict[Path, _Whole] = {}
         self._growing: dict[Path, _Growing] = {}
+        self._on_network: dict[Path, bool] = {}
+        self._leases = LeaseWatch()
+
+    def is_on_network(self, path: Path) -> bool:
+        """Whether a file is where other hosts may write it too; see `is_network`."""
+        if path not in self._on_network:
+            _keep(self._on_network, path, is_network(path), self._most)
+        return self._on_network[path]
+
+    def is_held(self, path: Path) -> bool:
+        """Whether the owner of a lock is alive, of another host as far as it is seen to be.
+
+        See `tarmac.files.is_held`.
+        """
+        return self._leases.is_alive(path) if self.is_on_network(path) else is_owned(path)
 
     def fields(self, path: Path) -> Fields:
         """Return the fields of the object that a file holds; none where it cannot be read.

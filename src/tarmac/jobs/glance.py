@@ -10,7 +10,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-from tarmac.files import Fields, Readings, is_held
+from tarmac.files import Fields, Readings
 from tarmac.jobs.run_files import directory_name
 from tarmac.runs import Glance
 
@@ -50,7 +50,7 @@ def glance_job(path: Path, readings: Readings | None = None) -> Glance:
     record = readings.fields(path / "job-run.json")
     runner = readings.fields(path / "runner.json")
     tasks = readings.lines(path / "journal.jsonl", _Tasks, _add)
-    is_alive = is_held(path / ".lock")
+    is_alive = readings.is_held(path / ".lock")
     is_here = runner.text("host") == os.uname().nodename
     found = [*_parts(path, tasks, readings, is_alive=is_alive)]
     parts = tuple(part for part in found if part.status not in _ENDED)

@@ -46,6 +46,8 @@ def filtered(
         host = _narrowed(
             host, lambda work: work.id in named, lambda row: row.work in named, with_parts=True
         )
+        used = {uuid for work in host.work for uuid in work.gpu_uuids}
+        host = _only(host, [gpu for gpu in host.gpus if gpu.uuid in used])
     return host
 
 
@@ -59,17 +61,23 @@ def _of_gpus(
     if options.visible and visible is not None:
         names = [name.strip() for name in visible.split(",") if name.strip()]
         gpus = [gpu for gpu in gpus if _is_named(gpu, names)]
-    uuids = {gpu.uuid for gpu in gpus}
-    if len(uuids) == len(host.gpus):
+    if len(gpus) == len(host.gpus):
         return host
+    uuids = {gpu.uuid for gpu in gpus}
+    # Work on no GPU is on none of these.
+    work = tuple(work for work in host.work if uuids.intersection(work.gpu_uuids))
+    return dataclasses.replace(_only(host, gpus), work=work)
+
+
+def _only(host: HostSnapshot, gpus: Sequence[LiveGpu]) -> HostSnapshot:
+    """Keep some GPUs, with what is said of them."""
+    uuids = {gpu.uuid for gpu in gpus}
     return dataclasses.replace(
         host,
         gpus=tuple(gpus),
         gpu_states={u: state for u, state in host.gpu_states.items() if u in uuids},
         gpu_idle_s={u: idle_s for u, idle_s in host.gpu_idle_s.items() if u in uuids},
         processes=tuple(row for row in host.processes if row.gpu_uuid in uuids),
-        # Work on no GPU is on none of these.
-        work=tuple(work for work in host.work if uuids.intersection(work.gpu_uuids)),
         findings=tuple(f for f in host.findings if f.gpu_uuid is None or f.gpu_uuid in uuids),
     )
 

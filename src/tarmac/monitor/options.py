@@ -19,7 +19,8 @@ class WatchOptions:
         output: Where runs lie. Where it is None that is `tarmac.runs.default_output`, and runs of
             other directories are seen too while a process of this machine works on them.
         gpu: GPUs, by index or the beginning of a UUID; empty for all.
-        run: Runs, by name or its beginning; their parts and what they are part of come with them.
+        run: Runs, by name or its beginning, with their parts, what they are part of, and their
+            GPUs.
         user: Users, by name: their processes and work.
         host: Hosts, by name or its beginning.
         mine: Only what this user runs.

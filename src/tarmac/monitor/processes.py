@@ -138,6 +138,8 @@ class ProcessTable:
         self._clock = clock
         self._known: dict[int, _Known] = {}
         self._users: dict[int, str | None] = {}
+        self._children: dict[int, tuple[float, tuple[int, ...]]] = {}
+        self._holders: tuple[float, Mapping[FileId, int]] | None = None
         self._booted_at = self._read_boot()
         self._tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
@@ -156,18 +158,33 @@ class ProcessTable:
         forgotten = self._clock() - _FORGOTTEN_S
         for gone in [pid for pid, known in self._known.items() if known.read_at < forgotten]:
             del self._known[gone]
+        for gone in [pid for pid, (at, _) in self._children.items() if at < forgotten]:
+            del self._children[gone]
         return found
 
     def children(self, pid: int) -> tuple[int, ...]:
         """Return the processes that a process has started and that still run."""
+        now = self._clock()
+        read_at, known = self._children.get(pid, (now - _READ_AGAIN_S, ()))
+        if now - read_at < _READ_AGAIN_S:
+            return known
         found: list[int] = []
         with contextlib.suppress(OSError):
             for task in (self._proc / str(pid) / "task").iterdir():
                 found += map(int, (task / "children").read_text().split())
+        self._children[pid] = now, tuple(found)
         return tuple(found)
 
-    def lock_holders(self) -> dict[FileId, int]:
+    def lock_holders(self) -> Mapping[FileId, int]:
         """Return which process has locked which file, of those whose numbers are known here."""
+        now = self._clock()
+        if self._holders is not None and now - self._holders[0] < _READ_AGAIN_S:
+            return self._holders[1]
+        holders = self._read_holders()
+        self._holders = now, holders
+        return holders
+
+    def _read_holders(self) -> Mapping[FileId, int]:
         holders: dict[FileId, int] = {}
         with contextlib.suppress(OSError):
             for line in (self._proc / "locks").read_text().splitlines():

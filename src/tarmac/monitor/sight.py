@@ -13,7 +13,7 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from tarmac.files import Fields, is_held
+from tarmac.files import Fields
 from tarmac.runs import glance_training
 
 if TYPE_CHECKING:
@@ -48,21 +48,21 @@ def _glance_job(path: Path, readings: Readings | None = None) -> Glance:
     return glance_job(path, readings)
 
 
-def _is_locked(path: Path) -> bool:
+def _is_locked(path: Path, readings: Readings) -> bool:
     """Whether a run's lock is held, as it is while a training or a job's runner works on it."""
-    return is_held(path / ".lock")
+    return readings.is_held(path / ".lock")
 
 
-def _is_worked_on(path: Path) -> bool:
+def _is_worked_on(path: Path, readings: Readings) -> bool:
     """Whether a process has one of the locks of those that work on a search."""
     with contextlib.suppress(OSError):
-        return any(is_held(lock) for lock in (path / "workers").iterdir())
+        return any(readings.is_held(lock) for lock in (path / "workers").iterdir())
     return False
 
 
-def _may_be_queued(path: Path) -> bool:
+def _may_be_queued(path: Path, readings: Readings) -> bool:
     """Whether a job has a runner, or an engine that goes on without one."""
-    if _is_locked(path):
+    if _is_locked(path, readings):
         return True
     with contextlib.suppress(OSError, ValueError):
         record = Fields.of(json.loads((path / "job-run.json").read_bytes()))
@@ -78,7 +78,7 @@ class _Kind(NamedTuple):
     """
 
     glance: Glancer
-    may_be_at_work: Callable[[Path], bool]
+    may_be_at_work: Callable[[Path, Readings], bool]
 
 
 # By the file that makes a directory a run.
@@ -172,7 +172,7 @@ class RunsInSight:
             return None
         seen.kind = seen.kind or _kind_of(seen.path)
         glance = None
-        if seen.kind is not None and seen.kind.may_be_at_work(seen.path):
+        if seen.kind is not None and seen.kind.may_be_at_work(seen.path, self._readings):
             glance = seen.kind.glance(seen.path, self._readings)
         seen.is_at_work = glance is not None and glance.status in _AT_WORK
         # What has just changed may change again within the same tick of the file system's clock.

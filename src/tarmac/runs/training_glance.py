@@ -14,8 +14,10 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tarmac.files import Fields, Readings, is_held, is_network, read_lease
+from tarmac.files import Fields, Readings, read_lease
 from tarmac.runs.glance import Glance
+from tarmac.runs.sampled import Sampled
+from tarmac.runs.samples import samples_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,12 +43,13 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
     readings = readings or Readings()
     record = readings.fields(path / "run.json")
     rows = [*readings.lines(path / "metrics.jsonl", _new_rows, _add_row)]
+    sampled = readings.lines(samples_path(path), Sampled, Sampled.add)
     latest = rows[-1] if rows else Fields({})
     sessions = record.inners("sessions")
     session = sessions[-1] if sessions else Fields({})
-    status = _status(path, record)
+    status = _status(path, record, readings)
     is_running = status == "running"
-    elsewhere = _holder_elsewhere(path) if is_running else ""
+    elsewhere = _holder_elsewhere(path, readings) if is_running else ""
     pid = session.whole("pid")
     written_at = _written_at(path / "metrics.jsonl") if rows else None
     checkpoint_at = _newest(path / "checkpoints")
@@ -54,7 +57,8 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
     epochs = record.inner("configuration").whole("epochs")
     final = record.inner("metrics") if status == "completed" else Fields({})
     metric_name, metric = _metric(latest, final)
-    launch = record.text("launch")
+    launch, created_at = record.text("launch"), record.moment("created_at")
+    energy_joules = record.number("energy_joules")
     return Glance(
         kind="training",
         name=path.name,
@@ -65,9 +69,9 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
         locks=(path / ".lock",),
         # Where another launcher has started its processes, such as torchrun, this tells them.
         variables={"TARMAC_LAUNCH": launch} if launch else {},
-        uuids=_uuids(record),
+        uuids=_uuids(record, sampled),
         host=elsewhere,
-        created_at=record.moment("created_at"),
+        created_at=created_at,
         started_at=session.moment("started_at"),
         epoch=latest.whole("epoch") if rows else 0 if record else None,
         epochs=epochs,
@@ -80,7 +84,8 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
         active_at=max((sign for sign in signs if sign is not None), default=None),
         step_s=_median_s(rows),
         waits=_waits(rows),
-        energy_joules=record.number("energy_joules"),
+        gpus_active_at=sampled.active_at(created_at),
+        energy_joules=sampled.total_joules if energy_joules is None else energy_joules,
         ranks=_ranks(record),
         retries=max(0, len(sessions) - 1),
         note=(record.text("error") or "") if status == "failed" else "",
@@ -96,14 +101,14 @@ def _add_row(rows: deque[Fields], row: object) -> None:
         rows.append(Fields(row))
 
 
-def _status(path: Path, record: Fields) -> str:
+def _status(path: Path, record: Fields, readings: Readings) -> str:
     status = record.text("status") or "unknown"
-    return "interrupted" if status == "running" and not is_held(path / ".lock") else status
+    return "interrupted" if status == "running" and not readings.is_held(path / ".lock") else status
 
 
-def _holder_elsewhere(path: Path) -> str:
+def _holder_elsewhere(path: Path, readings: Readings) -> str:
     """Return the host that works on a run, where it is another one and can be told."""
-    if is_network(path):
+    if readings.is_on_network(path / ".lock"):
         with contextlib.suppress(OSError):
             holder = read_lease(path / ".lock")
             if holder is not None and holder.host != os.uname().nodename:
@@ -145,7 +150,10 @@ def _waits(rows: Sequence[Fields]) -> dict[str, float]:
     return shares
 
 
-def _uuids(record: Fields) -> tuple[str, ...]:
+def _uuids(record: Fields, sampled: Sampled) -> tuple[str, ...]:
+    """Return the GPUs of this host that a training computes on, as it says itself."""
+    if sampled.uuids and sampled.host == os.uname().nodename:
+        return sampled.uuids
     replicas = record.inner("parallel").inners("replicas")
     here = os.uname().nodename
     devices = [record.inner("device")]

@@ -13,7 +13,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tarmac.files import Fields, Readings, is_held
+from tarmac.files import Fields, Readings
 from tarmac.runs import Glance, glance_training
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def glance_search(path: Path, readings: Readings | None = None) -> Glance:
     readings = readings or Readings()
     record = readings.fields(path / "study.json")
     request = record.inner("request")
-    workers = _workers(path)
+    workers = _workers(path, readings)
     status = record.text("status") or "unknown"
     if workers:
         status = "running"
@@ -96,7 +96,7 @@ def glance_search(path: Path, readings: Readings | None = None) -> Glance:
     )
 
 
-def _workers(path: Path) -> Sequence[_Worker]:
+def _workers(path: Path, readings: Readings) -> Sequence[_Worker]:
     """Return the processes that work on a study."""
     try:
         locks = sorted((path / "workers").iterdir())
@@ -106,7 +106,7 @@ def _workers(path: Path) -> Sequence[_Worker]:
     for lock in locks:
         # See `Leases.work` for the name, in which only the host's may have a dash.
         host, pid, _ = ("", "", "", *lock.name.rsplit("-", 2))[-3:]
-        if pid.isdecimal() and not lock.name.startswith(".") and is_held(lock):
+        if pid.isdecimal() and not lock.name.startswith(".") and readings.is_held(lock):
             found.append(_Worker(host, int(pid), lock))
     return found
 

@@ -1,0 +1,67 @@
+"""What a look at a training takes from its samples, line by line as they come.
+
+A look every second cannot read thousands of points each time; `read_samples` is for whoever wants
+all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from tarmac.files import Fields
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["Sampled"]
+
+# A kernel in so small a share of a point's time is not the training's.
+_ACTIVE_RATIO = 0.01
+
+
+@dataclasses.dataclass
+class Sampled:
+    """What the points so far have come to.
+
+    Attributes:
+        active_s: By GPU, the time of the last point in which it did anything, in seconds since the
+            run was made.
+        energy_joules: By GPU, what it has used until the last point.
+        host: Where the last session computes.
+        uuids: The GPUs that it has there.
+    """
+
+    active_s: dict[str, float] = dataclasses.field(default_factory=dict)
+    energy_joules: dict[str, float] = dataclasses.field(default_factory=dict)
+    host: str = ""
+    uuids: tuple[str, ...] = ()
+
+    def add(self, line: object) -> None:
+        """Add a line of ``samples.jsonl``; what is no such line says nothing."""
+        point = Fields.of(line)
+        if point.text("kind") == "session":
+            self.host = point.text("host") or ""
+            gpus = (gpu.text("uuid") for gpu in point.inners("gpus"))
+            self.uuids = tuple(uuid for uuid in gpus if uuid)
+        at_s = point.number("at_s")
+        if point.text("kind") != "sample" or at_s is None:
+            return
+        for uuid in point.inner("gpus").values:
+            gpu = point.inner("gpus").inner(uuid)
+            if (gpu.number("utilization_ratio") or 0.0) > _ACTIVE_RATIO:
+                self.active_s[uuid] = max(at_s, self.active_s.get(uuid, at_s))
+            if (energy := gpu.number("energy_joules")) is not None:
+                self.energy_joules[uuid] = energy
+
+    def active_at(self, created_at: datetime | None) -> dict[str, datetime]:
+        """Return when each GPU last did anything, of a run that was made then."""
+        if created_at is None:
+            return {}
+        return {uuid: created_at + timedelta(seconds=s) for uuid, s in self.active_s.items()}
+
+    @property
+    def total_joules(self) -> float | None:
+        """What all GPUs have used until the last point; None where none of them says."""
+        return sum(self.energy_joules.values()) if self.energy_joules else None
