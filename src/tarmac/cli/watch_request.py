@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -65,5 +64,7 @@ class Watching:
     @property
     def is_screen(self) -> bool:
         """Whether the screen is asked for, by asking for nothing else."""
+        from tarmac.monitor import can_show_screen
+
         is_other = self.once or self.as_json or self.as_csv or self.serve is not None
-        return not is_other and sys.stdout.isatty()
+        return not is_other and can_show_screen()

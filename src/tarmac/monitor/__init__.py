@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from tarmac.monitor.options import WatchOptions
     from tarmac.monitor.plain import RecordingError, from_json, render_schema, to_json, to_line
     from tarmac.monitor.recording import Recorder, ReplayFeed
-    from tarmac.monitor.screen import ScreenOptions, run_screen, serve_in_browser
+    from tarmac.monitor.screen import (
+        ScreenOptions,
+        can_show_screen,
+        run_screen,
+        serve_in_browser,
+    )
     from tarmac.monitor.snapshot import (
         SCHEMA_VERSION,
         Finding,
@@ -61,6 +66,7 @@ __all__ = [
     "WatchOptions",
     "Watcher",
     "Work",
+    "can_show_screen",
     "csv_header",
     "csv_rows",
     "from_json",
@@ -99,6 +105,7 @@ _MODULES = {
     "WatchOptions": "options",
     "Watcher": "look",
     "Work": "snapshot",
+    "can_show_screen": "screen",
     "csv_header": "table_csv",
     "csv_rows": "table_csv",
     "from_json": "plain",

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from tarmac.distribution import explained_imports
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tarmac.monitor.feed import Feed
 
-__all__ = ["ScreenOptions", "run_screen", "serve_in_browser"]
+__all__ = ["ScreenOptions", "can_show_screen", "run_screen", "serve_in_browser"]
+
+# By this variable textual-serve has a program draw for a page.
+_BROWSER = "TEXTUAL_DRIVER"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,15 +29,25 @@ class ScreenOptions:
         interval_s: Between two readings; what the feed was given, to be shown.
         readonly: Nothing can be stopped from it. A replay is to be shown so.
         light: Dark on light.
-        ascii_only: Draws with ASCII alone.
-        encoding: Of the terminal; names of others are shown in what it has.
+        ascii_only: Draws with ASCII alone; so it does anyway where the terminal has no UTF-8.
     """
 
     interval_s: float = 1.0
     readonly: bool = False
     light: bool = False
     ascii_only: bool = False
-    encoding: str = "utf-8"
+
+
+def can_show_screen(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a screen can be shown here: on a terminal that can, or to a page of a browser.
+
+    Args:
+        environment: Variables.
+    """
+    if _BROWSER in environment:
+        return True
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
+    return is_terminal and environment.get("TERM", "dumb") not in ("dumb", "unknown", "")
 
 
 def run_screen(feed: Feed, options: ScreenOptions) -> None:
@@ -50,7 +66,10 @@ def run_screen(feed: Feed, options: ScreenOptions) -> None:
     with explained_imports("watch"):
         from tarmac.monitor.screen.app import TopApp  # noqa: PLC0415 - an extra
 
-    app = TopApp(feed, options)
+    encoding = _encoding()
+    if encoding != "utf-8":
+        options = dataclasses.replace(options, ascii_only=True)
+    app = TopApp(feed, options, encoding)
     app.run()
     if app.error is not None:
         raise app.error
@@ -73,3 +92,10 @@ def serve_in_browser(arguments: Sequence[str], *, port: int = 0) -> None:
         from tarmac.monitor.screen.web import serve  # noqa: PLC0415 - an extra
 
     serve(arguments, port=port)
+
+
+def _encoding() -> str:
+    """Return the encoding of what Textual writes to: standard error, or a page's socket."""
+    if _BROWSER in os.environ:
+        return "utf-8"
+    return codecs.lookup(sys.stderr.encoding or "ascii").name

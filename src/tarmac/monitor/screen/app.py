@@ -41,6 +41,7 @@ class TopApp(App[None]):
     Args:
         feed: Closed at the end.
         options: How to look, and what is allowed.
+        encoding: Of the terminal.
 
     Attributes:
         error: What has ended it that nobody foresaw; None else.
@@ -103,10 +104,11 @@ class TopApp(App[None]):
             self.error = error
             super().__init__()
 
-    def __init__(self, feed: Feed, options: ScreenOptions) -> None:
+    def __init__(self, feed: Feed, options: ScreenOptions, encoding: str = "utf-8") -> None:
         super().__init__()
         self.error: Exception | None = None
         self._options = options
+        self._encoding = encoding
         self._styles = styles(light=options.light)
         self._reader = FeedReader(
             feed,
@@ -320,7 +322,7 @@ class TopApp(App[None]):
         return Look(
             max(1, room),
             ascii_only=self._options.ascii_only,
-            encoding=self._options.encoding,
+            encoding=self._encoding,
             hidden=self._hidden.get(self._view, frozenset()),
             past=lambda host, uuid: self._history.newest(host, uuid, 60),
         )
