@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 CHECKS = HERE.parents[1] / "tests" / "checks"
 TARMAC = (sys.executable, "-m", "tarmac")
-TRAIN = ("train", "digits-mlp", "--epochs", "40000")
+TRAIN = ("train", "digits-mlp", "--epochs", "4000")
 
 # Which keys are pressed before each picture is taken.
 PICTURES = {
@@ -59,7 +59,7 @@ def at_work(directory: Path, ends: contextlib.ExitStack) -> dict[str, str]:
     runs = directory / "runs"
     trainings = [
         ends.enter_context(started(*TRAIN, *words, "--output", str(runs)))
-        for words in (("--batch-size", "8"), ())
+        for words in (("--batch-size", "64"), ("--batch-size", "128"))
     ]
     other = ends.enter_context(running("sleep", "600"))
     while len([*runs.glob("*/metrics.jsonl")]) < len(trainings):
@@ -103,12 +103,12 @@ def machine_of(first: int, second: int, other: int) -> str:
     uneven = "88 40 | 2000ms 31 12 | 3000ms 90 41 | 7000ms 12 4 | repeat 8000ms"
     lines = ["driver 580.126.20", "cuda 13000", "count 8"]
     for gpu in range(8):
-        own: dict[str, str] = {"slowdowns": "0x1", "utilization": "0 0", "power": "76000"}
+        own: dict[str, str] = {"slowdowns": "0x1", "utilization": "0 0", "field.186": "76000"}
         if gpu < 4:
             own = busy | {
                 "slowdowns": "0x4" if gpu == 0 else "0x0",
                 "utilization": steady,
-                "power": "655000 | 2000ms 690000 | repeat 4000ms",
+                "field.186": "655000 | 2000ms 690000 | repeat 4000ms",
                 "used": "61300000000",
                 "process": f"{first} 61000000000",
                 "shares": f"{first} 95",
@@ -117,13 +117,13 @@ def machine_of(first: int, second: int, other: int) -> str:
             own = busy | {
                 "slowdowns": "0x0",
                 "utilization": uneven,
-                "power": "310000 | 2000ms 190000 | repeat 4000ms",
+                "field.186": "310000 | 2000ms 190000 | repeat 4000ms",
                 "used": "12000000000",
                 "process": f"{second} 11800000000",
                 "shares": f"{second} 55",
             }
         elif gpu == 5:
-            own |= {"power": "119000", "used": "33000000000", "process": f"{other} 32800000000"}
+            own |= {"field.186": "119000", "used": "33000000000", "process": f"{other} 32800000000"}
         own |= {
             "uuid": f"GPU-{gpu}d3c132a-675f-077e-3bf7-99d79213d062",
             "address": f"00000000:{0x19 + gpu:02X}:00.0",

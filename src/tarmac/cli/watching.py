@@ -126,6 +126,7 @@ def _show(asked: Watching, feed: Feed) -> int:
     is_forbidden = os.environ.get("TARMAC_TOP_READONLY", "") not in ("", "0")
     options = ScreenOptions(
         interval_s=asked.interval_s,
+        idle_after_s=asked.idle_after_s,
         readonly=asked.readonly or is_elsewhere or is_forbidden,
         light=asked.light,
         ascii_only=asked.ascii_only,
@@ -165,16 +166,21 @@ def _print(asked: Watching, feed: Feed) -> int:
         return _print_all(
             asked, feed, lambda snapshot: f"{json.dumps(to_json(snapshot), indent=2)}\n"
         )
-    return _print_all(asked, feed, _table)
+    return _print_all(asked, feed, lambda snapshot: _table(snapshot, asked.idle_after_s))
 
 
-def _table(snapshot: Snapshot) -> str:
+def _table(snapshot: Snapshot, idle_after_s: float) -> str:
     from tarmac.monitor import render_once
 
     width = shutil.get_terminal_size((_WIDTH, 24)).columns
     has_color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    encoding = sys.stdout.encoding or "ascii"
-    return render_once(snapshot, width, color=has_color, encoding=encoding)
+    return render_once(
+        snapshot,
+        width,
+        color=has_color and os.environ.get("TERM") != "dumb",
+        encoding=sys.stdout.encoding or "ascii",
+        idle_after_s=idle_after_s,
+    )
 
 
 def _print_all(asked: Watching, feed: Feed, render: Callable[[Snapshot], str]) -> int:

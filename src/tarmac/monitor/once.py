@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tarmac.monitor.drawing import Look, Span, finding_lines, gpus_view, head_line, trouble_lines
+from tarmac.monitor.drawing import (
+    IDLE_AFTER_S,
+    Look,
+    Span,
+    finding_lines,
+    gpus_view,
+    head_line,
+    trouble_lines,
+)
 
 if TYPE_CHECKING:
     from tarmac.monitor.drawing import Line
@@ -32,7 +40,12 @@ _ANSI = {
 
 
 def render_once(
-    snapshot: Snapshot, width: int = 80, *, color: bool = False, encoding: str = "utf-8"
+    snapshot: Snapshot,
+    width: int = 80,
+    *,
+    color: bool = False,
+    encoding: str = "utf-8",
+    idle_after_s: float = IDLE_AFTER_S,
 ) -> str:
     """Return the table, with a line break after each line.
 
@@ -41,8 +54,11 @@ def render_once(
         width: Columns of the terminal; no line is longer. Below 20 as if there were 20.
         color: Whether to colour by ANSI escapes.
         encoding: Of where it is written; characters that it lacks become ``?``.
+        idle_after_s: A GPU that is held and does nothing is told of above the table after so long.
     """
-    look = Look(max(width, _MIN_WIDTH), ascii_only=True, encoding=encoding)
+    look = Look(
+        max(width, _MIN_WIDTH), ascii_only=True, encoding=encoding, idle_after_s=idle_after_s
+    )
     view = gpus_view(snapshot, look)
     lines: list[Line] = [
         head_line(snapshot, look),

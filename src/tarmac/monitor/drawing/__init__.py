@@ -7,7 +7,7 @@ that nothing is lost without colours.
 from tarmac.monitor.drawing.gpus import gpus_view
 from tarmac.monitor.drawing.hosts import finding_lines, head_line, hosts_view, trouble_lines
 from tarmac.monitor.drawing.lines import Line, Row, Span
-from tarmac.monitor.drawing.look import Look, View
+from tarmac.monitor.drawing.look import IDLE_AFTER_S, Look, View
 from tarmac.monitor.drawing.quantities import (
     UNKNOWN,
     count,
@@ -21,6 +21,7 @@ from tarmac.monitor.drawing.quantities import (
 from tarmac.monitor.drawing.runs import runs_view, tasks_view
 
 __all__ = [
+    "IDLE_AFTER_S",
     "UNKNOWN",
     "Line",
     "Look",

@@ -118,7 +118,12 @@ def trouble_lines(snapshot: Snapshot, look: Look) -> list[Line]:
     """Return who holds GPUs that do nothing, and what hangs, in a line each."""
     lines = []
     for host in snapshot.hosts:
-        held = [gpu for gpu in host.gpus if host.gpu_states.get(gpu.uuid) == "held"]
+        held = [
+            gpu
+            for gpu in host.gpus
+            if host.gpu_states.get(gpu.uuid) == "held"
+            and host.gpu_idle_s.get(gpu.uuid, 0.0) >= look.idle_after_s
+        ]
         if held:
             facts = HostFacts(host)
             labels = []
@@ -126,10 +131,8 @@ def trouble_lines(snapshot: Snapshot, look: Look) -> list[Line]:
                 names = [look.clean(work.id) for work in facts.work_on(gpu.uuid)] or [
                     *dict.fromkeys(look.clean(p.user) for p in facts.processes_on(gpu.uuid))
                 ]
-                idle = host.gpu_idle_s.get(gpu.uuid)
-                told = [*names, *([duration(idle)] if idle is not None else [])]
-                said = f" ({', '.join(told)})" if told else ""
-                labels.append(f"{gpu_label(gpu, host.gpus)}{said}")
+                told = [*names, duration(host.gpu_idle_s.get(gpu.uuid))]
+                labels.append(f"{gpu_label(gpu, host.gpus)} ({', '.join(told)})")
             noun = "GPU" if len(held) == 1 else "GPUs"
             lines.append((Span(f"I {noun} held idle: {', '.join(labels)}", "held"),))
         for work in host.work:

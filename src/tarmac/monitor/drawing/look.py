@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.drawing.lines import Line, Row
 
-__all__ = ["Look", "View", "with_command"]
+__all__ = ["IDLE_AFTER_S", "Look", "View", "with_command"]
+
+# As `WatchOptions.idle_after_s`.
+IDLE_AFTER_S = 600.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Look:
         ascii_only: Draws with ASCII alone.
         encoding: Of where it is shown.
         hidden: Keys of columns that are not wanted.
+        idle_after_s: A GPU that is held and does nothing is news after so many seconds.
         past: What a GPU's utilization was, by host and UUID, the newest last; None where nothing is
             remembered.
     """
@@ -32,6 +36,7 @@ class Look:
     ascii_only: bool = False
     encoding: str = "utf-8"
     hidden: frozenset[str] = frozenset()
+    idle_after_s: float = IDLE_AFTER_S
     past: Callable[[str, str], Sequence[float | None]] | None = None
 
     def clean(self, text: str | None) -> str:

@@ -27,12 +27,14 @@ class ScreenOptions:
 
     Attributes:
         interval_s: Between two readings; what the feed was given, to be shown.
+        idle_after_s: A GPU that is held and does nothing is news after so many seconds.
         readonly: Nothing can be stopped from it. A replay is to be shown so.
         light: Dark on light.
         ascii_only: Draws with ASCII alone; so it does anyway where the terminal has no UTF-8.
     """
 
     interval_s: float = 1.0
+    idle_after_s: float = 600.0
     readonly: bool = False
     light: bool = False
     ascii_only: bool = False

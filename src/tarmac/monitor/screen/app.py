@@ -324,6 +324,7 @@ class TopApp(App[None]):
             ascii_only=self._options.ascii_only,
             encoding=self._encoding,
             hidden=self._hidden.get(self._view, frozenset()),
+            idle_after_s=self._options.idle_after_s,
             past=lambda host, uuid: self._history.newest(host, uuid, 60),
         )
 

@@ -221,7 +221,7 @@ def _metric_series(work: Work) -> Iterable[Series]:
         values = [row.get(name) if isinstance(row, dict) else None for row in rows]
         known = [float(v) if isinstance(v, int | float) else None for v in values]
         if any(value is not None for value in known):
-            yield Series(f"{name.replace('_', ' ')} by epoch", known, decimal)
+            yield Series(f"{name.replace('_', ' ')} by epoch", known, decimal, fills=True)
 
 
 def _findings(uuids: Iterable[str] | None, host: HostSnapshot, look: Look) -> list[Line]:

@@ -99,7 +99,7 @@ def tab_line(chosen: int, states: Sequence[str]) -> Line:
             Span(f" {number + 1} {view.name} ", "tab" if number == chosen else ""),
             Span(" "),
         ]
-    return (*spans, *(Span(f" {state}", "held") for state in states))
+    return (*spans, Span(f" {', '.join(states)}" if states else "", "held"))
 
 
 def keys_line(look: Look) -> Line:

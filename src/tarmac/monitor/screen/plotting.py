@@ -33,6 +33,8 @@ class Series:
         form: Writes a value for people.
         low: At the bottom; by default the lowest value.
         high: At the top; by default the highest value.
+        fills: Whether the whole of it takes all the room, as a training's epochs do; else the
+            newest value is at the right and room is left for what is still to come.
     """
 
     title: str
@@ -40,6 +42,7 @@ class Series:
     form: Callable[[float | None], str]
     low: float | None = None
     high: float | None = None
+    fills: bool = False
 
 
 def plot_lines(series: Sequence[Series], look: Look) -> list[Line]:
@@ -68,9 +71,10 @@ def _block(series: Series, width: int, look: Look) -> list[Line]:
     high = max(known) if series.high is None else series.high
     newest = series.form(series.values[-1])
     title = cut(f"{series.title}  now {newest}", width, ascii_only=look.ascii_only)
+    room = max(4, width - _LABEL_WIDTH)
     drawn = plot(
-        series.values,
-        max(4, width - _LABEL_WIDTH),
+        _spread(series.values, 2 * room) if series.fills else series.values,
+        room,
         _HEIGHT,
         low=low,
         high=high,
@@ -87,3 +91,10 @@ def _block(series: Series, width: int, look: Look) -> list[Line]:
             )
         )
     return lines
+
+
+def _spread(values: Sequence[float | None], number: int) -> Sequence[float | None]:
+    """Return a series of so many values or more, each several times where there are few."""
+    if len(values) >= number:
+        return values
+    return [values[place * len(values) // number] for place in range(number)]
