@@ -92,6 +92,19 @@ def test_commands_are_run_for_the_events_of_a_recording(tarmac, idle, tmp_path):
     assert json.loads(told.read_text())["event"] == "idle"
 
 
+def test_a_command_for_an_event_that_fails_is_said(tarmac, idle):
+    code, _, err = tarmac("top", "--once", "--replay", idle, "--on", "idle", "exit 3")
+    assert (code, err) == (1, "error: --on idle: its command ended with 3\n")
+
+
+def test_what_cannot_be_recorded_is_said_once_and_shown_all_the_same(tarmac, tmp_path):
+    code, out, err = tarmac("top", "--json", "--record", str(tmp_path / "none" / "x.jsonl"))
+    assert code == 0
+    assert err.startswith("warning: cannot write ")
+    (finding,) = [f for f in json.loads(out)["hosts"][0]["findings"] if f["code"] == "outlet"]
+    assert "cannot write" in finding["text"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -164,7 +177,7 @@ def test_nothing_can_be_stopped_where_that_is_asked_or_not_of_this_machine(
     tarmac, monkeypatch, recording, *, words, variable, readonly
 ):
     shown = []
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("tarmac.monitor.can_show_screen", lambda: True)
     monkeypatch.setenv("TARMAC_TOP_READONLY", variable)
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr("tarmac.monitor.run_screen", lambda _, options: shown.append(options))

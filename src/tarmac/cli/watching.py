@@ -185,9 +185,8 @@ def _table(snapshot: Snapshot, idle_after_s: float) -> str:
 
 def _print_all(asked: Watching, feed: Feed, render: Callable[[Snapshot], str]) -> int:
     """Print one snapshot, or all there are; return 1 where a GPU is idle and that is to fail."""
-    is_repeated = asked.is_repeated or not (asked.once or asked.as_json or asked.as_csv)
-    if not asked.is_kept and not asked.is_repeated:
-        is_repeated = False
+    is_printed = asked.once or asked.as_json or asked.as_csv
+    is_repeated = asked.is_repeated or (asked.is_kept and not is_printed)
     last: Snapshot | None = None
     while True:
         try:
