@@ -214,8 +214,8 @@ def watch(command: Sequence[str], environment: Mapping[str, str], seconds: float
         reader.join()
         os.waitpid(pid, 0)
         os.close(terminal)
-    if not drawn:
-        raise RuntimeError(f"{' '.join(command)} drew nothing")
+    if not drawn or not rss_bytes:
+        raise RuntimeError(f"{' '.join(command)} drew nothing, or ended by itself")
     return Watched(cpu_share, rss_bytes)
 
 

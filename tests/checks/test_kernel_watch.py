@@ -33,7 +33,7 @@ def log(tmp_path):
 
 
 def _seen(number: int, address: str | None = "0000:9c:00.0") -> XidSeen:
-    return XidSeen(number, "GPU-1", address, datetime.now(UTC))
+    return XidSeen(number, "GPU-1", datetime.now(UTC), address)
 
 
 def test_what_the_log_says_from_now_on_is_told_once(log):

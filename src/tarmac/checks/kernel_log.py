@@ -28,7 +28,6 @@ __all__ = [
     "MARKS",
     "KernelEvent",
     "Xid",
-    "event_of_xid",
     "explain_xid",
     "read_event",
     "read_recovery",
@@ -101,15 +100,6 @@ def read_xids() -> Mapping[int, Xid]:
     for entry in tomllib.loads(text)["xid"]:
         xids |= dict.fromkeys(entry.pop("numbers"), Xid(**entry))
     return xids
-
-
-def event_of_xid(number: int) -> KernelEvent | None:
-    """Return what is known of an Xid by its number alone, as the driver tells whoever listens.
-
-    Args:
-        number: NVIDIA's. None is returned of one that needs nothing to be done.
-    """
-    return _xid_event(number, "", address=None)
 
 
 # Programs' names are the last that may hold anything, so each pattern begins at the driver's name.

@@ -153,7 +153,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a module when a name of it is first used: a glance at runs needs few of them."""
+    """Import a module when a name of it is first used: one picture needs few of them."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

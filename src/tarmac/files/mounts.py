@@ -8,11 +8,9 @@ Example:
 
 from __future__ import annotations
 
+import functools
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import os
 
 __all__ = ["is_network", "network_type"]
 
@@ -62,20 +60,26 @@ def network_type(
         path: It, or the nearest directory above it that is there, is looked at.
         mountinfo: The kernel's list of what is mounted; see proc_pid_mountinfo(5).
     """
-    resolved = Path(path).resolve()
-    found, found_at = "", -1
     try:
-        lines = mountinfo.read_text(errors="surrogateescape").splitlines()
+        types = _types_by_place(mountinfo.read_text(errors="surrogateescape"))
     except OSError:
         return None
-    for line in lines:
+    place = os.path.realpath(path)
+    while place not in types and place != "/":
+        place = place.rpartition("/")[0] or "/"
+    found = types.get(place, "")
+    return found if found in _NETWORK or found.startswith("fuse.") else None
+
+
+# Whoever watches many runs asks often, and the list hardly ever changes.
+@functools.lru_cache(maxsize=4)
+def _types_by_place(mountinfo: str) -> dict[str, str]:
+    """Return the file system at each place; of several on one the last covers the others."""
+    types = {}
+    for line in mountinfo.splitlines():
         mount, _, file_system = line.partition(" - ")
-        at = Path(_unescaped(mount.split(" ")[4]))
-        # Of several on one place the last covers the others.
-        if resolved.is_relative_to(at) and len(at.parts) >= found_at:
-            found, found_at = file_system.split(" ")[0], len(at.parts)
-    is_remote = found in _NETWORK or found.startswith("fuse.")
-    return found if is_remote else None
+        types[_unescaped(mount.split(" ")[4])] = file_system.split(" ")[0]
+    return types
 
 
 def _unescaped(text: str) -> str:

@@ -24,14 +24,14 @@ class XidSeen:
     Attributes:
         number: NVIDIA's.
         gpu_uuid: Of which GPU; None where that is not known.
-        pci_address: The GPU's, as the kernel writes it.
         at: When it was heard of, UTC.
+        pci_address: The GPU's, as the kernel writes it.
     """
 
     number: int
     gpu_uuid: str | None
-    pci_address: str | None
     at: datetime
+    pci_address: str | None = None
 
 
 class XidReader:
@@ -61,7 +61,7 @@ class XidReader:
                 break
             if event.eventType & pynvml.nvmlEventTypeXidCriticalError:
                 uuid, address = self._gpus.get(_place(event.device), (None, None))
-                seen.append(XidSeen(int(event.eventData), uuid, address, datetime.now(UTC)))
+                seen.append(XidSeen(int(event.eventData), uuid, datetime.now(UTC), address))
         return tuple(seen)
 
     def _listen(self) -> None:

@@ -1,7 +1,7 @@
 """What is wrong with GPUs: what the last check found, and what has come since.
 
-Errors that NVIDIA's driver tells of, and counters of memory errors and replaced rows that grew
-since the first look. They stay for as long as somebody watches.
+Errors that the kernel's log or NVIDIA's driver tells of, and counters of memory errors and replaced
+rows that grew since the first look. They stay for as long as somebody watches.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from tarmac.checks import KernelNews
     from tarmac.files import Fields
-    from tarmac.machine import LiveGpu, XidSeen
+    from tarmac.machine import LiveGpu
 
-__all__ = ["Watchlist", "findings_of_check", "findings_of_xids"]
+__all__ = ["Watchlist", "findings_of_check", "findings_of_news"]
 
 # A card that is broken may tell of a new error for ever.
 _MOST = 200
@@ -56,33 +57,43 @@ def findings_of_check(report: Fields, gpus: Sequence[LiveGpu]) -> tuple[Finding,
     return tuple(found)
 
 
-def findings_of_xids(xids: Sequence[XidSeen], gpus: Sequence[LiveGpu]) -> tuple[Finding, ...]:
-    """Return what errors that the driver has told of mean, and what to type.
+def findings_of_news(news: Sequence[KernelNews], gpus: Sequence[LiveGpu]) -> tuple[Finding, ...]:
+    """Return what has happened to GPUs, what it means, and what to type.
 
-    Those of programs alone are notes: they say nothing about the GPU.
+    Errors of programs alone are notes: they say nothing about the GPU. What happened to none of
+    these GPUs is left out.
     """
-    if not xids:
+    if not news:
         return ()
     # The catalogue is read only where there is something to look up in it.
-    from tarmac.checks import event_of_xid, find_failure  # noqa: PLC0415
+    from tarmac.checks import find_failure  # noqa: PLC0415
 
     names = {gpu.uuid: f"GPU {gpu.index}" for gpu in gpus}
+    cards = {
+        gpu.pci_address.rpartition(".")[0]: gpu.uuid
+        for gpu in gpus
+        if gpu.pci_address is not None and gpu.parent_uuid is None
+    }
     found = []
-    for xid in xids:
-        event = event_of_xid(xid.number)
-        if event is None:
+    for one in news:
+        uuid = one.gpu_uuid
+        if uuid is None and one.address is not None:
+            uuid = cards.get(one.address)
+        if one.number is None and uuid is None:
+            # Of a program that had no GPU, or of another card.
             continue
-        failure = find_failure(event.code)
-        where = f"{names[xid.gpu_uuid]}: " if xid.gpu_uuid in names else ""
-        action = f" ({event.action})" if event.action else ""
+        failure = find_failure(one.code)
+        where = f"{names[uuid]}: " if uuid in names else ""
+        action = f" ({one.action})" if one.action else ""
+        whom = f", pid {one.pid} {one.process or ''}".rstrip() if one.pid is not None else ""
         found.append(
             Finding(
-                code="xid",
+                code="xid" if one.words.startswith("Xid ") else one.code,
                 level=failure.level,
-                text=f"{where}{event.words}{action}",
+                text=f"{where}{one.words}{whom}{action}",
                 command=failure.fix[0] if failure.fix else "",
-                gpu_uuid=xid.gpu_uuid,
-                at=xid.at,
+                gpu_uuid=uuid,
+                at=one.at,
             )
         )
     return tuple(found)
@@ -113,7 +124,7 @@ class Watchlist:
 
         Args:
             gpus: As they are now.
-            xids: What the driver has told of since the look before, as `findings_of_xids` has it.
+            xids: What the driver has told of since the look before, as `findings_of_news` has it.
             now: When, UTC.
         """
         found = [*self.findings, *xids]

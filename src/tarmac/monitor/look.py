@@ -16,7 +16,7 @@ from tarmac.files import Readings
 from tarmac.machine import HostReader, NvmlProblem, open_live_reader
 from tarmac.monitor.containers import ContainerNames
 from tarmac.monitor.filters import filtered
-from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_xids
+from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_news
 from tarmac.monitor.idle import IdleClock, Standing, standing_of
 from tarmac.monitor.joining import Candidate, Join, candidates_of, join, slurm_job_of
 from tarmac.monitor.processes import FileId, Process, ProcessTable
@@ -29,6 +29,7 @@ from tarmac.runs import default_output
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tarmac.checks import KernelNews, KernelWatch
     from tarmac.machine import LiveGpu, XidSeen
     from tarmac.monitor.options import WatchOptions
     from tarmac.monitor.snapshot import Finding, Work
@@ -96,6 +97,8 @@ class Watcher:
         self._containers = ContainerNames()
         self._clock = IdleClock()
         self._watchlist = Watchlist()
+        self._kernel: KernelWatch | None = None
+        self._has_looked = False
         self._past: dict[str, deque[GpuPast]] = {}
         self._elsewhere: dict[FileId, tuple[Path, ...]] = {}
         self._works: dict[str, Work] = {}
@@ -106,9 +109,9 @@ class Watcher:
         """Return this machine as it is now."""
         now = datetime.now(UTC)
         gpus = () if self._reader is None else self._reader.read()
-        xids = () if self._reader is None else self._reader.new_xids()
+        news = self._news()
         host = self._host_reader.read()
-        self._watchlist = self._watchlist.advanced(gpus, findings_of_xids(xids, gpus), now)
+        self._watchlist = self._watchlist.advanced(gpus, findings_of_news(news, gpus), now)
         holders = self._table.lock_holders()
         glances = self._runs.look(self._runs_elsewhere(holders))
         findings = (*self._watchlist.findings, *self._last_check(glances, gpus))
@@ -150,6 +153,20 @@ class Watcher:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+        if self._kernel is not None:
+            self._kernel.close()
+            self._kernel = None
+
+    def _news(self) -> tuple[KernelNews, ...]:
+        """Return what has happened to GPUs since the last look."""
+        xids = () if self._reader is None else self._reader.new_xids()
+        # One picture has no time for anything to happen, and no need of the catalogue.
+        if self._kernel is None and self._reader is not None and (xids or self._has_looked):
+            from tarmac.checks import KernelWatch  # noqa: PLC0415
+
+            self._kernel = KernelWatch()
+        self._has_looked = True
+        return () if self._kernel is None else self._kernel.new(xids)
 
     def _runs_elsewhere(self, holders: Mapping[FileId, int]) -> Iterator[Path]:
         """Yield runs of other directories at which a process here is at work, by their locks."""
