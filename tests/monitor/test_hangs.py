@@ -42,8 +42,9 @@ def test_what_computes_does_not_hang(rank, hangs):
 
 def test_the_rank_that_the_others_wait_for_is_named():
     ranks = [
+        Rank(9),
         Rank(10, 0, gpu(0, **SPINNING)),
-        Rank(11, 1, gpu(1, **STILL)),
+        Rank(11, 1, gpu(1, **STILL), tells_stack=True),
         Rank(12, 2, gpu(2, **SPINNING)),
     ]
     found = find_hang(1200.0, 60.0, ranks)
@@ -52,7 +53,7 @@ def test_the_rank_that_the_others_wait_for_is_named():
         "no sign of life for 20 min, usually one every 60 s; "
         "rank 1, process 11, GPU 1 is not where the others wait"
     )
-    assert found.command == "py-spy dump --pid 11"
+    assert found.command == "kill -USR2 11"
 
 
 def test_a_training_that_is_suspended_is_said_at_once():
@@ -66,5 +67,11 @@ def test_a_training_that_is_suspended_is_said_at_once():
 
 def test_a_run_without_known_processes_is_quiet_and_offers_nothing():
     found = find_hang(1000.0, 60.0, [])
+    assert found is not None
+    assert found.command == ""
+
+
+def test_a_signal_that_would_end_a_process_is_not_offered():
+    found = find_hang(1000.0, 60.0, [Rank(7, 0, tells_stack=False)])
     assert found is not None
     assert found.command == ""

@@ -5,10 +5,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from monitor_values import gpu
 
+from tarmac.checks import last_check_file
 from tarmac.files import append_lines, write_json
 from tarmac.machine import LiveProcess, XidSeen
 from tarmac.monitor.look import Watcher
@@ -228,13 +230,48 @@ def test_errors_that_the_driver_tells_of_stay_and_make_a_gpu_bad(tmp_path, start
         assert "Xid 79" in found.work[0].slow[0]
 
 
-def test_findings_of_the_check_before_a_run_are_shown(tmp_path, start, watch):
+def write_check(path, code, minute, boot_id=None):
+    boot_id = boot_id or Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    finding = {"code": code, "level": "warning", "title": "errors", "where": ["GPU 0"]}
+    report = {
+        "checked_at": f"2026-11-22T12:{minute}:00Z",
+        "findings": [finding],
+        "inventory": {"host": {"boot_id": boot_id}},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, report)
+
+
+@pytest.fixture(autouse=True)
+def last_check(tmp_path, monkeypatch):
+    """Where this user's last check is kept, while the test lasts."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return last_check_file()
+
+
+def test_findings_of_the_check_before_a_run_are_shown(tmp_path, start, watch, last_check):
     path = make_run(tmp_path / "runs")
     start(path)
-    finding = {"code": "ecc", "level": "warning", "title": "errors", "where": ["GPU 0"]}
-    write_json(path / "check.json", {"checked_at": "2026-11-22T12:00:00Z", "findings": [finding]})
-    (found,) = watch(Cards(gpu(0))).look().findings
+    write_check(path / "check.json", "ecc", 10)
+    watcher = watch(Cards(gpu(0)))
+    (found,) = watcher.look().findings
     assert (found.code, found.gpu_uuid) == ("ecc", "GPU-0")
+    write_check(last_check, "newer", 20)
+    assert [one.code for one in watcher.look().findings] == ["newer"]
+    write_check(path / "check.json", "newest", 30)
+    assert [one.code for one in watcher.look().findings] == ["newest"]
+
+
+def test_a_check_of_before_the_machine_was_started_says_nothing(watch, last_check):
+    write_check(last_check, "old", 10, boot_id="another")
+    assert watch(Cards(gpu(0))).look().findings == ()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"checked_at": 3, "findings": [{}]}'])
+def test_a_last_check_that_is_none_says_nothing(watch, last_check, content):
+    last_check.parent.mkdir(parents=True)
+    last_check.write_text(content)
+    assert watch(Cards(gpu(0))).look().findings == ()
 
 
 def test_work_that_has_ended_stays_for_a_while_as_it_ended(tmp_path, start, watch):

@@ -138,6 +138,15 @@ def test_a_suspended_process_is_known_as_one(proc):
     assert ProcessTable(proc).look([30])[30].is_stopped
 
 
+@pytest.mark.parametrize(
+    ("caught", "tells"), [("0000000000000800", True), ("00000001800002f7", False), ("zz", False)]
+)
+def test_whether_a_process_answers_a_signal_is_read_and_not_guessed(proc, caught, tells):
+    status = f"Name:\tx\nNSpid:\t30\nSigCgt:\t{caught}\n".encode()
+    write_process(proc, 30, status=status)
+    assert ProcessTable(proc).look([30])[30].tells_stack is tells
+
+
 def test_children_of_all_threads_are_children(proc):
     write_process(proc, 30)
     for thread, children in ((30, "31 32 "), (35, "33 ")):

@@ -93,6 +93,19 @@ def test_what_holds_a_gpu_back_is_said(fields, shares, expected):
     assert texts({}, [gpu(**fields)], throttled={"GPU-0": shares}) == expected
 
 
+@pytest.mark.parametrize(
+    ("degrees", "expected"),
+    [
+        ((80, 88), "GPU 1 is slowed by heat 40% of the time (88 °C), and 1 other GPU"),
+        ((80, 88, 84), "GPU 1 is slowed by heat 40% of the time (88 °C), and 2 other GPUs"),
+    ],
+)
+def test_gpus_that_are_held_back_alike_are_one_line_of_the_worst(degrees, expected):
+    cards = [gpu(n, temperature_c=float(at)) for n, at in enumerate(degrees)]
+    shares = {card.uuid: {"thermal": 0.4 if card.index == 1 else 0.1} for card in cards}
+    assert texts({}, cards, throttled=shares) == [expected]
+
+
 def test_the_quota_neighbours_and_errors_are_reasons():
     found = reasons_of(
         {},

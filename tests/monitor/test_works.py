@@ -52,9 +52,9 @@ def test_a_works_state_is_what_is_worst_of_it(fields, facts, state):
 
 def test_a_hang_is_the_first_reason_and_comes_with_a_command():
     run = training(active_at=ago(600), waits={"data": 0.5})
-    (work,) = shown([run], [gpu(0, 7, power_watts=150.0)], [process(7)])
+    (work,) = shown([run], [gpu(0, 7, power_watts=150.0)], [process(7, tells_stack=True)])
     assert work.slow[0].startswith("no sign of life for 10 min")
-    assert work.advice == ("py-spy dump --pid 7", "")
+    assert work.advice == ("kill -USR2 7", "")
     assert work.quiet_s == 600.0
 
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tarmac.checks.cached import check_here, quick_check
     from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
     from tarmac.checks.kernel_watch import KernelNews, KernelWatch
+    from tarmac.checks.last import last_check_file, note_check
     from tarmac.checks.ranked import Pair, Rank, Ranks
     from tarmac.checks.ranks.verb import RanksChecked, check_ranks
     from tarmac.checks.reading.model import LogFinding, LogReport
@@ -64,6 +65,8 @@ __all__ = [
     "describe_devices",
     "find_failure",
     "framework_names",
+    "last_check_file",
+    "note_check",
     "quick_check",
     "read_catalogue",
     "read_log",
@@ -87,6 +90,8 @@ _MODULES = {
     "Framework": "frameworks",
     "KernelNews": "kernel_watch",
     "KernelWatch": "kernel_watch",
+    "last_check_file": "last",
+    "note_check": "last",
     "Level": "rules.catalogue",
     "LogFinding": "reading.model",
     "LogReport": "reading.model",

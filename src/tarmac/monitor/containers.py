@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -64,6 +63,9 @@ class ContainerNames:
 
 def read_names() -> Mapping[str, str]:
     """Ask the engines of this machine what their containers are called."""
+    # Few machines that are watched have one: the first picture does not wait for this.
+    import subprocess  # noqa: PLC0415
+
     names: dict[str, str] = {}
     for engine in _ENGINES:
         program = shutil.which(engine)

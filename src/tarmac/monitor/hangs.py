@@ -34,6 +34,7 @@ class Rank:
         gpu: Its GPU; None on a CPU.
         cpu_ratio: Cores that it keeps busy.
         is_stopped: Whether a signal has suspended it.
+        tells_stack: Whether it prints what its threads do when SIGUSR2 asks.
     """
 
     pid: int
@@ -41,6 +42,7 @@ class Rank:
     gpu: LiveGpu | None = None
     cpu_ratio: float | None = None
     is_stopped: bool = False
+    tells_stack: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Hang:
 
     Attributes:
         text: Since when, and where, in a line.
-        command: What shows where it stands.
+        command: What has it print where it stands, beside its log; empty where it cannot.
     """
 
     text: str
@@ -73,6 +75,8 @@ def find_hang(quiet_s: float | None, step_s: float | None, ranks: Sequence[Rank]
     if quiet_s < max(_LEAST_S, _TIMES_THE_MEDIAN * step_s) or any(map(_computes, ranks)):
         return None
     text = f"no sign of life for {_duration(quiet_s)}, usually one every {_duration(step_s)}"
+    # The launcher of several processes trains nothing itself.
+    ranks = [rank for rank in ranks if rank.rank is not None] or ranks
     if not ranks:
         return Hang(text, "")
     # Those that wait for it spin in a kernel; the one that never came there does not.
@@ -80,7 +84,7 @@ def find_hang(quiet_s: float | None, step_s: float | None, ranks: Sequence[Rank]
     others = [rank for rank in ranks if rank is not behind]
     if others and _utilization(behind) < _BUSY_RATIO <= min(map(_utilization, others)):
         text += f"; {_name(behind)} is not where the others wait"
-    return Hang(text, f"py-spy dump --pid {behind.pid}")
+    return Hang(text, f"kill -USR2 {behind.pid}" if behind.tells_stack else "")
 
 
 def _computes(rank: Rank) -> bool:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from tarmac.checks import last_check_file
 from tarmac.files import Readings
 from tarmac.machine import HostReader, NvmlProblem, open_live_reader
 from tarmac.monitor.containers import ContainerNames
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tarmac.checks import KernelNews, KernelWatch
+    from tarmac.files import Fields
     from tarmac.machine import LiveGpu, XidSeen
     from tarmac.monitor.options import WatchOptions
     from tarmac.monitor.snapshot import Finding, Work
@@ -104,6 +106,7 @@ class Watcher:
         self._works: dict[str, Work] = {}
         self._ended: dict[str, _Ended] = {}
         self._user = _user_name()
+        self._boot_id = _boot_id()
 
     def look(self) -> HostSnapshot:
         """Return this machine as it is now."""
@@ -213,10 +216,17 @@ class Watcher:
     def _last_check(
         self, glances: Sequence[Glance], gpus: Sequence[LiveGpu]
     ) -> tuple[Finding, ...]:
-        """Return what the last check found that a run at work was begun with."""
-        reports = [self._readings.fields(glance.path / "check.json") for glance in glances]
+        """Return what the last check found: of this user, or one that a run was begun with."""
+        files = [last_check_file(), *(glance.path / "check.json" for glance in glances)]
+        reports = [
+            report for file in files if self._is_of_now(report := self._readings.fields(file))
+        ]
         known = [(at, number) for number, r in enumerate(reports) if (at := r.moment("checked_at"))]
         return findings_of_check(reports[max(known)[1]], gpus) if known else ()
+
+    def _is_of_now(self, report: Fields) -> bool:
+        """Whether a check is of this start of this machine, which may mend or break much."""
+        return report.inner("inventory").inner("host").text("boot_id") == self._boot_id
 
     def _throttled(self, gpus: Sequence[LiveGpu]) -> dict[str, dict[str, float]]:
         """Return in which share of the last minute each GPU's clocks were lowered, by why."""
@@ -331,6 +341,13 @@ def _rows(gpus: Sequence[LiveGpu], facts: Facts, names: Mapping[str, str]) -> It
                 container=container or None,
                 slurm_job=slurm_job_of(process),
             )
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
 
 
 def _user_name() -> str:

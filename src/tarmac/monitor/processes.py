@@ -11,6 +11,7 @@ import dataclasses
 import os
 import pwd
 import re
+import signal
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,6 +91,7 @@ class Process:
         parent: What started it, or took it over.
         command: Its command line, without secrets.
         is_stopped: Whether a signal has suspended it.
+        tells_stack: Whether it has a handler of SIGUSR2; of a training that prints its stacks.
         cpu_ratio: Cores that it kept busy lately.
         variables: Of its environment, those that say what it belongs to.
         directory: Its working directory.
@@ -106,6 +108,7 @@ class Process:
     started_at: datetime
     is_own: bool = True
     is_stopped: bool = False
+    tells_stack: bool = False
     cpu_ratio: float | None = None
     rss_bytes: int | None = None
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -243,6 +246,8 @@ class ProcessTable:
             cpu_ratio=cpu_ratio,
             rss_bytes=rss_bytes,
             is_stopped=state in (b"T", b"t"),
+            # A program that has just begun has no handlers yet.
+            tells_stack=_catches(_bytes_of(self._proc / str(pid) / "status"), signal.SIGUSR2),
         )
         is_young = time.time() - process.started_at.timestamp() < _YOUNG_S
         self._known[pid] = _Known(process, ticks, cpu_s, now, is_young)
@@ -314,6 +319,15 @@ def _inner_pid(status: bytes, pid: int) -> int:
         if line.startswith(b"NSpid:"):
             return int(line.split()[-1])
     return pid
+
+
+def _catches(status: bytes, number: signal.Signals) -> bool:
+    """Whether a process has a handler of a signal."""
+    for line in status.splitlines():
+        if line.startswith(b"SigCgt:"):
+            with contextlib.suppress(ValueError, IndexError):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
 
 
 def _variables(environment: bytes) -> dict[str, str]:

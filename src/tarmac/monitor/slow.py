@@ -129,9 +129,12 @@ def reasons_of(
         xids: Errors of its GPUs since it began, in words.
     """
     found = [*_waiting(waits, slowest_rank)]
+    held_back: dict[str, list[Reason]] = {}
     for gpu in gpus:
-        found += _held_back(gpu, (throttled or {}).get(gpu.uuid, {}))
-        found += _link(gpu)
+        shares = (throttled or {}).get(gpu.uuid, {})
+        for kind, reason in (*_held_back(gpu, shares), *_link(gpu)):
+            held_back.setdefault(kind, []).append(reason)
+    found += [_in_one_line(reasons) for reasons in held_back.values()]
     if quota_ratio is not None and quota_ratio >= WORTH_A_LINE:
         text = f"its quota of CPU ran out in {quota_ratio:.0%} of the last periods"
         found.append(Reason(quota_ratio, text))
@@ -153,48 +156,64 @@ def _waiting(waits: Mapping[str, float], slowest_rank: str) -> list[Reason]:
     return found
 
 
-def _held_back(gpu: LiveGpu, shares: Mapping[str, float]) -> list[Reason]:
+def _in_one_line(reasons: Sequence[Reason]) -> Reason:
+    """Return the worst of several GPUs that are held back alike, and of how many it stands."""
+    worst = max(reasons, key=lambda reason: reason.share)
+    others = len(reasons) - 1
+    if not others:
+        return worst
+    more = f"{worst.text}, and {others} other {'GPU' if others == 1 else 'GPUs'}"
+    return dataclasses.replace(worst, text=more)
+
+
+def _held_back(gpu: LiveGpu, shares: Mapping[str, float]) -> list[tuple[str, Reason]]:
     """Return what lowers a GPU's clocks."""
     name = f"GPU {gpu.index}"
-    found = []
+    found: list[tuple[str, Reason]] = []
     heat = shares.get("thermal", 0.0)
     if heat >= WORTH_A_LINE or any(reason in _HEAT for reason in gpu.throttle_reasons):
         degrees = "" if gpu.temperature_c is None else f" ({gpu.temperature_c:.0f} °C)"
         when = f"{heat:.0%} of the time" if heat >= WORTH_A_LINE else "now"
-        found.append(Reason(max(heat, WORTH_A_LINE), f"{name} is slowed by heat {when}{degrees}"))
+        found.append(
+            ("heat", Reason(max(heat, WORTH_A_LINE), f"{name} is slowed by heat {when}{degrees}"))
+        )
     if any(reason in _BRAKE for reason in gpu.throttle_reasons):
-        found.append(Reason(MUCH, f"{name} is slowed by the machine's power brake"))
+        found.append(("brake", Reason(MUCH, f"{name} is slowed by the machine's power brake")))
     power = shares.get("power", 0.0)
     # At its limit a card does what it can: that is how most of them run under full load.
     if power >= MUCH:
         limit = "" if gpu.power_limit_watts is None else f" of {gpu.power_limit_watts:.0f} W"
         text = f"{name} is at its power limit{limit} {power:.0%} of the time"
-        found.append(Reason(WORTH_A_LINE, text, f"nvidia-smi -i {gpu.index} -q -d POWER"))
+        found.append(
+            ("power", Reason(WORTH_A_LINE, text, f"nvidia-smi -i {gpu.index} -q -d POWER"))
+        )
     clock, most = gpu.sm_clock_mhz, gpu.max_sm_clock_mhz
     is_busy = (gpu.utilization_ratio or 0.0) >= _BUSY_RATIO
     if not found and is_busy and clock and most and clock < _LOW_CLOCK * most:
         text = f"{name} runs at {clock} of {most} MHz"
-        found.append(Reason(1 - clock / most, text, f"nvidia-smi -i {gpu.index} -q -d CLOCK"))
+        found.append(
+            ("clock", Reason(1 - clock / most, text, f"nvidia-smi -i {gpu.index} -q -d CLOCK"))
+        )
     return found
 
 
-def _link(gpu: LiveGpu) -> list[Reason]:
+def _link(gpu: LiveGpu) -> list[tuple[str, Reason]]:
     """Return what is wrong with a busy GPU's link; an idle one's is slow on purpose."""
     name, width, most = f"GPU {gpu.index}", gpu.pcie_width, gpu.max_pcie_width
     if (gpu.utilization_ratio or 0.0) < _BUSY_RATIO:
         return []
-    found = []
+    found: list[tuple[str, Reason]] = []
     if width and most and width < most:
         text = f"{name} is linked by {width} of {most} PCIe lanes"
-        found.append(Reason(1 - width / most, text, "tarmac check"))
+        found.append(("lanes", Reason(1 - width / most, text, "tarmac check")))
     generation, newest = gpu.pcie_generation, gpu.max_pcie_generation
     if generation and newest and generation < newest:
         text = f"{name} is linked by PCIe generation {generation} of {newest}"
-        found.append(Reason(WORTH_A_LINE, text, "tarmac check"))
+        found.append(("generation", Reason(WORTH_A_LINE, text, "tarmac check")))
     lane = _LANE_BYTES_PER_S.get(generation or 0)
     carried = max(gpu.pcie_sent_bytes_per_s or 0.0, gpu.pcie_received_bytes_per_s or 0.0)
     if lane and width and carried >= _BUSY_LINK * lane * width:
         share = carried / (lane * width)
         text = f"{name} copies {carried / 1e9:.0f} GB/s, {share:.0%} of what its link carries"
-        found.append(Reason(WORTH_A_LINE, text))
+        found.append(("copies", Reason(WORTH_A_LINE, text)))
     return found

@@ -177,6 +177,7 @@ def _ranks_here(candidate: Candidate, facts: Facts) -> tuple[Rank, ...]:
                 gpu=gpu_of.get(pid),
                 cpu_ratio=process.cpu_ratio,
                 is_stopped=process.is_stopped,
+                tells_stack=process.tells_stack,
             )
         )
     return tuple(found)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import statistics
 import time
 from collections import deque
 from datetime import UTC, datetime
@@ -127,14 +126,15 @@ def _metric(latest: Fields, final: Fields) -> tuple[str | None, float | None]:
 def _median_s(rows: Sequence[Fields]) -> float | None:
     """Return how long an epoch takes: its line is what a training writes at regular times."""
     seconds = _values(rows, "seconds")
-    return statistics.median(seconds) if len(seconds) > 1 else None
+    # Of an even number the larger of the two in the middle: no measure is that exact.
+    return sorted(seconds)[len(seconds) // 2] if len(seconds) > 1 else None
 
 
 def _eta_s(rows: Sequence[Fields], epochs: int | None, written_at: datetime | None) -> float | None:
     seconds = _values(rows[-_LATELY:], "seconds")
     if epochs is None or not seconds or written_at is None:
         return None
-    left_s = (epochs - (rows[-1].whole("epoch") or 0)) * statistics.fmean(seconds)
+    left_s = (epochs - (rows[-1].whole("epoch") or 0)) * sum(seconds) / len(seconds)
     since_s = max(0.0, time.time() - written_at.timestamp())
     return max(0.0, left_s - since_s)
 

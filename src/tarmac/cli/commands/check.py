@@ -271,7 +271,7 @@ def command(
     when not, with 2 when the request was wrong, with 3 when it could not be told: a driver, a GPU
     or a program did not answer.
     """
-    from tarmac.checks import check, check_ranks, find_failure, read_log
+    from tarmac.checks import check, check_ranks, find_failure, note_check, read_log
     from tarmac.cli.views.ranks import ranks_of
     from tarmac.cli.views.soak import has_mismatch, seconds_of, soaking
 
@@ -326,6 +326,7 @@ def command(
                     stop=stop,
                     tell=tell,
                 )
+            note_check(report)
         report = write_files(report, page=page, save=save, names=names)
     code = print_as(form, report, page, verbose=verbose)
     if report.soak is not None and report.soak.interrupted and not has_mismatch(report):

@@ -25,6 +25,7 @@ from tarmac.training.session.checkpoint_writer import CheckpointWriter, writing_
 from tarmac.training.session.modes import training_environment
 from tarmac.training.session.patience import Patience
 from tarmac.training.session.record import Outcome
+from tarmac.training.session.stacks import telling_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,7 +72,7 @@ def train_epochs(
     """
     started = time.perf_counter()
     devices = plan.devices_of(team.local_rank)
-    with training_environment(plan, devices), _explained_errors(plan, devices):
+    with training_environment(plan, devices), _explained_errors(plan, devices), telling_stacks():
         _forget_peak_memory(devices)
         engine = Engine(plan, team)
         first_epoch, first_step = _restore(engine, plan, run, team)
