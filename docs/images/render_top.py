@@ -37,6 +37,7 @@ PICTURES = {
     "top-200x50": ((200, 50), ("down", "enter")),
 }
 RECORDED_S = 70
+IDLE_AFTER_S = 20.0
 
 
 def main() -> None:
@@ -46,7 +47,12 @@ def main() -> None:
         with contextlib.ExitStack() as ends:
             environment = at_work(Path(directory), ends)
             command = [*TARMAC, "top", "--record", str(recording)]
-            command += ["--output", str(Path(directory) / "runs"), "--idle-after", "20s"]
+            command += [
+                "--output",
+                str(Path(directory) / "runs"),
+                "--idle-after",
+                f"{IDLE_AFTER_S}",
+            ]
             with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as top:
                 time.sleep(RECORDED_S)
                 top.send_signal(signal.SIGTERM)
@@ -134,7 +140,9 @@ def machine_of(first: int, second: int, other: int) -> str:
 
 async def draw(name: str, recording: Path, size: tuple[int, int], keys: tuple[str, ...]) -> None:
     """Draw the last picture of a recording."""
-    app = TopApp(ReplayFeed(recording, speed=1000.0), ScreenOptions(readonly=True))
+    app = TopApp(
+        ReplayFeed(recording, speed=1000.0), ScreenOptions(readonly=True, idle_after_s=IDLE_AFTER_S)
+    )
     async with app.run_test(size=size) as pilot:
         await asyncio.sleep(3.0)
         await pilot.press(*keys)

@@ -17,6 +17,7 @@ from tarmac.errors import TarmacError
 from tarmac.monitor import ProcessRow, ScreenOptions
 from tarmac.monitor.screen.app import TopApp
 from tarmac.monitor.screen.dialogs import Page, Question
+from tarmac.monitor.screen.watching import Came, Failed
 
 _SIZES = ((80, 24), (120, 40), (40, 15), (20, 10), (200, 50), (1, 1))
 
@@ -84,7 +85,7 @@ def test_every_scene_is_shown_at_every_size(size):
     async def look():
         async with shown(full_node(), size=size) as (app, pilot):
             for make in SCENES.values():
-                app.post_message(TopApp.Came(make()))
+                app.post_message(Came(make()))
                 for key in ("4", "2", "1"):
                     await pilot.press(key)
                     assert all(cell_len(line) <= size[0] for line in lines_of(app))
@@ -128,7 +129,7 @@ async def test_the_chosen_row_stays_chosen_when_rows_come_before_it():
         await pilot.press("down", "down")
         chosen = app._rows.chosen
         assert chosen.key[2] == work.id
-        app.post_message(TopApp.Came(second))
+        app.post_message(Came(second))
         await until(pilot, lambda: "bob" in text_of(app))
         assert app._rows.chosen.key == chosen.key
 
@@ -191,12 +192,12 @@ async def test_a_paused_screen_stands_still():
     later = one(node([gpu(0, util=0.11)]))
     async with shown(one(node([gpu(0)]))) as (app, pilot):
         await pilot.press("p")
-        app.post_message(TopApp.Came(later))
+        app.post_message(Came(later))
         await pilot.pause()
         assert "97%" in text_of(app)
         assert "PAUSED" in text_of(app)
         await pilot.press("p")
-        app.post_message(TopApp.Came(later))
+        app.post_message(Came(later))
         await until(pilot, lambda: "11%" in text_of(app))
 
 
@@ -206,7 +207,7 @@ async def test_a_feed_that_fails_is_asked_again_and_its_problem_is_shown_meanwhi
     async with shown(feed=feed) as (app, pilot):
         assert "the driver does not answer" in text_of(app)
         assert "97%" in text_of(app)
-        app.post_message(TopApp.Failed(""))
+        app.post_message(Failed(""))
         await until(pilot, lambda: "does not answer" not in text_of(app))
     assert feed.is_closed
 
@@ -355,5 +356,5 @@ async def test_what_has_gone_is_told_to_have_gone():
     async with shown(full_node()) as (app, pilot):
         await pilot.press("down", "enter")
         assert isinstance(app.screen, Page)
-        app.post_message(TopApp.Came(one(node([gpu(0)]))))
+        app.post_message(Came(one(node([gpu(0)]))))
         await until(pilot, lambda: "no longer there" in text_of(app))

@@ -9,7 +9,7 @@ from tarmac.monitor.drawing.belonging import HostFacts, gpu_label
 from tarmac.monitor.drawing.columns import Column, choose, heading, table_line
 from tarmac.monitor.drawing.lines import Row, Span, cut, fitted
 from tarmac.monitor.drawing.look import View
-from tarmac.monitor.drawing.plots import bar, sparkline
+from tarmac.monitor.drawing.plots import bar, resampled, sparkline
 from tarmac.monitor.drawing.quantities import UNKNOWN, duration, gib, percent, whole
 from tarmac.monitor.drawing.states import gpu_state
 from tarmac.monitor.drawing.work_lines import process_row, warning_rows, work_row
@@ -29,7 +29,7 @@ COLUMNS = (
     Column("name", "NAME", 16, 5),
     Column("util", "UTIL", 4, 0, is_right=True),
     Column("bar", "", 10, 3),
-    Column("past", "LAST MINUTE", 18, 7),
+    Column("past", "LAST MINUTE", 16, 7),
     Column("tensor", "TENSOR", 6, 8, is_right=True),
     Column("memory", "MEM GiB", 9, 1, is_right=True),
     Column("power", "WATTS", 8, 2, is_right=True),
@@ -164,7 +164,8 @@ def _cells(
         cells["bar"] = Span(drawn, state.tone)
     if "past" in widths and look.past is not None:
         past = look.past(host.host.name, gpu.uuid)
-        drawn = sparkline(past, widths["past"], ascii_only=look.ascii_only)
+        thinned = resampled(past, widths["past"])
+        drawn = sparkline(thinned, widths["past"], ascii_only=look.ascii_only)
         cells["past"] = Span(drawn, state.tone)
     return cells
 

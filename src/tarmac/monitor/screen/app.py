@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.widgets import Input
 
 from tarmac.errors import RequestError
@@ -20,7 +19,7 @@ from tarmac.monitor.screen.help import help_rows
 from tarmac.monitor.screen.history import History
 from tarmac.monitor.screen.local import environment_rows, is_here, tree_rows
 from tarmac.monitor.screen.logs import log_rows
-from tarmac.monitor.screen.watching import FeedReader
+from tarmac.monitor.screen.watching import Broke, Came, Failed, FeedReader
 from tarmac.monitor.screen.widgets import GUTTER, LineBox, RowsView
 
 if TYPE_CHECKING:
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import Snapshot, Work
 
 __all__ = ["TopApp"]
+
+# How long what came of a key is said in place of the keys.
+_SAID_S = 5.0
 
 
 class TopApp(App[None]):
@@ -80,44 +82,13 @@ class TopApp(App[None]):
         Binding("q", "quit", show=False),
     ]
 
-    class Came(Message):
-        """A snapshot has come."""
-
-        def __init__(self, snapshot: Snapshot) -> None:
-            self.snapshot = snapshot
-            super().__init__()
-
-    class Failed(Message):
-        """No snapshot comes, and why; empty once one comes again."""
-
-        def __init__(self, problem: str) -> None:
-            self.problem = problem
-            super().__init__()
-
-    class Ended(Message):
-        """The feed has nothing more: a recording's end."""
-
-    class Broke(Message):
-        """An error that nobody foresaw has ended the readings."""
-
-        def __init__(self, error: Exception) -> None:
-            self.error = error
-            super().__init__()
-
     def __init__(self, feed: Feed, options: ScreenOptions, encoding: str = "utf-8") -> None:
         super().__init__()
         self.error: Exception | None = None
         self._options = options
         self._encoding = encoding
         self._styles = styles(light=options.light)
-        self._reader = FeedReader(
-            feed,
-            options.interval_s,
-            came=lambda snapshot: self.post_message(self.Came(snapshot)),
-            failed=lambda problem: self.post_message(self.Failed(problem)),
-            ended=lambda: self.post_message(self.Ended()),
-            broke=lambda error: self.post_message(self.Broke(error)),
-        )
+        self._reader = FeedReader(feed, options.interval_s, self.post_message)
         self._history = History()
         self._snapshot: Snapshot | None = None
         self._view = 0
@@ -155,7 +126,7 @@ class TopApp(App[None]):
         """Read no more."""
         self._reader.stop()
 
-    def on_top_app_came(self, event: TopApp.Came) -> None:
+    def on_came(self, event: Came) -> None:
         """Remember a snapshot, and show it where the screen is not paused."""
         self._history.add(event.snapshot)
         if self._is_paused and self._snapshot is not None:
@@ -163,17 +134,17 @@ class TopApp(App[None]):
         self._snapshot = event.snapshot
         self._draw()
 
-    def on_top_app_failed(self, event: TopApp.Failed) -> None:
+    def on_failed(self, event: Failed) -> None:
         """Say that nothing new comes."""
         self._problem = event.problem
         self._draw()
 
-    def on_top_app_broke(self, event: TopApp.Broke) -> None:
+    def on_broke(self, event: Broke) -> None:
         """Leave, so that it is told as any other error is."""
         self.error = event.error
         self.exit()
 
-    def on_top_app_ended(self) -> None:
+    def on_ended(self) -> None:
         """Say that this is the last of it."""
         self._has_ended = True
         self._draw()
@@ -338,6 +309,13 @@ class TopApp(App[None]):
         self._said = text
         self._draw()
 
+        def over() -> None:
+            if self._said is text:
+                self._said = ""
+                self._draw()
+
+        self.set_timer(_SAID_S, over)
+
     def _draw(self) -> None:
         """Draw what is in front anew: the main screen, or a page above it."""
         if isinstance(self.screen, Page):
@@ -353,8 +331,8 @@ class TopApp(App[None]):
             (bool(self._filter), look.clean(f"/{self._filter}")),
         )
         self._tabs.show([tab_line(self._view, [word for is_so, word in states if is_so])])
-        said, self._said = self._said, ""
-        self._footer.show([(Span(look.clean(said), "warn"),) if said else keys_line(look)])
+        said = (Span(look.clean(self._said), "warn"),) if self._said else keys_line(look)
+        self._footer.show([said])
         if self._snapshot is None:
             waiting = self._problem or "reading the GPUs ..."
             self._rows.show([Row((), (Span(look.clean(waiting), "dim"),))])

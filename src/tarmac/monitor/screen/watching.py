@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from textual.message import Message
+
 from tarmac.errors import TarmacError
 
 if TYPE_CHECKING:
@@ -13,10 +15,38 @@ if TYPE_CHECKING:
     from tarmac.monitor.feed import Feed
     from tarmac.monitor.snapshot import Snapshot
 
-__all__ = ["FeedReader"]
+__all__ = ["Broke", "Came", "Ended", "Failed", "FeedReader"]
 
 # How long its end is waited for: one reading is under way.
 _ENDS_WITHIN_S = 2.0
+
+
+class Came(Message):
+    """A snapshot has come."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        super().__init__()
+
+
+class Failed(Message):
+    """No snapshot comes, and why; empty once one comes again."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__()
+
+
+class Ended(Message):
+    """The feed has nothing more: a recording's end."""
+
+
+class Broke(Message):
+    """An error that nobody foresaw has ended the readings."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__()
 
 
 class FeedReader:
@@ -25,28 +55,13 @@ class FeedReader:
     Args:
         feed: What to read; closed at the end.
         interval_s: After a failure it is asked again so much later.
-        came: Called in the thread with each snapshot.
-        failed: Called in the thread with what kept one from coming; empty once that is over.
-        ended: Called in the thread when there are no more.
-        broke: Called in the thread with an error that nobody foresaw; none is read after it.
+        post: Called in the thread with each of the messages above.
     """
 
-    def __init__(
-        self,
-        feed: Feed,
-        interval_s: float,
-        *,
-        came: Callable[[Snapshot], object],
-        failed: Callable[[str], object],
-        ended: Callable[[], object],
-        broke: Callable[[Exception], object],
-    ) -> None:
+    def __init__(self, feed: Feed, interval_s: float, post: Callable[[Message], object]) -> None:
         self._feed = feed
         self._interval_s = interval_s
-        self._came = came
-        self._failed = failed
-        self._ended = ended
-        self._broke = broke
+        self._post = post
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._read, name="feed", daemon=True)
 
@@ -67,19 +82,19 @@ class FeedReader:
             try:
                 snapshot = self._feed.next()
             except StopIteration:
-                self._ended()
+                self._post(Ended())
                 return
             except TarmacError as error:
                 problem = error.message
-                self._failed(problem)
+                self._post(Failed(problem))
                 self._ends.wait(self._interval_s)
                 continue
             except Exception as error:
-                self._broke(error)
+                self._post(Broke(error))
                 return
             if self._ends.is_set():
                 return
             if problem:
                 problem = ""
-                self._failed("")
-            self._came(snapshot)
+                self._post(Failed(""))
+            self._post(Came(snapshot))
