@@ -92,6 +92,19 @@ def test_commands_are_run_for_the_events_of_a_recording(tarmac, idle, tmp_path):
     assert json.loads(told.read_text())["event"] == "idle"
 
 
+def test_a_command_for_an_event_that_fails_is_said(tarmac, idle):
+    code, _, err = tarmac("top", "--once", "--replay", idle, "--on", "idle", "exit 3")
+    assert (code, err) == (1, "error: --on idle: its command ended with 3\n")
+
+
+def test_what_cannot_be_recorded_is_said_once_and_shown_all_the_same(tarmac, tmp_path):
+    code, out, err = tarmac("top", "--json", "--record", str(tmp_path / "none" / "x.jsonl"))
+    assert code == 0
+    assert err.startswith("warning: cannot write ")
+    (finding,) = [f for f in json.loads(out)["hosts"][0]["findings"] if f["code"] == "outlet"]
+    assert "cannot write" in finding["text"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -100,7 +113,8 @@ def test_commands_are_run_for_the_events_of_a_recording(tarmac, idle, tmp_path):
         (("--serve", "--watch", "5"), "--watch is for --once, --json and --csv"),
         (("--dcgm-names",), "--dcgm-names is for --serve"),
         (("--speed", "2"), "--speed is for --replay"),
-        (("--serve", "--fail-idle"), "--fail-idle is not for --serve"),
+        (("--serve", "--fail-idle"), "--fail-idle is for --once, --json and --csv"),
+        (("--web", "0", "--on", "idle", "true"), "are not for --web"),
         (("--serve", "example.org"), "is no address"),
         (("--on", "birthday", "true"), "unknown --on 'birthday'"),
         (("--watch", "soon", "--json"), "'soon'"),
@@ -133,6 +147,43 @@ def test_a_recording_that_is_none_is_said(tarmac, tmp_path):
     code, _, err = tarmac("top", "--replay", str(tmp_path / "empty"))
     assert code == 1
     assert "holds no snapshot" in err
+
+
+def test_a_browser_is_served_the_screen_with_the_options_that_were_given(tarmac, monkeypatch):
+    served = []
+    monkeypatch.setattr(
+        "tarmac.monitor.serve_in_browser", lambda words, port: served.append((words, port))
+    )
+    words = ["--gpu", "0,1", "--mine", "--interval", "2.5", "--host-command", "a b"]
+    assert tarmac("top", *words, "--web", "8080")[0] == 0
+    ((given, port),) = served
+    assert port == 8080
+    assert sorted(given) == sorted(words)
+    assert given[given.index("--host-command") :][:2] == ["--host-command", "a b"]
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "readonly"),
+    [
+        ((), "", False),
+        (("--readonly",), "", True),
+        ((), "1", True),
+        ((), "0", False),
+        (("--hosts", "n01"), "", True),
+        (("--replay", "RECORDING"), "", True),
+    ],
+)
+def test_nothing_can_be_stopped_where_that_is_asked_or_not_of_this_machine(
+    tarmac, monkeypatch, recording, *, words, variable, readonly
+):
+    shown = []
+    monkeypatch.setattr("tarmac.monitor.can_show_screen", lambda: True)
+    monkeypatch.setenv("TARMAC_TOP_READONLY", variable)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr("tarmac.monitor.run_screen", lambda _, options: shown.append(options))
+    given = [recording if word == "RECORDING" else word for word in words]
+    assert tarmac("top", *given)[0] == 0
+    assert [options.readonly for options in shown] == [readonly]
 
 
 def begin(*words: str, **options: object) -> subprocess.Popen:

@@ -46,6 +46,21 @@ def test_this_machine_is_served_to_prometheus():
     watch.stderr.close()
 
 
+def test_a_picture_loads_no_framework_and_nothing_that_draws_screens():
+    code = (
+        "import sys\n"
+        "from tarmac.cli import main\n"
+        "try:\n    main(['top', '--once'])\nexcept SystemExit as end:\n    assert not end.code\n"
+        "heavy = {'torch', 'numpy', 'optuna', 'textual', 'rich', 'prometheus_client',\n"
+        "         'starlette', 'pydantic', 'jinja2', 'httpx', 'filelock'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stderr == "[]\n"
+
+
 def test_two_hosts_tell_of_themselves_over_ssh(tmp_path, monkeypatch):
     programs = tmp_path / "programs"
     programs.mkdir()

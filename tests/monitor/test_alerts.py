@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from datetime import timedelta
 
 import pytest
 from watched_machine import AT, HOST, SNAPSHOT, TRAINING, XID, Given, later, with_host, with_work
@@ -50,6 +51,19 @@ def test_a_finding_is_told_once_and_a_new_one_again():
     again = dataclasses.replace(XID, text="GPU 0: Xid 79, fallen off the bus")
     one, both = (with_host(gpu_idle_s={}, findings=found) for found in ((XID,), (XID, again)))
     assert told(one, one, both) == [[("finding", "GPU-0")], [], [("finding", "GPU-0")]]
+
+
+def test_what_happens_again_is_told_again_and_what_a_later_check_repeats_is_not():
+    def found(code, seconds, text="slow"):
+        finding = Finding(code, "warning", text, at=AT + timedelta(seconds=seconds))
+        return with_host(gpu_idle_s={}, findings=(finding,))
+
+    assert told(found("ecc", 0), found("ecc", 0), found("ecc", 9)) == [
+        *([("finding", "ecc")], [], [("finding", "ecc")]),
+    ]
+    assert told(found("slow-compute", 0), found("slow-compute", 9, "slower")) == [
+        *([("finding", "slow-compute")], []),
+    ]
 
 
 def test_notes_and_troubles_of_alerts_themselves_are_no_findings():

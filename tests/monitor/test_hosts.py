@@ -100,6 +100,14 @@ def test_a_host_that_dies_is_shown_as_it_was_last_seen(says):
     assert host.age_s >= 0
 
 
+def test_a_host_that_says_nothing_any_more_is_shown_as_silent(says):
+    says(to_line(SNAPSHOT) + "\n")
+    with hosts_of("a", silent_after_s=0.1) as feed:
+        found = until(feed, lambda snapshot: snapshot.hosts[0].problem)
+    assert found.hosts[0].problem == "no answer for 0 s"
+    assert found.hosts[0].gpus == HOST.gpus
+
+
 def test_a_line_that_is_cut_off_with_the_connection_is_no_news(says):
     says(to_line(SNAPSHOT) + "\n" + to_line(later(1))[:200], then="exit 0")
     with hosts_of("a") as feed:

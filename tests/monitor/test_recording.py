@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+from pathlib import Path
 
 import pytest
 from watched_machine import SNAPSHOT, Given, later
 
 from tarmac.files import StorageError
-from tarmac.monitor import Recorder, RecordingError, ReplayFeed, TappedFeed, to_json
+from tarmac.monitor import (
+    SCHEMA_VERSION,
+    Recorder,
+    RecordingError,
+    ReplayFeed,
+    TappedFeed,
+    to_json,
+)
 
 MOMENTS = [SNAPSHOT, later(1), later(11)]
 
@@ -94,6 +102,15 @@ def test_a_recording_of_a_newer_version_is_refused(tmp_path):
     path.write_text(json.dumps(to_json(SNAPSHOT) | {"schema_version": 2**10}) + "\n")
     with pytest.raises(RecordingError, match="schema_version 1024"):
         ReplayFeed(path)
+
+
+def test_recordings_of_each_version_so_far_are_read():
+    recordings = sorted((Path(__file__).parent / "recordings").glob("version-*.jsonl"))
+    assert [path.stem for path in recordings] == [
+        f"version-{number}" for number in range(1, SCHEMA_VERSION + 1)
+    ]
+    for path in recordings:
+        assert shown(ReplayFeed(path, speed=None)) == [SNAPSHOT, later(5)]
 
 
 def test_a_recording_that_is_not_there_is_refused(tmp_path):

@@ -121,6 +121,7 @@ def test_what_waits_and_what_runs_is_shown_unit_by_unit(cluster, slurm, request_
     assert sorted(queued.unit for queued in shown) == [Unit(job, number) for number in range(40)]
     by_state = {queued.state: queued for queued in shown}
     assert by_state["running"].nodes in ("n1", "n2")
+    assert by_state["running"].nodes in slurm.own_nodes()
     assert by_state["pending"].reason == "JobArrayTaskLimit"
     assert slurm.queue(["tarmac-of-nobody"]) == []
     assert slurm.queue([]) == []
@@ -140,6 +141,14 @@ def test_what_waits_and_what_runs_is_shown_unit_by_unit(cluster, slurm, request_
     running = by_state["running"].unit
     (one,) = ended(cluster, slurm, running)
     assert one.state == "cancelled"
+
+
+def test_the_nodes_of_a_job_of_several_are_named_one_by_one(cluster, slurm):
+    wish = ("--nodes=2", "--output=/dev/null", "--wrap=sleep 600")
+    job = cluster.run("sbatch", "--parsable", *wish)
+    cluster.wait_until(lambda: {*slurm.own_nodes()} >= {"n1", "n2"}, "the job runs on both")
+    cluster.run("scancel", job.strip())
+    cluster.wait_until(lambda: slurm.own_nodes() == (), "no job runs any more")
 
 
 def test_what_has_left_is_neither_cancelled_nor_throttled_nor_an_error(cluster, slurm, request_of):
@@ -268,6 +277,7 @@ def test_a_controller_that_is_gone_is_silence_to_every_question(start_slurm, req
         "cancel of a name": asked.cancel(names=[script.name]),
         "avoid": asked.avoid(1, ["n1"]),
         "throttle": asked.throttle(1, 2),
+        "own nodes": asked.own_nodes(),
     }
     assert {name: type(answer) for name, answer in answers.items()} == dict.fromkeys(
         answers, Silence

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
@@ -25,7 +27,10 @@ def open_feed(asked: Watching) -> Feed:
         return feed
     from tarmac.monitor import TappedFeed
 
-    return TappedFeed(feed, taps)
+    # The screen shows them itself, and anything else that is written would spoil it.
+    if asked.is_screen:
+        return TappedFeed(feed, taps)
+    return TappedFeed(feed, taps, tell=lambda text: click.echo(f"warning: {text}", err=True))
 
 
 def _source(asked: Watching) -> Feed:

@@ -71,8 +71,16 @@ def _refuse(asked: Watching) -> None:
         raise RequestError(f"--speed is {asked.speed:g}, expected more than 0")
     if asked.replay is not None:
         _refuse_beside_replay(asked)
-    if asked.serve is not None and asked.fail_idle:
-        raise RequestError("--fail-idle is not for --serve: alert on tarmac_gpu_held_idle_seconds")
+    if asked.fail_idle and (asked.serve is not None or asked.web is not None or asked.is_screen):
+        raise RequestError(
+            "--fail-idle is for --once, --json and --csv",
+            hint="--serve has tarmac_gpu_held_idle_seconds, and --on idle runs a command.",
+        )
+    if asked.web is not None and asked.is_kept:
+        raise RequestError(
+            "--record, --job-map and --on are not for --web: each page is a top of its own",
+            hint="Start another one for them, without --web.",
+        )
 
 
 def _refuse_beside_replay(asked: Watching) -> None:
@@ -177,9 +185,8 @@ def _table(snapshot: Snapshot, idle_after_s: float) -> str:
 
 def _print_all(asked: Watching, feed: Feed, render: Callable[[Snapshot], str]) -> int:
     """Print one snapshot, or all there are; return 1 where a GPU is idle and that is to fail."""
-    is_repeated = asked.is_repeated or not (asked.once or asked.as_json or asked.as_csv)
-    if not asked.is_kept and not asked.is_repeated:
-        is_repeated = False
+    is_printed = asked.once or asked.as_json or asked.as_csv
+    is_repeated = asked.is_repeated or (asked.is_kept and not is_printed)
     last: Snapshot | None = None
     while True:
         try:
@@ -217,9 +224,6 @@ def _arguments(ctx: click.Context, *, without: tuple[str, ...]) -> list[str]:
         option = max(parameter.opts, key=len)
         if value is True:
             words.append(option)
-        elif parameter.multiple:
-            for pair in value:
-                words += [option, *pair]
         else:
             words += [option, ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
     return words

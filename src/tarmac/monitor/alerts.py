@@ -12,6 +12,7 @@ import tempfile
 import time
 from typing import IO, TYPE_CHECKING
 
+from tarmac.errors import TarmacError
 from tarmac.monitor.events import EventWatch
 from tarmac.processes import spawn
 
@@ -76,18 +77,23 @@ class Alerts:
         return "; ".join((*self._reap(), *self._begin()))
 
     def close(self) -> None:
-        """Wait for the commands for 10 seconds at most, and end those that are left."""
+        """Wait for the commands for 10 seconds at most, and end those that are left.
+
+        Raises:
+            TarmacError: Some failed, or were not over.
+        """
         until = self._clock() + _PATIENCE_S
-        self._reap()
-        self._begin()
+        problems = [*self._reap(), *self._begin()]
         while self._calls and self._clock() < until:
             self._calls[0].child.wait(until - self._clock())
-            self._reap()
-            self._begin()
+            problems += [*self._reap(), *self._begin()]
         for call in self._calls:
             call.child.finish()
+            problems.append(f"--on {call.event}: its command was not over")
         self._calls.clear()
         self._waiting.clear()
+        if problems:
+            raise TarmacError("; ".join(problems))
 
     def _begin(self) -> list[str]:
         problems = []

@@ -22,6 +22,9 @@ EVENTS = ("idle", "finding", "finished", "stalled")
 # What a run's status says while it is not over.
 _UNDER_WAY = frozenset({"running", "queued", "waiting", "starting", "detached", "pending"})
 
+# Codes of what happens, each time anew; of a check's findings the figures change, not the matter.
+_HAPPENED = frozenset({"xid", "ecc", "row-remap"})
+
 
 @dataclasses.dataclass(frozen=True)
 class Event:
@@ -73,9 +76,9 @@ class EventWatch:
     def _of_host(self, host: HostSnapshot) -> Iterator[Event]:
         name = host.host.name
         holds = {
-            (event.event, event.subject, event.text if event.event == "finding" else ""): event
-            for event in (*_idle(host, self._idle_after_s), *_found(host), *_stalled(host))
-        }
+            (event.event, event.subject): event
+            for event in (*_idle(host, self._idle_after_s), *_stalled(host))
+        } | dict(_found(host))
         known = self._known.get(name, frozenset())
         self._known[name] = frozenset(holds)
         yield from (event for key, event in holds.items() if key not in known)
@@ -108,7 +111,8 @@ def _idle(host: HostSnapshot, idle_after_s: float) -> Iterator[Event]:
             yield Event("idle", host.host.name, gpu.uuid, text, facts)
 
 
-def _found(host: HostSnapshot) -> Iterator[Event]:
+def _found(host: HostSnapshot) -> Iterator[tuple[tuple[str, ...], Event]]:
+    """Yield what was found, each with what makes it one of its own."""
     for finding in host.findings:
         if finding.code != OUTLET and finding.level != "note":
             facts = {
@@ -119,7 +123,10 @@ def _found(host: HostSnapshot) -> Iterator[Event]:
                 "found_at": None if finding.at is None else finding.at.isoformat(),
             }
             subject = finding.gpu_uuid or finding.code
-            yield Event("finding", host.host.name, subject, finding.text, facts)
+            key: tuple[str, ...] = ("finding", finding.code, subject)
+            if finding.code in _HAPPENED:
+                key = (*key, finding.text, str(finding.at))
+            yield key, Event("finding", host.host.name, subject, finding.text, facts)
 
 
 def _stalled(host: HostSnapshot) -> Iterator[Event]:

@@ -64,6 +64,8 @@ class HostsFeed:
         is_patient: Whether the first snapshot waits until each host has answered or failed, for 20
             seconds at most.
         patience_s: Instead of those.
+        silent_after_s: From when on a host that says nothing is shown as silent; by default three
+            intervals, and 5 seconds at least.
 
     Raises:
         RequestError: A host's name cannot be one.
@@ -77,6 +79,7 @@ class HostsFeed:
         interval_s: float = 1.0,
         is_patient: bool = False,
         patience_s: float = _PATIENCE_S,
+        silent_after_s: float | None = None,
     ) -> None:
         for host in hosts:
             if host.startswith("-") or not host.isprintable() or " " in host:
@@ -87,7 +90,8 @@ class HostsFeed:
         self._is_patient, self._patience_s = is_patient, patience_s
         self._changed = threading.Condition()
         self._next_at: float | None = None
-        self._links = [_Link(host, shlex.join(there), interval_s, self._changed) for host in hosts]
+        silent_s = silent_after_s or max(_SILENT_AFTER_S, _SILENT_AFTER * interval_s)
+        self._links = [_Link(host, shlex.join(there), silent_s, self._changed) for host in hosts]
         for link in self._links:
             link.start()
 
@@ -119,12 +123,12 @@ class _Link(threading.Thread):
     """Keeps what one host has said last, and reaches for it again when it is gone."""
 
     def __init__(
-        self, host: str, there: str, interval_s: float, changed: threading.Condition
+        self, host: str, there: str, silent_after_s: float, changed: threading.Condition
     ) -> None:
         super().__init__(name=f"watch-{host}", daemon=True)
         self._host = host
         self._command = (*_SSH, "--", host, there)
-        self._silent_after_s = max(_SILENT_AFTER_S, _SILENT_AFTER * interval_s)
+        self._silent_after_s = silent_after_s
         self._changed = changed
         self._left = threading.Event()
         self._child: Child | None = None

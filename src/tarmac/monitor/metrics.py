@@ -282,7 +282,8 @@ def _xid_family(xids: Mapping[tuple[str, str, str], int]) -> Metric:
 
 
 def _xid_of(finding: Finding) -> str | None:
-    found = _XID.search(finding.text)
+    # A check's finding may name one too, of before this watch began.
+    found = _XID.search(finding.text) if finding.code == "xid" else None
     return found[1] if found else None
 
 

@@ -131,9 +131,9 @@ class _Page:
         self._families_of, self._dcgm_families = families_of, dcgm_families
         self._with_dcgm_names = with_dcgm_names
         self._xids = XidCounts()
-        self._families = _Families(())
         self._encoders: dict[str, Callable[[_Families], bytes]] = {}
-        self._encoded: dict[str, bytes] = {}
+        # Together, for a thread that answers while they change.
+        self._shown: tuple[_Families, dict[str, bytes]] = (_Families(()), {})
 
     def show(self, snapshot: Snapshot) -> None:
         """Let this be what scrapes get from now on, in all forms that any has asked for."""
@@ -143,17 +143,19 @@ class _Page:
             told += self._dcgm_families(snapshot, self._xids.last)
         families = _Families(tuple(told))
         encoded = {kind: encode(families) for kind, encode in tuple(self._encoders.items())}
-        self._families, self._encoded = families, encoded
+        self._shown = (families, encoded)
 
     def text(self, accepted: str) -> tuple[bytes, str]:
         """Return the page and its type, in the form that a client accepts."""
         encode, kind = self._choose_encoder(accepted)
-        text = self._encoded.get(kind)
+        families, encoded = self._shown
+        text = encoded.get(kind)
         if text is None:
             # The first of its form; the pages that follow are encoded before they are asked for.
-            text = encode(self._families)
+            text = encode(families)
             if len(self._encoders) < _MOST_FORMS:
                 self._encoders[kind] = encode
+                encoded[kind] = text
         return text, kind
 
 

@@ -10,7 +10,7 @@ from tarmac.errors import TarmacError
 from tarmac.monitor.snapshot import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tarmac.monitor.feed import Feed
     from tarmac.monitor.snapshot import Snapshot
@@ -39,11 +39,16 @@ class TappedFeed:
     Args:
         feed: What gives the snapshots.
         taps: Each is given all of them, in order, and closed with the feed.
+        tell: Is told of each trouble of theirs, once, for whoever sees no snapshot.
     """
 
-    def __init__(self, feed: Feed, taps: Sequence[Tap]) -> None:
+    def __init__(
+        self, feed: Feed, taps: Sequence[Tap], tell: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._feed = feed
         self._taps = tuple(taps)
+        self._tell = tell
+        self._told: set[str] = set()
 
     def next(self) -> Snapshot:
         """Return the next snapshot, once it is time for it.
@@ -55,6 +60,10 @@ class TappedFeed:
         problems = [problem for tap in self._taps if (problem := _taken(tap, snapshot))]
         if not problems or not snapshot.hosts:
             return snapshot
+        for problem in problems:
+            if problem not in self._told:
+                self._told.add(problem)
+                self._tell(problem)
         first, *others = snapshot.hosts
         said = tuple(Finding(OUTLET, "warning", problem, at=snapshot.at) for problem in problems)
         told = dataclasses.replace(first, findings=(*first.findings, *said))

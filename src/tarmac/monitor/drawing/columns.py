@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-
-from tarmac.monitor.drawing.lines import Line, Span, cut
+from tarmac.monitor.drawing.lines import Line, Span, cut, num_cells
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -79,7 +77,7 @@ def table_line(
             spans.append(Span(" "))
         cell = cells.get(column.key, Span("-", "dim"))
         text = cut(cell.text, column.width, ascii_only=ascii_only)
-        fill = " " * (column.width - cell_len(text))
+        fill = " " * (column.width - num_cells(text))
         if column.is_right:
             spans += [Span(fill), Span(text, cell.tone)]
         else:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.cells import cell_len, set_cell_size
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Line", "Row", "Span", "clean", "cut", "fitted", "joined", "width_of"]
+__all__ = ["Line", "Row", "Span", "clean", "cut", "fitted", "joined", "num_cells", "width_of"]
 
 
 class Span(NamedTuple):
@@ -57,18 +55,34 @@ def clean(text: str, encoding: str = "utf-8") -> str:
     return shown.encode(encoding, errors="replace").decode(encoding)
 
 
+def num_cells(text: str) -> int:
+    """Return how many cells a text takes, of which some characters need two and some none."""
+    if text.isascii():
+        return len(text)
+    # A picture rarely needs its table of characters, whose import is a tenth of its time.
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    return cell_len(text)
+
+
 def width_of(line: Line) -> int:
     """Return how many cells a line takes."""
-    return sum(cell_len(span.text) for span in line)
+    return sum(num_cells(span.text) for span in line)
 
 
 def cut(text: str, width: int, *, ascii_only: bool = False) -> str:
     """Return a text in at most ``width`` cells, its end replaced where it is too long."""
-    if cell_len(text) <= width:
+    if num_cells(text) <= width:
         return text
     if width <= 0:
         return ""
-    return set_cell_size(text, width - 1).rstrip() + ("~" if ascii_only else "…")
+    if text.isascii():
+        kept = text[: width - 1]
+    else:
+        from rich.cells import set_cell_size  # noqa: PLC0415 - as in `num_cells`
+
+        kept = set_cell_size(text, width - 1)
+    return kept.rstrip() + ("~" if ascii_only else "…")
 
 
 def fitted(line: Line, width: int, *, ascii_only: bool = False) -> Line:
@@ -76,7 +90,7 @@ def fitted(line: Line, width: int, *, ascii_only: bool = False) -> Line:
     left = width
     kept = []
     for number, span in enumerate(line):
-        size = cell_len(span.text)
+        size = num_cells(span.text)
         rest = any(later.text.strip() for later in line[number + 1 :])
         if not rest and not span.text.strip():
             break
