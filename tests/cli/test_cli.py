@@ -39,7 +39,9 @@ def test_help_and_import_load_no_framework():
     ],
     ids=" ".join,
 )
-def test_every_list_answers(tarmac, arguments):
+def test_every_list_answers(tarmac, arguments, tmp_path, monkeypatch):
+    # What other tests have built is no matter of this one.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     code, out, err = tarmac(*arguments)
     assert (code, err) == (0, "")
     assert out

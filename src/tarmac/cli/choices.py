@@ -5,16 +5,16 @@ Each is what a room takes, which a test compares: importing the rooms would make
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from tarmac.errors import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from click.shell_completion import CompletionItem
 
 __all__ = [
     "COMPILE",
@@ -79,7 +79,11 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         self._group = group
 
     def _names(self) -> tuple[str, ...]:
-        points = () if self._group is None else entry_points(group=self._group)
+        if self._group is None:
+            return tuple(self._own)
+        from importlib.metadata import entry_points
+
+        points = entry_points(group=self._group)
         return (*self._own, *sorted({point.name for point in points} - {*self._own}))
 
     def get_metavar(
@@ -116,4 +120,6 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         incomplete: str,
     ) -> list[CompletionItem]:
         """Offer the names."""
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]

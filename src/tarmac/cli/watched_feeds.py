@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from tarmac.cli.watching import Watching
+    from tarmac.cli.watch_request import Watching
     from tarmac.monitor import Feed, Tap
 
 __all__ = ["open_feed"]

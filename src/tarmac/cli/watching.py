@@ -1,9 +1,8 @@
-"""What ``tarmac top`` was asked, and how its snapshots are shown, printed or served."""
+"""How the snapshots of ``tarmac top`` are shown, printed or served."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import shutil
@@ -18,71 +17,14 @@ from tarmac.errors import Interrupted, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
+    from tarmac.cli.watch_request import Watching
     from tarmac.monitor import Feed, Snapshot
 
-__all__ = ["Watching", "watch"]
+__all__ = ["watch"]
 
 # Of a table that is printed into a file or a pipe.
 _WIDTH = 120
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Watching:
-    """The options of ``tarmac top``, each as its help says it."""
-
-    gpu: tuple[str, ...] | None
-    run: tuple[str, ...] | None
-    user: tuple[str, ...] | None
-    host: tuple[str, ...] | None
-    mine: bool
-    pid: tuple[int, ...] | None
-    visible: bool
-    idle_after_s: float
-    output: Path | None
-    once: bool
-    as_json: bool
-    as_csv: bool
-    watch_s: float | None
-    interval_s: float
-    readonly: bool
-    light: bool
-    ascii_only: bool
-    web: int | None
-    hosts: tuple[str, ...] | None
-    slurm: bool
-    ray: bool
-    host_command: str
-    record: Path | None
-    replay: Path | None
-    speed: float | None
-    serve: str | None
-    dcgm_names: bool
-    job_map: Path | None
-    alerts: tuple[tuple[str, str], ...]
-    fail_idle: bool
-
-    @property
-    def is_of_hosts(self) -> bool:
-        """Whether other machines are watched."""
-        return self.hosts is not None or self.slurm or self.ray
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether something is done with snapshots beside showing them."""
-        return bool(self.record or self.job_map or self.alerts)
-
-    @property
-    def is_repeated(self) -> bool:
-        """Whether snapshots are printed again and again."""
-        return self.watch_s is not None
-
-    @property
-    def is_screen(self) -> bool:
-        """Whether the screen is asked for, by asking for nothing else."""
-        is_other = self.once or self.as_json or self.as_csv or self.serve is not None
-        return not is_other and sys.stdout.isatty()
 
 
 def watch(ctx: click.Context, asked: Watching) -> int:

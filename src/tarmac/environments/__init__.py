@@ -17,7 +17,7 @@ from tarmac.environments.engines import (
 )
 from tarmac.environments.images import image_file, pull_once, pull_with_login
 from tarmac.environments.shipped import node_directory, shipped_venv
-from tarmac.environments.venvs import VenvSpec, build_venv, list_venvs, remove_venv
+from tarmac.environments.venvs import VenvSpec, build_venv, list_venvs, remove_venv, venvs_directory
 
 __all__ = [
     "ClusterEngine",
@@ -34,4 +34,5 @@ __all__ = [
     "pull_with_login",
     "remove_venv",
     "shipped_venv",
+    "venvs_directory",
 ]

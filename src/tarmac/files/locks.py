@@ -21,8 +21,6 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from tarmac.files.atomic import StorageError
 
 if TYPE_CHECKING:
@@ -43,6 +41,9 @@ class OwnerLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        # Whoever only asks whether a run is worked on, as `tarmac top` does, need not wait for it.
+        from filelock import FileLock  # noqa: PLC0415
+
         self._lock = FileLock(path, is_singleton=False)
 
     @property
@@ -57,6 +58,8 @@ class OwnerLock:
             FileNotFoundError: The file's directory is not there.
             StorageError: The file cannot be made.
         """
+        from filelock import Timeout  # noqa: PLC0415 - as above
+
         while not self._lock.is_locked:
             # A directory that was removed stays away: filelock would make it anew.
             if not self._path.parent.is_dir():

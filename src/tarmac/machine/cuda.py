@@ -11,7 +11,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from tarmac.machine.gpu import Gpu
-from tarmac.machine.nvml import NvmlProblem, open_nvml
+from tarmac.machine.nvml import open_nvml
+from tarmac.machine.nvml_problem import NvmlProblem
 from tarmac.machine.obstacles import (
     CudaBuild,
     Obstacle,

@@ -11,7 +11,8 @@ import os
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-from tarmac.machine.nvml import NvmlProblem, open_nvml
+from tarmac.machine.nvml import open_nvml
+from tarmac.machine.nvml_problem import NvmlProblem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

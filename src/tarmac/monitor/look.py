@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tarmac.files import Readings
-from tarmac.machine import HostReader, NvmlProblem, open_live_reader, why_on_cpu
+from tarmac.machine import HostReader, NvmlProblem, open_live_reader
 from tarmac.monitor.containers import ContainerNames
 from tarmac.monitor.filters import filtered
 from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_xids
@@ -87,7 +87,7 @@ class Watcher:
         self._options = options
         opened = gpus or open_live_reader()
         self._reader = None if isinstance(opened, NvmlProblem) else opened
-        self._no_gpu_reason = why_on_cpu() if isinstance(opened, NvmlProblem) else ""
+        self._no_gpu_reason = _why_none(opened) if isinstance(opened, NvmlProblem) else ""
         self._host_reader = HostReader()
         self._table = processes or ProcessTable()
         self._readings = Readings()
@@ -322,3 +322,10 @@ def _user_name() -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def _why_none(problem: NvmlProblem) -> str:
+    """Return why there is no GPU; what PyTorch would say to it takes seconds to ask."""
+    if problem.is_absence:
+        return "no GPU is here"
+    return f"NVIDIA's driver does not answer: {problem.text}"

@@ -33,6 +33,8 @@ __all__ = ["MetricsAddress", "serve_metrics"]
 
 _PATH = "/metrics"
 _FORM = "expected ADDRESS:PORT, such as 127.0.0.1:9407, or unix:PATH"
+# A client says what it takes; who says something else each time is encoded for each time.
+_MOST_FORMS = 4
 # A client that sends nothing is left after so long.
 _TIMEOUT_S = 10.0
 
@@ -129,29 +131,41 @@ class _Page:
         self._families_of, self._dcgm_families = families_of, dcgm_families
         self._with_dcgm_names = with_dcgm_names
         self._xids = XidCounts()
-        self._families: tuple[Metric, ...] = ()
+        self._families = _Families(())
+        self._encoders: dict[str, Callable[[_Families], bytes]] = {}
         self._encoded: dict[str, bytes] = {}
 
     def show(self, snapshot: Snapshot) -> None:
-        """Let this be what scrapes get from now on."""
+        """Let this be what scrapes get from now on, in all forms that any has asked for."""
         counts = self._xids.take(snapshot)
-        families = list(self._families_of(snapshot, counts))
+        told = list(self._families_of(snapshot, counts))
         if self._with_dcgm_names:
-            families += self._dcgm_families(snapshot, self._xids.last)
-        # At once, for a thread that answers meanwhile has either the old ones or these.
-        self._families, self._encoded = tuple(families), {}
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the families, as prometheus_client asks for them."""
-        return iter(self._families)
+            told += self._dcgm_families(snapshot, self._xids.last)
+        families = _Families(tuple(told))
+        encoded = {kind: encode(families) for kind, encode in tuple(self._encoders.items())}
+        self._families, self._encoded = families, encoded
 
     def text(self, accepted: str) -> tuple[bytes, str]:
         """Return the page and its type, in the form that a client accepts."""
         encode, kind = self._choose_encoder(accepted)
-        encoded = self._encoded
-        if kind not in encoded:
-            encoded[kind] = encode(self)
-        return encoded[kind], kind
+        text = self._encoded.get(kind)
+        if text is None:
+            # The first of its form; the pages that follow are encoded before they are asked for.
+            text = encode(self._families)
+            if len(self._encoders) < _MOST_FORMS:
+                self._encoders[kind] = encode
+        return text, kind
+
+
+@dataclasses.dataclass(frozen=True)
+class _Families:
+    """Families, as prometheus_client takes them."""
+
+    families: tuple[Metric, ...]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield them."""
+        return iter(self.families)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

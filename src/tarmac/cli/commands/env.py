@@ -21,7 +21,7 @@ def command() -> None:
 @json_option()
 def _list(as_json: bool) -> None:
     """List built environments."""
-    from tarmac.environments import list_venvs
+    from tarmac.environments import list_venvs, venvs_directory
 
     found = list_venvs()
     if as_json:
@@ -30,6 +30,8 @@ def _list(as_json: bool) -> None:
         return
     for path, text in found:
         click.echo(f"{path.name}  {', '.join(text.splitlines())}  {path}")
+    if not found:
+        click.echo(f"there are none in {venvs_directory()}")
 
 
 @command.command("rm", epilog=examples("tarmac env rm 3f9a1c"))

@@ -237,6 +237,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     On a terminal a screen that lives, else a table. Without a GPU it shows the processor, memory
     and the same work, and says why there is none.
     """
-    from tarmac.cli.watching import Watching, watch
+    from tarmac.cli.watch_request import Watching
+    from tarmac.cli.watching import watch
 
     ctx.exit(watch(ctx, Watching(**given)))

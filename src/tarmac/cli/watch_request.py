@@ -1,0 +1,69 @@
+"""What ``tarmac top`` was asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Watching"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Watching:
+    """The options of ``tarmac top``, each as its help says it."""
+
+    gpu: tuple[str, ...] | None
+    run: tuple[str, ...] | None
+    user: tuple[str, ...] | None
+    host: tuple[str, ...] | None
+    mine: bool
+    pid: tuple[int, ...] | None
+    visible: bool
+    idle_after_s: float
+    output: Path | None
+    once: bool
+    as_json: bool
+    as_csv: bool
+    watch_s: float | None
+    interval_s: float
+    readonly: bool
+    light: bool
+    ascii_only: bool
+    web: int | None
+    hosts: tuple[str, ...] | None
+    slurm: bool
+    ray: bool
+    host_command: str
+    record: Path | None
+    replay: Path | None
+    speed: float | None
+    serve: str | None
+    dcgm_names: bool
+    job_map: Path | None
+    alerts: tuple[tuple[str, str], ...]
+    fail_idle: bool
+
+    @property
+    def is_of_hosts(self) -> bool:
+        """Whether other machines are watched."""
+        return self.hosts is not None or self.slurm or self.ray
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether something is done with snapshots beside showing them."""
+        return bool(self.record or self.job_map or self.alerts)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether snapshots are printed again and again."""
+        return self.watch_s is not None
+
+    @property
+    def is_screen(self) -> bool:
+        """Whether the screen is asked for, by asking for nothing else."""
+        is_other = self.once or self.as_json or self.as_csv or self.serve is not None
+        return not is_other and sys.stdout.isatty()
