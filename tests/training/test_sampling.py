@@ -116,6 +116,26 @@ def test_a_later_session_goes_on_counting_and_is_a_restart(tmp_path):
     assert [event.kind for event in samples.events] == ["start", "end", "restart", "end"]
 
 
+def test_lost_workers_are_noted_with_their_reason(tmp_path):
+    run = make_run(tmp_path)
+    enough = threading.Event()
+
+    class Told(Host):
+        def read(self):
+            # The file is open by the second reading.
+            if runs.samples_path(run.path).exists():
+                enough.set()
+            return super().read()
+
+    with Sampler(run, [], open_host=Told, interval_s=0.001) as seen:
+        assert enough.wait(60)
+        seen.workers_lost("worker 1 was ended by SIGKILL")
+    seen.workers_lost("too late")
+    events = runs.read_samples(run.path).events
+    assert [event.kind for event in events] == ["start", "workers_lost", "end"]
+    assert events[1].text == "worker 1 was ended by SIGKILL"
+
+
 def test_without_a_driver_the_host_alone_is_sampled(tmp_path):
     run = make_run(tmp_path)
     with sampler(run, NvmlProblem("NVML: Driver Not Loaded", is_absence=True)):
