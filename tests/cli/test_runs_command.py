@@ -80,3 +80,20 @@ def test_runs_of_two_kinds_are_not_compared(runs):
 def test_a_jobs_run_is_removed(runs):
     assert "deleted" in runs("rm", "hello", "--yes")
     assert [row["kind"] for row in json.loads(runs("list", "--json"))] == ["training"]
+
+
+def test_what_a_training_used_and_who_tracks_it_is_shown(runs, tmp_path):
+    assert "energy" not in runs("show", "latest", "--kind", "training"), "it is not known"
+    (path,) = tmp_path.glob("digits-mlp-*")
+    Run.open(path).update(
+        energy_joules=7200.4,
+        mfu=0.3125,
+        throttled_s={"power": 12.5, "thermal": 0.0},
+        tracked={"mlflow": "http://127.0.0.1:5000/#/experiments/1/runs/2f"},
+    )
+    shown = runs("show", "latest", "--kind", "training").splitlines()
+    assert "energy     7,200 J (2.00 Wh)" in shown
+    assert "MFU        31.2%" in shown
+    assert "throttled  12.5 s: power" in shown
+    assert not [line for line in shown if "thermal" in line]
+    assert "tracked    mlflow: http://127.0.0.1:5000/#/experiments/1/runs/2f" in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,10 @@ def test_weights_and_biases_keeps_a_run_offline(tmp_path, monkeypatch, capfd):
     tracker.log(2, {"loss": 0.25})
     tracker.end("completed", {"test_accuracy": 0.75})
     assert tracker.problem == ""
+    # Its service writes in a process of its own, which may still be at it.
+    end = time.monotonic() + 60
+    while "status" not in points_of(tmp_path)[1] and time.monotonic() < end:
+        pass
     rows, summary = points_of(tmp_path)
     assert [(row["_step"], row["loss"]) for row in rows] == [("1", "0.5"), ("2", "0.25")]
     assert summary["test_accuracy"] == "0.75"

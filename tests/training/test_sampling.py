@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from tarmac.training.session.gpu_meter import GpuMeter
 from tarmac.training.session.sampling import Sampler
 from tarmac.training.session.utilization import model_flops_utilization
 from tarmac.workloads import find_workload
+
+MACHINES = Path(__file__).parents[1] / "checks" / "machines"
 
 SMALL = {"epochs": 1, "train_size": 64, "devices": "cpu"}
 
@@ -111,6 +114,26 @@ def test_a_later_session_goes_on_counting_and_is_a_restart(tmp_path):
     samples = runs.read_samples(run.path)
     assert samples.energy_joules == 70.0
     assert [event.kind for event in samples.events] == ["start", "end", "restart", "end"]
+
+
+def test_lost_workers_are_noted_with_their_reason(tmp_path):
+    run = make_run(tmp_path)
+    enough = threading.Event()
+
+    class Told(Host):
+        def read(self):
+            # The file is open by the second reading.
+            if runs.samples_path(run.path).exists():
+                enough.set()
+            return super().read()
+
+    with Sampler(run, [], open_host=Told, interval_s=0.001) as seen:
+        assert enough.wait(60)
+        seen.workers_lost("worker 1 was ended by SIGKILL")
+    seen.workers_lost("too late")
+    events = runs.read_samples(run.path).events
+    assert [event.kind for event in events] == ["start", "workers_lost", "end"]
+    assert events[1].text == "worker 1 was ended by SIGKILL"
 
 
 def test_without_a_driver_the_host_alone_is_sampled(tmp_path):
@@ -274,6 +297,48 @@ train("digits-mlp", output=sys.argv[1], stop=stop, **{SMALL!r})
     assert all(json.loads(line) for line in lines)
     kinds = [event.kind for event in runs.read_samples(run.path).events]
     assert kinds == ["start", "restart", "end"], "one that was killed has no end"
+
+
+def test_what_a_driver_counts_while_it_trains_is_the_runs(on_machine, tmp_path):
+    machine, clock = tmp_path / "machine.txt", tmp_path / "clock"
+    machine.write_text(
+        "0.field.83 5000000 | 1000ms 5090000\n0.power 100000 | 1000ms 300000\n"
+        "0.field.186 100000 | 1000ms 300000\nlike healthy\n"
+    )
+    shutil.copy(MACHINES / "healthy.txt", tmp_path)
+    clock.write_text("0")
+    make_run(tmp_path / "runs")
+    code = """
+import os, sys
+from pathlib import Path
+from tarmac import runs
+from tarmac.machine import open_live_reader
+from tarmac.training.session.sampling import Sampler
+(path,) = Path(sys.argv[1]).iterdir()
+run = runs.Run.open(path)
+with open_live_reader() as reader:
+    uuids = [gpu.uuid for gpu in reader.read()]
+with Sampler(run, uuids):
+    while not runs.read_samples(path).at_s:
+        pass
+    new = Path(sys.argv[2])
+    new.with_name("new").write_text("10000")
+    new.with_name("new").replace(new)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "runs", clock],
+        env=on_machine("healthy", NVML_STAND_IN=str(machine), NVML_STAND_IN_CLOCK=str(clock)),
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0
+    (found,) = runs.list_runs(tmp_path / "runs")[0]
+    samples = runs.read_samples(found.path)
+    (own,) = samples.gpus
+    assert own.uuid == "GPU-7d3c132a-675f-077e-3bf7-99d79213d062"
+    assert (own.name, own.power_limit_watts) == ("NVIDIA H200", 700.0)
+    assert own.power_watts == (100.0, 300.0)
+    assert samples.energy_joules == 90.0
 
 
 def h100(**changes) -> Device:

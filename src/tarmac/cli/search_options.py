@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNING_RULES, Choice
+from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNING_RULES, TRACKERS, Choice
 from tarmac.cli.completion import complete_objectives, complete_studies
 from tarmac.cli.options import count_option, json_option, option, output_option
 from tarmac.cli.places import place_options
@@ -142,6 +142,12 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
                 "--storage", metavar="URL", help="An Optuna database instead of a journal file."
             ),
             output_option("Where studies are made."),
+            option(
+                "--log-to",
+                multiple=True,
+                type=Choice(TRACKERS),
+                help="Tell a tracker of every network as well; may be repeated.",
+            ),
             option(
                 "--resume",
                 metavar="STUDY",

@@ -147,7 +147,9 @@ def _merged_rows(rows: Sequence[Mapping[str, Any]], weights: Sequence[int]) -> d
             merged_row[key] = sorted({reason for value in values for reason in value})
         elif key not in _COUNTERS and all(isinstance(value, int | float) for value in values):
             weight_of_all = sum(weight for _, weight in found)
-            merged_row[key] = _short(sum(value * weight for value, weight in found) / weight_of_all)
+            mean = sum(value * weight for value, weight in found) / weight_of_all
+            is_whole = all(isinstance(value, int) for value in values)
+            merged_row[key] = round(mean) if is_whole else _short(mean)
         else:
             merged_row[key] = values[-1]
     return merged_row

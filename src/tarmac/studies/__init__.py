@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tarmac.studies.study.study import Study
     from tarmac.studies.study.writer import StudyWriter
     from tarmac.studies.terms import Terms
+    from tarmac.studies.tracking import check_trackers, tracked
     from tarmac.studies.verb import search, work_as_one, work_on
     from tarmac.studies.views.dashboard import serve_dashboard
     from tarmac.studies.views.export import export
@@ -90,6 +91,7 @@ __all__ = [
     "Winner",
     "Workers",
     "by_generation",
+    "check_trackers",
     "choose_winner",
     "export",
     "find_method",
@@ -111,6 +113,7 @@ __all__ = [
     "summarize",
     "survey",
     "time_left",
+    "tracked",
     "train_line",
     "work_as_one",
     "work_on",
@@ -151,6 +154,7 @@ _MODULES = {
     "Workers": "cluster.workers",
     "SEARCH": "study.kind",
     "by_generation": "views.totals",
+    "check_trackers": "tracking",
     "choose_winner": "winner",
     "export": "views.export",
     "find_method": "methods.registry",
@@ -172,6 +176,7 @@ _MODULES = {
     "summarize": "views.totals",
     "survey": "views.survey",
     "time_left": "cluster.time_left",
+    "tracked": "tracking",
     "train_line": "winner",
     "work_as_one": "verb",
     "work_on": "verb",

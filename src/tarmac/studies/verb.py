@@ -18,11 +18,12 @@ from tarmac.studies.opening import open_study
 from tarmac.studies.reporter import Reporter, Silent
 from tarmac.studies.study.storage import loss_of_database
 from tarmac.studies.terms import ALONE
+from tarmac.studies.tracking import check_trackers, tracked
 from tarmac.studies.winner import complete_trials
 from tarmac.training import StopRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tarmac.studies.cluster.workers import Workers
@@ -40,6 +41,7 @@ def search(
     resume: str | Path | None = None,
     reporter: Reporter | None = None,
     cluster: Workers | None = None,
+    log_to: Sequence[str] = (),
     **fields: Any,
 ) -> Study:
     """Search for a good network and return the study.
@@ -53,6 +55,7 @@ def search(
         reporter: Receives progress; none by default.
         cluster: What is asked of a cluster, whose workers then search instead of this process;
             ``tarmac.studies.Workers(on="slurm", count=16)``. Returns once the search is over.
+        log_to: The trackers that are told of every network: ``wandb``, ``mlflow``.
         **fields: Of `tarmac.studies.Request`: ``method``, ``space``, ``generations`` and so on.
 
     Returns:
@@ -66,10 +69,12 @@ def search(
     Example:
         >>> study = tarmac.search("digits-mlp", space={"hidden": [16, 32]}, generations=2)
     """
+    check_trackers(log_to)
     study = open_study(what, output=output, resume=resume, is_shared=cluster is not None, **fields)
-    if cluster is None:
-        return work_on(study, reporter or Silent())
-    search_on(study, cluster, reporter or Silent(), storage=fields.get("storage"))
+    with tracked(study, reporter or Silent(), log_to) as told:
+        if cluster is None:
+            return work_on(study, told)
+        search_on(study, cluster, told, storage=fields.get("storage"))
     return study
 
 

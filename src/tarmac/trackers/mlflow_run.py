@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -15,13 +16,14 @@ from tarmac.files import without_password
 from tarmac.trackers.tracker import flat
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tarmac.trackers.tracker import TrackedRun
 
 __all__ = ["MlflowRun"]
 
 _STATUS = {"completed": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
+_RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 _RUN_ID = "tarmac.run"
 # The most parameters that a server takes at once (MLflow's REST API, "Log Batch").
 _MAX_PARAMS = 100
@@ -42,6 +44,10 @@ class MlflowRun:
         os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
         self._client = MlflowClient()
         self._step = 0
+        with _few_retries():
+            self._open(run)
+
+    def _open(self, run: TrackedRun) -> None:
         experiment = self._experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "tarmac"))
         found = self._client.search_runs([experiment], f"tags.`{_RUN_ID}` = '{run.id}'")
         if found:
@@ -86,6 +92,22 @@ class MlflowRun:
             if found is None:
                 raise
             return str(found.experiment_id)
+
+
+@contextlib.contextmanager
+def _few_retries() -> Iterator[None]:
+    """Ask twice, unless it is set how often: by default a server that is away is asked for minutes.
+
+    Whoever begins a run should hear of that at once; later there is time.
+    """
+    if _RETRIES in os.environ:
+        yield
+        return
+    os.environ[_RETRIES] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_RETRIES, None)
 
 
 def _allowed(name: str) -> str:

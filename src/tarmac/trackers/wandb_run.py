@@ -50,8 +50,9 @@ class WandbRun:
             # What is printed is the run's own affair, on standard output for one with --json.
             settings=wandb.Settings(silent=True, console="off"),
         )
-        # Below the run's directory where it stays offline.
-        self.place: str = self._run.url or str(Path(self._run.dir).parent)
+        # Below the run's directory where it stays offline, which has no address.
+        url = None if self._run.offline else self._run.url
+        self.place: str = url or str(Path(self._run.dir).parent)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Tell of a step."""

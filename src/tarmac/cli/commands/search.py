@@ -31,7 +31,7 @@ from tarmac.cli.places import chosen
 from tarmac.cli.search_dry_run import print_preview
 from tarmac.cli.search_elsewhere import search_there
 from tarmac.cli.search_options import search_options, space_of, workers_of
-from tarmac.errors import Interrupted, TarmacError
+from tarmac.errors import Interrupted, RequestError, TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +94,7 @@ def begin(
     gpus_per_worker: float,
     memory_per_worker: str | None,
     time_per_worker: str | None,
+    log_to: Sequence[str],
     **options: Any,
 ) -> None:
     """Search for a good network: evolve, try all, or sample.
@@ -102,8 +103,9 @@ def begin(
     """
     with uncollected_imports():
         from tarmac.cli.views.search import reporter_for
-        from tarmac.studies import open_study, preview_search, work_on
+        from tarmac.studies import check_trackers, open_study, preview_search, tracked, work_on
 
+    check_trackers(log_to)
     fields = {name: value for name, value in options.items() if value is not None}
     space = space_of(space_file, settings)
     if space:
@@ -119,14 +121,23 @@ def begin(
         print_preview(found, workers, as_json=as_json)
         return
     if workers is not None:
+        if log_to:
+            raise RequestError(
+                "--log-to is for searches on this machine",
+                hint="For others: tarmac.search(cluster=..., log_to=[...]) from Python.",
+            )
         study = open_study(what, output=output, resume=resume, is_shared=True, **fields)
         search_there(study, workers, fields.get("storage"), as_json=as_json)
         _conclude(study, as_json=as_json)
         ctx.exit(0 if study.record.status == "completed" else 1)
     study = open_study(what, output=output, resume=resume, **fields)
     # A second Ctrl-C, which does not wait for what is under way, is told like the first.
-    with reporter_for(quiet=as_json) as reporter, contextlib.suppress(KeyboardInterrupt):
-        work_on(study, reporter)
+    with (
+        reporter_for(quiet=as_json) as reporter,
+        tracked(study, reporter, log_to) as told,
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        work_on(study, told)
     _conclude(study, as_json=as_json)
     ctx.exit(0 if study.record.status == "completed" else 1)
 

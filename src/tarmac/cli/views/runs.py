@@ -10,11 +10,11 @@ import click
 from tarmac.cli.console import make_console
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tarmac.jobs import RunStatus
-    from tarmac.runs import Comparison
+    from tarmac.runs import Comparison, RunRecord
 
 __all__ = [
     "job_row",
@@ -50,6 +50,8 @@ def print_training(path: Path, *, as_json: bool) -> None:
             console.print(f"[bold]{part}[/bold]")
             for key, value in record[part].items():
                 console.print(f"  {key:<18}{_short(value)}", markup=False)
+    for line in _measured(run.record):
+        console.print(line, markup=False)
     parallel = run.record.parallel
     if parallel is not None and parallel.replicas:
         console.print("[bold]replicas[/bold]")
@@ -152,6 +154,19 @@ def print_comparison(comparison: Comparison) -> None:
     if any(comparison.accuracy):
         table.add_row("accuracy by epoch", *map(_sparkline, comparison.accuracy))
     make_console().print(table)
+
+
+def _measured(record: RunRecord) -> Iterator[str]:
+    """Yield what a run used, as far as it is known, and where trackers have it."""
+    if record.energy_joules is not None:
+        yield f"energy     {record.energy_joules:,.0f} J ({record.energy_joules / 3600:.2f} Wh)"
+    if record.mfu is not None:
+        yield f"MFU        {record.mfu:.1%}"
+    for reason, seconds in (record.throttled_s or {}).items():
+        if seconds:
+            yield f"throttled  {seconds:,.1f} s: {reason}"
+    for name, place in record.tracked.items():
+        yield f"tracked    {name}: {place}"
 
 
 def _short(value: object) -> str:
