@@ -86,6 +86,15 @@ _CHAPTERS = {
         "docs/data",
         "docs/runs",
     ],
+    "Watch": [
+        "docs/top",
+        "docs/judgement",
+        "docs/metrics",
+        "docs/readings",
+        "docs/report",
+        "docs/serve",
+        "docs/trackers",
+    ],
     "When it fails": ["docs/troubleshooting", "docs/failures"],
     "Reference": [
         "docs/cli",

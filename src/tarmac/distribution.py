@@ -60,7 +60,7 @@ _PACKAGES = {
     "optuna_dashboard": _Package("optuna-dashboard", "search", "the dashboard needs"),
     "obstore": _Package("obstore", "objects", "object stores need"),
     "wandb": _Package("Weights & Biases' client", "wandb", "tracking needs"),
-    "mlflow": _Package("MLflow's client", "mlflow", "tracking needs"),
+    "mlflow": _Package("mlflow-skinny", "mlflow", "tracking needs"),
     "websockets": _Package("websockets", "hkube", "HKube's protocol needs"),
     "msgpack": _Package("msgpack", "hkube", "HKube's protocol needs"),
     "prometheus_client": _Package("prometheus-client", "watch", "metrics need"),

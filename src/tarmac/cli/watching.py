@@ -52,7 +52,8 @@ def watch(ctx: click.Context, asked: Watching) -> int:
 
 def _refuse(asked: Watching) -> None:
     forms = {
-        "--once": asked.once,
+        # The others are of one picture too, unless --watch is given.
+        "--once": asked.once and not (asked.as_json or asked.as_csv),
         "--json": asked.as_json,
         "--csv": asked.as_csv,
         "--serve": asked.serve is not None,
