@@ -67,6 +67,10 @@ _PACKAGES = {
     "bson": _Package("pymongo", "hkube", "HKube's protocol needs"),
     "textual": _Package("Textual", "watch", "the screen of tarmac top needs"),
     "textual_serve": _Package("textual-serve", "watch", "tarmac top --web needs"),
+    # What textual-serve itself stands on, and is imported first.
+    "aiohttp": _Package("textual-serve", "watch", "tarmac top --web needs"),
+    "starlette": _Package("Starlette", "watch", "its server needs"),
+    "uvicorn": _Package("uvicorn", "watch", "its server needs"),
 }
 # PyTorch in each: the build that a package index gives need not be the one for a machine's driver.
 _CHOOSE_BUILD = "For the PyTorch that fits your CUDA: https://pytorch.org/get-started/locally/"

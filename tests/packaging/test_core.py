@@ -101,6 +101,28 @@ def test_a_command_of_an_extra_names_what_brings_it(in_core, arguments, message,
     assert "https://pytorch.org/get-started/locally/" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serve"], "tarmac serve: its server needs Starlette, which is not installed"),
+        (["top", "--serve"], "metrics need prometheus-client, which is not installed"),
+        (["top", "--web"], "tarmac top --web needs textual-serve, which is not installed"),
+    ],
+)
+def test_what_watching_needs_is_named_with_what_brings_it(in_core, arguments, message):
+    done = in_core("-m", "tarmac", *arguments)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr.splitlines()[0]
+    assert install_hint("watch") in done.stderr
+
+
+def test_one_picture_of_top_needs_no_extra(in_core):
+    for arguments in (["--once"], ["--json"], ["--csv"], []):
+        done = in_core("-m", "tarmac", "top", *arguments)
+        assert done.returncode == 0, (arguments, done.stderr)
+        assert "GPU" in done.stdout or arguments == ["--csv"]
+
+
 @pytest.mark.parametrize(("verb", "extra"), [("train", "train"), ("search", "search")])
 def test_a_verb_of_an_extra_names_what_brings_it_in_python_too(in_core, verb, extra):
     program = (
