@@ -76,6 +76,15 @@ def test_what_gives_no_sign_of_life_is_told_once():
     assert told(QUIET, hung, hung) == [[], [("stalled", "brave-fox")], []]
 
 
+def test_a_task_that_goes_back_to_its_queue_or_out_of_sight_there_has_not_ended():
+    task = changed(id="job/t1", kind="task", parent="job")
+    queued = dataclasses.replace(task, status="queued", state="waiting")
+    one, other, gone = (
+        with_host(gpu_idle_s={}, findings=(), work=work) for work in ((task,), (queued,), ())
+    )
+    assert told(one, other, gone, one, gone) == [[], [], [], [], [("finished", "job/t1")]]
+
+
 @pytest.mark.parametrize("work", [(), (changed(status="failed"),)])
 def test_what_has_ended_is_told_once(work):
     over = with_host(gpu_idle_s={}, findings=(), work=work)

@@ -286,6 +286,33 @@ def test_work_that_has_ended_stays_for_a_while_as_it_ended(tmp_path, start, watc
     assert (work.gpu_uuids, work.pids) == ((), ())
 
 
+def test_of_tasks_that_have_ended_the_last_ones_stay_and_none_that_only_waited(
+    tmp_path, start, watch
+):
+    job = tmp_path / "runs" / "job"
+    job.mkdir(parents=True)
+    write_json(job / "job-run.json", {"num_tasks": 100, "executor": "local"})
+    tasks = [{"task": n, "name": f"t{n}", "attempt": 1, "event": "started"} for n in range(60)]
+    tasks += [{"task": 60, "name": "t60", "attempt": 1, "event": "queued"}]
+    append_lines(job / "journal.jsonl", tasks)
+    start(job)
+    watcher = watch(Cards())
+    assert len(watcher.look().work) == 62
+    ended = {"event": "ended", "outcome": "succeeded"}
+    append_lines(job / "journal.jsonl", [task | ended for task in tasks])
+    found = watcher.look().work
+    assert [work.state for work in found] == ["busy"] + ["ended"] * 32
+    assert found[0].done == 61
+    assert "job/t60" not in {work.id for work in found}
+
+
+def test_one_look_knows_the_share_of_the_processor_that_is_in_use(watch):
+    host = watch(Cards()).look().host
+    assert host.cpu_ratio is not None
+    assert 0 <= host.cpu_ratio <= 1
+    assert host.throttled_ratio is None
+
+
 def test_ranks_are_rows_with_their_gpus(tmp_path, start, watch):
     path = make_run(tmp_path / "runs")
     meeting = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29500", "WORLD_SIZE": "2"}

@@ -20,7 +20,7 @@ from top_scenes import (
     without_gpu,
 )
 
-from tarmac.monitor import ProcessRow, Snapshot
+from tarmac.monitor import ProcessRow, Snapshot, Work
 from tarmac.monitor.once import render_once
 
 _WIDTHS = (1, 20, 40, 80, 120, 200)
@@ -111,6 +111,52 @@ def test_a_machine_without_a_gpu_says_why_and_shows_its_work():
     assert "no GPU: there is no NVIDIA driver here\n" in text
     assert "epoch 7/20" in text
     assert "WATTS" not in text
+
+
+def _job(states):
+    """Return a job, with a task for each state."""
+    whole = Work("j", "job", "/runs/j", "running", done=5, total=2560)
+    tasks = [
+        Work(f"j/t{n}", "task", "/runs/j", "running", parent="j", state=state)
+        for n, state in enumerate(states)
+    ]
+    return (whole, *tasks)
+
+
+def test_of_thousands_of_tasks_a_few_are_shown_and_the_others_counted():
+    states = ["waiting"] * 32 + ["busy"] * 2000 + ["hung"] + ["ended"] * 3
+    text = render_once(one(node([], work=_job(states))), 120)
+    shown = re.findall(r"^    (\S) j/t(\d+)\b", text, re.MULTILINE)
+    assert len(shown) == 8
+    assert shown[-1] == ("H", "2032")
+    assert {int(number) for _, number in shown} <= {*range(32, 2033)}
+    assert re.findall(r"^    (\d+ more: .*)$", text, re.MULTILINE) == [
+        "2028 more: 1993 run, 32 wait, 3 ended"
+    ]
+
+
+@pytest.mark.parametrize("number", [0, 1, 8, 9])
+def test_tasks_that_take_no_more_room_than_their_count_are_all_shown(number):
+    text = render_once(one(node([], work=_job(["busy"] * number))), 120)
+    assert len(re.findall(r" j/t\d+\b", text)) == number
+    assert "more:" not in text
+
+
+def test_tasks_on_one_gpu_are_folded_there():
+    work = [
+        dataclasses.replace(work, gpu_uuids=("GPU-0",)) for work in _job(["idle"] + ["busy"] * 40)
+    ]
+    text = render_once(one(node([gpu(0)], work=tuple(work))), 120)
+    assert len(re.findall(r"^  \S j/t\d+\b", text, re.MULTILINE)) == 8
+    assert "  33 more: 33 run\n" in text
+
+
+def test_a_training_of_a_task_stands_below_it_wherever_it_comes_in_the_list():
+    works = (*_job(["busy"] * 2), training("inner", parent="j/t0"))
+    lines = render_once(one(node([], work=works)), 120).splitlines()
+    at = next(number for number, line in enumerate(lines) if " j/t0" in line)
+    assert lines[at + 1].startswith("      B inner ")
+    assert lines[at + 2].startswith("    B j/t1")
 
 
 def test_slices_are_numbered_below_their_card():

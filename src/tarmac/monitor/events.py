@@ -84,10 +84,16 @@ class EventWatch:
         yield from (event for key, event in holds.items() if key not in known)
         before = self._under_way.get(name, {})
         here = {work.id: work for work in host.work}
-        self._under_way[name] = {work.id: work for work in host.work if work.status in _UNDER_WAY}
+        self._under_way[name] = {work.id: work for work in host.work if _is_under_way(work)}
         for one, work in before.items():
-            if one not in self._under_way[name]:
+            waits = one in here and here[one].status in _UNDER_WAY
+            if one not in self._under_way[name] and not waits:
                 yield _finished(name, here.get(one, work), is_seen=one in here)
+
+
+def _is_under_way(work: Work) -> bool:
+    """Whether work is one whose end is news; of parts that wait only the first are seen at all."""
+    return work.status in _UNDER_WAY and not (work.parent is not None and work.state == "waiting")
 
 
 def _idle(host: HostSnapshot, idle_after_s: float) -> Iterator[Event]:

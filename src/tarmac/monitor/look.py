@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tarmac.checks import KernelNews, KernelWatch
     from tarmac.files import Fields
-    from tarmac.machine import LiveGpu, XidSeen
+    from tarmac.machine import LiveGpu, LiveHost, XidSeen
     from tarmac.monitor.options import WatchOptions
     from tarmac.monitor.snapshot import Finding, Work
     from tarmac.runs import Glance
@@ -42,8 +42,14 @@ __all__ = ["GpuReader", "Watcher"]
 # Counters of lowered clocks are compared over so long.
 _PAST_S = 60.0
 
+# The first look waits so long for the shares of the processor, which are of a time.
+_FIRST_SHARE_S = 0.05
+
 # Work that has ended is still shown for so long.
 _ENDED_FOR = timedelta(minutes=5)
+
+# Of tasks and trials, of which thousands may end in that time, the last ones.
+_MOST_ENDED_PARTS = 32
 
 # Of a container's number, as engines show it.
 _SHORT = 12
@@ -112,8 +118,8 @@ class Watcher:
         """Return this machine as it is now."""
         now = datetime.now(UTC)
         gpus = () if self._reader is None else self._reader.read()
+        host = self._read_host()
         news = self._news()
-        host = self._host_reader.read()
         self._watchlist = self._watchlist.advanced(gpus, findings_of_news(news, gpus), now)
         holders = self._table.lock_holders()
         glances = self._runs.look(self._runs_elsewhere(holders))
@@ -159,6 +165,15 @@ class Watcher:
         if self._kernel is not None:
             self._kernel.close()
             self._kernel = None
+
+    def _read_host(self) -> LiveHost:
+        """Return the host; its shares are of the time since the last look, or of a moment now."""
+        if self._has_looked:
+            return self._host_reader.read()
+        self._host_reader.read()
+        time.sleep(_FIRST_SHARE_S)
+        # A quota is counted by periods, and a moment may have none.
+        return dataclasses.replace(self._host_reader.read(), throttled_ratio=None)
 
     def _news(self) -> tuple[KernelNews, ...]:
         """Return what has happened to GPUs since the last look."""
@@ -243,8 +258,11 @@ class Watcher:
     def _ended_since(self, works: Sequence[Work], now: datetime) -> tuple[Work, ...]:
         """Return work that was seen before and is over, as it ended."""
         current = {work.id: work for work in works}
-        for gone in self._works.keys() - current.keys():
+        for gone in [name for name in self._works if name not in current]:
             work = self._works[gone]
+            if work.parent is not None and work.state == "waiting":
+                # Of those that wait only the first are seen: it was put back in its queue.
+                continue
             last = None if work.parent is not None else self._runs.last_of(Path(work.path))
             status = "ended" if last is None else last.status
             note = work.note if last is None else last.note
@@ -272,11 +290,15 @@ class Watcher:
                 )
             self._ended[gone] = _Ended(ended, now)
         self._works = current
-        self._ended = {
+        known = {
             name: one
             for name, one in self._ended.items()
             if name not in current and now - one.since < _ENDED_FOR
         }
+        parts = [name for name, one in known.items() if one.work.parent is not None]
+        for name in parts[:-_MOST_ENDED_PARTS]:
+            del known[name]
+        self._ended = known
         return tuple(one.work for one in self._ended.values())
 
 

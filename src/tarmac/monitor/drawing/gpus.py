@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.monitor.drawing.belonging import HostFacts, gpu_label
 from tarmac.monitor.drawing.columns import Column, choose, heading, table_line
+from tarmac.monitor.drawing.folding import Rest, folded
 from tarmac.monitor.drawing.lines import Row, Span, cut, fitted
 from tarmac.monitor.drawing.look import View
 from tarmac.monitor.drawing.plots import bar, resampled, sparkline
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tarmac.machine import LiveGpu
     from tarmac.monitor.drawing.lines import Line
     from tarmac.monitor.drawing.look import Look
-    from tarmac.monitor.snapshot import ProcessRow, Snapshot
+    from tarmac.monitor.snapshot import ProcessRow, Snapshot, Work
 
 __all__ = ["COLUMNS", "gpus_view", "link_of", "slowed_by"]
 
@@ -116,9 +117,7 @@ def _rows_of(
         cells = {key: Span(cell.text, "dim") for key, cell in cells.items()}
     line = table_line(columns, cells, ascii_only=look.ascii_only)
     yield Row(("gpu", host.host.name, gpu.uuid), line)
-    for work in facts.work_first_on(gpu.uuid):
-        yield work_row(host, work, look)
-        yield from warning_rows(work, look)
+    yield from _rows_of_works(facts.work_first_on(gpu.uuid), facts, look)
     for process in facts.processes_on(gpu.uuid):
         if process.work is None:
             yield process_row(host, process, look)
@@ -130,11 +129,31 @@ def _rows_elsewhere(facts: HostFacts, look: Look) -> Iterator[Row]:
         return
     if facts.host.gpus:
         yield Row((), (Span("on no GPU here", "dim"),))
-    known = {work.id: work for work in facts.elsewhere}
+    known = {work.id for work in facts.elsewhere}
+    parts: dict[str | None, list[Work]] = {}
     for work in facts.elsewhere:
-        depth = 2 if work.parent in known else 1
-        yield work_row(facts.host, work, look, depth)
-        yield from warning_rows(work, look, depth)
+        parts.setdefault(work.parent if work.parent in known else None, []).append(work)
+    yield from _rows_of_works(parts.pop(None, ()), facts, look, 1, parts)
+
+
+def _rows_of_works(
+    works: Sequence[Work],
+    facts: HostFacts,
+    look: Look,
+    depth: int = 1,
+    parts: dict[str | None, list[Work]] | None = None,
+) -> Iterator[Row]:
+    """Yield works, each with its parts below it where `parts` has them by what they are of."""
+    for one in folded(works):
+        if isinstance(one, Rest):
+            line = (Span("  " * depth), Span(look.clean(one.text), "dim"))
+            yield Row((), fitted(line, look.width, ascii_only=look.ascii_only), depth)
+            continue
+        yield work_row(facts.host, one, look, depth)
+        yield from warning_rows(one, look, depth)
+        # What is taken out is not met again, so that work that is its own part ends.
+        below = parts.pop(one.id, ()) if parts else ()
+        yield from _rows_of_works(below, facts, look, depth + 1, parts)
 
 
 def _cells(
