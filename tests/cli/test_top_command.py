@@ -122,6 +122,7 @@ def test_what_cannot_be_recorded_is_said_once_and_shown_all_the_same(tarmac, tmp
         (("--pid", "one"), "expected numbers"),
         (("--gpu", ","), "no name is given"),
         (("--hosts", "-oProxyCommand=x"), "is no host"),
+        (("--once", "--host", "b"), "--host is for several machines"),
         (("--hosts", "a", "--host", "b"), "there is no host to watch among a"),
     ],
 )

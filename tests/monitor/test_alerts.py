@@ -139,6 +139,12 @@ def test_a_command_that_fails_is_said_without_what_may_be_secret_in_it():
     assert problem == "--on finding: its command ended with 3"
 
 
+@pytest.mark.parametrize(("number", "name"), [(15, "SIGTERM"), (40, "signal 40")])
+def test_a_command_that_a_signal_ended_is_said_with_it(number, name):
+    problem = until_said(Alerts([("finding", f"kill -{number} $$")], idle_after_s=600.0))
+    assert problem == f"--on finding: its command was ended by {name}"
+
+
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(trace):
     now = 0.0
     alerts = Alerts([("finding", "sleep 600 & sleep 600")], idle_after_s=600.0, clock=lambda: now)

@@ -12,6 +12,7 @@ from watched_machine import HOST, SNAPSHOT, TRAINING, later
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.monitor import HostsFeed, ray_hosts, slurm_hosts, to_line
+from tarmac.monitor.drawing.belonging import all_work
 from tarmac.monitor.ranks import ranks_together
 
 # No test waits so long; one that fails does.
@@ -121,6 +122,7 @@ def test_a_line_that_is_cut_off_with_the_connection_is_no_news(says):
         ("Welcome to n01!\n", "says what is no snapshot: Welcome to n01!"),
         ('{"schema_version": 999}\n', "schema_version 999"),
         ("[]\n", "this is no snapshot"),
+        ("[" * 100_000 + "\n", "says what is no snapshot: [[["),
     ],
 )
 def test_what_is_no_snapshot_is_said(says, said, problem):
@@ -168,6 +170,29 @@ def test_the_ranks_of_one_training_are_together_the_slowest_first():
         *((2, "b"), (1, "a"), (0, "a"), (3, "b")),
     ]
     assert ranks_together([a]) == (a,)
+
+
+def test_the_host_that_has_a_rank_knows_more_of_it_than_the_record_that_another_shows():
+    def on(name, *ranks):
+        work = dataclasses.replace(TRAINING, ranks=ranks)
+        here = dataclasses.replace(HOST.host, name=name)
+        return dataclasses.replace(HOST, host=here, work=(work,))
+
+    def recorded(rank, host, speed):
+        return {"rank": rank, "host": host, "samples_per_s": speed}
+
+    facts = {"pid": 7, "utilization_ratio": None, "power_watts": 90.0}
+    a = on("a", recorded(0, "a.site", 50.0) | {"pid": 3}, recorded(1, "b.site", 20.0))
+    b = on("b", recorded(0, "a.site", 50.0), recorded(1, "b.site", 20.0) | facts)
+    found = ranks_together([a, b])
+    expected = (
+        {"rank": 1, "host": "b", "samples_per_s": 20.0, **facts},
+        {"rank": 0, "host": "a", "samples_per_s": 50.0, "pid": 3},
+    )
+    assert [host.work[0].ranks for host in found] == [expected, expected]
+    # The view of all hosts has each of them once, too.
+    (owned,) = all_work(found)
+    assert owned.work.ranks == expected
 
 
 def test_the_nodes_of_my_jobs_are_named_by_slurm(fake_ssh):

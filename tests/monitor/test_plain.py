@@ -72,6 +72,8 @@ def test_a_snapshot_of_a_newer_version_is_refused_with_what_to_do():
         (("hosts", 0, "gpus", 0, "index"), "seven"),
         (("hosts", 0, "gpus", 0, "index"), True),
         (("hosts", 0, "at"), "yesterday"),
+        (("hosts", 0, "at"), "0001-01-01T00:00:00+23:00"),
+        (("hosts", 0, "host", "load_1m"), 10**400),
         (("hosts", 0, "work", 0, "pids"), [None]),
     ],
 )

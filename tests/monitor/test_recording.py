@@ -81,7 +81,15 @@ def test_a_recording_that_was_cut_off_is_shown_as_far_as_it_goes(recording):
 
 
 @pytest.mark.parametrize(
-    "damage", [b"half a line\n", b"\n", b"\xff\xfe\n", b'{"schema_version":1}\n', b"[1]\n"]
+    "damage",
+    [
+        b"half a line\n",
+        b"\n",
+        b"\xff\xfe\n",
+        b'{"schema_version":1}\n',
+        b"[1]\n",
+        b"[" * 100_000 + b"\n",
+    ],
 )
 def test_a_damaged_line_is_passed_over(recording, damage):
     first, rest = recording.read_bytes().split(b"\n", 1)

@@ -56,7 +56,6 @@ def _source(asked: Watching) -> Feed:
             gpu=asked.gpu or (),
             run=asked.run or (),
             user=asked.user or (),
-            host=asked.host or (),
             mine=asked.mine,
             pid=asked.pid or (),
             visible=asked.visible,

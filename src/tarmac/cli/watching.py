@@ -66,6 +66,11 @@ def _refuse(asked: Watching) -> None:
         raise RequestError("--watch is for --once, --json and --csv; the screen has --interval")
     if asked.dcgm_names and asked.serve is None:
         raise RequestError("--dcgm-names is for --serve")
+    if asked.host and not asked.is_of_hosts:
+        raise RequestError(
+            "--host is for several machines: --hosts, --slurm or --ray",
+            hint="To watch one other machine: tarmac top --hosts NAME",
+        )
     if asked.replay is None and asked.speed is not None:
         raise RequestError("--speed is for --replay")
     if asked.speed is not None and not asked.speed > 0:

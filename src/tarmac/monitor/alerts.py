@@ -140,7 +140,9 @@ def _start(command: str, given: IO[bytes]) -> Child:
 
 def _ending(code: int) -> str:
     if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
+        # Those of real time have no names but for the first and the last.
+        names = {one.value: one.name for one in signal.Signals}
+        return f"was ended by {names.get(-code, f'signal {-code}')}"
     return f"ended with {code}"
 
 

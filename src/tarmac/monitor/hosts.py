@@ -211,7 +211,7 @@ class _Link(threading.Thread):
                 told = from_json(json.loads(line))
             except RecordingError as error:
                 return has_answered, error.message
-            except ValueError:
+            except (ValueError, RecursionError):
                 if not line.endswith(b"\n"):
                     # The end of it was cut off, as the connection was.
                     break

@@ -22,7 +22,6 @@ class WatchOptions:
         run: Runs, by name or its beginning, with their parts, what they are part of, and their
             GPUs.
         user: Users, by name: their processes and work.
-        host: Hosts, by name or its beginning.
         mine: Only what this user runs.
         pid: Processes, and the work that they belong to.
         visible: Only the GPUs that ``CUDA_VISIBLE_DEVICES`` names.
@@ -34,7 +33,6 @@ class WatchOptions:
     gpu: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
     user: tuple[str, ...] = ()
-    host: tuple[str, ...] = ()
     mine: bool = False
     pid: tuple[int, ...] = ()
     visible: bool = False

@@ -162,12 +162,15 @@ def _read_simple(kind: Any, value: object, place: str) -> object:
     if kind is datetime and isinstance(value, str):
         try:
             at = datetime.fromisoformat(value)
-        except ValueError:
+            return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        except (ValueError, OverflowError):
             raise _wrong(place, value) from None
-        return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind is float and is_number:
-        return float(value)  # type: ignore[arg-type]
+        try:
+            return float(value)  # type: ignore[arg-type]
+        except OverflowError:
+            raise _wrong(place, value) from None
     is_right = kind is object or (kind in (bool, int, str) and isinstance(value, kind))
     if not is_right or (kind is int and not is_number):
         raise _wrong(place, value)

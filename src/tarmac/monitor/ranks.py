@@ -6,35 +6,30 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tarmac.monitor.snapshot import HostSnapshot
 
-__all__ = ["ranks_together"]
+__all__ = ["merged_ranks", "ranks_together"]
 
 
 def ranks_together(hosts: Sequence[HostSnapshot]) -> tuple[HostSnapshot, ...]:
     """Return the hosts; a training that several of them tell of has the ranks of all on each.
 
-    Ranks of other hosts get the host's name as ``host``. Of a rank that more than one tells
-    of the first counts, and the slowest, by ``samples_per_s``, come first.
+    Ranks of other hosts get the host's name as ``host``; see `merged_ranks`.
     """
-    ranks: dict[tuple[str, str], dict[object, dict[str, object]]] = {}
-    tellers: dict[tuple[str, str], int] = {}
+    told: dict[tuple[str, str], list[list[Mapping[str, object]]]] = {}
     for host in hosts:
         for work in host.work:
-            key = (work.id, work.path)
-            tellers[key] = tellers.get(key, 0) + bool(work.ranks)
-            known = ranks.setdefault(key, {})
-            for number, rank in enumerate(work.ranks):
-                told = rank if "host" in rank else {**rank, "host": host.host.name}
-                known.setdefault(rank.get("rank", (host.host.name, number)), told)
+            if work.ranks:
+                ranks = [_placed(rank, host.host.name) for rank in work.ranks]
+                told.setdefault((work.id, work.path), []).append(ranks)
     return tuple(
         dataclasses.replace(
             host,
             work=tuple(
-                dataclasses.replace(work, ranks=_slowest_first(ranks[key].values()))
-                if tellers[key := (work.id, work.path)] > 1 and work.ranks
+                dataclasses.replace(work, ranks=merged_ranks(told[key]))
+                if work.ranks and len(told[key := (work.id, work.path)]) > 1
                 else work
                 for work in host.work
             ),
@@ -43,9 +38,37 @@ def ranks_together(hosts: Sequence[HostSnapshot]) -> tuple[HostSnapshot, ...]:
     )
 
 
-def _slowest_first(ranks: object) -> tuple[dict[str, object], ...]:
-    def speed(rank: dict[str, object]) -> float:
-        told = rank.get("samples_per_s")
-        return float(told) if isinstance(told, (int, float)) else float("inf")
+def merged_ranks(
+    told: Iterable[Sequence[Mapping[str, object]]],
+) -> tuple[dict[str, object], ...]:
+    """Return each rank once, with all that is known of it, the slowest by ``samples_per_s`` first.
 
-    return tuple(sorted(ranks, key=speed))  # type: ignore[call-overload]
+    Of a rank that several tell of, the host that has its process knows best: the others tell what
+    the training has on record.
+
+    Args:
+        told: The ranks that each host tells of.
+    """
+    found: dict[object, dict[str, object]] = {}
+    for ranks in told:
+        for number, rank in enumerate(ranks):
+            key = rank.get("rank", (rank.get("host"), number))
+            before = found.get(key, {})
+            found[key] = _over(before, rank) if "pid" in rank else _over(rank, before)
+    return tuple(sorted(found.values(), key=_speed))
+
+
+def _placed(rank: Mapping[str, object], host: str) -> Mapping[str, object]:
+    """Return a rank with the host that it is on, under the name by which that is shown."""
+    is_here = "pid" in rank or "host" not in rank
+    return {**rank, "host": host} if is_here else rank
+
+
+def _over(less: Mapping[str, object], more: Mapping[str, object]) -> dict[str, object]:
+    """Return what two tell of one rank; what the second knows counts."""
+    return {**less, **{k: value for k, value in more.items() if value is not None or k not in less}}
+
+
+def _speed(rank: Mapping[str, object]) -> float:
+    told = rank.get("samples_per_s")
+    return float(told) if isinstance(told, (int, float)) else float("inf")

@@ -122,7 +122,7 @@ def _snapshots(file: IO[bytes], path: Path) -> Iterator[Snapshot]:
             line = file.readline(_MOST_BYTES)
         if not line:
             return
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(line)
             try:
                 snapshot = from_json(value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from tarmac.monitor.ranks import merged_ranks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -97,9 +99,9 @@ def all_work(hosts: Sequence[HostSnapshot]) -> list[OwnedWork]:
                 leading, other = before.work, work
                 if leading.epoch is None and other.epoch is not None:
                     leading, other = other, leading
-                ranks = sorted((*leading.ranks, *other.ranks), key=_speed)
+                ranks = merged_ranks((leading.ranks, other.ranks))
                 found[work.id] = OwnedWork(
-                    dataclasses.replace(leading, ranks=tuple(ranks)), (*before.hosts, host)
+                    dataclasses.replace(leading, ranks=ranks), (*before.hosts, host)
                 )
     parts: dict[str | None, list[OwnedWork]] = {}
     for owned in found.values():
@@ -115,11 +117,6 @@ def _below(
     for owned in parts.pop(parent, []):
         yield dataclasses.replace(owned, depth=depth)
         yield from _below(owned.work.id, parts, depth + 1)
-
-
-def _speed(rank: dict[str, object]) -> float:
-    speed = rank.get("samples_per_s")
-    return float(speed) if isinstance(speed, int | float) else float("inf")
 
 
 def _ranges(numbers: Sequence[int]) -> list[str]:
