@@ -98,6 +98,15 @@ def test_a_task_on_a_node_is_shown_as_its_agent_says(held):
     assert (part.status, part.pids, part.gpus, part.host) == ("running", (500,), ("GPU-3",), "")
 
 
+def test_a_task_here_has_the_gpus_that_the_journal_says(held):
+    tell(held, event("started", 0, cpus=1.0, gpus=["GPU-1"]), event("started", 1, cpus=1.0))
+    # Of a version that wrote neither, nothing is known.
+    tell(held, event("started", 2))
+    assert [part.gpus for part in glance_job(held).parts] == [("GPU-1",), (), None]
+    tell(held, event("retried", 0, reason="exit code 1"))
+    assert glance_job(held).parts[0].gpus is None
+
+
 def test_without_a_runner_what_an_engine_has_goes_on(run):
     tell(run, event("queued", 0, place="81"), event("queued", 1, place="82"))
     tell(run, event("started", 2))

@@ -120,6 +120,26 @@ def test_a_tasks_processes_carry_its_number_and_the_mark_of_their_runner():
 
 
 @pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        (("GPU-1",), ("GPU-1",)),
+        ((), ()),
+        (None, ("GPU-0", "GPU-1")),
+    ],
+)
+def test_what_was_given_to_a_container_is_not_what_its_engine_sees(recorded, expected):
+    task = glance("task", "job/task", variables=TASK, gpus=recorded)
+    # What starts the container has the variables of whoever has started the job.
+    engine = process(20, 10, variables=TASK | {"CUDA_VISIBLE_DEVICES": "0,1"})
+    found = joined(
+        [gpu(0), gpu(1)],
+        [process(10), engine],
+        Candidate("job/task", task, "job", roots=frozenset({20})),
+    )
+    assert found.given_of["job/task"] == expected
+
+
+@pytest.mark.parametrize(
     ("group", "names"),
     [
         pytest.param("/process/tarmac-a1-3-1", {}, id="the control group of its attempt"),

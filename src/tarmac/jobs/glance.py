@@ -93,7 +93,7 @@ def _add(tasks: _Tasks, value: object) -> None:
     known = tasks.active.setdefault(index, {})
     if kind == "retried":
         # What was said of an earlier attempt is not so of the next.
-        for key in ("place", "host"):
+        for key in ("place", "host", "cpus", "gpus"):
             known.pop(key, None)
     known.pop("reason", None)
     known.update(event.values)
@@ -138,7 +138,6 @@ def _part(path: Path, index: int, event: Fields, readings: Readings, *, waits: b
         record = readings.fields(directory / f"attempt-{attempt}.json")
     host = event.text("host") or record.text("host") or ""
     here = os.uname().nodename
-    gpus = record.values.get("gpus")
     process = record.inner("process")
     pid = process.whole("pid") if process.text("host") == here else None
     began = event.text("event") == "started" or record.text("state") == "began"
@@ -151,7 +150,16 @@ def _part(path: Path, index: int, event: Fields, readings: Readings, *, waits: b
         variables={"TARMAC_TASK_INDEX": str(index), "TARMAC_ATTEMPT": str(attempt)},
         slurm_job=place,
         host="" if host == here else host,
-        gpus=tuple(map(str, gpus)) if isinstance(gpus, list) else (),
+        gpus=_given(event, record),
         retries=max(0, attempt - 1),
         note=event.text("reason") or "",
     )
+
+
+def _given(event: Fields, record: Fields) -> tuple[str, ...] | None:
+    """Return the GPUs that a task was given, as its agent wrote, or the journal."""
+    for source in (record, event):
+        if isinstance(gpus := source.values.get("gpus"), list):
+            return tuple(map(str, gpus))
+    # Who writes a task's share of the machine down writes its GPUs too, where it has any.
+    return () if "cpus" in event.values else None

@@ -357,10 +357,15 @@ def _particular_group(process: Process) -> str | None:
 def _given(
     candidate: Candidate, processes: Mapping[int, Process], gpus: Sequence[LiveGpu]
 ) -> tuple[str, ...]:
-    """Return the GPUs that a task was given, as its agent wrote or as its program was told."""
+    """Return the GPUs that a task was given, as is on record, or as its program was told.
+
+    The record comes first: what starts a container has the variables of whoever started the job.
+    """
     if candidate.glance.kind != "task" or candidate.glance.host:
         return ()
-    names = [*candidate.glance.gpus]
+    if candidate.glance.gpus is not None:
+        return tuple(gpu.uuid for gpu in gpus if _is_named(gpu, candidate.glance.gpus))
+    names: list[str] = []
     for pid in sorted(candidate.roots):
         told = processes[pid].variables.get("CUDA_VISIBLE_DEVICES", "") if pid in processes else ""
         names += [] if names else [name.strip() for name in told.split(",") if name.strip()]

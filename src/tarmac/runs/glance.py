@@ -34,7 +34,7 @@ class Glance:
         container: The name of the container that it runs in; empty if none.
         slurm_job: The Slurm job that it belongs to, such as ``80_3``; empty if none.
         host: Where it runs; empty for this machine.
-        gpus: UUIDs or indices of the GPUs that it was given; empty where it was given none.
+        gpus: UUIDs or indices of the GPUs that it was given; None where that is not on record.
         created_at: When it was made, UTC.
         started_at: When its last session or attempt began, UTC.
         epoch: Epochs done.
@@ -69,7 +69,7 @@ class Glance:
     container: str = ""
     slurm_job: str = ""
     host: str = ""
-    gpus: tuple[str, ...] = ()
+    gpus: tuple[str, ...] | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
     epoch: int | None = None
