@@ -132,3 +132,25 @@ def test_fields_are_what_they_were_asked_for_or_none():
     assert not fields.inner("text")
     assert fields.inners("text") == ()
     assert not Fields.of([1])
+
+
+def test_whether_a_file_system_is_of_the_network_is_asked_once_for_each_device(
+    tmp_path, monkeypatch
+):
+    asked = []
+
+    def is_network(path):
+        asked.append(path)
+        return True
+
+    monkeypatch.setattr("tarmac.files.readings.is_network", is_network)
+    paths = [tmp_path / f"run-{number}" / ".lock" for number in range(9)]
+    for path in paths:
+        path.parent.mkdir()
+    readings = Readings()
+    assert all(readings.is_on_network(path) for path in paths * 2)
+    assert asked == paths[:1]
+    # A directory that is not there has no device, and the one above it is asked for.
+    gone = tmp_path / "gone" / ".lock"
+    assert readings.is_on_network(gone)
+    assert asked == [paths[0], gone]

@@ -139,6 +139,23 @@ def test_a_run_elsewhere_is_seen_while_a_process_works_on_it(tmp_path, start, mo
     assert status() == ["interrupted"]
 
 
+def test_a_run_elsewhere_is_seen_that_was_locked_before_it_was_written(
+    tmp_path, start, monkeypatch
+):
+    monkeypatch.setenv("TARMAC_RUNS", str(tmp_path / "runs"))
+    early, late = tmp_path / "other" / "run", tmp_path / "later"
+    early.mkdir(parents=True)
+    start(early)
+    watcher = Watcher(WatchOptions(), gpus=Cards())
+
+    def is_seen():
+        return str(early) in {one.path for one in watcher.look().work}
+
+    assert not is_seen()
+    (make_run(late) / "run.json").rename(early / "run.json")
+    assert is_seen()
+
+
 def test_where_a_directory_was_asked_for_no_other_is_looked_at(tmp_path, start, watch):
     process = start(make_run(tmp_path / "other"))
     assert watch(Cards(gpu(0, process.pid))).look().work == ()

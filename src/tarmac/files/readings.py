@@ -66,13 +66,24 @@ class Readings:
         self._whole: dict[Path, _Whole] = {}
         self._growing: dict[Path, _Growing] = {}
         self._on_network: dict[Path, bool] = {}
+        # By device: the kernel's list of mounts is long on some machines, and runs are many.
+        self._network_devices: dict[int, bool] = {}
         self._leases = LeaseWatch()
 
     def is_on_network(self, path: Path) -> bool:
         """Whether a file is where other hosts may write it too; see `is_network`."""
         if path not in self._on_network:
-            _keep(self._on_network, path, is_network(path), self._most)
+            _keep(self._on_network, path, self._ask_of_network(path), self._most)
         return self._on_network[path]
+
+    def _ask_of_network(self, path: Path) -> bool:
+        try:
+            device = path.parent.stat().st_dev
+        except OSError:
+            return is_network(path)
+        if device not in self._network_devices:
+            self._network_devices[device] = is_network(path)
+        return self._network_devices[device]
 
     def is_held(self, path: Path) -> bool:
         """Whether the owner of a lock is alive, of another host as far as it is seen to be.

@@ -199,8 +199,9 @@ class Watcher:
                     for path in directories
                     if self._options.output is None or path.is_relative_to(self._output)
                 ]
-                self._elsewhere[file] = runs_among(asked)
-            yield from self._elsewhere[file]
+                self._elsewhere[file] = tuple(asked)
+            # Who begins a run locks its directory before there is anything else in it.
+            yield from runs_among(self._elsewhere[file])
 
     def _processes(
         self, gpus: Sequence[LiveGpu], glances: Sequence[Glance], holders: Mapping[FileId, int]
