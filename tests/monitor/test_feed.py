@@ -17,7 +17,9 @@ def test_snapshots_come_at_their_time_the_first_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr("tarmac.monitor.feed.time.monotonic", lambda: 100.0)
     with LocalFeed(WatchOptions(output=tmp_path, interval_s=2.0)) as feed:
         first = feed.next()
-        assert slept == []
+        # The moment that shares of the processor are of.
+        assert sum(slept) < 0.1
+        slept.clear()
         feed.next()
         feed.next()
     assert slept == [2.0, 4.0]

@@ -1,5 +1,7 @@
 """Narrowing what is shown."""
 
+import dataclasses
+
 import pytest
 from monitor_values import NOW, gpu
 
@@ -50,6 +52,7 @@ NIGHT = ["night", "night/a", "night/b"]
         ({"gpu": ("0",)}, (["GPU-0"], ["night", "night/a"], [10])),
         ({"gpu": ("GPU-1",)}, (["GPU-1", "MIG-7"], [], [20])),
         ({"gpu": ("7",)}, ([], [], [])),
+        ({"gpu": ("0", "1")}, (ALL_GPUS, ["night", "night/a"], [10, 20])),
         ({"run": ("night",)}, (["GPU-0"], NIGHT, [10])),
         ({"run": ("night/a",)}, (["GPU-0"], ["night", "night/a"], [10])),
         ({"run": ("none",)}, ([], [], [])),
@@ -73,6 +76,11 @@ def test_visible_gpus_are_those_of_the_environment(variable, expected):
 
 def test_without_the_variable_all_gpus_are_visible():
     assert shown(visible=True)[0] == ALL_GPUS
+
+
+def test_on_a_machine_without_a_gpu_no_work_is_on_one_that_is_asked_for():
+    host = dataclasses.replace(HOST, gpus=())
+    assert filtered(host, WatchOptions(gpu=("0",)), "ada", {}).work == ()
 
 
 def test_states_and_findings_of_other_gpus_are_left_out():

@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from monitor_values import gpu
+from monitor_values import gpu, process
 
 from tarmac.checks import last_check_file
 from tarmac.files import append_lines, write_json
@@ -31,8 +32,10 @@ class Cards:
         self.gpus = gpus
         self.xids = ()
         self.is_closed = False
+        self.detailed = []
 
-    def read(self):
+    def read(self, *, details=False):
+        self.detailed.append(details)
         return self.gpus
 
     def new_xids(self):
@@ -165,6 +168,14 @@ def test_a_training_below_a_jobs_directory_is_seen(tmp_path, start, watch):
     process = start(make_run(tmp_path / "runs" / "job" / "tasks" / "0" / "work" / "runs"))
     (work,) = watch(Cards(gpu(0, process.pid))).look().work
     assert (work.id, work.gpu_uuids) == ("run", ("GPU-0",))
+
+
+def test_what_links_carry_is_read_by_all_looks_but_the_first(watch):
+    cards = Cards(gpu(0))
+    watcher = watch(cards)
+    for _ in range(3):
+        watcher.look()
+    assert cards.detailed == [False, True, True]
 
 
 def test_others_processes_are_user_and_command(watch):
@@ -301,6 +312,29 @@ def test_work_that_has_ended_stays_for_a_while_as_it_ended(tmp_path, start, watc
     (work,) = watcher.look().work
     assert (work.state, work.status, work.note) == ("ended", "failed", "out of memory")
     assert (work.gpu_uuids, work.pids) == ((), ())
+
+
+class InContainer:
+    """Processes of which one is in a container."""
+
+    def look(self, pids):
+        return {50: process(50, container="ab" * 32)}
+
+    def lock_holders(self):
+        return {}
+
+
+def test_one_look_knows_what_containers_are_called(tmp_path, monkeypatch):
+    sh = shutil.which("sh")
+    (tmp_path / "docker").write_text(f"#!{sh}\necho {'ab' * 32} train\n")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    # However busy the machine is.
+    monkeypatch.setattr("tarmac.monitor.look._FIRST_NAMES_S", 60.0)
+    options = WatchOptions(output=tmp_path)
+    watcher = Watcher(options, gpus=Cards(gpu(0, 50)), processes=InContainer())
+    (row,) = watcher.look().processes
+    assert row.container == "train"
 
 
 def test_of_tasks_that_have_ended_the_last_ones_stay_and_none_that_only_waited(

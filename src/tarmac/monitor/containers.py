@@ -18,7 +18,7 @@ _ASK_AGAIN_S = 15.0
 
 
 class ContainerNames:
-    """Names of containers by their numbers; never waits for an engine.
+    """Names of containers by their numbers; waits for an engine only where it is told to.
 
     Args:
         read: Asks the engines; for tests.
@@ -52,10 +52,10 @@ class ContainerNames:
             self._thread.start()
         return dict(self._names)
 
-    def wait(self) -> None:
-        """Wait for the engines' answer, where they are being asked."""
+    def wait(self, within_s: float = 2 * _WITHIN_S) -> None:
+        """Wait for the engines' answer, where they are being asked, for so long at most."""
         if self._thread is not None:
-            self._thread.join(2 * _WITHIN_S)
+            self._thread.join(within_s)
 
     def _ask(self) -> None:
         self._names = {**self._names, **self._read()}

@@ -54,15 +54,15 @@ def filtered(
 def _of_gpus(
     host: HostSnapshot, options: WatchOptions, environment: Mapping[str, str]
 ) -> HostSnapshot:
+    visible = environment.get("CUDA_VISIBLE_DEVICES") if options.visible else None
+    if not options.gpu and visible is None:
+        return host
     gpus: Sequence[LiveGpu] = host.gpus
     if options.gpu:
         gpus = [gpu for gpu in gpus if _is_named(gpu, options.gpu)]
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
-    if options.visible and visible is not None:
+    if visible is not None:
         names = [name.strip() for name in visible.split(",") if name.strip()]
         gpus = [gpu for gpu in gpus if _is_named(gpu, names)]
-    if len(gpus) == len(host.gpus):
-        return host
     uuids = {gpu.uuid for gpu in gpus}
     # Work on no GPU is on none of these.
     work = tuple(work for work in host.work if uuids.intersection(work.gpu_uuids))

@@ -45,6 +45,9 @@ _PAST_S = 60.0
 # The first look waits so long for the shares of the processor, which are of a time.
 _FIRST_SHARE_S = 0.05
 
+# And so long, at most, for the names of containers, where there are any; later looks do not wait.
+_FIRST_NAMES_S = 0.5
+
 # Work that has ended is still shown for so long.
 _ENDED_FOR = timedelta(minutes=5)
 
@@ -58,8 +61,8 @@ _SHORT = 12
 class GpuReader(Protocol):
     """Reads GPUs, as `tarmac.machine.LiveReader` does."""
 
-    def read(self) -> tuple[LiveGpu, ...]:
-        """Return all GPUs as they are now."""
+    def read(self, *, details: bool = False) -> tuple[LiveGpu, ...]:
+        """Return all GPUs as they are now; with how much their links carry where `details` is."""
         ...
 
     def new_xids(self) -> tuple[XidSeen, ...]:
@@ -116,8 +119,9 @@ class Watcher:
 
     def look(self) -> HostSnapshot:
         """Return this machine as it is now."""
-        now = datetime.now(UTC)
-        gpus = () if self._reader is None else self._reader.read()
+        now, is_first = datetime.now(UTC), not self._has_looked
+        # What links carry takes the driver a while to count; one picture does not wait for it.
+        gpus = () if self._reader is None else self._reader.read(details=not is_first)
         host = self._read_host()
         news = self._news()
         self._watchlist = self._watchlist.advanced(gpus, findings_of_news(news, gpus), now)
@@ -127,6 +131,10 @@ class Watcher:
         processes, candidates = self._processes(gpus, glances, holders)
         numbers = {p.container for p in processes.values() if p.container}
         names = self._containers.look(numbers)
+        if is_first and numbers:
+            # A task in a container is known by that one's name alone.
+            self._containers.wait(_FIRST_NAMES_S)
+            names = self._containers.look(numbers)
         joined = join(gpus, processes, candidates, names)
         standings = _standings(gpus, joined, candidates, findings, now)
         self._clock = self._clock.advanced(standings, now, _last_activity(glances))
