@@ -6,6 +6,7 @@ from monitor_values import NOW, ago, gpu
 from tarmac.machine import LiveProcess
 from tarmac.monitor.idle import IdleClock, Standing, idle_of_work, is_quiet, standing_of
 
+EMPTY = {"memory_used_bytes": 300 * 2**20}
 RESTING = {"utilization_ratio": 0.0, "power_watts": 110.0}
 DESKTOP = LiveProcess(5, 5, kind="graphics", memory_bytes=200 * 2**20)
 
@@ -31,11 +32,12 @@ def test_a_gpu_is_quiet_without_kernels_and_with_the_watts_of_rest(fields, quiet
     ("card", "is_given", "state"),
     [
         pytest.param(gpu(0, 5), True, "busy", id="computes"),
-        pytest.param(gpu(0, **RESTING), False, "free", id="nobody's"),
+        pytest.param(gpu(0, **RESTING, **EMPTY), False, "free", id="nobody's"),
+        pytest.param(gpu(0, **RESTING), False, "held", id="somebody who is not seen"),
         pytest.param(gpu(0, **RESTING), True, "held", id="given, without any process"),
         pytest.param(gpu(0, 5, **RESTING), False, "held", id="somebody has much memory"),
-        pytest.param(gpu(0, DESKTOP, **RESTING), False, "free", id="a desktop"),
-        pytest.param(gpu(0, utilization_ratio=None), False, "free", id="a free slice"),
+        pytest.param(gpu(0, DESKTOP, **RESTING, **EMPTY), False, "free", id="a desktop"),
+        pytest.param(gpu(0, utilization_ratio=None, **EMPTY), False, "free", id="a free slice"),
         pytest.param(gpu(0, 5, utilization_ratio=None), True, "busy", id="a held slice"),
         pytest.param(gpu(0, error="GPU is lost"), True, "bad", id="cannot be read"),
     ],

@@ -110,7 +110,7 @@ def watch(tmp_path):
 def test_a_training_is_joined_to_the_gpu_that_its_process_is_on(tmp_path, start, watch):
     path = make_run(tmp_path / "runs")
     process = start(path)
-    resting = gpu(1, utilization_ratio=0.0, power_watts=90.0)
+    resting = gpu(1, utilization_ratio=0.0, power_watts=90.0, memory_used_bytes=0)
     found = watch(Cards(gpu(0, process.pid), resting)).look()
     (work,) = found.work
     assert (work.id, work.state, work.status) == ("run", "busy", "running")
@@ -222,7 +222,7 @@ def test_a_task_that_was_given_a_gpu_and_is_not_there_is_said(tmp_path, start, w
     append_lines(
         job / "journal.jsonl", [{"event": "started", "task": 0, "name": "train", "attempt": 1}]
     )
-    still = {"utilization_ratio": 0.0, "power_watts": 90.0}
+    still = {"utilization_ratio": 0.0, "power_watts": 90.0, "memory_used_bytes": 0}
     cards = Cards(gpu(0, **still), gpu(1, **still))
     with (job / ".lock").open("w") as lock:
         import fcntl
@@ -388,6 +388,12 @@ def test_a_run_that_is_being_written_is_no_problem(tmp_path, start, watch, conte
     (path / "metrics.jsonl").write_text('{"epoch": 1, "loss"')
     start(path)
     assert watch(Cards(gpu(0))).look().gpu_states == {"GPU-0": "busy"}
+
+
+def test_what_is_taken_of_a_card_in_slices_is_the_slices(watch):
+    whole = gpu(0, utilization_ratio=None)
+    part = gpu(0, 7, uuid="MIG-1", parent_uuid="GPU-0", utilization_ratio=None)
+    assert watch(Cards(whole, part)).look().gpu_states == {"GPU-0": "free", "MIG-1": "busy"}
 
 
 def test_a_machine_without_a_gpu_says_why(tmp_path, start):

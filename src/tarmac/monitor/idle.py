@@ -83,14 +83,16 @@ def standing_of(
 
 
 def _is_taken(gpu: LiveGpu) -> bool:
-    """Whether somebody's processes have more of its memory than a desktop takes."""
+    """Whether somebody has more of its memory than a desktop takes, seen or not.
+
+    In a container the driver tells of no processes but its own.
+    """
     total = gpu.memory_total_bytes
     known = [row.memory_bytes for row in gpu.processes if row.memory_bytes is not None]
-    taken = sum(known) if known else gpu.memory_used_bytes if gpu.processes else 0
-    if not total or taken is None:
+    if not total or (not known and gpu.memory_used_bytes is None):
         # A slice that does not tell its memory: a program that computes there holds it.
         return any(row.kind != "graphics" for row in gpu.processes)
-    return taken > _HELD_MEMORY_SHARE * total
+    return max(sum(known), gpu.memory_used_bytes or 0) > _HELD_MEMORY_SHARE * total
 
 
 @dataclasses.dataclass(frozen=True)

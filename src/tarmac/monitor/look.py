@@ -324,12 +324,14 @@ def _standings(
     for candidate in candidates:
         for uuid in joined.gpus_of.get(candidate.id, ()):
             holders.setdefault(uuid, []).append(candidate.glance)
+    cut_up = {gpu.parent_uuid for gpu in gpus}
     found = {}
     for gpu in gpus:
         # A job is as far as its tasks are, and a task with a training in it as that.
         trainings = [g for g in holders.get(gpu.uuid, ()) if g.kind == "training"]
         found[gpu.uuid] = standing_of(
-            gpu,
+            # What is taken of a card in slices is theirs.
+            dataclasses.replace(gpu, memory_used_bytes=None) if gpu.uuid in cut_up else gpu,
             is_given=gpu.uuid in holders,
             is_warming=bool(trainings) and all(is_warming(g, now) for g in trainings),
             is_bad=gpu.uuid in bad,
