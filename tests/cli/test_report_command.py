@@ -128,3 +128,18 @@ def test_a_directory_is_no_file_for_the_page(tarmac, tmp_path):
     code, _, err = tarmac("report", str(run.path), "--html", str(tmp_path))
     assert code == 2
     assert "directory" in err
+
+
+def test_a_run_that_is_named_twice_is_one(tarmac, tmp_path):
+    run = _made(tmp_path)
+    code, out, _ = tarmac("report", "--no-pictures", str(run.path), f"{run.path}/")
+    assert code == 0
+    assert out.splitlines()[-1].endswith(f"{run.name}/report.html")
+
+
+def test_what_is_no_run_is_not_put_beside_others(tarmac, tmp_path):
+    run = _made(tmp_path)
+    (tmp_path / "check.json").write_text("{}")
+    code, _, err = tarmac("report", str(run.path), str(tmp_path / "check.json"))
+    assert code == 2
+    assert "check.json has a page of its own; only runs are put side by side" in err

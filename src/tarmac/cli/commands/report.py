@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,14 +60,21 @@ def command(
 ) -> None:
     """Write a run as one page that needs no network, or compare several."""
     from tarmac.cli.run_kinds import catalogue_of
+    from tarmac.errors import RequestError
     from tarmac.pages import is_apart, report
 
-    if len(run_names) == 1 and is_apart(apart := Path(run_names[0])):
+    for apart in filter(is_apart, map(Path, run_names)):
+        if len(run_names) > 1:
+            raise RequestError(
+                f"{apart} has a page of its own; only runs are put side by side",
+                hint=f"Its page: tarmac report {shlex.quote(str(apart))}",
+            )
         beside = apart.with_suffix(".html") if apart.is_file() else apart / _NAME
         _write(report([apart]), file or beside)
         return
     catalogue = catalogue_of((), output)
-    found = [catalogue.find(name) for name in run_names]
+    # Two names may be those of one run.
+    found = [*{run.path.resolve(): run for run in map(catalogue.find, run_names)}.values()]
     if len(found) == 1 and not no_pictures:
         _look_at_mistakes(found[0])
     page = report([run.path for run in found])
