@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 
 import pytest
 
@@ -143,3 +145,19 @@ def test_what_is_no_run_is_not_put_beside_others(tarmac, tmp_path):
     code, _, err = tarmac("report", str(run.path), str(tmp_path / "check.json"))
     assert code == 2
     assert "check.json has a page of its own; only runs are put side by side" in err
+
+
+def test_a_pipe_is_written_into_and_stays_one(tarmac, tmp_path):
+    run = _made(tmp_path)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # Open at both ends, and with room for all of the page: neither end waits for the other.
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 2**20)
+        code, _, _ = tarmac("report", "--no-pictures", str(run.path), "--html", str(pipe))
+        assert code == 0
+        assert os.read(reader, 15) == b"<!doctype html>"
+        assert pipe.is_fifo()
+    finally:
+        os.close(reader)

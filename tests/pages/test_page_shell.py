@@ -1,6 +1,7 @@
 import base64
 import hashlib
 import operator
+import os
 import re
 from html import unescape
 from pathlib import Path
@@ -30,12 +31,19 @@ def test_a_page_is_whole_and_shows_hostile_words_as_text(live):
     assert texts(elements, "h2")[1] == EVIL
 
 
+def test_names_of_files_that_are_no_text_make_a_page_all_the_same():
+    elements = check_page(render_page(a_page(title=os.fsdecode(b"run \xff"))))
+    assert texts(elements, "h1") == ["run ?"]
+
+
 def test_a_page_has_landmarks_and_a_way_to_its_content():
     elements = check_page(render_page(a_page()))
     names = {element.name for element in elements}
     assert {"header", "nav", "main", "footer"} <= names
     first = next(element for element in elements if element.name == "a")
     assert first.attributes["href"] == "#content"
+    (main,) = [element for element in elements if element.name == "main"]
+    assert "a run" in main.text
     labelled = [e.attributes["aria-labelledby"] for e in elements if e.name == "section"]
     assert labelled == ["one-heading", "two-heading"]
 
