@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 
 import pytest
 
@@ -128,3 +130,34 @@ def test_a_directory_is_no_file_for_the_page(tarmac, tmp_path):
     code, _, err = tarmac("report", str(run.path), "--html", str(tmp_path))
     assert code == 2
     assert "directory" in err
+
+
+def test_a_run_that_is_named_twice_is_one(tarmac, tmp_path):
+    run = _made(tmp_path)
+    code, out, _ = tarmac("report", "--no-pictures", str(run.path), f"{run.path}/")
+    assert code == 0
+    assert out.splitlines()[-1].endswith(f"{run.name}/report.html")
+
+
+def test_what_is_no_run_is_not_put_beside_others(tarmac, tmp_path):
+    run = _made(tmp_path)
+    (tmp_path / "check.json").write_text("{}")
+    code, _, err = tarmac("report", str(run.path), str(tmp_path / "check.json"))
+    assert code == 2
+    assert "check.json has a page of its own; only runs are put side by side" in err
+
+
+def test_a_pipe_is_written_into_and_stays_one(tarmac, tmp_path):
+    run = _made(tmp_path)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # Open at both ends, and with room for all of the page: neither end waits for the other.
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 2**20)
+        code, _, _ = tarmac("report", "--no-pictures", str(run.path), "--html", str(pipe))
+        assert code == 0
+        assert os.read(reader, 15) == b"<!doctype html>"
+        assert pipe.is_fifo()
+    finally:
+        os.close(reader)

@@ -86,3 +86,13 @@ def test_a_path_that_is_no_run_is_named(tmp_path):
     run = make_run(tmp_path)
     with pytest.raises(RequestError, match="gone is no run"):
         report([run.path, tmp_path / "gone"])
+
+
+def test_secrets_deep_in_what_was_asked_are_hidden(tmp_path):
+    tasks = [{"env": {"SSH_KEY": "abc"}, "command": ["run", "--token", "def"], "name": "one"}]
+    first = make_run(tmp_path, "a", configuration={"workload": "w", "tasks": tasks})
+    second = make_run(tmp_path, "b", configuration={"workload": "w", "tasks": [1, 2]})
+    cells = texts(check_page(report([first.path, second.path])), "td")
+    hidden = '[{"env": {"SSH_KEY": "(hidden)"}, "command": ["run", "--token", "(hidden)"], '
+    assert f'{hidden}"name": "one"}}]' in cells
+    assert "[1, 2]" in cells

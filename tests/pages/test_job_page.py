@@ -352,3 +352,17 @@ def test_many_short_blocks_become_a_few_that_say_how_many():
     assert found[0].text == "100 attempts: 99 succeeded, 1 failed"
     assert (found[0].start, found[-1].end) == (0, 999.9)
     assert joined(spans[:10], 10) == spans[:10]
+
+
+def test_a_task_that_was_skipped_could_never_begin(failed):
+    timeline = read_timeline(failed.path)
+    times = {one.name: one for one in spec_times(timeline, ready_times(timeline, failed.job), 1e10)}
+    assert times["b"].others_s is not None
+    assert times["c"].others_s is None
+
+
+def test_commands_can_be_typed_as_they_are_shown(tmp_path):
+    run = ran(tmp_path, "{name: x, command: [sh, -c, 'echo two; exit 0', --token, abc]}")
+    assert "sh -c &#39;echo two; exit 0&#39; --token &#39;(hidden)&#39;" in html_of(
+        job_page(run.path)
+    )

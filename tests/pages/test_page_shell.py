@@ -1,5 +1,7 @@
 import base64
 import hashlib
+import operator
+import os
 import re
 from html import unescape
 from pathlib import Path
@@ -29,12 +31,19 @@ def test_a_page_is_whole_and_shows_hostile_words_as_text(live):
     assert texts(elements, "h2")[1] == EVIL
 
 
+def test_names_of_files_that_are_no_text_make_a_page_all_the_same():
+    elements = check_page(render_page(a_page(title=os.fsdecode(b"run \xff"))))
+    assert texts(elements, "h1") == ["run ?"]
+
+
 def test_a_page_has_landmarks_and_a_way_to_its_content():
     elements = check_page(render_page(a_page()))
     names = {element.name for element in elements}
     assert {"header", "nav", "main", "footer"} <= names
     first = next(element for element in elements if element.name == "a")
     assert first.attributes["href"] == "#content"
+    (main,) = [element for element in elements if element.name == "main"]
+    assert "a run" in main.text
     labelled = [e.attributes["aria-labelledby"] for e in elements if e.name == "section"]
     assert labelled == ["one-heading", "two-heading"]
 
@@ -91,13 +100,20 @@ COLOURS = {
 }
 
 
-def luminance(colour):
+def linear(colour):
     channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    red, green, blue = (
+    return [
         value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
         for value in channels
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    ]
+
+
+def brightness(channels):
+    return sum(map(operator.mul, (0.2126, 0.7152, 0.0722), channels))
+
+
+def luminance(colour):
+    return brightness(linear(colour))
 
 
 def contrast(one, other):
@@ -127,3 +143,51 @@ def test_texts_have_enough_contrast(ink, ground, theme):
 def test_lines_have_enough_contrast(name, theme):
     assert contrast(COLOURS[name][theme], COLOURS["ground"][theme]) >= 3
     assert contrast(COLOURS[name][theme], COLOURS["raised"][theme]) >= 3
+
+
+# How browsers mix two colours in oklab: https://bottosson.github.io/posts/oklab/
+TO_LMS = (
+    (0.4122214708, 0.5363325363, 0.0514459929),
+    (0.2119034982, 0.6806995451, 0.1073969566),
+    (0.0883024619, 0.2817188376, 0.6299787005),
+)
+FROM_LMS = (
+    (4.0767416621, -3.3077115913, 0.2309699292),
+    (-1.2684380046, 2.6097574011, -0.3413193965),
+    (-0.0041960863, -0.7034186147, 1.7076147010),
+)
+
+
+def mixed(one, other, percent):
+    """Lab is linear in the cube roots of the cones' answers, and so is a mix of two colours."""
+    roots = [
+        [sum(map(operator.mul, row, linear(colour))) ** (1 / 3) for row in TO_LMS]
+        for colour in (one, other)
+    ]
+    share = percent / 100
+    cones = [(share * a + (1 - share) * b) ** 3 for a, b in zip(*roots, strict=True)]
+    return [max(0.0, sum(map(operator.mul, row, cones))) for row in FROM_LMS]
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("is_right", [False, True])
+def test_figures_in_a_matrix_have_enough_contrast(is_right, theme):
+    shades = [place / 40 for place in range(41)]
+    drawn = pages.matrix(
+        "m",
+        "m",
+        [[1.0] * len(shades)],
+        rows=["one"],
+        columns=[""] * len(shades),
+        shades=[shades],
+        strong=[[is_right] * len(shades)],
+    )
+    cells = [e.attributes for e in read(drawn) if e.attributes.get("class", "").startswith("cell")]
+    assert len(cells) == len(shades)
+    ground = COLOURS["ground"][theme]
+    for cell in cells:
+        percent = float(cell["style"].removeprefix("--w:").removesuffix("%"))
+        colour = COLOURS["ok" if is_right else "bad"][theme]
+        text = ground if "deep" in cell["class"].split() else COLOURS["ink"][theme]
+        low, high = sorted((brightness(mixed(colour, ground, percent)), luminance(text)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, cell

@@ -190,3 +190,25 @@ def test_plots_of_one_group_share_their_pointer():
     drawn += lanes("q", "t", [Lane("l", [(0, 1)])], x=X, group="time")
     groups = [e.attributes["data-group"] for e in read(drawn) if "data-group" in e.attributes]
     assert groups == ["time", "time"]
+
+
+def test_lanes_of_values_and_of_spans_have_a_table_each():
+    rows = [
+        Lane("in use", [(0, 0.5), (5, 0.75)], unit="ratio"),
+        Lane("clocks lowered", spans=[Span(2, 4, "power")]),
+    ]
+    elements = read(lanes("p", "GPUs", rows, x=Axis("time", "s")))
+    assert texts(elements, "tr") == [
+        "timein use",
+        "0 s50 %",
+        "5 s75 %",
+        "namefromtowhat",
+        "clocks lowered2 s4 spower",
+    ]
+
+
+def test_the_data_of_a_plot_without_a_caption_have_a_name_too():
+    line = Series("loss", [(1, 2.0), (2, 1.0)])
+    elements = read(line_plot("p", "", [line], x=X, y=Y))
+    (region,) = [e for e in elements if e.attributes.get("role") == "region"]
+    assert region.attributes["aria-label"] == "Data of epoch, loss"

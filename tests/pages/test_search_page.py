@@ -205,3 +205,9 @@ def test_of_many_networks_the_best_are_shown_and_evenly_spaced_others():
     best = sorted(one.value for one in networks)[:100]
     assert [one.value for one in shown][::-1][:100] == best
     assert shown_networks(NETWORKS, maximize=True) == NETWORKS
+
+
+def test_where_a_parameter_is_used_is_said_in_words(study):
+    html = section(html_of(study(3)), "asked")
+    assert "<td>neurons is 128 or 256</td>" in html
+    assert "<td>always</td>" in html

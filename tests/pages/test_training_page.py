@@ -243,3 +243,44 @@ def test_a_page_of_a_thousand_epochs_is_small(tmp_path):
     html = report([run.path])
     check_page(html)
     assert len(html.encode()) < 1_000_000
+
+
+def test_power_is_averaged_over_the_time_at_work(tmp_path):
+    # The samples reach to 35 s, with a pause between two sessions.
+    run = make_run(tmp_path, energy_joules=2000.0, elapsed_s=20.0)
+    write_samples(run)
+    _, text = shown(run)
+    assert "on average100 W" in text
+
+
+def test_what_was_expected_is_no_curve_by_itself(tmp_path):
+    expected = {
+        "metric": "test_accuracy",
+        "at_least": 0.96,
+        "at_most": None,
+        "met": None,
+        "text": "at least 0.96",
+    }
+    run = make_run(tmp_path, status="failed", error="nan", metrics={}, expectation=expected)
+    elements, text = shown(run)
+    assert "Expected in the test: at least 0.96" in text
+    assert not [e for e in elements if e.attributes.get("id") == "curve-accuracy"]
+    write_epochs(run)
+    elements, _ = shown(run)
+    names = [e.attributes.get("data-name", "") for e in elements]
+    assert "expected in the test: at least 96 %" in names
+
+
+def test_what_to_type_can_be_typed_with_any_path(tmp_path):
+    run = make_run(tmp_path / "my runs", status="failed", error="nan", metrics={})
+    elements, _ = shown(run)
+    assert f"tarmac train --resume '{run.path}'" in texts(elements, "pre")
+
+
+def test_a_log_of_one_line_that_is_written_over_shows_its_end(tmp_path):
+    run = make_run(tmp_path, status="failed", error="nan", metrics={})
+    (run.path / "logs").mkdir()
+    bar = b"".join(b"\r%5d of 10000 samples" % number for number in range(10_000))
+    (run.path / "logs" / "rank-0.log").write_bytes(bar)
+    elements, _ = shown(run)
+    assert "9999 of 10000 samples" in texts(elements, "pre")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarmac.cli.views.search import trial_line
+from tarmac.studies import export
 from tarmac.studies.objectives import best_first, front, values_of
+from tarmac.testing.stand_in import search_without_networks
 
 points = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12)
 
@@ -42,3 +47,15 @@ def test_a_result_that_is_no_number_says_that_the_training_diverged():
     assert values_of(["val_accuracy", "params"], {"val_accuracy": 1, "num_parameters": 5}) == [1, 5]
     with pytest.raises(ValueError, match="val_loss is nan: the training diverged"):
         values_of(["val_loss"], {"val_loss": float("nan")})
+
+
+def test_every_objective_is_in_a_trial_s_values_and_in_the_export(make_study):
+    study = make_study(generations=1, population=4, objective="val_accuracy,params")
+    search_without_networks(study)
+    (trial, *_), (row, *_) = study.ledger.trials, study.trials
+    assert row["values"] == dict(zip(["val_accuracy", "params"], trial.values, strict=True))
+    assert row["params"] == trial.params
+    (exported, *_) = json.loads(export(study, "json"))
+    assert exported["params"] == trial.values[1]
+    assert exported["neurons"] == trial.params["neurons"]
+    assert f"params {trial.values[1]:,.0f}  " in trial_line(study, trial)

@@ -112,7 +112,7 @@ def stacked_bars(
         title,
         area(key, content, height=height),
         legend=[Key(part, f"block s{number}") for number, part in enumerate(parts)],
-        data=table,
+        data=[table],
         classes="labelled" if x.label else "",
     )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from tarmac.masking import is_secret_name, masked_text
 from tarmac.pages.epochs import read_epochs
-from tarmac.pages.numbers import known, worded
+from tarmac.pages.hiding import without_secrets
+from tarmac.pages.numbers import UNKNOWN, known, worded
 from tarmac.pages.page import Page, Section
 from tarmac.pages.pieces import chip, message, paragraph, table
 from tarmac.pages.plots import Series, line_plot
@@ -122,9 +123,12 @@ def _differences(compared: Comparison) -> Markup:
 
 
 def _value(key: str, value: object) -> str:
-    if isinstance(value, str) and value and is_secret_name(key.rpartition(".")[2]):
-        return "(hidden)"
-    return "-" if value is None else masked_text(str(value))
+    if value is None:
+        return UNKNOWN
+    shown = without_secrets(value, key.rpartition(".")[2])
+    if isinstance(shown, (dict, list)):
+        return json.dumps(shown, ensure_ascii=False, default=str)
+    return str(shown)
 
 
 def _curves(names: Sequence[str], paths: Sequence[Path]) -> Iterator[Section]:

@@ -67,13 +67,15 @@ def curves(epochs: Epochs, record: RunRecord, x: Axis, marks: Sequence[Mark]) ->
     accuracies = [
         Series("training accuracy", epochs.points("accuracy")),
         Series("validation accuracy", epochs.points("val_accuracy"), "dashed"),
-        *_expected(record, x),
     ]
+    # Beside what was learnt; alone it is no curve.
+    if _any_values(accuracies) or "test_accuracy" in record.metrics:
+        accuracies += _expected(record, x)
     for key, title, series, axis in (
         ("curve-loss", "Loss", losses, Axis("loss", is_log=_shrinks(losses))),
         ("curve-accuracy", "Accuracy", accuracies, Axis("accuracy", "ratio")),
     ):
-        shown = [one for one in series if any(value is not None for _, value in one.points)]
+        shown = [one for one in series if _any_values([one])]
         if shown:
             drawn.append(line_plot(key, title, shown, x=x, y=axis, marks=marks, group=_GROUP))
     return Markup("").join(drawn)
@@ -156,6 +158,10 @@ def _expected(record: RunRecord, x: Axis) -> Iterator[Series]:
     test = known(record.metrics.get("test_accuracy"))
     if test is not None:
         yield Series(f"test accuracy {worded(test, 'ratio')}", [(end, test)], "dots", 2)
+
+
+def _any_values(series: Sequence[Series]) -> bool:
+    return any(value is not None for one in series for _, value in one.points)
 
 
 def _shrinks(series: Sequence[Series]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, TypeVar
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -88,7 +88,7 @@ def figure(
     body: Markup,
     *,
     legend: Sequence[Key] = (),
-    data: DataTable | None = None,
+    data: Sequence[DataTable] = (),
     classes: str = "",
 ) -> Markup:
     """Put a plot's parts together.
@@ -113,7 +113,9 @@ def figure(
         Markup("<figcaption>{}</figcaption>").format(title) if title else "",
         Markup('<ul class="legend">{}</ul>').format(entries) if entries else "",
         body,
-        _table(key, title, data) if data is not None else "",
+        Markup("").join(
+            _table(f"{key}-data{number or ''}", title, one) for number, one in enumerate(data)
+        ),
     )
 
 
@@ -210,7 +212,7 @@ def _table(key: str, title: str, data: DataTable) -> Markup:
         for row in shown
     )
     return Markup(
-        '<details class="data" id="{}-data"><summary>Data{}</summary>'
+        '<details class="data" id="{}"><summary>Data{}</summary>'
         '<div class="scroll" role="region" tabindex="0" aria-label="Data of {}">'
         "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div></details>"
-    ).format(key, few, escape(title), head, rows)
+    ).format(key, few, title or ", ".join(data.columns), head, rows)

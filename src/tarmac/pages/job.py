@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 from pydantic import ValidationError
 
 from tarmac.jobs import Job, read_record, read_timeline, specs_of
-from tarmac.masking import masked_environment, masked_text
+from tarmac.masking import masked_command, masked_text
 from tarmac.pages.bars import Bar, stacked_bars
+from tarmac.pages.hiding import without_secrets
 from tarmac.pages.job_failures import failed_groups, failures_body, retries_body
 from tarmac.pages.job_lanes import STATES, device_lanes, folded, load_plot, task_lanes
 from tarmac.pages.job_time import ready_times, spec_times
@@ -160,7 +162,7 @@ def _outcome(run: Path, record: JobRecord, timeline: Timeline) -> Markup:
     left = status.num_tasks - len(status.tasks)
     words = "; ".join(filter(None, (counts, f"{left:,} not begun" if left else "")))
     again = status.state in ("failed", "interrupted")
-    commands = [f"tarmac run --resume {run}"] if again else []
+    commands = [f"tarmac run --resume {shlex.quote(str(run))}"] if again else []
     body = message(
         _RUN_STATES.get(status.state, "plain"), words or "no task has begun", commands=commands
     )
@@ -224,9 +226,15 @@ def _asked(job: Job | None) -> Markup:
 
 def _spec_row(job: Job, spec: TaskSpec) -> list[str | Markup]:
     is_last = job.after_all is not None and spec.name == job.after_all.name
-    runs = spec.command if isinstance(spec.command, str) else " ".join(spec.command or ())
+    runs = (
+        spec.command
+        if isinstance(spec.command, str)
+        else shlex.join(masked_command(spec.command or ()))
+    )
     if spec.workload is not None:
-        settings = " ".join(f"{key}={value}" for key, value in spec.settings.items())
+        settings = " ".join(
+            f"{key}={value}" for key, value in without_secrets(dict(spec.settings)).items()
+        )
         runs = f"workload {spec.workload} {settings}"
     return [
         spec.name + (" (for each of a sweep)" if spec.sweep is not None else ""),
@@ -290,21 +298,10 @@ def _task_row(task: TaskStatus, timeline: Timeline) -> list[str | Markup]:
 
 
 def _record(record: JobRecord) -> Markup:
-    text = json.dumps(_without_secrets(record.job), indent=2, ensure_ascii=False)
+    text = json.dumps(without_secrets(record.job), indent=2, ensure_ascii=False)
     if len(text) > _LONGEST_TEXT:
         text = f"{text[:_LONGEST_TEXT]}\n... {len(text):,} characters in all"
     return details("record-text", "job-run.json", pre(text))
-
-
-def _without_secrets(value: Any, name: str = "") -> Any:
-    """Return a job's values, with what is a secret by its name or its form taken out."""
-    if isinstance(value, dict):
-        if name == "env" and all(isinstance(one, str) for one in value.values()):
-            return masked_environment(value)
-        return {key: _without_secrets(one, key) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_without_secrets(one) for one in value]
-    return masked_text(value) if isinstance(value, str) else value
 
 
 def _cut(text: str, most: int = 160) -> str:

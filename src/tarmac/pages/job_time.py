@@ -62,7 +62,8 @@ class SpecTime:
         spent: Their sums.
         longest_s: The longest of them was at work.
         longest_room_s: The longest that one waited for room.
-        others_s: From the beginning of the run until they could begin; None where not known.
+        others_s: From the beginning of the run until they could begin; None where not known, or
+            where none of them ever could.
     """
 
     name: str
@@ -174,6 +175,7 @@ def _spec_time(
     each = [spent(one.attempts, ready.get(name), until=until) for one in begun]
     rooms = [one.room_s for one in each if one.room_s is not None]
     is_known = len(rooms) == len(each)
+    could_begin = any(task.state != "skipped" for task in tasks)
     return SpecTime(
         name=name,
         count=len(begun),
@@ -185,7 +187,7 @@ def _spec_time(
         ),
         longest_s=max((one.work_s for one in each), default=0.0),
         longest_room_s=max(rooms, default=0.0) if is_known else None,
-        others_s=ready[name] - timeline.began_at if name in ready else None,
+        others_s=ready[name] - timeline.began_at if name in ready and could_begin else None,
     )
 
 

@@ -106,7 +106,7 @@ def lanes(
             "beside" if beside else "above", drawn, foot
         ),
         legend=[Key(name, f"block {state}") for name, state in legend],
-        data=_table(rows, x),
+        data=_tables(rows, x),
         classes="labelled" if x.label else "",
     )
 
@@ -194,16 +194,19 @@ def _described(lane: Lane) -> str:
     return " ".join([f"{lane.name}:", *(words or ["nothing is known."])])
 
 
-def _table(rows: Sequence[Lane], x: Axis) -> DataTable:
-    if any(row.spans for row in rows):
-        return DataTable(
-            ["name", "from", "to", "what"],
-            [
-                [row.name, worded(span.start, x.unit), worded(span.end, x.unit), span.text]
-                for row in rows
-                for span in row.spans
-            ],
-        )
+def _tables(rows: Sequence[Lane], x: Axis) -> list[DataTable]:
+    """Return the values of the lanes that have some, and the spans of those that have them."""
+    valued = [row for row in rows if row.values]
+    spans = [
+        [row.name, worded(span.start, x.unit), worded(span.end, x.unit), span.text]
+        for row in rows
+        for span in row.spans
+    ]
+    tables = [_values_table(valued, x)] if valued or not spans else []
+    return [*tables, DataTable(["name", "from", "to", "what"], spans)] if spans else tables
+
+
+def _values_table(rows: Sequence[Lane], x: Axis) -> DataTable:
     values: dict[float, list[float | None]] = {}
     for place, row in enumerate(rows):
         for at, value in row.values:

@@ -22,6 +22,7 @@ _TAIL_BYTES = 2**15
 _LONGEST_LINE = 400
 # Colours, and where the cursor is to go.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_LINE_END = re.compile(r"[\r\n]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -36,8 +37,10 @@ def log_lines(path: Path, most: int) -> list[str]:
         size = file.seek(0, 2)
         file.seek(max(0, size - _TAIL_BYTES))
         text = file.read(_TAIL_BYTES).decode(errors="replace")
-        # The first line may be half of one.
-        lines = text.split("\n")[1 if size > _TAIL_BYTES else 0 :]
+        if size > _TAIL_BYTES:
+            # It may begin within a line; a progress bar writes over one line again and again.
+            text = _LINE_END.split(text, maxsplit=1)[-1]
+        lines = text.split("\n")
         return [_plain(line) for line in lines if line.strip()][-most:]
     return []
 

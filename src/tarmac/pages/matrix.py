@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["matrix"]
 
+# Stronger than the first, and weaker than the second, of a colour in percent: on those neither the
+# page's ink nor its ground can be read, light or dark.
+_MOST_PALE, _LEAST_DEEP = 50.0, 86.0
+_DEEP_FROM = 0.55
+
 
 def matrix(
     key: str,
@@ -50,10 +55,11 @@ def matrix(
         for column, value in enumerate(row):
             shade = shades[place][column] if shades is not None else (known(value) or 0) / largest
             right = strong is not None and strong[place][column]
+            percent, is_deep = _strength(shade or 0.0)
             cells += Markup('<td class="cell{}{}" style="--w:{:.0f}%">{}</td>').format(
                 " right" if right else "",
-                " deep" if (shade or 0) > 0.55 else "" if value else " none",
-                100 * min(max(shade or 0.0, 0.0), 1.0),
+                " deep" if is_deep else "" if value else " none",
+                percent,
                 worded(value, unit),
             )
         body += Markup('<tr><th scope="row">{}</th>{}</tr>').format(rows[place], cells)
@@ -64,3 +70,12 @@ def matrix(
         "<thead><tr><td>{}</td>{}</tr></thead><tbody>{}</tbody></table></div>"
     ).format(title, corner, head, body)
     return figure(key, title, table)
+
+
+def _strength(shade: float) -> tuple[float, bool]:
+    """Return how much of its colour a cell has, in percent, and whether its text is light on it."""
+    shade = min(max(shade, 0.0), 1.0)
+    if shade <= _DEEP_FROM:
+        return _MOST_PALE * shade / _DEEP_FROM, False
+    above = (shade - _DEEP_FROM) / (1 - _DEEP_FROM)
+    return _LEAST_DEEP + (100 - _LEAST_DEEP) * above, True

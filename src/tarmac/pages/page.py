@@ -101,7 +101,7 @@ def render_page(page: Page, *, live: Live | None = None) -> str:
         live: Where it is served; None for a file that stands alone.
     """
     scripts = [_file("plots.js"), *([_file("live.js")] if live else [])]
-    return (
+    text = (
         _environment()
         .get_template("shell.html.j2")
         .render(
@@ -114,6 +114,8 @@ def render_page(page: Page, *, live: Live | None = None) -> str:
             version=installed_version(),
         )
     )
+    # Names of files need not be text, which a page is.
+    return text.encode("utf-8", "replace").decode()
 
 
 def page_parts(page: Page) -> Mapping[str, Markup]:

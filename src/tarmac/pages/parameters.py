@@ -138,7 +138,11 @@ def parallel(
     picture = Markup(
         '<div class="scroll" role="region" tabindex="0" aria-label="{}">'
         '<div style="min-width:{}rem">{}</div></div>'
-    ).format(title, _LEAST_WIDTH_REM * len(scales), area(key, content, height=320))
+    ).format(
+        title or "Parallel coordinates",
+        _LEAST_WIDTH_REM * len(scales),
+        area(key, content, height=320),
+    )
     rows = [
         [str(one.number), worded(one.value), *(_worded(one.params.get(d.name)) for d in dimensions)]
         for one in reversed(networks)
@@ -148,7 +152,7 @@ def parallel(
         title,
         picture,
         legend=[Key("the best", "s1"), Key("the stronger, the better", "s0")],
-        data=DataTable(["network", value.name, *(one.name for one in dimensions)], rows),
+        data=[DataTable(["network", value.name, *(one.name for one in dimensions)], rows)],
     )
 
 
@@ -194,7 +198,7 @@ def slice_plot(
         key,
         dimension.name,
         area(key, content, height=170, attributes=data),
-        data=DataTable([dimension.name, value.name, "network"], rows),
+        data=[DataTable([dimension.name, value.name, "network"], rows)],
     )
 
 

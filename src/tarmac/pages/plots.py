@@ -162,7 +162,7 @@ def line_plot(
         ]
         if len(series) > 1
         else (),
-        data=_series_table(series, x, y),
+        data=[_series_table(series, x, y)],
         classes="labelled" if x.label else "",
     )
 
@@ -230,7 +230,7 @@ def scatter(
         title,
         area(key, content, height=height),
         legend=legend,
-        data=DataTable(columns, rows),
+        data=[DataTable(columns, rows)],
         classes="labelled" if x.label else "",
     )
 
@@ -283,7 +283,7 @@ def histogram(
         key,
         title,
         area(key, content, height=height),
-        data=DataTable([x.label or "from to", "count"], rows),
+        data=[DataTable([x.label or "from to", "count"], rows)],
         classes="labelled" if x.label else "",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,14 @@ from markupsafe import Markup
 
 from tarmac.masking import masked_command, masked_text
 from tarmac.pages.bars import Bar, bars
+from tarmac.pages.hiding import without_secrets
 from tarmac.pages.numbers import UNKNOWN, moment, worded
 from tarmac.pages.page import Page, Section
 from tarmac.pages.parameters import Dimension, Tried, parallel, shown_networks, slice_plot
 from tarmac.pages.pieces import Tile, chip, facts, flat, message, paragraph, pre, table, tiles
 from tarmac.pages.plots import Point, Series, scatter
 from tarmac.pages.scales import Axis
+from tarmac.pages.states import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +39,6 @@ _MOST_FAILURES = 12
 # Slices of a wide space: the page stays small.
 _MOST_SLICES = 24
 
-_STATES = {"completed": "ok", "failed": "bad", "interrupted": "warn", "running": "busy"}
 _TRIAL_STATES = {"complete": "ok", "failed": "bad", "pruned": "warn", "running": "busy"}
 
 
@@ -65,7 +67,7 @@ def search_page(run: Path, storage: str | None = None) -> Page:
         subtitle=f"A search of {request.workload} by {request.method} over {networks} networks, "
         f"seed {request.seed}, begun {moment(study.record.created_at)}",
         status=study.status,
-        state=_STATES.get(study.status, "plain"),
+        state=STATES.get(study.status, "plain"),
         head=_tiles(study, seen, totals),
         sections=[*_sections(study, seen)],
     )
@@ -100,7 +102,7 @@ def _sections(study: Study, seen: Survey) -> Iterator[Section]:
         yield Section("failures", "What failed", failures)
     if not seen.networks:
         words = "No network has been trained to its end yet."
-        hint = f"tarmac search --resume {study.path}"
+        hint = f"tarmac search --resume {shlex.quote(str(study.path))}"
         commands = [] if study.status == "running" else [hint]
         yield Section("progress", "Fitness", message("plain", words, commands=commands))
     else:
@@ -183,7 +185,7 @@ def _winner(study: Study, winner: Winner) -> Markup:
         ("Test loss", worded(winner.test_loss)),
         ("Its training", winner.run),
     ]
-    made = [(name, str(value)) for name, value in winner.settings.items()]
+    made = [(k, str(v)) for k, v in without_secrets(dict(winner.settings)).items()]
     return facts(pairs) + Markup("<h3>Its settings</h3>") + facts(made)
 
 
@@ -341,19 +343,13 @@ def _rows(study: Study, rows: Sequence[dict[str, Any]], values: _Values, label: 
 
 def _asked(study: Study) -> Markup:
     request = study.request.model_dump(mode="json", exclude={"space", "datasets", "storage"})
-    space = [
-        [
-            name,
-            _range(one),
-            ", ".join(f"{key} is {value}" for key, value in one.get("when", {}).items()),
-        ]
-        for name, one in study.record.space.items()
-    ]
-    command = " ".join(masked_command(study.record.command))
+    space = [[name, _range(one), _when(one)] for name, one in study.record.space.items()]
+    command = shlex.join(masked_command(study.record.command))
     body = pre(command) if command else Markup("")
     body += table(["parameter", "values", "where"], space, label="The space")
-    body += Markup("<h3>The search</h3>") + facts(flat(request))
-    body += Markup("<h3>All networks</h3>") + facts(flat(study.record.settings))
+    body += Markup("<h3>The search</h3>") + facts(flat(without_secrets(request)))
+    if settings := flat(without_secrets(dict(study.record.settings))):
+        body += Markup("<h3>All networks</h3>") + facts(settings)
     samples = [
         ("Trains on", f"{study.record.train_size:,} samples"),
         ("Judged on", f"{study.record.validation_size:,} samples"),

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs import find_run, read_timeline
 from tarmac.masking import masked_command, masked_environment, masked_text
+from tarmac.pages.hiding import without_secrets
 from tarmac.pages.job import resources_text, shown_end
 from tarmac.pages.job_lanes import STATES, one_task_lanes
 from tarmac.pages.job_time import ready_times, spec_of, spent
@@ -162,7 +163,7 @@ def _asked(task: Task | None, problem: str) -> Markup:
     environment = task.environment.model_dump(mode="json", exclude_defaults=True)
     pairs: list[tuple[str, object]] = [
         ("After", list(task.needs)),
-        ("Parameters", [f"{name}={value}" for name, value in task.parameters.items()]),
+        ("Parameters", [f"{k}={v}" for k, v in without_secrets(dict(task.parameters)).items()]),
         ("Resources", resources_text(task.resources)),
         ("Time limit", worded(task.timeout_s, "s") if task.timeout_s is not None else "none"),
         ("Retries", task.retries.count),

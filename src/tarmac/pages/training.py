@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ def training_page(path: Path) -> Page:
         Section("result", "Result", _result(run, epochs)),
         *_curves(epochs, record, hosts, x, marks),
         *_waits(epochs),
-        *_energy(record, epochs, hosts),
+        *_energy(record, epochs),
         *pictures(path),
         Section("events", "Events", _events(run, hosts)),
         Section("asked", "What was asked", asked(record)),
@@ -133,18 +134,20 @@ def _result(run: Run, epochs: Epochs) -> Markup:
     record = run.record
     text, state = verdict(record)
     parts = []
+    again = [f"tarmac train --resume {shlex.quote(str(run.path))}"]
     if record.error:
-        hints = [f"tarmac train --resume {run.path}"]
-        parts.append(message("bad", f"It failed: {masked_text(record.error)}", commands=hints))
+        parts.append(message("bad", f"It failed: {masked_text(record.error)}", commands=again))
         parts.append(tail_of(sorted((run.path / "logs").glob("rank-*")), run.path))
     elif run.status == "interrupted":
         words = "It was interrupted. It goes on from its newest checkpoint:"
-        parts.append(message("warn", words, commands=[f"tarmac train --resume {run.path}"]))
+        parts.append(message("warn", words, commands=again))
     elif run.status == "running":
         parts.append(message("plain", "It is at work. What is here is what there is so far."))
     if text:
-        source = (record.expectation or {}).get("source")
-        parts.append(message(state, text))
+        expected = record.expectation or {}
+        source = expected.get("source")
+        is_judged = expected.get("met") is not None
+        parts.append(message(state, text if is_judged else f"Expected in the test: {text}"))
         if source:
             parts.append(paragraph(f"Source of what is expected: {source}."))
     if record.stopped_early:
@@ -196,15 +199,15 @@ def _waits(epochs: Epochs) -> Iterator[Section]:
         yield Section("waits", "Waits", drawn, f"Of all epochs' time: {', '.join(shares)}.")
 
 
-def _energy(record: RunRecord, epochs: Epochs, hosts: Sequence[Samples]) -> Iterator[Section]:
+def _energy(record: RunRecord, epochs: Epochs) -> Iterator[Section]:
     throttled = record.throttled_s or {}
     known_facts: list[tuple[str, object]] = []
     if record.energy_joules is not None:
         joules = record.energy_joules
-        sampled = sum(host.at_s[-1] for host in hosts[:1] if host.at_s)
         known_facts.append(("used by its GPUs", _energy_words(joules)))
-        if sampled:
-            known_facts.append(("on average", worded(joules / sampled, "W")))
+        # The time at work: between sessions nothing is counted.
+        if record.elapsed_s > 0:
+            known_facts.append(("on average", worded(joules / record.elapsed_s, "W")))
         if epochs.rows:
             known_facts.append(("per epoch", _energy_words(joules / len(epochs.rows))))
     for why, seconds in throttled.items():

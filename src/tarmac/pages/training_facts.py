@@ -9,38 +9,23 @@ from markupsafe import Markup
 
 from tarmac.checks import read_report
 from tarmac.errors import RequestError
-from tarmac.masking import is_secret_name, masked_command, masked_text
+from tarmac.masking import masked_command, masked_text
+from tarmac.pages.hiding import without_secrets
 from tarmac.pages.numbers import worded
 from tarmac.pages.page import Section
 from tarmac.pages.pieces import chip, details, facts, flat, message, paragraph, pre, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tarmac.checks import Report
     from tarmac.runs import RunRecord
 
-__all__ = ["asked", "check_before", "environment", "without_secrets"]
+__all__ = ["asked", "check_before", "environment"]
 
-_HIDDEN = "(hidden)"
 _ANSWERS = {"ok": "ok", "cpu only": "ok", "warning": "warn", "absent": "plain", "unknown": "warn"}
 _LEVELS = {"failure": "bad", "warning": "warn", "note": "plain"}
-
-
-def without_secrets(values: Mapping[str, object]) -> list[tuple[str, object]]:
-    """Return nested values as pairs of dotted names and values, with secrets hidden."""
-    return [
-        (
-            name,
-            _HIDDEN
-            if isinstance(value, str) and value and is_secret_name(name)
-            else masked_text(value)
-            if isinstance(value, str)
-            else value,
-        )
-        for name, value in flat(values)
-    ]
 
 
 def asked(record: RunRecord) -> Markup:
@@ -51,11 +36,12 @@ def asked(record: RunRecord) -> Markup:
     else:
         parts.append(paragraph("It was started from Python."))
     configuration = {k: v for k, v in record.configuration.items() if k != "settings"}
-    parts.append(facts(without_secrets(configuration)))
+    parts.append(facts(flat(without_secrets(configuration))))
     settings = record.configuration.get("settings")
     if isinstance(settings, dict) and settings:
-        parts.append(Markup("<h3>Settings of the workload</h3>") + facts(without_secrets(settings)))
-    parts.append(Markup("<h3>Data</h3>") + facts(without_secrets(record.dataset)))
+        shown = facts(flat(without_secrets(settings)))
+        parts.append(Markup("<h3>Settings of the workload</h3>") + shown)
+    parts.append(Markup("<h3>Data</h3>") + facts(flat(without_secrets(record.dataset))))
     return Markup("").join(parts)
 
 
@@ -63,7 +49,7 @@ def environment(record: RunRecord) -> Markup:
     """Return where a training ran, and with what."""
     device = dict(record.device)
     memory = device.pop("memory_bytes", None)
-    pairs = [*without_secrets(device), ("memory", worded(memory, "bytes"))]
+    pairs = [*flat(without_secrets(device)), ("memory", worded(memory, "bytes"))]
     parts = [facts(pairs)]
     if record.parallel is not None:
         parallel = record.parallel

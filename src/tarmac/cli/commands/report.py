@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,14 +60,21 @@ def command(
 ) -> None:
     """Write a run as one page that needs no network, or compare several."""
     from tarmac.cli.run_kinds import catalogue_of
+    from tarmac.errors import RequestError
     from tarmac.pages import is_apart, report
 
-    if len(run_names) == 1 and is_apart(apart := Path(run_names[0])):
+    for apart in filter(is_apart, map(Path, run_names)):
+        if len(run_names) > 1:
+            raise RequestError(
+                f"{apart} has a page of its own; only runs are put side by side",
+                hint=f"Its page: tarmac report {shlex.quote(str(apart))}",
+            )
         beside = apart.with_suffix(".html") if apart.is_file() else apart / _NAME
         _write(report([apart]), file or beside)
         return
     catalogue = catalogue_of((), output)
-    found = [catalogue.find(name) for name in run_names]
+    # Two names may be those of one run.
+    found = [*{run.path.resolve(): run for run in map(catalogue.find, run_names)}.values()]
     if len(found) == 1 and not no_pictures:
         _look_at_mistakes(found[0])
     page = report([run.path for run in found])
@@ -79,12 +87,17 @@ def command(
 
 
 def _write(page: str, file: Path) -> None:
-    from tarmac.files import write_text
+    from tarmac.files import storage_errors, write_text
 
     if file == _STANDARD_OUTPUT:
         click.echo(page, nl=False)
         return
-    write_text(file, page)
+    if file.exists() and not file.is_file():
+        # A pipe or a device is written into: a file must not take its place.
+        with storage_errors(file):
+            file.write_text(page, encoding="utf-8")
+    else:
+        write_text(file, page)
     click.echo(f"report {file}")
 
 

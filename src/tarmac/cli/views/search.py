@@ -81,9 +81,7 @@ def trial_line(study: Study, trial: FrozenTrial) -> str:
     """Say in a line what a trial was and how it went."""
     row = study.row(trial)
     made = ", ".join(f"{name}={_value(value)}" for name, value in trial.params.items())
-    values = "  ".join(
-        f"{name} {_value(row[name])}" for name in study.request.objective if name in row
-    )
+    values = "  ".join(f"{name} {_value(value)}" for name, value in row["values"].items())
     took = f"{epochs_text(row['epochs'])}  {row['seconds']:.1f} s" if "seconds" in row else ""
     if "same_as" in row:
         took = f"known from {row['same_as']}"

@@ -147,7 +147,9 @@ class Study:
             "state": _STATES[trial.state],
             "generation": trial.system_attrs.get(GENERATION),
             "origin": attributes.get("origin"),
+            "values": named,
             **named,
+            # An objective may have this name too: `values` has it.
             "params": dict(trial.params),
         }
         stored = ("epochs", "seconds", "num_parameters", "error", "same_as", "together", "run")

@@ -43,6 +43,6 @@ def _rows(study: Study) -> list[dict[str, Any]]:
     """Return all trials as flat rows, every one with every column; None where it has no value."""
     rows = []
     for row in study.trials:
-        flat = {**row, **row["params"]}
+        flat = {**row, **row["params"], **row["values"]}
         rows.append({name: flat.get(name) for name in _columns(study)})
     return rows
