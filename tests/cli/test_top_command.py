@@ -195,5 +195,5 @@ def begin(*words: str, **options: object) -> subprocess.Popen:
 def test_a_reader_that_has_seen_enough_ends_it_quietly(recording):
     watch = begin("--json", "--watch", "1", "--replay", recording, stderr=subprocess.PIPE)
     watch.stdout.close()
-    assert (watch.wait(60), watch.stderr.read()) == (1, "")
+    assert (watch.wait(200), watch.stderr.read()) == (1, "")
     watch.stderr.close()

@@ -25,7 +25,7 @@ def test_a_signal_ends_what_watches_and_gives_back_what_it_holds(number, tmp_pat
     watch = begin("--serve", f"unix:{sock}", stderr=subprocess.PIPE)
     assert watch.stderr.readline() == f"Serving metrics at unix:{sock}\n"
     watch.send_signal(number)
-    assert watch.wait(60) == 130
+    assert watch.wait(200) == 130
     assert not sock.exists()
     watch.stdout.close()
     watch.stderr.close()
@@ -41,7 +41,7 @@ def test_this_machine_is_served_to_prometheus():
     assert f'tarmac_host_up{{host="{os.uname().nodename}"}} 1.0' in text
     connection.close()
     watch.terminate()
-    watch.wait(60)
+    watch.wait(200)
     watch.stdout.close()
     watch.stderr.close()
 
@@ -56,7 +56,7 @@ def test_a_picture_loads_no_framework_and_nothing_that_draws_screens():
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=280
     )
     assert done.stderr == "[]\n"
 
@@ -71,8 +71,12 @@ def test_two_hosts_tell_of_themselves_over_ssh(tmp_path, monkeypatch):
         (programs / name).write_text(f"#!/bin/sh\n{script}")
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    watch = begin("--json", "--hosts", "n01,n02")
-    out, _ = watch.communicate(timeout=120)
-    hosts = from_json(json.loads(out)).hosts
+    # One picture waits 20 seconds for its hosts, which on a busy machine may be too few.
+    with begin("--json", "--watch", "1", "--hosts", "n01,n02") as watch:
+        for line in watch.stdout:
+            hosts = from_json(json.loads(line)).hosts
+            if not any(host.problem for host in hosts):
+                break
+        watch.terminate()
     assert [(host.host.name, host.problem) for host in hosts] == [("n01", ""), ("n02", "")]
     assert all(host.host.memory_total_bytes for host in hosts)

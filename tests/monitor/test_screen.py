@@ -22,6 +22,12 @@ from tarmac.monitor.screen.watching import Came, Failed
 _SIZES = ((80, 24), (120, 40), (40, 15), (20, 10), (200, 50), (1, 1))
 
 
+@pytest.fixture(autouse=True)
+def long_said(monkeypatch):
+    """What is said stays until it is read, however busy the machine is."""
+    monkeypatch.setattr("tarmac.monitor.screen.app._SAID_S", 600.0)
+
+
 class Given:
     """A feed of given snapshots; of an error where one is given."""
 
@@ -50,12 +56,9 @@ async def shown(*snapshots, size=(120, 40), feed=None, **options):
 
 
 async def until(pilot, is_so):
-    for _ in range(2000):
+    while not is_so():
         await pilot.pause()
-        if is_so():
-            return
         await asyncio.sleep(0.01)
-    pytest.fail("it did not come about")
 
 
 def lines_of(app):

@@ -125,6 +125,8 @@ def test_a_record_that_has_changed_is_read_again(reading):
 
 def test_what_was_written_a_moment_ago_is_not_trusted_to_look_otherwise_when_it_changes(reading):
     training(reading.output, "a")
+    # However long the looks take: it stays a moment ago.
+    age(reading.output, -1000.0)
     index = reading.open()
     names(index)
     names(index)
@@ -230,6 +232,13 @@ def test_the_index_is_its_owners_alone(reading):
     age(reading.output)
     names(reading.open())
     assert reading.store.stat().st_mode & 0o077 == 0
+
+
+def test_a_link_that_leads_to_itself_hides_no_run(reading):
+    for name in ("a", "b", "c"):
+        training(reading.output, name)
+        (reading.output / f"loop-{name}").symlink_to(f"loop-{name}")
+    assert sorted(names(reading.open())) == ["a", "b", "c"]
 
 
 def test_there_are_no_runs_where_there_is_no_directory(reading):

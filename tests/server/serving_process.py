@@ -42,7 +42,7 @@ class Served:
 
     def connect(self) -> socket.socket:
         connection = socket.socket()
-        connection.settimeout(60)
+        connection.settimeout(200)
         connection.connect(("127.0.0.1", self.port))
         return connection
 
@@ -54,7 +54,7 @@ class Served:
     def end(self, number: int = signal.SIGINT) -> tuple[int, str]:
         """Tell it to end; return its exit code and all that it has printed after the address."""
         self.process.send_signal(number)
-        printed = "".join(self.process.communicate(timeout=60))
+        printed = "".join(self.process.communicate(timeout=200))
         return self.process.returncode, printed
 
 

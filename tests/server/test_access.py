@@ -25,6 +25,13 @@ def test_the_token_lets_in_and_its_cookie_lets_pass(guard):
     assert guard.judge(HERE | {"authorization": f"Bearer {guard.token}"}).kind == "pass"
 
 
+@pytest.mark.parametrize("other", ['state={"a": 1}', "x=[1]", "no-value", "a b=c", 'q="', "é=é"])
+def test_cookies_of_other_servers_on_this_machine_keep_nobody_out(guard, other):
+    own = f"{guard.cookie_name}={guard.cookie}"
+    assert guard.judge(HERE | {"cookie": f"{other}; {own}"}).kind == "pass"
+    assert guard.judge(HERE | {"cookie": f"{own}; {other}"}).kind == "pass"
+
+
 def test_each_server_has_a_token_of_its_own():
     first, second = AccessGuard.make(8080), AccessGuard.make(8080)
     assert first.token != second.token

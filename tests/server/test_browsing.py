@@ -15,7 +15,7 @@ from tarmac.jobs import Job
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 # Of waiting for what the page shows; on few cores a browser takes its time.
-LIMIT_MS = 60_000
+LIMIT_MS = 120_000
 expect.set_options(timeout=LIMIT_MS)
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser: sudo apt install chromium")
@@ -25,7 +25,9 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser: sudo apt i
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # A browser that root starts has no sandbox to be in.
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        started = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=LIMIT_MS
+        )
         yield started
         started.close()
 
@@ -62,7 +64,7 @@ def runs(tmp_path_factory):
     tarmac.run(Job(name="hello", command="echo hello"), output=output)
     (output / "damaged").mkdir()
     (output / "damaged" / "run.json").write_text('{"schema_ver')
-    first = next(path.parent for path in output.glob("*/run.json"))
+    first = next(path.parent for path in output.glob("digits-mlp-*/run.json"))
     shutil.copytree(first, output / "<b>&?#% strange")
     return output
 
@@ -160,6 +162,7 @@ def test_a_link_of_another_site_leads_in_and_a_frame_of_it_does_not(browser, ser
     training("a")
     server = served()
     context = browser.new_context()
+    context.set_default_timeout(LIMIT_MS)
     tab = context.new_page()
     tab.route(
         "http://evil.example/**",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import stat
@@ -41,7 +42,7 @@ def test_another_users_process_gets_nothing_even_with_the_token(served, second_u
 
     def attack(family, address):
         with socket.socket(family) as connection:
-            connection.settimeout(60)
+            connection.settimeout(200)
             connection.connect((address, server.port))
             return ask(connection, "/", token=server.token)
 
@@ -99,7 +100,8 @@ def test_the_token_is_printed_once_and_never_again(served, training, drawing):
 def test_requests_that_are_none_disturb_nobody(served):
     server = served()
     for hostile in (b"\0" * 100, b"GET", b"GET / HTTP/9.9\r\n\r\n", b"x" * 100_000 + b"\r\n\r\n"):
-        with server.connect() as connection:
+        # It may hang up before it has read all.
+        with server.connect() as connection, contextlib.suppress(ConnectionError):
             connection.sendall(hostile)
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(65536):

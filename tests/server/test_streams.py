@@ -17,6 +17,12 @@ LIMIT_S = 60
 LAST = "logs"
 
 
+@pytest.fixture(autouse=True)
+def no_beat(monkeypatch):
+    """Nothing comes late with a beat of its own."""
+    monkeypatch.setattr("tarmac.server.streams._BEAT_S", 3600.0)
+
+
 class Browser:
     """Reads a stream as a browser does."""
 
@@ -69,6 +75,23 @@ def test_the_part_that_has_changed_is_sent_and_no_other(site, training):
             assert isinstance(event, dict)
             assert event["id"] == "asked"
             assert status in event["html"]
+        await browser.close()
+
+    watching(site, use)
+
+
+def test_what_changes_while_something_is_sent_is_not_missed(site, training, drawing):
+    run = training("a", status="failed")
+
+    async def use(streams):
+        browser = Browser(streams, Address("/runs/a/"))
+        await browser.until("asked")
+        # The stream waits for the browser to take the parts that are left.
+        run.update(status="completed")
+        while len(drawing.drawn) < 2:
+            await asyncio.sleep(0.01)
+        await browser.until(LAST)
+        assert "completed" in await browser.until("asked")
         await browser.close()
 
     watching(site, use)

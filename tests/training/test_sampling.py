@@ -52,6 +52,12 @@ def gpu(uuid: str = "GPU-a", **values) -> LiveGpu:
     return LiveGpu(index=0, uuid=uuid, name="NVIDIA H100", **values)
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """A last reading is waited for, however busy the machine is."""
+    monkeypatch.setattr(sampling, "_PATIENCE_S", 200.0)
+
+
 def make_run(output: Path) -> runs.Run:
     return runs.Run.create(
         output,
@@ -86,6 +92,19 @@ def test_a_session_too_short_for_the_interval_has_its_first_and_its_last_reading
     assert samples.cpu_ratio == (0.25, 0.25)
     assert [event.kind for event in samples.events] == ["start", "end"]
     assert reader.is_closed
+
+
+def test_a_session_that_is_over_before_its_thread_begins_has_a_first_and_a_last_reading(tmp_path):
+    run = make_run(tmp_path)
+
+    def open_host():
+        assert seen._is_over.wait(60)
+        return Host()
+
+    seen = Sampler(run, [], open_host=open_host)
+    with seen:
+        pass
+    assert runs.read_samples(run.path).cpu_ratio == (0.25, 0.25)
 
 
 def test_readings_come_again_and_again_while_it_lasts(tmp_path):
@@ -219,7 +238,7 @@ def test_energy_is_what_the_gpu_counted_or_its_power_over_time():
 def test_a_training_keeps_samples_and_its_epochs_say_what_they_waited_for(tmp_path):
     run = train("digits-mlp", output=tmp_path, **SMALL)
     samples = runs.read_samples(run.path)
-    assert len(samples.at_s) == 2
+    assert len(samples.at_s) >= 2
     assert [event.kind for event in samples.events] == ["start", "end"]
     (row,) = run.history
     assert 0 <= row["data_wait_s"] <= row["seconds"]
@@ -286,10 +305,10 @@ def stop(row):
     os.kill(os.getpid(), signal.SIGKILL)
 train("digits-mlp", output=sys.argv[1], stop=stop, **{SMALL!r})
 """
-    ended = subprocess.run([sys.executable, "-c", code, tmp_path], check=False, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", code, tmp_path], check=False, timeout=280)
     assert ended.returncode == -signal.SIGKILL
     (found,) = runs.list_runs(tmp_path)[0]
-    assert len(runs.read_samples(found.path).at_s) == 1
+    assert runs.read_samples(found.path).at_s
     with runs.samples_path(found.path).open("a") as stream:
         stream.write('{"kind":"sample","at_s":5')
     run = resume(found.path)
@@ -313,12 +332,16 @@ import os, sys
 from pathlib import Path
 from tarmac import runs
 from tarmac.machine import open_live_reader
-from tarmac.training.session.sampling import Sampler
+from tarmac.training.session import sampling
+# However busy the machine is.
+sampling._PATIENCE_S = 200.0
+def open_gpus():
+    return open_live_reader(patience_s=200.0)
 (path,) = Path(sys.argv[1]).iterdir()
 run = runs.Run.open(path)
-with open_live_reader() as reader:
+with open_gpus() as reader:
     uuids = [gpu.uuid for gpu in reader.read()]
-with Sampler(run, uuids):
+with sampling.Sampler(run, uuids, interval_s=3600.0, open_gpus=open_gpus):
     while not runs.read_samples(path).at_s:
         pass
     new = Path(sys.argv[2])
@@ -329,7 +352,7 @@ with Sampler(run, uuids):
         [sys.executable, "-c", code, tmp_path / "runs", clock],
         env=on_machine("healthy", NVML_STAND_IN=str(machine), NVML_STAND_IN_CLOCK=str(clock)),
         check=False,
-        timeout=120,
+        timeout=280,
     )
     assert done.returncode == 0
     (found,) = runs.list_runs(tmp_path / "runs")[0]

@@ -185,10 +185,18 @@ def _directories(above: str) -> Iterator[tuple[str, str]]:
     try:
         with os.scandir(above) as entries:
             for entry in entries:
-                if not entry.name.startswith(".") and entry.is_dir():
+                if not entry.name.startswith(".") and _is_directory(entry):
                     yield entry.name, f"{above}/{entry.name}"
     except OSError:
         return
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        # A link that leads to itself, or to where this user may not look.
+        return False
 
 
 def _look_of(path: str) -> _Look:

@@ -80,6 +80,8 @@ class Streams:
         shown: Mapping[str, str] | None = None
         try:
             while not self._closed.is_set():
+                # Before it is looked: what comes while something is sent is not missed.
+                news = watched.news
                 parts = watched.parts
                 if watched.is_gone:
                     yield GONE
@@ -93,7 +95,7 @@ class Streams:
                     for event in _changes(shown or {}, parts):
                         yield event
                     shown = parts
-                if not await watched.changed(_BEAT_S):
+                if not await _comes(news, _BEAT_S):
                     yield ": \n\n"
         finally:
             watched.num_streams -= 1
@@ -123,14 +125,14 @@ class Streams:
 
 
 class _Watched:
-    """A page that is watched: its parts as they were last, and who waits for others."""
+    """A page that is watched: its parts as they were last, and what is set once there is more."""
 
     def __init__(self) -> None:
         self.num_streams = 0
         self.task: asyncio.Task[None] | None = None
         self.parts: Mapping[str, str] | None = None
         self.is_gone = False
-        self._next = asyncio.Event()
+        self.news = asyncio.Event()
 
     def show(self, parts: Mapping[str, str]) -> None:
         if parts != self.parts:
@@ -142,14 +144,15 @@ class _Watched:
         self.wake()
 
     def wake(self) -> None:
-        self._next.set()
-        self._next = asyncio.Event()
+        self.news.set()
+        self.news = asyncio.Event()
 
-    async def changed(self, limit_s: float) -> bool:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._next.wait(), limit_s)
-            return True
-        return False
+
+async def _comes(news: asyncio.Event, limit_s: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(news.wait(), limit_s)
+        return True
+    return False
 
 
 def _changes(shown: Mapping[str, str], parts: Mapping[str, str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -39,7 +40,7 @@ async def in_thread(
         except Exception as raised:
             result, error = None, raised
         # Where the loop has ended meanwhile, nobody wants to know.
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=work, name="page", daemon=True).start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import wandb
 
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["WandbRun"]
 
-_LOCAL_MODES = ("offline", "disabled", "dryrun")
+# Modes in which nothing is sent, by what the user calls them.
+_LOCAL_MODES: Mapping[str, Literal["offline", "disabled"]] = {
+    "offline": "offline",
+    "dryrun": "offline",
+    "disabled": "disabled",
+}
 
 
 class WandbRun:
@@ -32,7 +37,8 @@ class WandbRun:
     """
 
     def __init__(self, run: TrackedRun) -> None:
-        if os.environ.get("WANDB_MODE") not in _LOCAL_MODES and not wandb.api.api_key:
+        mode = _LOCAL_MODES.get(os.environ.get("WANDB_MODE", ""))
+        if mode is None and not wandb.api.api_key:
             # The client would ask on the terminal, in the middle of a training's start.
             raise RequestError(
                 "nobody is logged in to Weights & Biases",
@@ -45,6 +51,8 @@ class WandbRun:
             name=run.name,
             resume="allow",
             dir=run.directory,
+            # As it is now: the client keeps what it was when it was first asked anything.
+            mode=mode,
             config=flat(run.configuration),
             tags=list(run.tags.values()),
             # What is printed is the run's own affair, on standard output for one with --json.

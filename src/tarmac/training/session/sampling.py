@@ -122,7 +122,8 @@ class Sampler:
     def _sample(self, host: HostReader, gpus: LiveReader | None) -> None:
         meters: dict[str, GpuMeter] | None = None
         while True:
-            is_last = self._is_over.is_set()
+            # However short it was, there is a first reading and a last.
+            is_last = meters is not None and self._is_over.is_set()
             own = [gpu for gpu in gpus.read() if gpu.uuid in self._uuids] if gpus else []
             seen, at_s = host.read(), self._now_s()
             if meters is None:
