@@ -88,7 +88,7 @@ def train_there(
         options += ["--resume", str(run.path.resolve())]
     assert workload is not None
     job = place.applied_to(
-        jobs.training_job(
+        jobs.training_jobs(
             workload,
             options,
             output=directory,

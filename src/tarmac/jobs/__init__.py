@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.status import RunStatus, TaskStatus, read_status
     from tarmac.jobs.sweep import Sweep
     from tarmac.jobs.timeline import AttemptSpan, TaskTrace, Timeline, read_timeline
-    from tarmac.jobs.training_job import training_job
+    from tarmac.jobs.training_jobs import training_job
 
 __all__ = [
     "DISTURBANCES",
@@ -268,7 +268,7 @@ _MODULES = {
     "submit_runner": "runner_jobs",
     "task_directory": "scheduler",
     "thread_variables": "plan",
-    "training_job": "training_job",
+    "training_job": "training_jobs",
     "why_no_runner_job": "runner_jobs",
     "work_on": "job_run",
     "working_on": "job_run",
