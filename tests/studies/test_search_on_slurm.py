@@ -227,13 +227,18 @@ def test_workers_go_on_without_who_began_them_and_are_found_again(start, place, 
     study = the_study(place)
     assert f"tarmac search --resume {study.path} --on slurm" in output
     assert study.status == "running"
-    (place / "gate").unlink()
     if ends_alone:
+        (place / "gate").unlink()
         end = time.monotonic() + 300
         while Study.open(study.path).record.status != "completed":
             assert time.monotonic() < end, "waited in vain for the workers"
             time.sleep(0.1)
-    check(place, start("--resume", str(study.path)), local)
+    resumed = start("--resume", str(study.path))
+    if not ends_alone:
+        # The workers must be at work still when they are found.
+        assert any("by workers on slurm" in line for line in resumed.stdout)
+        (place / "gate").unlink()
+    check(place, resumed, local)
     assert len(waiting(place)) == 1
     if not ends_alone:
         assert len([*(study.path / "cluster").glob("*/job-run.json")]) == 1
