@@ -23,6 +23,7 @@ from tarmac.monitor.drawing.columns import Column, choose
 from tarmac.monitor.drawing.lines import cut, fitted, joined, width_of
 from tarmac.monitor.drawing.plots import bar, plot, resampled, sparkline
 from tarmac.monitor.screen.history import History
+from tarmac.monitor.screen.plotting import Series, plot_lines
 
 
 @pytest.mark.parametrize(
@@ -145,3 +146,14 @@ def test_a_gpu_held_idle_is_news_only_after_a_while():
 def test_a_page_of_a_browser_is_a_screen_and_a_pipe_is_none():
     assert can_show_screen({"TEXTUAL_DRIVER": "textual.drivers.web_driver:WebDriver"})
     assert not can_show_screen({"TERM": "dumb"})
+
+
+def test_a_plot_s_bounds_are_whole_numbers_of_its_finite_values():
+    values = [3.5e-06, float("-inf"), float("nan"), 0.5, None]
+
+    drawn = plot_lines([Series("loss", values, decimal, fills=True)], Look(60))
+
+    text = ["".join(span.text for span in line) for line in drawn]
+    assert text[1].startswith("   0.5000")
+    assert text[-1].startswith("  3.5e-06")
+    assert plot_lines([Series("loss", [float("nan")], decimal)], Look(60)) == []

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from tarmac.errors import RequestError
-from tarmac.monitor.drawing import Look, Row, Span, finding_lines, head_line
+from tarmac.monitor.drawing import Look, Row, Span, finding_lines, head_line, trouble_lines
 from tarmac.monitor.screen.acting import ACTIONS, plan_action
 from tarmac.monitor.screen.colours import THEMES, styles
 from tarmac.monitor.screen.details import details_rows
@@ -233,7 +233,8 @@ class TopApp(App[None]):
         """Show all findings."""
 
         def rows(width: int) -> list[Row]:
-            found = finding_lines(self._shown, self._look(width))
+            look = self._look(width)
+            found = [*trouble_lines(self._shown, look), *finding_lines(self._shown, look)]
             none = (Span("nothing was found; a full check: tarmac check", "dim"),)
             return [Row((), line) for line in found or [none]]
 

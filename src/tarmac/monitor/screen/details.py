@@ -132,8 +132,8 @@ def _of_work(work: Work, host: HostSnapshot, history: History, look: Look) -> li
         (look.clean(work.metric_name or "metric"), decimal(work.metric)),
         ("samples/s", count(work.samples_per_s)),
         ("left", duration(work.eta_s)),
-        ("saved", f"{duration(work.checkpoint_age_s)} ago" if work.checkpoint_age_s else UNKNOWN),
-        ("last sign", f"{duration(work.quiet_s)} ago" if work.quiet_s is not None else UNKNOWN),
+        ("saved", _ago(work.checkpoint_age_s)),
+        ("last sign", _ago(work.quiet_s)),
         ("waits for", look.clean(waits) or UNKNOWN),
         ("retries", whole(work.retries)),
         ("energy", watt_hours(work.energy_joules)),
@@ -171,6 +171,10 @@ def _of_host(host: HostSnapshot, look: Look) -> list[Line]:
             lines.append((Span(look.clean(text), tone),))
     lines += [work_row(host, work, look, 0).line for work in host.work]
     return lines + _findings(None, host, look)
+
+
+def _ago(seconds: float | None) -> str:
+    return UNKNOWN if seconds is None else f"{duration(seconds)} ago"
 
 
 def _facts(facts: Iterable[tuple[str, str]], look: Look) -> list[Line]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 from tarmac.monitor.drawing import Span
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Series", "plot_lines"]
 
 _HEIGHT = 5
-_LABEL_WIDTH = 7
+# Wide enough for -1.23e-05: a number that is cut is another number.
+_LABEL_WIDTH = 10
 # Narrower than this, plots are below one another.
 _BESIDE = 76
 _GAP = 2
@@ -47,7 +49,11 @@ class Series:
 
 def plot_lines(series: Sequence[Series], look: Look) -> list[Line]:
     """Return plots of all series that have a value."""
-    shown = [one for one in series if any(value is not None for value in one.values)]
+    shown = [
+        one
+        for one in series
+        if any(value is not None and math.isfinite(value) for value in one.values)
+    ]
     across = 2 if look.width >= _BESIDE else 1
     width = (look.width - (across - 1) * _GAP) // across
     lines: list[Line] = []
@@ -66,7 +72,8 @@ def _batched(series: Sequence[Series], number: int) -> list[Sequence[Series]]:
 
 
 def _block(series: Series, width: int, look: Look) -> list[Line]:
-    known = [value for value in series.values if value is not None]
+    # A diverged training's losses have no place between bounds.
+    known = [value for value in series.values if value is not None and math.isfinite(value)]
     low = min(known) if series.low is None else series.low
     high = max(known) if series.high is None else series.high
     newest = series.form(series.values[-1])
