@@ -88,7 +88,7 @@ def train_there(
         options += ["--resume", str(run.path.resolve())]
     assert workload is not None
     job = place.applied_to(
-        jobs.training_jobs(
+        jobs.training_job(
             workload,
             options,
             output=directory,
