@@ -57,26 +57,18 @@ class Settings:
     options: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def applied_to(self, job: Job) -> Job:
-        """Return a job with these options below its own, which its record then holds.
-
-        A pipeline's nodes run on this machine alone, so it is left as it is.
-        """
-        if job.pipeline is not None or not self.options:
+        """Return a job with these options below its own, which its record then holds."""
+        if not self.options:
             return job
         return job.model_copy(update={"options": _merged(self.options, job.options)})
 
-    def place_of(self, job: Job, asked: str | None) -> str:
+    def place_of(self, asked: str | None) -> str:
         """Return where a job's tasks run.
 
-        Settings that send jobs to a cluster do not mean a pipeline, which runs nowhere but here.
-
         Args:
-            job: Which.
             asked: Where it was asked to, if that was said for it alone.
         """
-        if asked is not None:
-            return asked
-        return "local" if job.pipeline is not None else self.on or "local"
+        return asked or self.on or "local"
 
 
 def settings_path() -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tarmac.documents import parse_document
@@ -31,6 +31,8 @@ def outcome(text: str, *, with_libyaml: bool):
 
 @pytest.mark.skipif(not yaml.__with_libyaml__, reason="PyYAML is built without libyaml")
 @settings(deadline=None, max_examples=50)
+@example("", ["|-\n", "---"])
+@example("k: ", ["\n", "---"])
 @given(st.sampled_from(["", "k: ", "- ", "{k: "]), st.lists(st.sampled_from(PARTS), max_size=9))
 def test_any_text_is_read_alike(start, parts):
     text = start + "".join(parts)
@@ -50,5 +52,5 @@ def test_what_is_nested_without_end_is_refused_before_it_is_read_to_the_end(text
 
 
 def test_a_second_document_is_refused_with_its_place():
-    with pytest.raises(RequestError, match=r"x:3:1: a second document, expected one in a file"):
+    with pytest.raises(RequestError, match=r"x:2:1: a second document, expected one in a file"):
         parse_document("a: 1\n---\nb: 1\n", "x")

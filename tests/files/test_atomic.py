@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +61,31 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StorageError, match=r"cannot write .*file/inner: "):
         write_bytes(tmp_path / "file" / "inner", b"")
+
+
+def test_a_pipe_is_written_into_and_stays_one(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as reader:
+        write_bytes(path, b"page")
+        assert reader.communicate()[0] == b"page"
+    assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_a_full_device_is_named_and_stays_one():
+    with pytest.raises(StorageError, match="no space left to write /dev/full") as caught:
+        write_bytes(Path("/dev/full"), b"page")
+    assert "--output" not in caught.value.hint
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+
+
+def test_standard_output_that_leads_to_a_file_is_written_into(tmp_path):
+    program = (
+        "from pathlib import Path; from tarmac.files import write_text\n"
+        "print('before', flush=True); write_text(Path('/dev/stdout'), 'page\\n')\n"
+    )
+    before = Path("/dev/stdout").readlink()
+    with (tmp_path / "out").open("ab") as out:
+        subprocess.run([sys.executable, "-c", program], stdout=out, check=True)
+    assert (tmp_path / "out").read_text().splitlines()[-1] == "page"
+    assert Path("/dev/stdout").readlink() == before

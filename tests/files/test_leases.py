@@ -16,7 +16,7 @@ import pytest
 
 import tarmac
 from tarmac.files import Lease, LeaseWatch, OwnerLock, open_lock, read_lease
-from tarmac.files.mounts import network_type
+from tarmac.files.mounts import Mounts, network_type
 
 BEAT_S = 0.2
 
@@ -271,7 +271,7 @@ MOUNTINFO = """\
 )
 def test_network_file_systems_are_told_from_local_ones(tmp_path, path, expected):
     (tmp_path / "mountinfo").write_text(MOUNTINFO)
-    assert network_type(path, tmp_path / "mountinfo") == expected
+    assert network_type(path, Mounts(tmp_path / "mountinfo")) == expected
 
 
 def test_on_a_local_file_system_the_kernels_lock_is_taken(tmp_path):

@@ -106,18 +106,23 @@ def compose(text: str, name: str) -> tuple[Node, YAML]:
     """
     if yaml.__with_libyaml__ and not _DIFFERENT.search(text):
         reader = YAML(typ="safe", pure=True)
+        composer = _Composer(name, reader)
         try:
-            root = _compose(yaml.parse(text, Loader=yaml.CSafeLoader), name, reader)
+            root = _compose(yaml.parse(text, Loader=yaml.CSafeLoader), name, composer)
             # Of a lone text in a block they differ.
             if not isinstance(root, Scalar):
                 return root, reader
         except (yaml.YAMLError, UnicodeEncodeError):
             # Said below, or no mistake in YAML 1.2.
             pass
+        except RequestError:
+            # They differ in where it ends, too.
+            if not isinstance(composer.root, Scalar):
+                raise
     # Pure, since its parser in C has no places.
     reader = YAML(typ="safe", pure=True)
     try:
-        return _compose(reader.parse(text), name, reader), reader
+        return _compose(reader.parse(text), name, _Composer(name, reader)), reader
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
@@ -135,13 +140,16 @@ def compose(text: str, name: str) -> tuple[Node, YAML]:
         raise RequestError(f"{name}: nested too deeply") from error
 
 
-def _compose(events: Iterable[Any], name: str, reader: YAML) -> Node:
-    composer = _Composer(name, reader)
+def _compose(events: Iterable[Any], name: str, composer: _Composer) -> Node:
     for event in events:
         composer.take(event)
     if composer.root is None:
         raise RequestError(f"{name}: is empty")
     return composer.root
+
+
+def _place_of(event: Any) -> Place:
+    return Place(event.start_mark.line + 1, event.start_mark.column + 1)
 
 
 class _Composer:
@@ -156,14 +164,16 @@ class _Composer:
         self._open: list[list[Node]] = []
         self._rules: dict[str, list[tuple[str, re.Pattern[str]]]] | None = None
         self._num_nodes = 0
+        self._document = Place(1, 1)
 
     def take(self, event: Any) -> None:
         kind = type(event).__name__
         if kind in {"SequenceEndEvent", "MappingEndEvent"}:
             self._open.pop()
         elif kind in {"ScalarEvent", "AliasEvent", "SequenceStartEvent", "MappingStartEvent"}:
-            mark = event.start_mark
-            self._add(kind, event, Place(mark.line + 1, mark.column + 1))
+            self._add(kind, event, _place_of(event))
+        elif kind == "DocumentStartEvent":
+            self._document = _place_of(event)
 
     def _add(self, kind: str, event: Any, place: Place) -> None:
         self._num_nodes += 1
@@ -175,7 +185,8 @@ class _Composer:
         elif self.root is None:
             self.root = node
         else:
-            raise self._error(place, "a second document, expected one in a file")
+            # What begins there they may see at different places.
+            raise self._error(self._document, "a second document, expected one in a file")
         if kind == "AliasEvent":
             return
         if event.anchor is not None:

@@ -10,9 +10,15 @@ import yaml
 __all__ = ["dump_document"]
 
 
-def dump_document(value: Any) -> str:
-    """Write plain values as YAML that versions 1.1 and 1.2 read alike."""
-    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=100))
+def dump_document(value: Any, *, has_blocks: bool = False) -> str:
+    """Write plain values as YAML that versions 1.1 and 1.2 read alike.
+
+    Args:
+        value: What to write.
+        has_blocks: Write texts of several lines as they are, where YAML can, behind a ``|``.
+    """
+    dumper = _BlockDumper if has_blocks else _Dumper
+    return str(yaml.dump(value, Dumper=dumper, sort_keys=False, width=100))
 
 
 class _Dumper(yaml.SafeDumper):
@@ -30,3 +36,15 @@ _Dumper.add_implicit_resolver(
     re.compile(r"[-+]?(0[box][0-9a-fA-F_]+|[0-9_]*\.?[0-9_]*([eE][-+]?[0-9]+)?)$"),
     list("-+.0123456789"),
 )
+
+
+class _BlockDumper(_Dumper):
+    pass
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_BlockDumper.add_representer(str, _text)

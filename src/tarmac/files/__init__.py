@@ -54,6 +54,8 @@ if TYPE_CHECKING:
         is_object_directory,
         list_objects,
         put_object,
+        read_object,
+        write_object,
     )
     from tarmac.files.private import make_private
     from tarmac.files.readings import Readings
@@ -94,6 +96,7 @@ __all__ = [
     "read_errors",
     "read_lease",
     "read_lines",
+    "read_object",
     "read_versioned",
     "remove_unowned",
     "storage_errors",
@@ -102,6 +105,7 @@ __all__ = [
     "without_password",
     "write_bytes",
     "write_json",
+    "write_object",
     "write_text",
 ]
 
@@ -137,6 +141,7 @@ _MODULES = {
     "network_type": "mounts",
     "open_lock": "lease",
     "put_object": "objects",
+    "read_object": "objects",
     "read_errors": "atomic",
     "read_lease": "lease",
     "read_lines": "journal",
@@ -148,6 +153,7 @@ _MODULES = {
     "without_password": "locations",
     "write_bytes": "atomic",
     "write_json": "atomic",
+    "write_object": "objects",
     "write_text": "atomic",
 }
 

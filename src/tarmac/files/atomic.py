@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from typing import IO, TYPE_CHECKING
 
 from tarmac.errors import TarmacError
@@ -38,10 +39,12 @@ def storage_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise StorageError(
-                f"no space left to write {path}",
-                hint=f"Free some, or name another place with --output.{_free(path)}",
-            ) from error
+            hint = (
+                "What it leads to takes no more."
+                if _is_stream(path)
+                else f"Free some, or name another place to write to.{_free(path)}"
+            )
+            raise StorageError(f"no space left to write {path}", hint=hint) from error
         raise StorageError(f"cannot write {path}: {os.strerror(error.errno or 0)}") from error
 
 
@@ -59,7 +62,8 @@ def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]
     """Open a binary file that replaces ``path`` when the block ends, and only then.
 
     Missing parent directories are made. After a crash at any moment ``path`` holds either what it
-    held before or all that was written, because data reach the disk before the name does.
+    held before or all that was written, because data reach the disk before the name does. A device,
+    a pipe or a socket, such as ``/dev/stdout``, is written into as it stands.
 
     Args:
         path: The file.
@@ -68,6 +72,10 @@ def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]
     Raises:
         StorageError: It could not be written; ``path`` is as it was.
     """
+    if _is_stream(path):
+        with storage_errors(path), path.open("wb") as stream:
+            yield stream
+        return
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         # A name of its own: with the target's in it, it may be longer than file systems take.
@@ -100,6 +108,18 @@ def write_text(path: Path, content: str, *, is_private: bool = False) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write a whole, indented JSON file or nothing; see `atomic_writer`."""
     write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether no file may take the place of what is there: root could replace ``/dev/null``."""
+    try:
+        mode = path.stat().st_mode
+        parent = path.parent.resolve()
+    except OSError:
+        return False
+    # /dev/stdout may lead to a file, and is none itself.
+    is_descriptor = str(parent) == "/dev" or parent.is_relative_to("/proc")
+    return is_descriptor or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _sync_directory(directory: Path) -> None:

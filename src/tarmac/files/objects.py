@@ -20,8 +20,16 @@ __all__ = [
     "is_object_directory",
     "list_objects",
     "put_object",
+    "read_object",
     "s3_config",
+    "write_object",
 ]
+
+# As S3 has them. The second is also said of an object that is not there, to those who may not list;
+# by the third a machine of Amazon's is asked for keys, where no variable has some.
+_NO_BUCKET = "<Code>NoSuchBucket<"
+_NOT_SAID = "<Code>AccessDenied<"
+_ASKS_MACHINE = "/latest/api/token"
 
 _CHUNK_BYTES = 2**20
 _RETRIES = 5
@@ -86,6 +94,34 @@ def get_object(uri: str, path: Path, environment: Mapping[str, str]) -> None:
             file.write(chunk)
 
 
+def read_object(uri: str, environment: Mapping[str, str]) -> bytes | None:
+    """Return what a small object holds; None where nothing of it is to be seen.
+
+    Raises:
+        TarmacError: There is no such bucket, its store does not take the keys, or does not answer.
+    """
+    with _store(uri, environment) as (obstore, store, key):
+        try:
+            return bytes(obstore.get(store, key).bytes())
+        except (FileNotFoundError, obstore.exceptions.NotFoundError) as error:
+            if _NO_BUCKET in str(error):
+                raise
+        except (PermissionError, obstore.exceptions.PermissionDeniedError) as error:
+            if _NOT_SAID not in str(error):
+                raise
+        return None
+
+
+def write_object(uri: str, content: bytes, environment: Mapping[str, str]) -> None:
+    """Make a small object, in place of an earlier one.
+
+    Raises:
+        TarmacError: The store does not take it, after some retries.
+    """
+    with _store(uri, environment) as (obstore, store, key):
+        obstore.put(store, key, content)
+
+
 def is_object_directory(uri: str, environment: Mapping[str, str]) -> bool:
     """Whether a URI is not of an object, but of what lies above some.
 
@@ -147,6 +183,15 @@ def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any,
         )
         yield obstore, store, key
     except (BaseError, FileNotFoundError, PermissionError, ValueError) as error:
+        if _NO_BUCKET in str(error):
+            raise TarmacError(f"{root}/{key}: there is no bucket {place.host}") from error
+        if _ASKS_MACHINE in str(error):
+            said = "AWS_ACCESS_KEY_ID is not set, and its machine has no role that gives some"
+            raise TarmacError(
+                f"{root}/{key}: there are no keys for it: {said}",
+                hint="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; on Kubernetes, "
+                "options.kubernetes.store_secret names a Secret with both",
+            ) from error
         # A ValueError is of a key that obstore has no way to say, such as one with a newline.
         first = str(error).strip().splitlines()[0]
         raise TarmacError(f"{root}/{key}: {first}") from error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tarmac.files.fields import Fields
 from tarmac.files.lease import LeaseWatch
 from tarmac.files.locks import is_owned
-from tarmac.files.mounts import is_network
+from tarmac.files.mounts import is_network, mounts_seen
 
 if TYPE_CHECKING:
     import os
@@ -66,12 +66,18 @@ class Readings:
         self._whole: dict[Path, _Whole] = {}
         self._growing: dict[Path, _Growing] = {}
         self._on_network: dict[Path, bool] = {}
-        # By device: the kernel's list of mounts is long on some machines, and runs are many.
+        # By device: what leads to a path takes a call for each of its parts, and runs are many.
+        # Both are forgotten once anything was mounted.
         self._network_devices: dict[int, bool] = {}
+        self._mounts_seen = mounts_seen()
         self._leases = LeaseWatch()
 
     def is_on_network(self, path: Path) -> bool:
         """Whether a file is where other hosts may write it too; see `is_network`."""
+        if self._mounts_seen != (seen := mounts_seen()):
+            self._mounts_seen = seen
+            self._on_network.clear()
+            self._network_devices.clear()
         if path not in self._on_network:
             _keep(self._on_network, path, self._ask_of_network(path), self._most)
         return self._on_network[path]

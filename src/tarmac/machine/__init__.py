@@ -69,9 +69,16 @@ if TYPE_CHECKING:
         count_nvswitches,
         read_pcie_path,
     )
+    from tarmac.machine.surveyed import (
+        MOST_NODES,
+        NodeFindings,
+        group_alike,
+        survey_exit_code,
+    )
     from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gpus
 
 __all__ = [
+    "MOST_NODES",
     "RELEASES",
     "UNUSABLE",
     "Asker",
@@ -95,6 +102,7 @@ __all__ = [
     "LoadSample",
     "MigDevice",
     "NoAnswerError",
+    "NodeFindings",
     "NvlinkPair",
     "Nvml",
     "NvmlProblem",
@@ -111,6 +119,7 @@ __all__ = [
     "find_devices",
     "find_kfd_nodes",
     "find_obstacle",
+    "group_alike",
     "is_driver_too_old",
     "list_gpus",
     "name_cpu",
@@ -127,6 +136,7 @@ __all__ = [
     "read_pcie_path",
     "read_sensor",
     "runs_on",
+    "survey_exit_code",
     "text_of",
     "visible_gpus",
     "wake_driver",
@@ -137,6 +147,7 @@ __all__ = [
 
 # Where a name is at home.
 _MODULES = {
+    "MOST_NODES": "surveyed",
     "RELEASES": "builds",
     "UNUSABLE": "device",
     "Asker": "asking",
@@ -160,6 +171,7 @@ _MODULES = {
     "LoadSample": "nvml_load",
     "MigDevice": "gpu",
     "NoAnswerError": "asking",
+    "NodeFindings": "surveyed",
     "NvlinkPair": "nvlink",
     "Nvml": "nvml",
     "NvmlProblem": "nvml_problem",
@@ -176,6 +188,7 @@ _MODULES = {
     "find_devices": "device",
     "find_kfd_nodes": "amd_files",
     "find_obstacle": "obstacles",
+    "group_alike": "surveyed",
     "is_driver_too_old": "builds",
     "list_gpus": "visible",
     "name_cpu": "device",
@@ -192,6 +205,7 @@ _MODULES = {
     "read_pcie_path": "pcie",
     "read_sensor": "amd_files",
     "runs_on": "builds",
+    "survey_exit_code": "surveyed",
     "text_of": "amd_files",
     "visible_gpus": "visible",
     "wake_driver": "driver",

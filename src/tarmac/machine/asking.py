@@ -61,17 +61,17 @@ class Asker(Generic[T]):
         return self._asked_at is not None
 
     def ask(self, *arguments: object) -> None:
-        """Ask, unless the last question is still open; what came too late is dropped."""
+        """Ask, unless the last question is still open: what comes late is its answer, and no other.
+
+        So a driver that is always slower than anybody waits is heard all the same.
+        """
         if self.is_open:
-            try:
-                self._answers.get_nowait()
-            except queue.Empty:
-                return
+            return
         self._asked_at = self._clock()
         self._asked.put(arguments)
 
     def answer(self, timeout_s: float) -> T:
-        """Return the answer to what was asked last.
+        """Return the answer to the question that is open.
 
         Args:
             timeout_s: How long it may take, from when it was asked.

@@ -29,6 +29,13 @@ class TensorReader:
         self._last: Any = None
         self._spare: Any = None
 
+    def close(self) -> None:
+        """Give back what the driver has allocated."""
+        samples, self._last, self._spare = (self._last, self._spare), None, None
+        for sample in samples:
+            if sample is not None:
+                ask(pynvml.nvmlGpmSampleFree, sample)
+
     def read(self) -> float | None:
         """Return the share of the time since the last reading, 0 to 1; None where it is unknown."""
         if not self._is_supported:

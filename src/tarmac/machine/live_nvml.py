@@ -188,6 +188,8 @@ class NvmlCard:
             max_pcie_width=self._ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
         )
         self._processes = ProcessReader(handle, sees_all=self._sees_all, clock=self._clock)
+        if self._tensor is not None:
+            self._tensor.close()
         self._tensor = TensorReader(handle)
         return identity
 
