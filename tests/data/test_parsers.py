@@ -102,7 +102,7 @@ def split(inputs=(4, 2), targets=(0, 1, 2, 1), dtype=np.uint8) -> Split:
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        (split(dtype=np.float32), "train.inputs are float32, expected uint8"),
+        (split(dtype=np.float32), "inputs are float32 in train and uint8 in test"),
         (split(inputs=(3, 2)), "3 inputs and 4 targets"),
         (split(inputs=(0, 2), targets=()), "0 inputs"),
         (split(targets=(0, 1, 2, 3)), "from 0 to 3, expected 0 to 2"),

@@ -45,9 +45,12 @@ def test_the_state_of_each_dataset_is_described(tmp_path, origin):
     states = {status.name: status.state for status in data.describe(tmp_path)}
     assert states == {
         "digits": "embedded",
+        "diabetes": "embedded",
+        "noise224": "embedded",
         "mnist": "absent",
         "fashion-mnist": "absent",
         "cifar10": "absent",
+        "tinyshakespeare": "absent",
     }
     data.add("mnist", origin, tmp_path)
     (tmp_path / "mnist" / "t10k-labels-idx1-ubyte").unlink()

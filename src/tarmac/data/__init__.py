@@ -7,22 +7,64 @@ Example:
 """
 
 from tarmac.data.acquire import add, fetch
-from tarmac.data.base import Dataset, Loader, Progress, Split
-from tarmac.data.registry import DatasetStatus, FileStatus, describe, load, names, verify
+from tarmac.data.base import (
+    Column,
+    Columns,
+    Dataset,
+    Loaded,
+    Loader,
+    Progress,
+    SampleShape,
+    Split,
+    columns_of,
+    samples_from,
+    slice_columns,
+    windows,
+)
+from tarmac.data.included import INCLUDED
+from tarmac.data.loading import Loading, as_array, in_one_line
+from tarmac.data.naming import Naming
+from tarmac.data.own import OwnRecord, TableColumns, Taking, read_image, take_over
+from tarmac.data.registry import DatasetStatus, FileStatus, describe, load, load_text, names, verify
+from tarmac.data.sources import SOURCES
 from tarmac.data.store import data_root
+from tarmac.data.text import Text
+from tarmac.data.token_files import load_tokens
 
 __all__ = [
+    "INCLUDED",
+    "SOURCES",
+    "Column",
+    "Columns",
     "Dataset",
     "DatasetStatus",
     "FileStatus",
+    "Loaded",
     "Loader",
+    "Loading",
+    "Naming",
+    "OwnRecord",
     "Progress",
+    "SampleShape",
     "Split",
+    "TableColumns",
+    "Taking",
+    "Text",
     "add",
+    "as_array",
+    "columns_of",
     "data_root",
     "describe",
     "fetch",
+    "in_one_line",
     "load",
+    "load_text",
+    "load_tokens",
     "names",
+    "read_image",
+    "samples_from",
+    "slice_columns",
+    "take_over",
     "verify",
+    "windows",
 ]

@@ -126,10 +126,10 @@ def _fetch_file(source: Source, file: DataFile, directory: Path, progress: Progr
             present.unlink()
         else:
             return
-    name = f"{file.name}.gz"
+    name = f"{file.name}.gz" if source.is_compressed else file.name
 
     def check(part: Path) -> None:
-        parse_file(source, file, part, compressed=True)
+        parse_file(source, file, part, compressed=source.is_compressed)
 
     download(_urls(source, name), directory / name, check, progress)
 

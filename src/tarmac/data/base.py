@@ -5,19 +5,45 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
+from tarmac.data.blocks import check_finite, digest_array
+from tarmac.data.checking import check_classes, check_weights
+from tarmac.data.loading import Loading, loading_of
+from tarmac.data.naming import Names, Naming
 from tarmac.errors import RequestError
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+__all__ = [
+    "Column",
+    "Columns",
+    "Dataset",
+    "Loaded",
+    "Loader",
+    "Progress",
+    "SampleShape",
+    "Split",
+    "columns_of",
+    "samples_from",
+    "slice_columns",
+    "windows",
+]
 
-__all__ = ["Dataset", "Loader", "Progress", "Split"]
+# ``[num_samples, ...]`` of numbers or bools; may be memory-mapped, or a strided view.
+Column: TypeAlias = NDArray[Any]
 
-_NUM_BLOCKS = 256
-_BLOCK_BYTES = 2**20
+# Where a sample has several parts, by name.
+Columns: TypeAlias = Column | Mapping[str, Column]
+
+# The shape of one sample, or that of each part by name.
+SampleShape: TypeAlias = tuple[int, ...] | dict[str, tuple[int, ...]]
+
+# Signed and unsigned integers, floats, bools.
+_KINDS = "iufb"
 
 
 class Progress(Protocol):
@@ -36,18 +62,168 @@ class Loader(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Samples and their classes.
+    """Samples, what is wanted of them, and how much each counts.
 
     Attributes:
-        inputs: uint8 ``[num_samples, *sample_shape]``.
-        targets: int64 ``[num_samples]``, from 0.
+        inputs: ``[num_samples, *sample_shape]`` of any type, such as uint8 images, float32 tables
+            or uint16 tokens; a dictionary of such where the model takes several, which it gets as
+            keyword arguments.
+        targets: Likewise, e.g. int64 classes ``[num_samples]`` from 0. None where there are none:
+            the objective then gets the model's own inputs, as an autoencoder's does.
+        weights: ``[num_samples]``, at least 0: how much each sample counts in losses and metrics.
+            None where each counts once.
     """
 
-    inputs: NDArray[np.uint8]
-    targets: NDArray[np.int64]
+    inputs: Columns
+    targets: Columns | None = None
+    weights: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return len(next(iter(columns_of(self.inputs).values())))
+
+    @functools.cached_property
+    def columns(self) -> dict[str, Column]:
+        """All arrays, by a name for messages: ``inputs``, ``targets.boxes``, ``weights``."""
+        found = columns_of(self.inputs, "inputs")
+        if self.targets is not None:
+            found |= columns_of(self.targets, "targets")
+        return found if self.weights is None else found | {"weights": self.weights}
+
+    @property
+    def arrays(self) -> tuple[Column, Column]:
+        """Inputs and targets, where each is one array.
+
+        Raises:
+            RequestError: There are several inputs or targets, or no targets.
+        """
+        self.check_whole("this")
+        if not isinstance(self.inputs, np.ndarray) or not isinstance(self.targets, np.ndarray):
+            raise RequestError(
+                f"the samples are {', '.join(self.columns)}, expected one array of inputs and one "
+                "of targets"
+            )
+        return self.inputs, self.targets
+
+    def check_whole(self, what: str) -> None:
+        """Raise a RequestError where the samples are not all here as arrays.
+
+        Args:
+            what: That needs them, for the message.
+        """
+
+    @property
+    def identity(self) -> str | None:
+        """What stands for the samples where these are not here to be looked at; None else."""
+        return None
+
+    def nbytes(self, start: int = 0, stop: int | None = None) -> int:
+        """Return the memory that samples take, each byte of overlapping windows once.
+
+        Args:
+            start: The first sample.
+            stop: The one after the last; None for all.
+        """
+        ranges = sorted(
+            np.lib.array_utils.byte_bounds(part)
+            for column in self.columns.values()
+            if (part := column[start:stop]).size
+        )
+        total, end = 0, 0
+        for first, last in ranges:
+            total += max(0, last - max(first, end))
+            end = max(end, last)
+        return min(total, sum(column[start:stop].nbytes for column in self.columns.values()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded(Split):
+    """Samples that a PyTorch dataset or loader gives when they are asked for.
+
+    The arrays are the first two samples alone, which tell the kind of all; see `samples_from`.
+
+    Attributes:
+        loading: How they are got.
+    """
+
+    loading: Loading = dataclasses.field(kw_only=True)
+
+    def __len__(self) -> int:
+        if self.loading.num_samples is None:
+            raise RequestError(
+                f"a stream, {type(self.loading.dataset).__name__}, does not say how long it is",
+                hint="Say it: tarmac.data.samples_from(stream, num_samples=N), or for train "
+                "steps_per_epoch=N.",
+            )
+        return self.loading.num_samples
+
+    def with_steps(self, batch_size: int) -> Loaded:
+        """Return a stream whose epoch is counted in steps as one of so many samples."""
+        steps = self.loading.steps_per_epoch
+        if steps is None:
+            return self
+        loading = dataclasses.replace(self.loading, num_samples=steps * batch_size)
+        return dataclasses.replace(self, loading=loading)
+
+    def check_whole(self, what: str) -> None:
+        """Raise a RequestError."""
+        raise RequestError(
+            f"{what} needs all samples as arrays, and they come from a "
+            f"{type(self.loading.loader or self.loading.dataset).__name__}",
+            hint="Give the dataset arrays: Split(inputs, targets).",
+        )
+
+    @property
+    def identity(self) -> str:
+        """What it is and how long; no sample is read for it."""
+        return self.loading.identity
+
+    def nbytes(self, start: int = 0, stop: int | None = None) -> int:
+        """Return the memory that samples would take as arrays."""
+        count = len(range(*slice(start, stop).indices(len(self))))
+        return count * sum(column[:1].nbytes for column in self.columns.values())
+
+
+def samples_from(
+    source: Any,
+    *,
+    inputs: Names = None,
+    targets: Names = None,
+    weights: str | None = None,
+    num_samples: int | None = None,
+    steps_per_epoch: int | None = None,
+    num_workers: int | None = None,
+) -> Loaded:
+    """Take the samples of a split from a PyTorch dataset or `DataLoader`.
+
+    `Dataset` does that itself where nothing needs to be said. Samples are tensors or arrays, pairs
+    of inputs and targets, triples with weights, or dictionaries, as Hugging Face's `datasets` has.
+
+    Args:
+        source: A map-style dataset, an iterable one, or a `DataLoader` of either.
+        inputs: Of samples that are dictionaries: the name of the one input, or the names of
+            several; by default all that are not targets or weights.
+        targets: Likewise; none by default.
+        weights: The name of their weights.
+        num_samples: How many a stream has that does not say so itself.
+        steps_per_epoch: How many steps of training make an epoch of a stream, instead.
+        num_workers: Processes that read; by default those of the `DataLoader`, or none.
+
+    Raises:
+        RequestError: It is nothing of these, gives no numbers, or fails on its first sample.
+    """
+    loading = loading_of(
+        source,
+        Naming(inputs=inputs, targets=targets, weights=weights),
+        num_samples=num_samples,
+        steps_per_epoch=steps_per_epoch,
+        num_workers=num_workers,
+    )
+    first = loading.first()
+    if not any(name.partition(".")[0] == "inputs" for name in first):
+        raise RequestError("a sample has no inputs beside its targets and weights")
+    return Loaded(
+        _of_part(first, "inputs"), _of_part(first, "targets"), first.get("weights"), loading=loading
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +232,15 @@ class Dataset:
 
     Attributes:
         name: For messages and run records.
-        train: What a model may be fitted to and chosen on.
-        test: What it is scored on, once.
-        num_classes: Targets are below this.
+        train: What a model may be fitted to and chosen on: arrays as a `Split`, or what
+            `samples_from` takes, such as a PyTorch `DataLoader`.
+        test: What it is scored on, once; likewise.
+        num_classes: Targets are int64 classes below this; None where they are something else.
+        note: What whoever trains on them must know, such as that they are made up; it is said, and
+            recorded.
+        features: The names of a row's values, where the inputs are one table ``[num_samples, n]``;
+            predictions take columns by them.
+        classes: The names of the classes in the order of their numbers, where they have any.
 
     Raises:
         RequestError: The arrays do not fit together.
@@ -67,59 +249,167 @@ class Dataset:
     name: str
     train: Split
     test: Split
-    num_classes: int
+    num_classes: int | None = None
+    note: str = ""
+    features: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for part, split in (("train", self.train), ("test", self.test)):
             where = f"dataset {self.name!r}: {part}"
-            if split.inputs.dtype != np.uint8:
-                raise RequestError(f"{where}.inputs are {split.inputs.dtype}, expected uint8")
-            if split.targets.dtype != np.int64 or split.targets.ndim != 1:
-                raise RequestError(
-                    f"{where}.targets are {split.targets.dtype} of {split.targets.ndim} "
-                    "dimensions, expected int64 of 1"
-                )
-            if not 0 < len(split.inputs) == len(split.targets):
-                raise RequestError(
-                    f"{where} has {len(split.inputs)} inputs and {len(split.targets)} targets, "
-                    "expected as many of each, at least 1"
-                )
-            low, high = split.targets.min(), split.targets.max()
-            if low < 0 or high >= self.num_classes:
-                raise RequestError(
-                    f"{where}.targets are from {low} to {high}, "
-                    f"expected 0 to {self.num_classes - 1}"
-                )
-        if self.train.inputs.shape[1:] != self.test.inputs.shape[1:]:
-            raise RequestError(
-                f"dataset {self.name!r}: samples are {self.sample_shape} in train and "
-                f"{self.test.inputs.shape[1:]} in test"
-            )
+            if not isinstance(split, Split):
+                object.__setattr__(self, part, _loaded(where, split))
+        for part, split in (("train", self.train), ("test", self.test)):
+            where = f"dataset {self.name!r}: {part}"
+            _check_columns(where, split)
+            if split.weights is not None:
+                check_weights(where, split.weights)
+            if self.num_classes is not None:
+                check_classes(where, split.targets, self.num_classes)
+        self._check_alike()
+        self._check_names()
 
-    @property
-    def sample_shape(self) -> tuple[int, ...]:
-        """The shape of one sample, e.g. ``(28, 28)``."""
-        return self.train.inputs.shape[1:]
+    @functools.cached_property
+    def sample_shape(self) -> SampleShape:
+        """The shape of one sample, e.g. ``(28, 28)``; that of each part by its name."""
+        inputs = self.train.inputs
+        if isinstance(inputs, Mapping):
+            return {name: column.shape[1:] for name, column in inputs.items()}
+        return inputs.shape[1:]
 
     @functools.cached_property
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that change with any byte of the data.
 
         Of an array of more than 256 MiB they see its shape and 256 evenly spaced MiB, so that a
-        memory-mapped file need not be read from end to end.
+        memory-mapped file need not be read from end to end. Of samples that a dataset or loader of
+        PyTorch gives they see its kind and its length alone.
         """
         digest = hashlib.blake2b(digest_size=8)
         for split in (self.train, self.test):
-            _digest_array(digest, split.inputs)
-            _digest_array(digest, split.targets)
+            if split.identity is not None:
+                kinds = [f"{name} {c.dtype} {c.shape[1:]}" for name, c in split.columns.items()]
+                digest.update("; ".join([split.identity, *kinds]).encode())
+                continue
+            for column in split.columns.values():
+                digest_array(digest, column)
         return digest.hexdigest()
 
+    def _check_names(self) -> None:
+        """Refuse names that are not one for each value of a row, or for each class."""
+        where = f"dataset {self.name!r}"
+        if self.features and self.sample_shape != (len(set(self.features)),):
+            raise RequestError(
+                f"{where} has {len(set(self.features))} names of features for samples of "
+                f"{self.sample_shape}"
+            )
+        if self.classes and self.num_classes != len(set(self.classes)):
+            raise RequestError(
+                f"{where} has {len(set(self.classes))} names for {self.num_classes} classes"
+            )
 
-def _digest_array(digest: hashlib.blake2b, array: NDArray[Any]) -> None:
-    if array.nbytes <= _NUM_BLOCKS * _BLOCK_BYTES:
-        digest.update(np.ascontiguousarray(array).data)
-        return
-    digest.update(repr(array.shape).encode())
-    num_rows = max(1, _BLOCK_BYTES // array[:1].nbytes)
-    for start in np.linspace(0, len(array) - num_rows, _NUM_BLOCKS, dtype=np.int64):
-        digest.update(np.ascontiguousarray(array[start : start + num_rows]).data)
+    def _check_alike(self) -> None:
+        """Refuse test samples that are of another kind than those that are trained on."""
+        where = f"dataset {self.name!r}"
+        train, test = self.train.columns, self.test.columns
+        if train.keys() != test.keys() and (train.keys() ^ test.keys()) != {"weights"}:
+            raise RequestError(
+                f"{where} has {', '.join(train)} in train and {', '.join(test)} in test"
+            )
+        for name, column in train.items():
+            other = test.get(name, column)
+            if column.shape[1:] != other.shape[1:]:
+                what = "samples" if name == "inputs" else name
+                raise RequestError(
+                    f"{where}: {what} are {column.shape[1:]} in train and {other.shape[1:]} in test"
+                )
+            if column.dtype != other.dtype:
+                raise RequestError(
+                    f"{where}: {name} are {column.dtype} in train and {other.dtype} in test"
+                )
+
+
+def columns_of(columns: Columns, name: str = "") -> dict[str, Column]:
+    """Return the arrays of ``columns``: by ``name``, or by ``name.KEY`` where they have keys."""
+    if isinstance(columns, Mapping):
+        return {f"{name}.{key}" if name else key: column for key, column in columns.items()}
+    return {name: columns}
+
+
+def slice_columns(columns: Columns, start: int, stop: int) -> Columns:
+    """Return views of a range of samples, in the form that ``columns`` has."""
+    if isinstance(columns, Mapping):
+        return {name: column[start:stop] for name, column in columns.items()}
+    return columns[start:stop]
+
+
+def windows(tokens: NDArray[Any], length: int, *, stride: int | None = None) -> Split:
+    """Cut a stream of tokens into samples, each with the tokens that follow as its targets.
+
+    Nothing is copied: both are views of ``tokens``, which may be memory-mapped.
+
+    Args:
+        tokens: Integers ``[num_tokens]``.
+        length: Tokens of a sample.
+        stride: From the beginning of a sample to that of the next; by default ``length``, so that
+            none overlap.
+
+    Returns:
+        Inputs and targets ``[num_samples, length]``; targets are one token further on.
+
+    Raises:
+        RequestError: The tokens are no integers in one dimension, or too few.
+    """
+    if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
+        raise RequestError(
+            f"tokens are {tokens.dtype} of {tokens.ndim} dimensions, expected integers of 1"
+        )
+    stride = length if stride is None else stride
+    for name, value in (("length", length), ("stride", stride)):
+        if value < 1:
+            raise RequestError(f"{name} is {value}, expected at least 1")
+    if len(tokens) < length + 1:
+        raise RequestError(
+            f"{len(tokens)} tokens are too few for a window of {length} and the one after it"
+        )
+    inputs = sliding_window_view(tokens[:-1], length)[::stride]
+    return Split(inputs, sliding_window_view(tokens[1:], length)[::stride])
+
+
+def _loaded(where: str, source: Any) -> Loaded:
+    try:
+        return samples_from(source)
+    except RequestError as error:
+        raise RequestError(f"{where}: {error.message}", hint=error.hint) from error
+
+
+def _of_part(columns: Mapping[str, Column], part: str) -> Any:
+    """Return what of a split's columns is of one part: an array, a dictionary, or None."""
+    named = {
+        name.partition(".")[2]: column
+        for name, column in columns.items()
+        if name.partition(".")[0] == part
+    }
+    return named.get("", named or None)
+
+
+def _check_columns(where: str, split: Split) -> None:
+    if isinstance(split.inputs, Mapping) and not split.inputs:
+        raise RequestError(f"{where}.inputs is an empty dictionary, expected arrays by name")
+    num_samples = len(next(iter(columns_of(split.inputs).values())))
+    for name, column in split.columns.items():
+        if not isinstance(column, np.ndarray):
+            raise RequestError(
+                f"{where}.{name} is a {type(column).__name__}, expected a NumPy array"
+            )
+        if column.dtype.kind not in _KINDS or not column.dtype.isnative or not column.ndim:
+            raise RequestError(
+                f"{where}.{name} are {column.dtype} of {column.ndim} dimensions, expected "
+                "numbers or bools of at least 1, in this machine's byte order"
+            )
+        if not 0 < num_samples == len(column):
+            raise RequestError(
+                f"{where} has {num_samples} inputs and {len(column)} {name}, "
+                "expected as many of each, at least 1"
+            )
+        check_finite(f"{where}.{name}", column)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Literal
 
 from tarmac.data.acquire import fetch
-from tarmac.data.digits import load_digits
 from tarmac.data.files import find
+from tarmac.data.included import INCLUDED
+from tarmac.data.own import load_own, own_names, own_record
 from tarmac.data.sources import SOURCES
-from tarmac.data.store import data_root, parse, parse_file, place, whole_layout
-from tarmac.errors import TarmacError
+from tarmac.data.store import data_root, parse, parse_file, place, read_text, whole_layout
+from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tarmac.data.base import Dataset, Progress
+    from tarmac.data.text import Text
 
-__all__ = ["DatasetStatus", "FileStatus", "describe", "load", "names", "verify"]
+__all__ = ["DatasetStatus", "FileStatus", "describe", "load", "load_text", "names", "verify"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,21 +31,21 @@ class DatasetStatus:
     Attributes:
         name: In commands.
         summary: One line.
-        homepage: The authors' page.
-        num_train: Training samples.
-        num_test: Test samples.
-        sample_shape: Of one sample.
-        state: ``embedded`` in Tarmac, ``present``, ``partial`` or ``absent``.
+        homepage: The authors' page; empty for one of your own.
+        num_train: Training samples; None where that cannot be read.
+        num_test: Test samples; likewise.
+        sample_shape: Of one sample; likewise.
+        state: ``embedded`` in Tarmac, ``present``, ``partial``, ``absent`` or ``damaged``.
         path: Where its files are or would be; None for an embedded one.
     """
 
     name: str
     summary: str
     homepage: str
-    num_train: int
-    num_test: int
-    sample_shape: tuple[int, ...]
-    state: Literal["embedded", "present", "partial", "absent"]
+    num_train: int | None
+    num_test: int | None
+    sample_shape: tuple[int, ...] | None
+    state: Literal["embedded", "present", "partial", "absent", "damaged"]
     path: Path | None
 
 
@@ -60,7 +64,7 @@ class FileStatus:
 
 def names() -> tuple[str, ...]:
     """Return the names of all datasets."""
-    return ("digits", *SOURCES)
+    return (*INCLUDED, *SOURCES, *own_names(data_root()))
 
 
 def load(name: str, root: Path | None = None, *, progress: Progress | None = None) -> Dataset:
@@ -72,22 +76,53 @@ def load(name: str, root: Path | None = None, *, progress: Progress | None = Non
         progress: Told how a download goes.
 
     Returns:
-        ``digits`` uint8 ``[n, 8, 8]``, ``mnist`` and ``fashion-mnist`` ``[n, 28, 28]``,
-        ``cifar10`` ``[n, 3, 32, 32]``.
+        ``digits`` uint8 ``[n, 8, 8]``, ``diabetes`` float32 ``[n, 10]``, ``noise224`` uint8
+        ``[n, 3, 224, 224]``, ``mnist`` and ``fashion-mnist`` ``[n, 28, 28]``,
+        ``cifar10`` ``[n, 3, 32, 32]``, ``tinyshakespeare`` int32 ``[n, 256]``; one of your own as
+        it was taken over.
 
     Raises:
         RequestError: There is no such dataset.
         TarmacError: A file is damaged or cannot be had.
     """
-    if name == "digits":
-        return load_digits()
+    if name in INCLUDED:
+        return INCLUDED[name].load()
+    if _is_own(name, root):
+        return load_own(name, root or data_root())
     source, directory = place(name, root)
     if whole_layout(source, directory) is None:
         fetch(name, root, progress=progress)
     layout = whole_layout(source, directory)
     assert layout is not None, "fetch leaves the first layout whole or raises"
-    try:
+    with _ways_to_mend(name):
         return parse(source, layout, directory)
+
+
+def load_text(name: str, root: Path | None = None, *, progress: Progress | None = None) -> Text:
+    """Load a dataset that is a text, as it is before it is cut into samples.
+
+    Args:
+        name: ``tinyshakespeare``.
+        root: `data_root` if not given.
+        progress: Told how a download goes.
+
+    Raises:
+        RequestError: There is no such dataset, or it is no text.
+        TarmacError: The file is damaged or cannot be had.
+    """
+    source, directory = place(name, root)
+    if source.kind != "text":
+        raise RequestError(f"dataset {name!r} is no text")
+    if whole_layout(source, directory) is None:
+        fetch(name, root, progress=progress)
+    with _ways_to_mend(name):
+        return read_text(source, directory)
+
+
+@contextlib.contextmanager
+def _ways_to_mend(name: str) -> Iterator[None]:
+    try:
+        yield
     except TarmacError as error:
         raise TarmacError(
             error.message,
@@ -102,8 +137,10 @@ def verify(name: str, root: Path | None = None) -> list[FileStatus]:
     Raises:
         RequestError: There is no such dataset.
     """
-    if name == "digits":
+    if name in INCLUDED:
         return []
+    if _is_own(name, root):
+        return _verify_own(name, root or data_root())
     source, directory = place(name, root)
     layout = whole_layout(source, directory) or source.layouts[0]
     statuses = []
@@ -123,15 +160,16 @@ def describe(root: Path | None = None) -> list[DatasetStatus]:
     """Describe every dataset; nothing is read or downloaded."""
     described = [
         DatasetStatus(
-            name="digits",
-            summary="small handwritten digits, embedded in Tarmac",
-            homepage="https://doi.org/10.24432/C50P49",
-            num_train=1438,
-            num_test=359,
-            sample_shape=(8, 8),
+            name=name,
+            summary=included.summary,
+            homepage=included.homepage,
+            num_train=included.num_train,
+            num_test=included.num_test,
+            sample_shape=included.sample_shape,
             state="embedded",
             path=None,
         )
+        for name, included in INCLUDED.items()
     ]
     for source in SOURCES.values():
         directory = (root or data_root()) / source.name
@@ -149,4 +187,44 @@ def describe(root: Path | None = None) -> list[DatasetStatus]:
                 path=directory,
             )
         )
-    return described
+    return described + [
+        _describe_own(name, root or data_root()) for name in own_names(root or data_root())
+    ]
+
+
+def _is_own(name: str, root: Path | None) -> bool:
+    return name in own_names(root or data_root())
+
+
+def _describe_own(name: str, root: Path) -> DatasetStatus:
+    try:
+        record = own_record(name, root)
+    except TarmacError as error:
+        return DatasetStatus(
+            name=name,
+            summary=error.message,
+            homepage="",
+            num_train=None,
+            num_test=None,
+            sample_shape=None,
+            state="damaged",
+            path=root / name,
+        )
+    return DatasetStatus(
+        name=name,
+        summary=record.summary,
+        homepage="",
+        num_train=record.train.num_samples,
+        num_test=record.test.num_samples,
+        sample_shape=record.sample_shape,
+        state="present",
+        path=root / name,
+    )
+
+
+def _verify_own(name: str, root: Path) -> list[FileStatus]:
+    try:
+        load_own(name, root)
+    except TarmacError as error:
+        return [FileStatus("dataset.json", error.message)]
+    return [FileStatus(path.name, None) for path in sorted((root / name).glob("*.npy"))]

@@ -35,8 +35,9 @@ class Source:
         kind: How its files are parsed.
         layouts: Sets of files, each of which is the whole dataset; the first is what is fetched.
         mirrors: Base URLs, tried in order.
-        archive: The tar file on the mirrors that holds the files; None where each lies there as
-            ``name.gz``.
+        archive: The tar file on the mirrors that holds the files; None where each lies there by
+            itself.
+        is_compressed: Whether each lies there as ``name.gz``.
         num_train: Training samples.
         num_test: Test samples.
         sample_shape: Of one sample.
@@ -45,13 +46,14 @@ class Source:
     name: str
     summary: str
     homepage: str
-    kind: Literal["idx", "cifar"]
+    kind: Literal["idx", "cifar", "text"]
     layouts: tuple[tuple[DataFile, ...], ...]
     mirrors: tuple[str, ...]
     archive: str | None
     num_train: int
     num_test: int
     sample_shape: tuple[int, ...]
+    is_compressed: bool = True
 
 
 # MD5 of the uncompressed files.
@@ -133,6 +135,23 @@ SOURCES = {
             num_train=50_000,
             num_test=10_000,
             sample_shape=(3, 32, 32),
+        ),
+        Source(
+            name="tinyshakespeare",
+            summary="plays by Shakespeare, as windows of 256 characters",
+            homepage="https://github.com/karpathy/char-rnn/tree/master/data/tinyshakespeare",
+            kind="text",
+            # Nobody has published a checksum: it is that of the file of 1,115,394 bytes there.
+            layouts=((DataFile("input.txt", md5="6fb458f1232090904fb40fe944165e91"),),),
+            mirrors=(
+                "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/",
+                "https://cdn.jsdelivr.net/gh/karpathy/char-rnn@master/data/tinyshakespeare/",
+            ),
+            archive=None,
+            num_train=3_921,
+            num_test=435,
+            sample_shape=(256,),
+            is_compressed=False,
         ),
     )
 }

@@ -13,13 +13,16 @@ from tarmac.data.base import Dataset, Split
 from tarmac.data.cifar import parse_binary_batch, parse_python_batch
 from tarmac.data.files import find, read_checked
 from tarmac.data.idx import parse_idx
+from tarmac.data.included import INCLUDED
+from tarmac.data.own import own_names
 from tarmac.data.sources import SOURCES, DataFile, Source
+from tarmac.data.text import Text, cut_text, parse_text
 from tarmac.errors import RequestError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["data_root", "parse", "parse_file", "place", "whole_layout"]
+__all__ = ["data_root", "parse", "parse_file", "place", "read_text", "whole_layout"]
 
 
 def data_root() -> Path:
@@ -30,10 +33,11 @@ def data_root() -> Path:
 
 def place(name: str, root: Path | None) -> tuple[Source, Path]:
     """Return a downloadable dataset's source and its directory, or raise a RequestError."""
-    if name == "digits":
-        raise RequestError("digits come with Tarmac: there is nothing to fetch or add")
+    if name in INCLUDED:
+        raise RequestError(f"{name} comes with Tarmac: there is nothing to fetch or add")
     if name not in SOURCES:
-        summaries = {"digits": "embedded"} | {n: s.summary for n, s in SOURCES.items()}
+        summaries = dict.fromkeys(INCLUDED, "embedded") | {n: s.summary for n, s in SOURCES.items()}
+        summaries |= dict.fromkeys(own_names(root or data_root()), "your own")
         raise unknown_name("dataset", name, summaries)
     return SOURCES[name], (root or data_root()) / name
 
@@ -48,6 +52,9 @@ def whole_layout(source: Source, directory: Path) -> tuple[DataFile, ...] | None
 
 def parse(source: Source, layout: Sequence[DataFile], directory: Path) -> Dataset:
     """Read, check and parse a whole layout; raises a TarmacError for any damaged file."""
+    if source.kind == "text":
+        (length,) = source.sample_shape
+        return read_text(source, directory).windows(source.name, length)
     arrays = []
     for file in layout:
         path = find(source, file, [directory])
@@ -64,6 +71,15 @@ def parse(source: Source, layout: Sequence[DataFile], directory: Path) -> Datase
     return Dataset(name=source.name, train=splits[0], test=splits[1], num_classes=10)
 
 
+def read_text(source: Source, directory: Path) -> Text:
+    """Read and check a dataset that is a text; raises a TarmacError where it is damaged."""
+    (file,) = source.layouts[0]
+    path = find(source, file, [directory])
+    assert path is not None, "a whole layout was asked for"
+    ((content,),) = (parse_file(source, file, path),)
+    return cut_text(content)
+
+
 def parse_file(
     source: Source, file: DataFile, path: Path, *, compressed: bool | None = None
 ) -> tuple[np.ndarray, ...]:
@@ -71,6 +87,8 @@ def parse_file(
     if compressed is None:
         compressed = path.suffix == ".gz"
     content = read_checked(file, path, compressed=compressed)
+    if source.kind == "text":
+        return (parse_text(content, str(path)),)
     if source.kind == "idx":
         return (parse_idx(content, str(path), 3 if "images" in file.name else 1),)
     if file.name.endswith(".bin"):

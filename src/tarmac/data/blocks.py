@@ -1,0 +1,52 @@
+"""Arrays larger than one wishes to read from end to end: looked at in evenly spaced parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    import hashlib
+
+    from numpy.typing import NDArray
+
+__all__ = ["check_finite", "digest_array"]
+
+_NUM_BLOCKS = 256
+_BLOCK_BYTES = 2**20
+
+
+def check_finite(what: str, column: NDArray[Any]) -> None:
+    """Refuse NaN and infinity; of more than 256 MiB, 256 evenly spaced MiB are looked at."""
+    if column.dtype.kind != "f":
+        return
+    for start, rows in _blocks(column):
+        is_finite = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+        if not is_finite.all():
+            index = start + int(np.argmin(is_finite))
+            raise RequestError(
+                f"{what} hold a value that is not finite in sample {index} (from 0)",
+                hint="Leave such samples out, or put a number in its place.",
+            )
+
+
+def digest_array(digest: hashlib.blake2b, array: NDArray[Any]) -> None:
+    """Add an array to a digest; of more than 256 MiB, its shape and 256 evenly spaced MiB."""
+    if array.nbytes <= _NUM_BLOCKS * _BLOCK_BYTES:
+        digest.update(np.ascontiguousarray(array).data)
+        return
+    digest.update(repr(array.shape).encode())
+    for _, rows in _blocks(array):
+        digest.update(np.ascontiguousarray(rows).data)
+
+
+def _blocks(array: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
+    """Return an array, or evenly spaced parts of a large one, each with its first row's index."""
+    if array.nbytes <= _NUM_BLOCKS * _BLOCK_BYTES:
+        return [(0, array)]
+    num_rows = max(1, _BLOCK_BYTES // array[:1].nbytes)
+    starts = np.linspace(0, len(array) - num_rows, _NUM_BLOCKS, dtype=np.int64)
+    return [(int(start), array[start : start + num_rows]) for start in starts]

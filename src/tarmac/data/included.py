@@ -1,0 +1,66 @@
+"""The datasets that come with Tarmac: embedded ones, and one that is made up where it is used."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.data.diabetes import load_diabetes
+from tarmac.data.digits import load_digits
+from tarmac.data.noise import load_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tarmac.data.base import Dataset
+
+__all__ = ["INCLUDED", "Included"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Included:
+    """A dataset that needs no download.
+
+    Attributes:
+        summary: One line.
+        homepage: The authors' page; empty where there are none.
+        num_train: Training samples.
+        num_test: Test samples.
+        sample_shape: Of one sample.
+        load: Returns it.
+    """
+
+    summary: str
+    homepage: str
+    num_train: int
+    num_test: int
+    sample_shape: tuple[int, ...]
+    load: Callable[[], Dataset]
+
+
+INCLUDED: Mapping[str, Included] = {
+    "digits": Included(
+        summary="small handwritten digits, embedded in Tarmac",
+        homepage="https://doi.org/10.24432/C50P49",
+        num_train=1438,
+        num_test=359,
+        sample_shape=(8, 8),
+        load=load_digits,
+    ),
+    "diabetes": Included(
+        summary="ten numbers of a patient and how a disease goes on, embedded in Tarmac",
+        homepage="https://www4.stat.ncsu.edu/~boos/var.select/diabetes.html",
+        num_train=354,
+        num_test=88,
+        sample_shape=(10,),
+        load=load_diabetes,
+    ),
+    "noise224": Included(
+        summary="random pixels in the shape of ImageNet: for speed, there is nothing to learn",
+        homepage="",
+        num_train=2048,
+        num_test=64,
+        sample_shape=(3, 224, 224),
+        load=load_noise,
+    ),
+}

@@ -1,0 +1,89 @@
+"""Which parts of a sample are inputs, targets and weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tarmac.errors import RequestError
+
+__all__ = ["Names", "Naming"]
+
+# One part by its name, several, or all that no other takes.
+Names = str | tuple[str, ...] | None
+
+_MOST_PARTS = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Naming:
+    """Which parts of a sample, or of a batch, are inputs, targets and weights.
+
+    A pair is inputs and targets, a triple has weights too, and all else is inputs. Of a dictionary
+    parts are taken by name; without names all of it is inputs.
+
+    Attributes:
+        inputs: Of a dictionary: one name gives one array, several a dictionary of them, None all
+            that are not named otherwise.
+        targets: Likewise; None for none.
+        weights: One name, or None for none.
+    """
+
+    inputs: Names = None
+    targets: Names = None
+    weights: str | None = None
+
+    def take_apart(self, item: Any) -> tuple[Any, Any, Any]:
+        """Return inputs, targets and weights of a sample or a batch; the last two may be None.
+
+        Raises:
+            RequestError: A name is not there, or a tuple has more parts than three.
+        """
+        if isinstance(item, Mapping):
+            return self._of_mapping(item)
+        if isinstance(item, tuple | list):
+            if not 1 <= len(item) <= _MOST_PARTS:
+                raise RequestError(
+                    f"a sample has {len(item)} parts, expected inputs, targets and weights at most",
+                    hint="Let it be a dictionary, and name them: samples_from(..., targets=...).",
+                )
+            inputs, targets, weights = (*item, None, None)[:_MOST_PARTS]
+            return inputs, targets, weights
+        return item, None, None
+
+    def leaves(self, item: Any) -> dict[str, Any]:
+        """Return all parts by the names that `Split.columns` has."""
+        found: dict[str, Any] = {}
+        parts = zip(("inputs", "targets", "weights"), self.take_apart(item), strict=True)
+        for name, part in parts:
+            if isinstance(part, Mapping):
+                found |= {f"{name}.{key}": value for key, value in part.items()}
+            elif part is not None:
+                found[name] = part
+        return found
+
+    def _of_mapping(self, item: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+        taken: set[str] = set()
+        for names in (self.inputs, self.targets, self.weights):
+            taken |= set(_listed(names))
+        missing = sorted(taken - set(item))
+        if missing:
+            raise RequestError(
+                f"a sample has no part {missing[0]!r}; it has {', '.join(map(str, item))}"
+            )
+        inputs = self.inputs
+        if inputs is None:
+            inputs = tuple(name for name in item if name not in taken)
+        weights = None if self.weights is None else item[self.weights]
+        return _picked(item, inputs), _picked(item, self.targets), weights
+
+
+def _listed(names: Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else names or ()
+
+
+def _picked(item: Mapping[str, Any], names: Names) -> Any:
+    if names is None:
+        return None
+    return item[names] if isinstance(names, str) else {name: item[name] for name in names}

@@ -1,0 +1,99 @@
+"""Reads datasets from NumPy's archives."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tarmac.data.own.parts import Part, Parts, cut_off_test, numbers, targets_of
+from tarmac.errors import TarmacError
+from tarmac.files import read_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = ["read_arrays"]
+
+# As Keras's own datasets name them, and by our words.
+_PUBLISHED = {
+    "x_train": ("train", "inputs"),
+    "y_train": ("train", "targets"),
+    "x_test": ("test", "inputs"),
+    "y_test": ("test", "targets"),
+    "inputs": ("all", "inputs"),
+    "targets": ("all", "targets"),
+    "weights": ("all", "weights"),
+}
+_NAMES = _PUBLISHED | {
+    f"{part}_{column}": (part, column)
+    for part in ("train", "test")
+    for column in ("inputs", "targets", "weights")
+}
+_EXPECTED = (
+    "Expected inputs and targets, x_train, y_train, x_test and y_test, or train_inputs, "
+    "train_targets, train_weights, test_inputs and so on."
+)
+
+
+def read_arrays(path: Path, *, test_share: float, as_values: bool) -> Parts:
+    """Read an ``.npz``.
+
+    Args:
+        path: The archive; no array in it may hold Python's objects.
+        test_share: Of the samples to score, where the archive does not say which.
+        as_values: Whether integer targets are values rather than classes.
+
+    Raises:
+        TarmacError: It cannot be read, is damaged, or its arrays do not fit together.
+    """
+    parts: dict[str, dict[str, NDArray[Any]]] = {}
+    num_classes = None
+    for name, array in _loaded(path).items():
+        where = f"{path}: {name}"
+        if name not in _NAMES:
+            raise TarmacError(f"{where} is not a name of an array known here", hint=_EXPECTED)
+        if array.ndim == 0:
+            raise TarmacError(f"{where} is one number, expected one entry for each sample")
+        part, column = _NAMES[name]
+        if column == "targets":
+            array, found = targets_of(array, where, as_values=as_values)  # noqa: PLW2901
+            num_classes = found if num_classes is None else max(num_classes, found or 0)
+        else:
+            array = numbers(array, where)  # noqa: PLW2901
+        parts.setdefault(part, {})[column] = array
+    for part, columns in parts.items():
+        if "inputs" not in columns:
+            raise TarmacError(f"{path} has no inputs for {part}", hint=_EXPECTED)
+        sizes = {name: len(array) for name, array in columns.items()}
+        if len(set(sizes.values())) > 1:
+            said = ", ".join(f"{size:,} {name}" for name, size in sizes.items())
+            raise TarmacError(f"{path} has {said} of {part}, expected as many of each")
+    if set(parts) == {"train", "test"}:
+        train, test = Part(**parts["train"]), Part(**parts["test"])
+    elif len(parts) == 1 and "test" not in parts:
+        (columns,) = parts.values()
+        whole = Part(**columns)
+        learnt, scored = cut_off_test(len(whole.inputs), test_share)
+        train, test = whole.taken(learnt), whole.taken(scored)
+    else:
+        raise TarmacError(
+            f"{path} has samples of {' and '.join(sorted(parts)) or 'no kind'}", hint=_EXPECTED
+        )
+    classes = None if num_classes is None else tuple(map(str, range(num_classes)))
+    return Parts(train=train, test=test, classes=classes)
+
+
+def _loaded(path: Path) -> Mapping[str, NDArray[Any]]:
+    try:
+        with read_errors(path), np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise TarmacError(f"{path} holds one array, expected an .npz of several")
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise TarmacError(f"{path} is no .npz that can be read: {error}") from error

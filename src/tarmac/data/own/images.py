@@ -1,0 +1,207 @@
+"""Reads datasets from folders of images, a folder for each class, by Pillow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tarmac.data.own.parts import Part, Parts, cut_off_test
+from tarmac.data.own.store import column_path
+from tarmac.distribution import explained_imports
+from tarmac.errors import RequestError, TarmacError
+from tarmac.files import read_errors, storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from PIL import Image
+
+__all__ = ["IMAGE_SUFFIXES", "read_folder", "read_image"]
+
+IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+# Folders that say which part they hold, as they are usually named.
+_TRAIN, _TEST = ("train", "training"), ("test", "val", "valid", "validation")
+# The tag of how a camera was held, and its values that turn an image by a quarter (EXIF 2.32).
+_ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
+# So many decoded images wait to be written, for each thread.
+_AHEAD = 4
+
+
+def read_image(path: Path, *, size: tuple[int, int] | None, grey: bool) -> NDArray[np.uint8]:
+    """Decode an image, turned as its camera was held.
+
+    Args:
+        path: In any format that Pillow reads.
+        size: Width and height to bring it to: scaled until it covers them, then cut around its
+            centre; None to leave it as it is.
+        grey: Whether to return its brightness alone.
+
+    Returns:
+        uint8 ``[3, height, width]``, or ``[height, width]`` where ``grey``.
+
+    Raises:
+        MissingExtraError: Pillow is not installed.
+        TarmacError: It is broken, no image, or has more than 8 bits per value.
+    """
+    with explained_imports():
+        from PIL import ImageOps  # noqa: PLC0415 - of an extra
+    with _opened(path) as image:
+        if image.mode.startswith(("I", "F")):
+            raise TarmacError(
+                f"{path} has more than 8 bits per value, which would be lost",
+                hint="Take such images over as an .npz of arrays.",
+            )
+        image = ImageOps.exif_transpose(image).convert("L" if grey else "RGB")  # noqa: PLW2901
+    if size is not None and image.size != size:
+        image = ImageOps.fit(image, size)
+    array = np.asarray(image)
+    return array if grey else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def read_folder(
+    origin: Path,
+    test: Path | None,
+    staged: Path,
+    *,
+    size: tuple[int, int] | None,
+    grey: bool,
+    test_share: float,
+) -> Parts:
+    """Read a folder that holds one folder of images for each class.
+
+    Where it holds ``train`` and ``test`` (or ``val``), the classes are in these.
+
+    Args:
+        origin: The folder.
+        test: Another one, of the images to score; None to cut them off.
+        staged: Where the images are written, which may be more than memory holds.
+        size: See `read_image`.
+        grey: See `read_image`.
+        test_share: Of the images of each class to score, where no folder says which.
+
+    Raises:
+        MissingExtraError: Pillow is not installed.
+        TarmacError: There is no image, one is broken, or they differ in size and none is given.
+    """
+    inside = {child.name.lower(): child for child in _folders(origin)}
+    train = next((inside[name] for name in _TRAIN if name in inside), None)
+    given = next((inside[name] for name in _TEST if name in inside), None)
+    if train is not None and (test or given) is not None:
+        origin, test = train, test or given
+    found = _found(origin)
+    classes = tuple(sorted(found))
+    if test is not None:
+        scored = _found(test)
+        unknown = sorted(set(scored) - set(classes))
+        if unknown:
+            raise TarmacError(f"{test} holds classes that {origin} lacks: {', '.join(unknown)}")
+        parts = [found, scored]
+    else:
+        learnt: dict[str, list[Path]] = {}
+        cut: dict[str, list[Path]] = {}
+        for name, paths in found.items():
+            if len(paths) < 2:
+                raise TarmacError(
+                    f"{origin / name} holds one image, expected at least 2: one to train on, one "
+                    "to score"
+                )
+            ours, theirs = cut_off_test(len(paths), test_share)
+            learnt[name], cut[name] = [paths[i] for i in ours], [paths[i] for i in theirs]
+        parts = [learnt, cut]
+    if size is None:
+        size = _common_size([path for part in parts for paths in part.values() for path in paths])
+    read = []
+    for name_of_part, part in zip(("train", "test"), parts, strict=True):
+        paths = [path for name in classes for path in part.get(name, ())]
+        targets = [classes.index(name) for name in classes for _ in part.get(name, ())]
+        inputs = _decoded(paths, column_path(staged, name_of_part, "inputs"), size, grey=grey)
+        read.append(Part(inputs=inputs, targets=np.array(targets, dtype=np.int64)))
+    return Parts(train=read[0], test=read[1], classes=classes)
+
+
+def _folders(origin: Path) -> list[Path]:
+    with read_errors(origin):
+        return sorted(p for p in origin.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _found(origin: Path) -> dict[str, list[Path]]:
+    """Return the images by class, sorted."""
+    found = {}
+    for folder in _folders(origin):
+        with read_errors(folder):
+            paths = sorted(
+                path
+                for path in folder.rglob("*")
+                if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
+            )
+        if paths:
+            found[folder.name] = paths
+    if not found:
+        raise TarmacError(
+            f"{origin} holds no folder of images",
+            hint="Expected a folder for each class: DIRECTORY/CLASS/IMAGE.jpg, or "
+            "DIRECTORY/train/CLASS/IMAGE.jpg and DIRECTORY/test/CLASS/IMAGE.jpg",
+        )
+    return found
+
+
+def _common_size(paths: Sequence[Path]) -> tuple[int, int]:
+    """Return the size that all images have, by their heads alone."""
+    first: tuple[int, int] | None = None
+    for path in paths:
+        with _opened(path) as image:
+            turned = image.getexif().get(_ORIENTATION) in _TURNED
+            size = image.size[::-1] if turned else image.size
+        if first is None:
+            first = size
+        if size != first:
+            raise RequestError(
+                f"{paths[0]} is {first[0]}x{first[1]} and {path} is {size[0]}x{size[1]}",
+                hint="Say to which size all are brought: --size 224x224",
+            )
+    assert first is not None, "there is at least one"
+    return first
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    with explained_imports():
+        from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - of an extra
+    with read_errors(path):
+        file = path.open("rb")
+    try:
+        with file, Image.open(file) as image:
+            yield image
+    except TarmacError:
+        raise
+    except UnidentifiedImageError as error:
+        raise TarmacError(f"{path} is no image of a form that Pillow reads") from error
+    # Its readers raise anything for a broken file: OSError, SyntaxError, struct.error.
+    except Exception as error:
+        raise TarmacError(f"{path} is no image that can be read: {error}") from error
+
+
+def _decoded(
+    paths: Sequence[Path], target: Path, size: tuple[int, int], *, grey: bool
+) -> NDArray[Any]:
+    """Decode images into a file, a few at a time, and return it mapped into memory."""
+    width, height = size
+    shape = (len(paths), height, width) if grey else (len(paths), 3, height, width)
+    num_threads = os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()
+    num_threads = num_threads or 1
+    at_once = num_threads * _AHEAD
+    with storage_errors(target), ThreadPoolExecutor(num_threads, "tarmac-images") as threads:
+        array = np.lib.format.open_memmap(target, mode="w+", dtype=np.uint8, shape=shape)
+        for first in range(0, len(paths), at_once):
+            some = paths[first : first + at_once]
+            decoded = threads.map(lambda path: read_image(path, size=size, grey=grey), some)
+            for number, image in enumerate(decoded, first):
+                array[number] = image
+        array.flush()
+    return array

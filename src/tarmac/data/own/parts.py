@@ -1,0 +1,145 @@
+"""What is read from a user's files, before it is stored: columns of samples, and what they mean."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tarmac.errors import RequestError, TarmacError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Part", "Parts", "cut_off_test", "numbers", "targets_of"]
+
+# The order in which samples are dealt to the test set is the same on every machine.
+_SEED = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Part:
+    """Samples of one kind, such as those to train on.
+
+    Attributes:
+        inputs: ``[num_samples, ...]``.
+        targets: ``[num_samples, ...]``; None where there are none.
+        weights: float32 ``[num_samples]``, what each sample counts; None where all count the same.
+    """
+
+    inputs: NDArray[Any]
+    targets: NDArray[Any] | None = None
+    weights: NDArray[np.float32] | None = None
+
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The arrays that are there, by name."""
+        every = {"inputs": self.inputs, "targets": self.targets, "weights": self.weights}
+        return {name: array for name, array in every.items() if array is not None}
+
+    def taken(self, index: NDArray[np.int64]) -> Part:
+        """Return some of the samples."""
+        return Part(**{name: array[index] for name, array in self.columns.items()})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parts:
+    """A dataset as it was read.
+
+    Attributes:
+        train: What a model may be fitted to.
+        test: What it is scored on.
+        classes: The names of the classes in the order of their numbers; None where targets are
+            values, or there are none.
+        features: The names of the inputs' columns, where they have names.
+    """
+
+    train: Part
+    test: Part
+    classes: tuple[str, ...] | None = None
+    features: tuple[str, ...] = ()
+
+
+def cut_off_test(num_samples: int, share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Deal samples to train on and to score: which is which depends on their number alone.
+
+    Args:
+        num_samples: At least 2.
+        share: Of the samples to score, above 0 and below 1. Each side gets at least one.
+
+    Returns:
+        The indices of both, ascending.
+
+    Raises:
+        RequestError: There are fewer than two samples.
+    """
+    if num_samples < 2:
+        raise RequestError(
+            f"there are {num_samples} samples, expected at least 2: one to train on, one to score"
+        )
+    num_test = min(max(round(num_samples * share), 1), num_samples - 1)
+    dealt = np.random.default_rng(_SEED).permutation(num_samples)
+    return np.sort(dealt[num_test:]), np.sort(dealt[:num_test])
+
+
+def numbers(array: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return an array in a type that models take: uint8, int32, int64 or float32.
+
+    Args:
+        array: Of any type.
+        where: What it is, for messages.
+
+    Raises:
+        TarmacError: It holds no numbers, or one that is not finite.
+    """
+    kind = array.dtype.kind
+    if kind == "b":
+        return array.astype(np.uint8)
+    if kind in "iu":
+        if array.dtype in (np.uint8, np.int32, np.int64):
+            return array
+        small = array.dtype.itemsize < 4
+        if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+            raise TarmacError(f"{where} holds {array.max()}, which no int64 can hold")
+        return array.astype(np.int32 if small else np.int64)
+    if kind != "f":
+        raise TarmacError(f"{where} is {array.dtype}, expected numbers")
+    wrong = ~np.isfinite(array)
+    if wrong.any():
+        place = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise TarmacError(
+            f"{where} holds {array[place]} at sample {place[0]}, expected finite numbers",
+            hint="Leave such samples out, or put a number in its place.",
+        )
+    return array.astype(np.float32, copy=False)
+
+
+def targets_of(
+    array: NDArray[Any], where: str, *, as_values: bool
+) -> tuple[NDArray[Any], int | None]:
+    """Return targets in the type that they mean, and the number of classes where they are classes.
+
+    Integers of one dimension are classes from 0, all others are values.
+
+    Args:
+        array: ``[num_samples, ...]``.
+        where: What it is, for messages.
+        as_values: Whether integers are values too.
+
+    Raises:
+        TarmacError: They are no numbers, or a class is below 0.
+    """
+    found = numbers(array, where)
+    if found.dtype.kind == "f" or as_values:
+        return found.astype(np.float32, copy=False), None
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.ndim > 1:
+        return found.astype(np.int64), None
+    if found.size and found.min() < 0:
+        raise TarmacError(
+            f"{where} holds class {found.min()} at sample {found.argmin()}, expected at least 0",
+            hint="Numbers that are no classes: --values.",
+        )
+    return found.astype(np.int64), int(found.max()) + 1 if found.size else None

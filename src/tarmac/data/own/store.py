@@ -1,0 +1,229 @@
+"""Datasets of the user's own as they lie on a disk: a record, and a file for each column.
+
+``NAME/dataset.json`` says what the columns mean; ``NAME/train.inputs.npy`` and its like hold them,
+and are mapped into memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import shutil
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from tarmac.data.base import Dataset, Split
+from tarmac.data.included import INCLUDED
+from tarmac.data.sources import SOURCES
+from tarmac.errors import RequestError, TarmacError
+from tarmac.files import read_errors, read_versioned, storage_errors, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tarmac.data.own.parts import Part, Parts
+
+__all__ = [
+    "OwnRecord",
+    "check_free",
+    "column_path",
+    "load_own",
+    "own_names",
+    "own_record",
+    "staging",
+    "write_own",
+]
+
+_VERSION = 1
+_RECORD = "dataset.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class PartRecord(BaseModel):
+    """A part of a dataset: how many samples, and the columns that are there."""
+
+    model_config = ConfigDict(frozen=True)
+
+    num_samples: int
+    columns: tuple[str, ...]
+
+
+class OwnRecord(BaseModel):
+    """What ``dataset.json`` holds.
+
+    Attributes:
+        schema_version: Of its layout.
+        name: The dataset's.
+        origin: What it was read from.
+        classes: The names of the classes in the order of their numbers; None where targets are
+            values, or there are none.
+        features: The names of the inputs' columns, where they have names.
+        sample_shape: Of one sample.
+        dtype: Of the inputs.
+        train: What a model may be fitted to.
+        test: What it is scored on.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: int = _VERSION
+    name: str
+    origin: str
+    classes: tuple[str, ...] | None = None
+    features: tuple[str, ...] = ()
+    sample_shape: tuple[int, ...]
+    dtype: str
+    train: PartRecord
+    test: PartRecord
+
+    @property
+    def summary(self) -> str:
+        """What it is, in a few words."""
+        if self.classes is not None:
+            kind = f"{len(self.classes)} classes"
+        else:
+            kind = "values" if "targets" in self.train.columns else "no targets"
+        return f"{kind}, {self.dtype}, from {self.origin}"
+
+
+def own_names(root: Path) -> tuple[str, ...]:
+    """Return the names of the datasets of one's own under ``root``; nothing is read."""
+    return tuple(sorted(path.parent.name for path in root.glob(f"[!.]*/{_RECORD}")))
+
+
+def own_record(name: str, root: Path) -> OwnRecord:
+    """Read what a dataset is.
+
+    Raises:
+        RequestError: There is none, or it was written by a newer Tarmac.
+        TarmacError: Its record is damaged.
+    """
+    return read_versioned(root / name / _RECORD, OwnRecord, _VERSION, "dataset")
+
+
+def load_own(name: str, root: Path) -> Dataset:
+    """Map a dataset into memory.
+
+    Raises:
+        RequestError: There is none, or it was written by a newer Tarmac.
+        TarmacError: It is damaged.
+    """
+    return _load(own_record(name, root), root / name)
+
+
+def check_free(name: str, root: Path, *, replace: bool) -> None:
+    """Raise a RequestError where a dataset cannot have a name, or not without replacing another."""
+    if not _NAME.fullmatch(name):
+        raise RequestError(
+            f"a dataset cannot be named {name!r}",
+            hint="Expected at most 64 letters, digits, dots, dashes and underscores, "
+            "a letter or digit first.",
+        )
+    if name in INCLUDED or name in SOURCES:
+        raise RequestError(f"{name} is the name of a published dataset: choose another")
+    there = root / name
+    if there.exists() and not (replace and (there / _RECORD).exists()):
+        raise RequestError(
+            f"{there} is there already",
+            hint="Put the new one in its place: --replace" if (there / _RECORD).exists() else None,
+        )
+
+
+@contextlib.contextmanager
+def staging(root: Path) -> Iterator[Path]:
+    """Give a directory in which a dataset is made; what is left of it is removed."""
+    staged = root / f".{secrets.token_hex(8)}.part"
+    try:
+        with storage_errors(root):
+            staged.mkdir(parents=True)
+        yield staged
+    finally:
+        for left in (staged, staged.with_suffix(".old")):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def column_path(directory: Path, part: str, column: str) -> Path:
+    """Return where a column lies: of ``train`` or ``test``."""
+    return directory / f"{part}.{column}.npy"
+
+
+def write_own(
+    name: str, parts: Parts, origin: Path, root: Path, staged: Path, *, replace: bool
+) -> OwnRecord:
+    """Store a dataset whole or not at all.
+
+    Args:
+        name: Of the dataset, which `check_free` has let pass.
+        parts: What was read.
+        origin: From where.
+        root: Where datasets lie.
+        staged: A directory of `staging`; a column that has its file there already is not copied.
+        replace: Whether one of the same name is replaced.
+
+    Raises:
+        RequestError: The arrays do not fit together, or another process has taken the name.
+        StorageError: It cannot be written.
+    """
+    record = OwnRecord(
+        name=name,
+        origin=str(origin.resolve()),
+        classes=parts.classes,
+        features=parts.features,
+        sample_shape=parts.train.inputs.shape[1:],
+        dtype=str(parts.train.inputs.dtype),
+        train=_described(parts.train),
+        test=_described(parts.test),
+    )
+    for part, kept in (("train", parts.train), ("test", parts.test)):
+        for column, array in kept.columns.items():
+            path = column_path(staged, part, column)
+            if not path.exists():
+                with storage_errors(root / name):
+                    np.save(path, array, allow_pickle=False)
+    write_json(staged / _RECORD, record.model_dump(mode="json"))
+    # What loading would refuse is not stored.
+    _load(record, staged)
+    check_free(name, root, replace=replace)
+    with storage_errors(root / name):
+        if replace and (root / name).exists():
+            (root / name).replace(staged.with_suffix(".old"))
+        staged.replace(root / name)
+    return record
+
+
+def _load(record: OwnRecord, directory: Path) -> Dataset:
+    splits = {}
+    for part, kept in (("train", record.train), ("test", record.test)):
+        columns = {}
+        for column in kept.columns:
+            path = column_path(directory, part, column)
+            try:
+                with read_errors(path):
+                    columns[column] = np.load(path, mmap_mode="r", allow_pickle=False)
+            except (ValueError, EOFError) as error:
+                raise TarmacError(f"{path} is damaged: {error}") from error
+            if len(columns[column]) != kept.num_samples:
+                raise TarmacError(
+                    f"{path} is damaged: it has {len(columns[column])} samples, "
+                    f"expected {kept.num_samples}"
+                )
+        splits[part] = Split(**columns)
+    classes = record.classes or ()
+    # Numbers that name themselves say nothing more.
+    is_named = classes != tuple(map(str, range(len(classes))))
+    return Dataset(
+        record.name,
+        splits["train"],
+        splits["test"],
+        None if record.classes is None else len(classes),
+        features=record.features,
+        classes=classes if is_named else (),
+    )
+
+
+def _described(part: Part) -> PartRecord:
+    return PartRecord(num_samples=len(part.inputs), columns=tuple(part.columns))

@@ -1,0 +1,114 @@
+"""Takes a user's files over as a dataset of a name."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.data.own.arrays import read_arrays
+from tarmac.data.own.images import read_folder
+from tarmac.data.own.store import OwnRecord, check_free, staging, write_own
+from tarmac.data.own.tables import TableColumns, read_tables
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Taking", "take_over"]
+
+_TABLES = (".csv", ".parquet")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Taking:
+    """How files become a dataset.
+
+    Attributes:
+        test: Samples to score, in files of the same form; None to cut them off.
+        test_share: Of the samples to score where no file says which; above 0 and below 1.
+        columns: Of a table, what they are.
+        size: Of images, width and height to bring them to.
+        grey: Whether of images the brightness alone is kept.
+        replace: Whether a dataset of the same name is replaced.
+    """
+
+    test: Path | None = None
+    test_share: float = 0.2
+    columns: TableColumns = dataclasses.field(default_factory=TableColumns)
+    size: tuple[int, int] | None = None
+    grey: bool = False
+    replace: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.test_share < 1:
+            raise RequestError(f"test_share is {self.test_share}, expected above 0 and below 1")
+        if self.size is not None and min(self.size) < 1:
+            raise RequestError(f"size is {self.size[0]}x{self.size[1]}, expected at least 1x1")
+
+
+def take_over(name: str, origin: Path, taking: Taking, root: Path) -> OwnRecord:
+    """Read files, and store them as arrays that are loaded without a copy.
+
+    Args:
+        name: Of the dataset, to be given to ``--set dataset=`` and `tarmac.data.load`.
+        origin: A table (``.csv``, ``.parquet``), an archive of arrays (``.npz``), or a folder of
+            images.
+        taking: How.
+        root: Where datasets lie.
+
+    Returns:
+        What was stored.
+
+    Raises:
+        RequestError: The name cannot be or is taken, or options do not fit the form of the files.
+        TarmacError: The files cannot be read as a dataset. Nothing was stored.
+    """
+    check_free(name, root, replace=taking.replace)
+    _check_options(origin, taking)
+    with staging(root) as staged:
+        if origin.is_dir():
+            parts = read_folder(
+                origin,
+                taking.test,
+                staged,
+                size=taking.size,
+                grey=taking.grey,
+                test_share=taking.test_share,
+            )
+        elif origin.suffix in _TABLES:
+            parts = read_tables(origin, taking.test, taking.columns, test_share=taking.test_share)
+        else:
+            parts = read_arrays(
+                origin, test_share=taking.test_share, as_values=taking.columns.as_values
+            )
+        return write_own(name, parts, origin, root, staged, replace=taking.replace)
+
+
+def _check_options(origin: Path, taking: Taking) -> None:
+    """Refuse options that the form of the files has no use for."""
+    if not origin.exists():
+        raise RequestError(f"there is no {origin}")
+    is_folder, is_table = origin.is_dir(), origin.suffix in _TABLES
+    if not (is_folder or is_table or origin.suffix == ".npz"):
+        raise RequestError(
+            f"{origin} is of no form that is read here",
+            hint="Expected .csv, .parquet, .npz, or a folder with a folder of images for each "
+            "class. Other forms: write an .npz with arrays inputs and targets.",
+        )
+    columns = taking.columns
+    for option, is_given, fits, form in (
+        ("--target", columns.targets, is_table, "a table"),
+        ("--weights", columns.weights, is_table, "a table"),
+        ("--drop", columns.dropped, is_table, "a table"),
+        ("--values", columns.as_values, not is_folder, "a table or an .npz"),
+        ("--size", taking.size, is_folder, "a folder of images"),
+        ("--grey", taking.grey, is_folder, "a folder of images"),
+        ("--test", taking.test, is_table or is_folder, "a table or a folder of images"),
+    ):
+        if is_given and not fits:
+            raise RequestError(f"{option} is for {form}, and {origin} is none")
+    if taking.test is not None:
+        if not taking.test.exists():
+            raise RequestError(f"there is no {taking.test}")
+        if is_folder != taking.test.is_dir() or (is_table and taking.test.suffix not in _TABLES):
+            raise RequestError(f"{taking.test} is of another form than {origin}")

@@ -1,0 +1,280 @@
+"""Tables, arrays and folders of images become datasets, or are refused with the place."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tarmac import RequestError, TarmacError, data
+from tarmac.data import TableColumns, Taking
+
+HOUSES = """\
+id,rooms,area,old,price
+1,3,70.5,true,100.5
+2,4,90,false,150
+3,2,40,true,60
+4,5,120,false,210
+"""
+FLOWERS = "length,width,kind\n1.5,2,rose\n2.5,1,tulip\n3.5,2,rose\n4.5,3,lily\n5.5,3,lily\n"
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    directory = tmp_path / "däta dir"
+    monkeypatch.setenv("TARMAC_DATA", str(directory))
+    return directory
+
+
+def written(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def image(path, size=(4, 3), colour=(255, 0, 0), mode="RGB", **saved):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, colour).save(path, **saved)
+    return path
+
+
+def everything(split):
+    return np.concatenate([split.train.inputs, split.test.inputs])
+
+
+def test_a_table_of_values(tmp_path, root):
+    path = written(tmp_path / "houses.csv", HOUSES)
+    taking = Taking(columns=TableColumns(targets=("price",), dropped=("id",)), test_share=0.25)
+    record = data.take_over("houses", path, taking, root)
+    loaded = data.load("houses")
+    assert (record.features, record.classes) == (("rooms", "area", "old"), None)
+    assert (loaded.features, loaded.classes) == (("rooms", "area", "old"), ())
+    assert loaded.num_classes is None
+    assert (len(loaded.train), len(loaded.test)) == (3, 1)
+    assert loaded.train.inputs.dtype == loaded.train.targets.dtype == np.float32
+    rows = {tuple(row) for row in everything(loaded).tolist()}
+    assert rows == {(3, 70.5, 1), (4, 90, 0), (2, 40, 1), (5, 120, 0)}
+    assert isinstance(loaded.train.inputs, np.memmap)
+
+
+def test_a_table_of_classes_and_one_of_its_test_samples(tmp_path, root):
+    path = written(tmp_path / "flowers.csv", FLOWERS)
+    test = written(tmp_path / "test.csv", "length,width,kind\n9,9,tulip\n")
+    taking = Taking(test=test, columns=TableColumns(targets=("kind",)))
+    assert data.take_over("flowers", path, taking, root).classes == ("lily", "rose", "tulip")
+    loaded = data.load("flowers")
+    assert (loaded.num_classes, loaded.classes) == (3, ("lily", "rose", "tulip"))
+    assert loaded.train.targets.tolist() == [1, 2, 1, 0, 0]
+    assert loaded.test.targets.tolist() == [2]
+
+
+def test_whole_numbers_are_classes_unless_they_are_values(tmp_path, root):
+    path = written(tmp_path / "t.csv", "x,y,w\n1,7,1\n2,9,0.5\n3,7,2\n")
+    columns = TableColumns(targets=("y",), weights="w")
+    assert data.take_over("a", path, Taking(columns=columns), root).classes == ("7", "9")
+    columns = TableColumns(targets=("y",), weights="w", as_values=True)
+    data.take_over("b", path, Taking(columns=columns), root)
+    loaded = data.load("b")
+    assert sorted([*loaded.train.targets.tolist(), *loaded.test.targets.tolist()]) == [7, 7, 9]
+    assert loaded.train.weights.dtype == np.float32
+
+
+def test_parquet_gives_what_csv_does(tmp_path, root):
+    from pyarrow import csv, parquet
+
+    path = written(tmp_path / "houses.csv", HOUSES)
+    parquet.write_table(csv.read_csv(path), tmp_path / "houses.parquet")
+    taking = Taking(columns=TableColumns(targets=("price", "area")))
+    data.take_over("a", path, taking, root)
+    data.take_over("b", tmp_path / "houses.parquet", taking, root)
+    assert data.load("a").train.targets.shape == (3, 2)
+    assert data.load("a").fingerprint == data.load("b").fingerprint
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "said"),
+    [
+        ("x,y\n1,2\n3\n", TableColumns(), ":3: 1 values, expected 2"),
+        ("x,y\n1,2\n,3\n", TableColumns(), "row 2, column 'x': no value"),
+        ("x,y\n1,2\nnan,3\n", TableColumns(), "row 2, column 'x': no value"),
+        ("x,y\n1,2\ninf,3\n", TableColumns(), "row 2, column 'x': inf, expected a finite number"),
+        (
+            "x,y\na,2\nb,3\n",
+            TableColumns(),
+            "column 'x' holds string such as 'a', expected numbers",
+        ),
+        ("x,y\n1,a\n2,\n", TableColumns(targets=("y",)), None),
+        ("x,y\n", TableColumns(), "no row below its head"),
+        ("", TableColumns(), "cannot be read: Empty CSV file"),
+        ("x,x\n1,2\n", TableColumns(), "several columns 'x'"),
+        ("x,y\n1,2\n3,4\n", TableColumns(targets=("z",)), "unknown column 'z'"),
+        ("x,y\n1,2\n3,4\n", TableColumns(targets=("x", "y")), "no column left"),
+        ("x,y\n1,2\n3,-4\n", TableColumns(weights="y"), "row 2, column 'y': a weight below 0"),
+        ("x,y\n1,2\n", TableColumns(), "1 samples, expected at least 2"),
+    ],
+)
+def test_a_table_that_cannot_be_one_is_refused_with_its_place(
+    tmp_path, root, content, columns, said
+):
+    path = written(tmp_path / "t.csv", content)
+    if said is None:
+        # An empty text is a class of its own, as Arrow reads it.
+        assert data.take_over("t", path, Taking(columns=columns), root).classes == ("", "a")
+        return
+    with pytest.raises(TarmacError) as caught:
+        data.take_over("t", path, Taking(columns=columns), root)
+    assert said in caught.value.message
+    assert not list(root.iterdir())
+
+
+@pytest.mark.parametrize("names", [("x_train", "y_train", "x_test", "y_test"), None])
+def test_an_archive_of_arrays(tmp_path, root, names):
+    inputs, targets = np.arange(40.0).reshape(10, 4), np.arange(10) % 3
+    path = tmp_path / "a.npz"
+    if names is None:
+        np.savez(path, inputs=inputs, targets=targets)
+    else:
+        parts = (inputs[:7], targets[:7, None], inputs[7:], targets[7:, None])
+        np.savez(path, **dict(zip(names, parts, strict=True)))
+    assert data.take_over("a", path, Taking(test_share=0.3), root).classes == ("0", "1", "2")
+    loaded = data.load("a")
+    assert (len(loaded.train), len(loaded.test), loaded.num_classes) == (7, 3, 3)
+    assert loaded.train.inputs.dtype == np.float32
+    assert loaded.train.targets.shape == (7,)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"a": [1, 2]}, "a is not a name of an array known here"),
+        ({"inputs": [1.0, np.nan, 2]}, "holds nan at sample 1"),
+        ({"inputs": [[1], [2]], "targets": [1]}, "2 inputs, 1 targets of all"),
+        ({"inputs": [1, 2], "targets": [0, -1]}, "holds class -1 at sample 1"),
+        ({"inputs": ["a", "b"]}, "expected numbers"),
+        ({"targets": [1, 2]}, "has no inputs"),
+        ({"x_test": [1, 2]}, "has samples of test"),
+        ({"inputs": 5}, "is one number"),
+        ({"inputs": np.array([{}, {}], dtype=object)}, "no .npz that can be read"),
+    ],
+)
+def test_an_archive_that_cannot_be_one_is_refused(tmp_path, root, arrays, said):
+    path = tmp_path / "a.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(TarmacError) as caught:
+        data.take_over("a", path, Taking(), root)
+    assert said in caught.value.message
+    assert not list(root.iterdir())
+
+
+def test_a_folder_of_images(tmp_path, root):
+    for number in range(4):
+        image(tmp_path / "f" / "rose" / f"{number}.png", colour=(number, 0, 0))
+        image(tmp_path / "f" / "tulip" / "deeper" / f"{number}.PNG", colour=(0, number, 0))
+    written(tmp_path / "f" / "rose" / "notes.txt", "not an image")
+    record = data.take_over("f", tmp_path / "f", Taking(test_share=0.25), root)
+    assert (record.classes, record.sample_shape) == (("rose", "tulip"), (3, 3, 4))
+    loaded = data.load("f")
+    assert (loaded.train.targets.tolist(), loaded.test.targets.tolist()) == (
+        [0] * 3 + [1] * 3,
+        [0, 1],
+    )
+    seen = {(int(one[0, 0, 0]), int(one[1, 0, 0])) for one in everything(loaded)}
+    assert seen == {(n, 0) for n in range(4)} | {(0, n) for n in range(4)}
+
+
+def test_folders_that_say_which_images_are_scored(tmp_path, root):
+    for part in ("train", "val"):
+        for name in ("a", "b"):
+            image(tmp_path / "f" / part / name / f"{part}.png")
+    data.take_over("f", tmp_path / "f", Taking(grey=True), root)
+    loaded = data.load("f")
+    assert (len(loaded.train), len(loaded.test)) == (2, 2)
+    assert loaded.sample_shape == (3, 4)
+
+
+def test_images_of_several_sizes_need_one_and_a_camera_held_upright_is_seen(tmp_path, root):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name, size in (("a", (8, 4)), ("b", (8, 6))):
+        image(tmp_path / "f" / "x" / f"{name}.png", size=size)
+    with pytest.raises(
+        RequestError, match=r"(a.png is 8x4|b.png is 8x6) and .*/[ab].png is 8x[46]"
+    ):
+        data.take_over("f", tmp_path / "f", Taking(), root)
+    assert data.take_over("f", tmp_path / "f", Taking(size=(5, 5)), root).sample_shape == (3, 5, 5)
+    image(tmp_path / "g" / "x" / "a.png", size=(8, 4), exif=exif)
+    image(tmp_path / "g" / "x" / "b.png", size=(4, 8))
+    assert data.take_over("g", tmp_path / "g", Taking(), root).sample_shape == (3, 8, 4)
+
+
+def test_a_broken_image_is_named_and_nothing_is_stored(tmp_path, root):
+    whole = image(tmp_path / "f" / "x" / "a.png", size=(64, 64))
+    broken = tmp_path / "f" / "x" / "b.png"
+    broken.write_bytes(whole.read_bytes()[:-40])
+    with pytest.raises(TarmacError, match=r"b\.png is no image that can be read"):
+        data.take_over("f", tmp_path / "f", Taking(), root)
+    broken.write_bytes(b"text")
+    with pytest.raises(TarmacError, match=r"b\.png is no image of a form that Pillow reads"):
+        data.take_over("f", tmp_path / "f", Taking(), root)
+    image(broken, size=(64, 64), mode="I;16", colour=900)
+    with pytest.raises(TarmacError, match="more than 8 bits"):
+        data.take_over("f", tmp_path / "f", Taking(), root)
+    assert not list(root.iterdir())
+
+
+def test_a_name_is_taken_once_unless_it_is_replaced(tmp_path, root):
+    path = tmp_path / "a.npz"
+    np.savez(path, inputs=np.zeros((4, 2)))
+    data.take_over("a", path, Taking(), root)
+    np.savez(path, inputs=np.ones((6, 2)))
+    with pytest.raises(RequestError, match="is there already") as caught:
+        data.take_over("a", path, Taking(), root)
+    assert "--replace" in caught.value.hint
+    data.take_over("a", path, Taking(replace=True), root)
+    assert everything(data.load("a")).sum() == 12
+    for name in ("mnist", "digits", "../a", "", ".a", "a/b", "x" * 65):
+        with pytest.raises(RequestError):
+            data.take_over(name, path, Taking(), root)
+    (root / "other").mkdir()
+    with pytest.raises(RequestError):
+        data.take_over("other", path, Taking(replace=True), root)
+    assert sorted(path.name for path in root.iterdir()) == ["a", "other"]
+
+
+def test_options_that_the_form_has_no_use_for_are_refused(tmp_path, root):
+    path = tmp_path / "a.npz"
+    np.savez(path, inputs=np.zeros((4, 2)))
+    for taking in (
+        Taking(size=(2, 2)),
+        Taking(grey=True),
+        Taking(test=path),
+        Taking(columns=TableColumns(targets=("x",))),
+        Taking(columns=TableColumns(dropped=("x",))),
+    ):
+        with pytest.raises(RequestError, match="is none"):
+            data.take_over("a", path, taking, root)
+    with pytest.raises(RequestError, match="of no form"):
+        data.take_over("a", written(tmp_path / "a.xlsx", ""), Taking(), root)
+    with pytest.raises(RequestError, match="there is no"):
+        data.take_over("a", tmp_path / "nothing.csv", Taking(), root)
+
+
+def test_a_damaged_dataset_is_listed_and_verified_as_such(tmp_path, root):
+    path = tmp_path / "a.npz"
+    np.savez(path, inputs=np.zeros((4, 2)))
+    for name in ("a", "b", "c"):
+        data.take_over(name, path, Taking(), root)
+    (root / "a" / "dataset.json").write_text("{")
+    (root / "b" / "train.inputs.npy").write_bytes(b"")
+    np.save(root / "c" / "test.inputs.npy", np.zeros((3, 2)))
+    states = {status.name: status.state for status in data.describe()}
+    assert (states["a"], states["b"]) == ("damaged", "present")
+    assert [[s.ok for s in data.verify(name)] for name in ("a", "b", "c")] == [[False]] * 3
+    with pytest.raises(TarmacError, match="has 3 samples, expected 1"):
+        data.load("c")
+    record = json.loads((root / "b" / "dataset.json").read_text())
+    (root / "b" / "dataset.json").write_text(json.dumps(record | {"schema_version": 2}))
+    with pytest.raises(RequestError, match="newer Tarmac"):
+        data.load("b")
