@@ -16,10 +16,13 @@ from tarmac.testing import workloads as conformance
 from tarmac.training import apply_settings, settings_of
 from tarmac.workloads import (
     Constant,
+    Cosine,
     Expectation,
     Linear,
     OneCycle,
+    Plateau,
     Scale,
+    Steps,
     find_workload,
     workload_names,
 )
@@ -38,12 +41,18 @@ NUM_PARAMETERS = {
     "digits-mlp": 26_122,
 }
 SHAPES = {"mnist": (28, 28), "cifar10": (3, 32, 32), "digits": (8, 8)}
-SHAPES_BY_WORKLOAD = {
-    name: SHAPES[find_workload(name).dataset] for name in workload_names() if name != "mlp"
-} | {"mlp": (8, 8)}
+# Those of other data, objectives or classes have tests of their own.
+ELSEWHERE = {
+    *("mlp", "diabetes-mlp", "digits-autoencoder", "resnet50"),
+    *("char-gpt", "char-gpt-small", "gpt2-124m"),
+}
+CLASSIFIERS = [name for name in workload_names() if name not in ELSEWHERE]
+SHAPES_BY_WORKLOAD = {name: SHAPES[find_workload(name).dataset] for name in CLASSIFIERS} | {
+    "mlp": (8, 8)
+}
 
 
-@pytest.mark.parametrize("name", [name for name in workload_names() if name != "mlp"])
+@pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_workload_builds_and_gives_logits(name):
     workload = find_workload(name)
     assert workload.name == name
@@ -248,8 +257,47 @@ def test_schedules_start_rise_and_end_where_they_say():
     assert Constant().factor(0.7) == 1.0
     line = Linear(start=1.0, end=0.2, until=0.5)
     assert [line.factor(p) for p in (0.0, 0.25, 0.5, 0.9)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
+    cosine = Cosine(warmup=0.2, start=0.5, end=0.1, until=0.6)
+    points = (0.0, 0.1, 0.2, 0.4, 0.6, 1.0)
+    assert [cosine.factor(p) for p in points] == pytest.approx([0.5, 0.75, 1.0, 0.55, 0.1, 0.1])
+    steps = Steps(at=(0.5, 0.75), ratio=0.1, warmup=0.25)
+    points = (0.0, 0.125, 0.25, 0.5, 0.7, 0.75, 1.0)
+    expected = [0.0, 0.5, 1.0, 0.1, 0.1, 0.01, 0.01]
+    assert [steps.factor(p) for p in points] == pytest.approx(expected)
     with pytest.raises(RequestError, match="until is 0, expected above 0"):
         Linear(until=0)
+
+
+def test_a_plateau_lowers_the_rate_as_pytorchs():
+    losses = [1.0, 0.9, 0.91, 0.9, 0.95, 0.89999, 0.8, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9]
+    sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(sgd, factor=0.5, patience=2, min_lr=0.2)
+    ours = Plateau(ratio=0.5, patience=2, least=0.2)
+    for number, loss in enumerate(losses, start=1):
+        theirs.step(loss)
+        assert ours.factor_after(losses[:number]) == pytest.approx(sgd.param_groups[0]["lr"])
+    assert ours.factor_after(losses) == 0.2
+    assert ours.factor(0.7) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Cosine(warmup=1.0), r"schedule\.warmup is 1\.0, expected at least 0 and below 1"),
+        (
+            lambda: Cosine(warmup=0.5, until=0.5),
+            r"until is 0\.5, expected above the warm-up's 0\.5",
+        ),
+        (lambda: Steps(at=(0.7, 0.5)), r"schedule\.at is \(0\.7, 0\.5\), expected rising shares"),
+        (lambda: Steps(at=(0.7, 1.5)), "schedule.at is"),
+        (lambda: Steps(at=(), ratio=0), "ratio is 0, expected above 0"),
+        (lambda: Plateau(ratio=1.0), r"ratio is 1\.0, expected below 1"),
+        (lambda: Plateau(patience=-1), "patience is -1, expected at least 0"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused(make, message):
+    with pytest.raises(RequestError, match=message):
+        make()
 
 
 def test_scaling_is_the_same_in_training_and_evaluation():

@@ -7,6 +7,7 @@ Each reference workload is one file beside this one. A user's own is found by pa
 from tarmac.workloads.augmentation import CropAndFlip, MirrorAndShift
 from tarmac.workloads.base import (
     Augment,
+    ByType,
     Expectation,
     ParameterGroup,
     Preprocess,
@@ -16,46 +17,72 @@ from tarmac.workloads.base import (
     Verdict,
     Workload,
 )
+from tarmac.workloads.ema import Ema
+from tarmac.workloads.judging import judged_by
+from tarmac.workloads.objectives import (
+    Classification,
+    Direction,
+    Metric,
+    NextToken,
+    Objective,
+    Regression,
+)
 from tarmac.workloads.optimizers import (
     SGD,
     Adadelta,
     Adagrad,
     Adam,
     Adamax,
+    AdamW,
     Muon,
     Nadam,
     Optimizer,
     RMSprop,
+    TorchOptimizer,
 )
 from tarmac.workloads.registry import find_workload, reference_of, workload_names
-from tarmac.workloads.schedules import Constant, Linear, OneCycle, Schedule
+from tarmac.workloads.schedules import Constant, Cosine, Linear, OneCycle, Plateau, Schedule, Steps
 
 __all__ = [
     "SGD",
     "Adadelta",
     "Adagrad",
     "Adam",
+    "AdamW",
     "Adamax",
     "Augment",
+    "ByType",
+    "Classification",
     "Constant",
+    "Cosine",
     "CropAndFlip",
+    "Direction",
+    "Ema",
     "Expectation",
     "Linear",
+    "Metric",
     "MirrorAndShift",
     "Muon",
     "Nadam",
+    "NextToken",
+    "Objective",
     "OneCycle",
     "Optimizer",
     "ParameterGroup",
+    "Plateau",
     "Preprocess",
     "RMSprop",
     "Recipe",
+    "Regression",
     "Scale",
     "Schedule",
+    "Steps",
     "TestViews",
+    "TorchOptimizer",
     "Verdict",
     "Workload",
     "find_workload",
+    "judged_by",
     "reference_of",
     "workload_names",
 ]

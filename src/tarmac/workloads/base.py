@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Protocol
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tarmac.errors import RequestError
-from tarmac.workloads.schedules import Constant, Schedule
+from tarmac.errors import RequestError, unknown_name
+from tarmac.runs import bare_name, name_words
+from tarmac.workloads.objectives import Classification, Objective
+from tarmac.workloads.optimizers import PLAIN_OPTIMIZERS
+from tarmac.workloads.schedules import Constant, Plateau, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     import torch
     from torch import nn
 
     from tarmac.data import Dataset
+    from tarmac.runs import JudgedBy
+    from tarmac.workloads.ema import Ema
     from tarmac.workloads.optimizers import Optimizer
 
 __all__ = [
     "Augment",
+    "ByType",
     "Expectation",
     "ParameterGroup",
     "Preprocess",
@@ -33,11 +41,12 @@ __all__ = [
 class Preprocess(Protocol):
     """Turns raw samples into what the model takes, on the device, in training and evaluation."""
 
-    def __call__(self, inputs: torch.Tensor, *, training: bool, dtype: torch.dtype) -> torch.Tensor:
-        """Return the model's input.
+    def __call__(self, inputs: Any, *, training: bool, dtype: torch.dtype) -> Any:
+        """Return the model's input; a dictionary becomes its keyword arguments.
 
         Args:
-            inputs: uint8 ``[batch, *sample_shape]``.
+            inputs: ``[batch, *sample_shape]`` of the data's type, or a dictionary of such where the
+                data have one. Unsigned 16-bit integers come as int32.
             training: Whether to augment. Random draws come from PyTorch's default generator of
                 the device, which the seed sets and a checkpoint holds.
             dtype: The floating-point type to return.
@@ -71,6 +80,29 @@ class Scale:
         return scaled.sub_(self.mean / self.std) if self.mean else scaled
 
 
+@dataclasses.dataclass(frozen=True)
+class ByType(Scale):
+    """Brings bytes to [0, 1] as `Scale` does, and leaves others as they are.
+
+    Floats become those of the training's precision, and integers int64, as layers take indices.
+    Of a dictionary each array is taken by its own type.
+    """
+
+    def __call__(self, inputs: Any, *, training: bool, dtype: torch.dtype) -> Any:
+        """Return ``inputs``, of the same shape."""
+        import torch  # noqa: PLC0415 - recipes are read by commands that need no framework
+
+        if isinstance(inputs, Mapping):
+            return {
+                name: self(value, training=training, dtype=dtype) for name, value in inputs.items()
+            }
+        if inputs.dtype == torch.uint8:
+            return super().__call__(inputs, training=training, dtype=dtype)
+        if inputs.is_floating_point():
+            return inputs.to(dtype)
+        return inputs if inputs.dtype == torch.bool else inputs.long()
+
+
 class Augment(Protocol):
     """Changes training samples by draws that are a function of the seed, the epoch and the sample.
 
@@ -92,7 +124,7 @@ class Augment(Protocol):
         """Return changed samples, on the device; what `Preprocess` gets in training.
 
         Args:
-            inputs: uint8 ``[batch, *sample_shape]``.
+            inputs: ``[batch, *sample_shape]`` of the data's type, such as uint8.
             draws: int64 ``[batch, draws of each]``, those of the same samples.
         """
         ...
@@ -125,7 +157,7 @@ class ParameterGroup:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a model is trained, by cross-entropy on classes.
+    """How a model is trained.
 
     Attributes:
         optimizer: With every value written out.
@@ -138,11 +170,20 @@ class Recipe:
             schedule of their own. A parameter takes the first pattern that matches; ``optimizer``
             and ``schedule`` are for those that none does.
         augment: Changes training samples before they are preprocessed; None for not at all.
-        preprocess: Turns raw samples into the model's input.
+        preprocess: Turns raw samples into the model's input; by default, `ByType`.
         weight_decay: From patterns of parameter names (``"local3.weight"``, ``"*.weight"``) to the
-            factor of a penalty ``factor / 2 * sum(w^2)`` on the loss. Others have none.
-        label_smoothing: Share of the target spread evenly over all classes.
+            factor of a penalty ``factor / 2 * sum(w^2)`` on the loss; with `AdamW`, to that of its
+            decoupled decay. Others have what their optimizer says, which is none but for AdamW.
+        label_smoothing: Share of the target spread evenly over all classes; of `Classification`.
         test_views: What the model sees of a sample in evaluation; None for the sample itself.
+        clip_norm: The gradient of a step, that of all devices and all parameters as one vector, is
+            scaled to this Euclidean norm where its own is larger; 0 for not at all.
+        clip_value: Then each of its elements is held within plus and minus this; 0 for not at all.
+        ema: The average of the weights that is scored and written; None for the weights themselves.
+        samples_per_epoch: An epoch takes so many of the samples, drawn anew from the seed and none
+            twice in it, as of all windows of a text; None for all.
+        cpu_batch_size: Taken on a CPU instead of ``batch_size`` where nobody asks for another; None
+            for the same.
     """
 
     optimizer: Optimizer
@@ -150,27 +191,40 @@ class Recipe:
     epochs: int
     drop_last: bool = False
     schedule: Schedule = dataclasses.field(default_factory=Constant)
-    preprocess: Preprocess = dataclasses.field(default_factory=Scale)
+    preprocess: Preprocess = dataclasses.field(default_factory=ByType)
     weight_decay: Mapping[str, float] = dataclasses.field(default_factory=dict)
     label_smoothing: float = 0.0
     parameter_groups: Mapping[str, ParameterGroup] = dataclasses.field(default_factory=dict)
     augment: Augment | None = None
     test_views: TestViews | None = None
+    clip_norm: float = 0.0
+    clip_value: float = 0.0
+    ema: Ema | None = None
+    samples_per_epoch: int | None = None
+    cpu_batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                raise RequestError(f"{name} is {getattr(self, name)}, expected at least 1")
+        for name in ("batch_size", "epochs", "samples_per_epoch", "cpu_batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RequestError(f"{name} is {value}, expected at least 1")
         if not 0 <= self.label_smoothing < 1:
             raise RequestError(
                 f"label_smoothing is {self.label_smoothing}, expected at least 0 and below 1"
             )
+        for name in ("clip_norm", "clip_value"):
+            if not getattr(self, name) >= 0:
+                raise RequestError(f"{name} is {getattr(self, name)}, expected at least 0")
         for pattern, group in self.parameter_groups.items():
             if not isinstance(group, ParameterGroup):
                 raise RequestError(
                     f"parameter_groups[{pattern!r}] is a {type(group).__name__}, expected a "
                     "ParameterGroup"
                 )
+
+    def epoch_size(self, available: int) -> int:
+        """Return how many of the samples that are there an epoch takes."""
+        return min(available, self.samples_per_epoch or available)
 
     def learning_rates(self, progress: float) -> tuple[float, ...]:
         """Return the rates at ``progress`` from 0 to 1: the recipe's, then each group's."""
@@ -179,6 +233,24 @@ class Recipe:
             optimizer.learning_rate * (schedule or self.schedule).factor(progress)
             for optimizer, schedule in ((self.optimizer, self.schedule), *own)
         )
+
+    def rate_factors(self, losses: Sequence[float]) -> tuple[float, ...]:
+        """Return what schedules that follow the losses multiply each of `learning_rates` with.
+
+        Args:
+            losses: Of the epochs that are done: those of validation, or else of training.
+        """
+        groups = (group.schedule or self.schedule for group in self.parameter_groups.values())
+        return tuple(
+            schedule.factor_after(losses) if isinstance(schedule, Plateau) else 1.0
+            for schedule in (self.schedule, *groups)
+        )
+
+    @property
+    def default_decays(self) -> tuple[float, ...]:
+        """The weight decay that no pattern gives: the recipe's optimizer's, then each group's."""
+        own = (group.optimizer.default_decay for group in self.parameter_groups.values())
+        return (self.optimizer.default_decay, *own)
 
     def with_learning_rate(self, rate: float, *, published: Recipe | None = None) -> Recipe:
         """Return a recipe of another rate; those of parameter groups keep their ratio to it.
@@ -200,12 +272,19 @@ class Recipe:
 
     @property
     def beyond_plain_steps(self) -> tuple[str, ...]:
-        """The names of the fields that a step written for plain recipes does not know."""
+        """What a step written for plain recipes does not know, in words."""
+        is_plain = isinstance(self.optimizer, PLAIN_OPTIMIZERS)
         asked = {
+            f"the optimizer {self.optimizer.name}": not is_plain,
+            "the schedule Plateau": isinstance(self.schedule, Plateau),
             "drop_last": self.drop_last,
             "parameter_groups": bool(self.parameter_groups),
             "augment": self.augment is not None,
             "test_views": self.test_views is not None,
+            "clip_norm": bool(self.clip_norm),
+            "clip_value": bool(self.clip_value),
+            "ema": self.ema is not None,
+            "samples_per_epoch": self.samples_per_epoch is not None,
         }
         return tuple(name for name, is_asked in asked.items() if is_asked)
 
@@ -220,33 +299,71 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """The test accuracy that a workload is known to reach with its own recipe and data.
+    """What a workload is known to reach with its own recipe and data.
 
     Attributes:
-        at_least: The lowest accuracy expected, in [0, 1].
-        at_most: The highest; None where more is simply better.
+        at_least: The lowest value expected, of accuracy in [0, 1]; None where less is simply
+            better.
+        at_most: The highest; None where more is simply better. One of the two there must be.
         source: Who says so.
+        metric: Of which final metric: ``val_loss``, or without a split's name that of the test set;
+            None for what the workload is judged by, on the test set.
     """
 
-    at_least: float
+    at_least: float | None = None
     at_most: float | None = None
     source: str = ""
+    metric: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.at_least is None and self.at_most is None:
+            raise RequestError(
+                "an expectation has no bound",
+                hint="Give it one: Expectation(at_least=0.9), or at_most= where less is better.",
+            )
 
     def __str__(self) -> str:
         """Return the range in words: ``at least 0.99``."""
         if self.at_most is None:
             return f"at least {self.at_least:g}"
+        if self.at_least is None:
+            return f"at most {self.at_most:g}"
         return f"{self.at_least:g} to {self.at_most:g}"
 
-    def judge(self, accuracy: float) -> Verdict:
-        """Compare a reached test accuracy with the expectation."""
-        low = accuracy < self.at_least
-        high = self.at_most is not None and accuracy > self.at_most
-        word = "below what was expected" if low else "above what was expected" if high else ""
-        word = word or "as expected"
-        return Verdict(
-            met=not (low or high), text=f"test accuracy {accuracy:.4f}, expected {self}: {word}"
-        )
+    def metric_of(self, judged: JudgedBy) -> str:
+        """Return the final metric that it is about: ``test_accuracy``.
+
+        Args:
+            judged: What the workload is judged by.
+
+        Raises:
+            RequestError: That is not scored.
+        """
+        name = judged.of("test") if self.metric is None else self.metric
+        name = name if bare_name(name) != name else f"test_{name}"
+        if bare_name(name) not in judged.scores:
+            raise unknown_name(
+                "metric of the expectation", bare_name(name), dict.fromkeys(judged.scores, "")
+            )
+        return name
+
+    def judge(self, value: float, metric: str = "test_accuracy") -> Verdict:
+        """Compare what was reached with the expectation.
+
+        Args:
+            value: What was reached; what is no number is never as expected.
+            metric: Its name; see `metric_of`.
+        """
+        if not math.isfinite(value):
+            word = "no number"
+        elif self.at_least is not None and value < self.at_least:
+            word = "below what was expected"
+        elif self.at_most is not None and value > self.at_most:
+            word = "above what was expected"
+        else:
+            word = "as expected"
+        text = f"{name_words(metric)} {value:.4f}, expected {self}: {word}"
+        return Verdict(met=word == "as expected", text=text)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -259,13 +376,15 @@ class Workload:
         dataset: A registered dataset's name, or a function that returns one of your own.
         model: Builds the network. Its keyword parameters with defaults are what ``--set`` may
             change, e.g. ``def model(hidden: int = 512)``. It is called with PyTorch's generator
-            seeded, returns logits ``[batch, num_classes]`` for a preprocessed batch.
+            seeded, and returns for a preprocessed batch what ``objective`` takes: logits
+            ``[batch, num_classes]``. A batch that is a dictionary is given as keyword arguments.
             Keyword-only parameters ``sample_shape`` and ``num_classes`` without defaults get the
-            dataset's.
+            dataset's; of a dictionary of inputs, a dictionary of shapes.
         recipe: How it is trained.
         recipes: Instead of ``recipe``, by the names of other datasets.
+        objective: The loss, the metrics, and what counts.
         optimizers: What ``--set optimizer=NAME`` may choose, each of another kind.
-        expectation: The accuracy it reaches; None where none is known.
+        expectation: What it reaches; None where nothing is known.
         initialise: Sets weights from data (Kraehenbuehl et al., arXiv 1511.06856), once, before the
             first step: it is called with the model on the CPU and preprocessed, unaugmented fp32
             samples ``[at most initialise_samples, ...]``, the first of the training set.
@@ -278,6 +397,7 @@ class Workload:
     model: Callable[..., nn.Module]
     recipe: Recipe
     recipes: Mapping[str, Recipe] = dataclasses.field(default_factory=dict)
+    objective: Objective = dataclasses.field(default_factory=Classification)
     optimizers: Mapping[str, Optimizer] = dataclasses.field(default_factory=dict)
     expectation: Expectation | None = None
     initialise: Callable[[nn.Module, torch.Tensor], None] | None = None

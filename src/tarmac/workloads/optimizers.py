@@ -7,19 +7,29 @@ they change between releases, so no field here has a default.
 from __future__ import annotations
 
 import dataclasses
+import inspect
+from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
 __all__ = [
+    "PLAIN_OPTIMIZERS",
     "SGD",
     "Adadelta",
     "Adagrad",
     "Adam",
+    "AdamW",
     "Adamax",
     "Muon",
     "Nadam",
     "Optimizer",
     "RMSprop",
+    "TorchOptimizer",
 ]
 
 
@@ -40,6 +50,16 @@ class Optimizer:
             value = getattr(self, name, 0.0)
             if not 0 <= value < 1:
                 raise RequestError(f"optimizer.{name} is {value}, expected at least 0 and below 1")
+
+    @property
+    def name(self) -> str:
+        """What it is called in records and messages."""
+        return type(self).__name__
+
+    @property
+    def default_decay(self) -> float:
+        """The weight decay of parameters that no pattern of `Recipe.weight_decay` matches."""
+        return 0.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,6 +85,35 @@ class Adam(Optimizer):
     beta1: float
     beta2: float
     eps: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101).
+
+    ``w -= lr weight_decay w`` before Adam's step, as in PyTorch: a schedule scales the decay too.
+
+    Attributes:
+        weight_decay: Of all parameters but those that a pattern of `Recipe.weight_decay` matches,
+            whose factor is decoupled too: ``{"*.bias": 0.0}`` leaves the biases out. At least 0.
+    """
+
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.weight_decay >= 0:
+            raise RequestError(
+                f"optimizer.weight_decay is {self.weight_decay}, expected at least 0"
+            )
+
+    @property
+    def default_decay(self) -> float:
+        """See `Optimizer.default_decay`."""
+        return self.weight_decay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,3 +190,73 @@ class Muon(Optimizer):
         super().__post_init__()
         if self.iterations < 1:
             raise RequestError(f"optimizer.iterations is {self.iterations}, expected at least 1")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TorchOptimizer(Optimizer):
+    """Any optimizer of ``torch.optim``, or a class of your own that is made like them.
+
+    It updates parameter by parameter and is not recorded in CUDA graphs, so where one of the others
+    serves, that is faster.
+
+    Attributes:
+        kind: The class: ``torch.optim.RAdam``. It is called with parameter groups, ``lr`` and
+            ``arguments``, has ``step()``, and keeps tensors and numbers in ``state`` and
+            ``param_groups``, which checkpoints hold; what it keeps elsewhere they do not.
+        arguments: Its keyword arguments but ``lr``. Those that are numbers, texts and truth values
+            are settings: ``--set optimizer.weight_decay=0.1``.
+    """
+
+    kind: type[torch.optim.Optimizer]
+    arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.kind, type):
+            raise RequestError(
+                f"optimizer.kind is {self.kind!r}, expected a class such as torch.optim.RAdam"
+            )
+        if _takes_closures(self.kind):
+            raise RequestError(
+                f"{self.name} wants a closure that computes the loss again and again, and a step "
+                "here has one gradient, summed over all devices",
+                hint="Use an optimizer whose step() can be called without one.",
+            )
+        if self.name == "torch.optim.SparseAdam":
+            raise RequestError(
+                f"{self.name} takes sparse gradients alone, and those here are dense",
+                hint="Use torch.optim.Adam, or Tarmac's own Adam.",
+            )
+        try:
+            inspect.signature(self.kind).bind([], lr=self.learning_rate, **self.arguments)
+        except TypeError as error:
+            raise RequestError(
+                f"{self.name} cannot be made with lr, {', '.join(self.arguments) or 'nothing else'}"
+                f": {error}"
+            ) from error
+
+    @property
+    def name(self) -> str:
+        """See `Optimizer.name`: ``torch.optim.RAdam``, or of another class just its name."""
+        is_pytorchs = f"{self.kind.__module__}.".startswith("torch.optim.")
+        return f"torch.optim.{self.kind.__name__}" if is_pytorchs else self.kind.__qualname__
+
+    @property
+    def default_decay(self) -> float:
+        """See `Optimizer.default_decay`: what the class is given, or has by itself."""
+        known = inspect.signature(self.kind).parameters.get("weight_decay")
+        default = 0.0 if known is None or known.default is known.empty else known.default
+        return float(self.arguments.get("weight_decay", default))
+
+
+def _takes_closures(kind: type) -> bool:
+    step = getattr(kind, "step", None)
+    if step is None:
+        return False
+    _, *parameters = inspect.signature(step).parameters.values()
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return any(p.default is p.empty and p.kind not in kinds for p in parameters)
+
+
+# Those of which steps are also written by hand: by the fused kernels and for stacks of networks.
+PLAIN_OPTIMIZERS = (SGD, RMSprop, Adam, Adadelta, Adagrad, Adamax, Nadam)

@@ -22,6 +22,8 @@ _GROUP = "tarmac.workloads"
 
 _REFERENCE = {
     "digits-mlp": "tarmac.workloads.digits_mlp",
+    "diabetes-mlp": "tarmac.workloads.diabetes_mlp",
+    "digits-autoencoder": "tarmac.workloads.digits_autoencoder",
     "mnist-mlp": "tarmac.workloads.mnist_mlp",
     "mnist-cnn": "tarmac.workloads.mnist_cnn",
     "mnist-convnet": "tarmac.workloads.mnist_convnet",
@@ -29,7 +31,11 @@ _REFERENCE = {
     "mnist-fast": "tarmac.workloads.mnist_fast",
     "cifar10-fast": "tarmac.workloads.cifar10_fast",
     "cifar10-convnet": "tarmac.workloads.cifar10_convnet",
+    "resnet50": "tarmac.workloads.resnet50",
     "mlp": "tarmac.workloads.mlp",
+    "char-gpt": "tarmac.workloads.char_gpt",
+    "char-gpt-small": "tarmac.workloads.char_gpt_small",
+    "gpt2-124m": "tarmac.workloads.gpt2_124m",
 }
 
 

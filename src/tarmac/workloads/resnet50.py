@@ -1,0 +1,120 @@
+"""resnet50: the network of He et al. for images a second; random pixels where none are at hand.
+
+ResNet-50 of 25,557,032 parameters and 4.09 G multiply-adds an image of 224x224, in the form that
+strides in the 3x3 convolution ("v1.5"). Sources: K. He et al., "Deep Residual Learning for Image
+Recognition", arXiv 1512.03385 (2015), table 1; pytorch/vision, torchvision/models/resnet.py, whose
+weights it draws likewise; the same form is MLPerf Training's until v4.0. Recipe: pytorch/vision,
+references/classification, the first for ResNet-50: SGD of 0.1 with momentum 0.9, weight decay 1e-4,
+batches of 32 on each of 8 GPUs, 90 epochs, the rate a tenth after each 30. It reaches 0.7613 on
+ImageNet there. Warm-up for larger batches is that of Goyal et al., arXiv 1706.02677: 5 epochs.
+
+ImageNet is not distributed, so the data are ``noise224``: random pixels and classes, in which there
+is nothing to learn. What that says is how fast a machine is under a real load. Images of your own:
+``tarmac data add NAME --from FOLDER --size 224x224``, then ``--set dataset=NAME``. They are scaled
+by ImageNet's mean and deviation and mirrored at random; random crops in other sizes are not taken,
+so that no accuracy is expected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import nn
+
+from tarmac.workloads.base import Recipe, Workload
+from tarmac.workloads.optimizers import SGD
+from tarmac.workloads.schedules import Steps
+
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalise:
+    """Scales bytes by ImageNet's mean and deviation of each channel; mirrors in training.
+
+    Attributes:
+        mirrored: The share of training images that are.
+    """
+
+    mirrored: float = 0.5
+
+    def __call__(self, inputs: torch.Tensor, *, training: bool, dtype: torch.dtype) -> torch.Tensor:
+        """Return ``[batch, 3, height, width]``."""
+        mean = torch.tensor(_MEAN, device=inputs.device).mul_(255).view(1, 3, 1, 1)
+        std = torch.tensor(_STD, device=inputs.device).mul_(255).view(1, 3, 1, 1)
+        if training and self.mirrored:
+            chosen = torch.rand(len(inputs), 1, 1, 1, device=inputs.device) < self.mirrored
+            inputs = torch.where(chosen, inputs.flip(3), inputs)
+        return ((inputs.to(mean.dtype) - mean) / std).to(dtype)
+
+
+class Bottleneck(nn.Module):
+    """Convolutions of 1x1, 3x3 and 1x1 beside a shortcut; figure 5 of the paper."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        out = 4 * width
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, width, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, out, 1, bias=False),
+            nn.BatchNorm2d(out),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or channels != out:
+            conv = nn.Conv2d(channels, out, 1, stride, bias=False)
+            self.shortcut = nn.Sequential(conv, nn.BatchNorm2d(out))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return ``[batch, 4 * width, height / stride, width / stride]``."""
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+def model(*, num_classes: int, width: int = 64) -> nn.Module:
+    """Build the network of 3, 4, 6 and 3 blocks.
+
+    Args:
+        num_classes: The data's.
+        width: Channels of the first block; all others follow.
+    """
+    parts: list[nn.Module] = [
+        nn.Conv2d(3, width, 7, 2, padding=3, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, padding=1),
+    ]
+    channels = width
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        for block in range(blocks):
+            stride = 2 if stage and not block else 1
+            parts.append(Bottleneck(channels, width << stage, stride))
+            channels = 4 * width << stage
+    network = nn.Sequential(
+        *parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes)
+    )
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return network
+
+
+workload = Workload(
+    name="resnet50",
+    summary="ResNet-50 for images a second, on RANDOM PIXELS until you name images of your own",
+    dataset="noise224",
+    model=model,
+    recipe=Recipe(
+        optimizer=SGD(learning_rate=0.1, momentum=0.9, nesterov=False),
+        schedule=Steps(at=(1 / 3, 2 / 3), ratio=0.1, warmup=5 / 90),
+        batch_size=256,
+        cpu_batch_size=4,
+        epochs=90,
+        weight_decay={"*": 1e-4},
+        preprocess=Normalise(),
+    ),
+)
