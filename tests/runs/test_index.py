@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -259,3 +260,35 @@ def test_a_directory_that_may_not_be_entered_is_named(reading, second_user, open
         return [s.name for s in found], [(run.path.name, run.reason) for run in broken]
 
     assert second_user(look) == (["a"], [("closed", "cannot read it: Permission denied")])
+
+
+def test_indexes_that_have_not_changed_for_a_month_are_removed(reading):
+    old = reading.store.with_name("of-a-directory-that-is-gone.json")
+    recent = reading.store.with_name("of-another.json")
+    reading.store.parent.mkdir()
+    for path in (old, recent):
+        path.write_text("{}")
+    month_ago = time.time() - 31 * 86_400
+    os.utime(old, (month_ago, month_ago))
+    training(reading.output, "a")
+    age(reading.output)
+    reading.open().summaries()
+    assert reading.store.exists()
+    assert not old.exists()
+    assert recent.exists()
+
+
+def test_indexes_of_directories_that_are_gone_are_removed(reading, tmp_path):
+    training(reading.output, "a")
+    age(reading.output)
+    for name in ("gone", "here"):
+        output = tmp_path / name
+        training(output, "b")
+        age(output)
+        store = reading.store.with_name(f"{name}.json")
+        RunIndex(tuple(KINDS), KINDS.__getitem__, output, store).summaries()
+    shutil.rmtree(tmp_path / "gone")
+    reading.store.with_name("of-a-later-version.json").write_text('{"output": "/nowhere"}')
+    reading.open().summaries()
+    kept = {path.name for path in reading.store.parent.iterdir()}
+    assert kept == {reading.store.name, "here.json", "of-a-later-version.json"}

@@ -53,19 +53,20 @@ def test_a_run_reads_back_as_it_was_written(tmp_path):
     assert repr(again).endswith("completed: test_accuracy=0.9>")
 
 
-@pytest.mark.parametrize(("schema", "pid"), [(1, 4522), (2, 7001), (3, 8123)])
+@pytest.mark.parametrize(("schema", "pid"), [(1, 4522), (2, 7001), (3, 8123), (4, 9245)])
 def test_a_run_of_an_older_schema_can_always_be_read(tmp_path, schema, pid):
     shutil.copy(SAMPLES / f"run-schema-{schema}.json", tmp_path / "run.json")
     run = runs.Run.open(tmp_path)
     assert run.record.workload == "digits-mlp"
     assert run.record.sessions[0].pid == pid
+    assert run.record.judged_by == runs.JudgedBy("accuracy", "max")
     assert run.history == []
 
 
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"schema_version": 5}, RequestError, r"newer Tarmac \(schema 5, this one reads up to 4\)"),
+        ({"schema_version": 6}, RequestError, r"newer Tarmac \(schema 6, this one reads up to 5\)"),
         ({"status": "flying"}, TarmacError, "is damaged: status"),
         ({"surprise": 1}, TarmacError, "is damaged: surprise"),
         (
@@ -241,7 +242,7 @@ def test_a_comparison_shows_only_what_differed(tmp_path):
         "configuration.new": [None, 1],
     }
     assert comparison.metrics == {"test_accuracy": [0.6, None]}
-    assert comparison.accuracy == [[0.5, 0.6], [0.7]]
+    assert comparison.curves == [[0.5, 0.6], [0.7]]
 
 
 def test_tensorboard_reads_the_run_directory_without_doubled_points(tmp_path):

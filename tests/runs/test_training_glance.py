@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tarmac.files import OwnerLock, Readings
+from tarmac.monitor.hangs import Rank, find_hang
 from tarmac.runs import TRAINING, glance_training
 
 RECORD = {
@@ -180,6 +181,38 @@ def test_of_its_samples_it_takes_energy_and_when_its_gpus_last_worked(make):
     assert {uuid: str(at) for uuid, at in found.gpus_active_at.items()} == {
         "GPU-a": "2026-11-22 12:00:05+00:00"
     }
+
+
+def stepping(*steps, every_s=5.0):
+    """Return samples at equal times, each with the steps that were done then."""
+    lines = [{"kind": "session", "at_s": 0.0, "host": "here"}]
+    lines += [
+        {"kind": "sample", "at_s": every_s * (index + 1), "steps": done}
+        for index, done in enumerate(steps)
+    ]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def test_in_its_first_epoch_steps_are_signs_of_life(make):
+    path = make(sessions=[{"started_at": "2026-11-22T12:00:01Z", "pid": 40}])
+    (path / "samples.jsonl").write_text(stepping(0, 10, 20, 30, 30, 30, 30))
+    found = glance_training(path)
+    assert str(found.active_at) == "2026-11-22 12:00:20+00:00"
+    hang = find_hang(121.0, found.step_s, [Rank(pid=40, cpu_ratio=0.0)])
+    assert hang is not None
+    assert find_hang(119.0, found.step_s, [Rank(pid=40, cpu_ratio=0.0)]) is None, "saves, perhaps"
+
+
+def test_before_its_first_step_nothing_is_usual(make):
+    path = make()
+    (path / "samples.jsonl").write_text(stepping(None, None, 1))
+    assert glance_training(path).step_s is None
+
+
+def test_once_epochs_tell_it_they_are_what_is_usual(make):
+    path = make([row(1, seconds=600.0), row(2, seconds=600.0)])
+    (path / "samples.jsonl").write_text(stepping(1, 2, 3, 4))
+    assert glance_training(path).step_s == 600.0
 
 
 def point(ratio, joules):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tarmac.runs.glance import Glancer
+    from tarmac.runs.judging import JudgedBy
 
 __all__ = [
     "BrokenRun",
@@ -81,12 +82,14 @@ class RunFacts:
     Attributes:
         asked: What was asked and where it ran, nested.
         metrics: Final values, by name.
-        accuracy: Per epoch, where it has any.
+        judged_by: What says how good it is; None of what is no training.
+        curve: That metric per epoch, where it has any.
     """
 
     asked: Mapping[str, object]
     metrics: Mapping[str, float]
-    accuracy: Sequence[float] = ()
+    judged_by: JudgedBy | None = None
+    curve: Sequence[float] = ()
 
 
 @dataclasses.dataclass(frozen=True)

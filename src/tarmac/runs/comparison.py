@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING
+
+from tarmac.runs.judging import JudgedBy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tarmac.runs.catalogue import RunFacts
+    from tarmac.runs.judging import Direction
 
 __all__ = ["Comparison", "compare"]
 
@@ -22,13 +26,37 @@ class Comparison:
         differences: From a dotted key (``configuration.batch_size``) to each run's value, for the
             keys in which the runs differ; None where a run has no such key.
         metrics: From a final metric to each run's value, None where it has none.
-        accuracy: Each run's accuracy per epoch: on held-out data, else in training.
+        judged_by: What says how good each run is; None of what is no training.
+        curves: Each run's judged metric per epoch: on held-out data, else in training.
     """
 
     names: Sequence[str]
     differences: Mapping[str, Sequence[object]]
     metrics: Mapping[str, Sequence[float | None]]
-    accuracy: Sequence[Sequence[float]]
+    judged_by: Sequence[JudgedBy | None]
+    curves: Sequence[Sequence[float]]
+
+    def best(self, metric: str) -> set[int]:
+        """Return the places of the best runs by a final metric.
+
+        None is the best where they are all alike, or nobody says whether more or less is better.
+        """
+        values = self.metrics[metric]
+        known = [value for value in values if value is not None and math.isfinite(value)]
+        direction = self._direction(metric)
+        if direction is None or len(known) < 2 or min(known) == max(known):
+            return set()
+        best = JudgedBy(direction=direction).best(known)
+        return {place for place, value in enumerate(values) if value == best}
+
+    def _direction(self, metric: str) -> Direction | None:
+        """Return which end of a metric is the better one, where the runs agree on it."""
+        told = {judged.direction_of(metric) for judged in self._judges} - {None}
+        return told.pop() if len(told) == 1 else None
+
+    @property
+    def _judges(self) -> Sequence[JudgedBy]:
+        return [judged or JudgedBy() for judged in self.judged_by]
 
 
 def compare(runs: Sequence[tuple[str, RunFacts]]) -> Comparison:
@@ -48,7 +76,8 @@ def compare(runs: Sequence[tuple[str, RunFacts]]) -> Comparison:
             key: row for key, row in values.items() if any(value != row[0] for value in row)
         },
         metrics={name: [run.metrics.get(name) for run in facts] for name in metric_names},
-        accuracy=[run.accuracy for run in facts],
+        judged_by=[run.judged_by for run in facts],
+        curves=[run.curve for run in facts],
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import append_lines, is_held, open_lock, read_lines, write_json, write_text
 from tarmac.runs.events import EventWriter
+from tarmac.runs.judging import JudgedBy
 from tarmac.runs.record import (
     SCHEMA_VERSION,
     GitState,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["Run"]
+
+_BY_ACCURACY = JudgedBy()
 
 
 class Run:
@@ -57,6 +60,7 @@ class Run:
         parallel: Parallel | None = None,
         launch: str = "",
         name: str | None = None,
+        judged_by: JudgedBy = _BY_ACCURACY,
     ) -> Run:
         """Make a run's directory under ``output``.
 
@@ -75,6 +79,9 @@ class Run:
             "".join(c if c.isalnum() or c in "-_." else "-" for c in workload).lstrip(".") or "run"
         )
         path = output / (name or f"{safe}-{created_at:%Y%m%d-%H%M%S}-{run_id[:4]}")
+        if name is None and path.exists():
+            # Of two that begin in one second, one in 65,536 has the other's digits.
+            path = output / f"{safe}-{created_at:%Y%m%d-%H%M%S}-{run_id}"
         if (path / "run.json").exists():
             raise RequestError(
                 f"there is a run {path.name} in {output} already",
@@ -95,6 +102,7 @@ class Run:
             seed=seed,
             git=git,
             expectation=None if expectation is None else dict(expectation),
+            judged_by=judged_by,
         )
         try:
             # What is there without a record is what a process that was killed had begun to make.

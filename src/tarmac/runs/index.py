@@ -37,6 +37,14 @@ _VERSION = 1
 # tick every few milliseconds, those of some every second or two.
 _YOUNG_NS = 3_000_000_000
 
+# Of a directory in which nothing has changed for so long: it is read again in a second where it is
+# still there.
+_KEPT_S = 30 * 86_400.0
+
+# An index begins with whose it is. Of a path that is longer, only time says that it is of no use.
+_HEAD_BYTES = 8192
+_HEAD = f'{{"version":{_VERSION},"output":'
+
 # How a file looks: when it was written, its length and its number; None where there is none.
 _Look = tuple[int, int, int] | None
 
@@ -174,6 +182,8 @@ class RunIndex:
             "kinds": self._shapes,
             "runs": [[name, run.looks, *_plain(run.summary)] for name, run in self._known.items()],
         }
+        if not self._store.exists():
+            _sweep(self._store.parent)
         # Without it everything is read again, which is slow and no failure.
         with contextlib.suppress(StorageError):
             write_text(self._store, json.dumps(content, separators=(",", ":")), is_private=True)
@@ -210,6 +220,32 @@ def _look_of(path: str) -> _Look:
 def _store_of(output: Path) -> Path:
     digest = hashlib.sha256(os.fsencode(output.resolve())).hexdigest()
     return platformdirs.user_cache_path("tarmac") / "runs" / f"{digest[:32]}.json"
+
+
+def _sweep(directory: Path) -> None:
+    """Remove indexes of directories that are gone, and those that have not changed for a month."""
+    oldest = time.time() - _KEPT_S
+    with contextlib.suppress(OSError):
+        for index in directory.glob("*.json"):
+            if index.stat().st_mtime < oldest or _is_of_none(index):
+                index.unlink(missing_ok=True)
+
+
+def _is_of_none(index: Path) -> bool:
+    """Whether an index is of a directory that is not there."""
+    with index.open("rb") as file:
+        head = file.read(_HEAD_BYTES).decode(errors="replace")
+    if not head.startswith(_HEAD):
+        return False
+    try:
+        output, _ = json.JSONDecoder().raw_decode(head, len(_HEAD))
+        os.stat(output)  # noqa: PTH116 - says why, where Path.exists does not
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError, TypeError):
+        # What cannot be asked, on a disk that does not answer for one, may be there.
+        return False
+    return False
 
 
 def _plain(summary: RunSummary) -> list[object]:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.files import read_versioned
+from tarmac.runs.judging import JudgedBy
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Best",
     "GitState",
     "Parallel",
     "Replica",
@@ -24,8 +26,8 @@ __all__ = [
 ]
 
 # 2 added `parallel` and `launch`, 3 `stopped_early` and `uploaded_to`, 4 `energy_joules`,
-# `throttled_s`, `mfu` and `tracked`.
-SCHEMA_VERSION = 4
+# `throttled_s`, `mfu` and `tracked`, 5 `judged_by` and `best`.
+SCHEMA_VERSION = 5
 
 Status = Literal["running", "completed", "interrupted", "failed"]
 
@@ -79,7 +81,7 @@ class Parallel(BaseModel):
     """How a training used its devices.
 
     Attributes:
-        strategy: ``single``, ``ddp`` or ``towers``.
+        strategy: ``single``, ``ddp``, ``fsdp`` or ``towers``.
         world_size: Devices on all machines.
         backend: What carried gradients between processes: ``nccl``, ``gloo`` or ``none``.
         replicas: One per device; empty until a session has ended.
@@ -91,6 +93,24 @@ class Parallel(BaseModel):
     world_size: int
     backend: str
     replicas: tuple[Replica, ...] = ()
+
+
+class Best(BaseModel):
+    """The best checkpoint of a run, among those that were written.
+
+    Attributes:
+        epoch: How many epochs it has behind it.
+        metric: What it is best by, such as ``val_accuracy``.
+        value: Of that metric.
+        file: Its path, from the run's directory.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epoch: int
+    metric: str
+    value: float
+    file: str
 
 
 class RunRecord(BaseModel):
@@ -114,6 +134,8 @@ class RunRecord(BaseModel):
         seed: Of everything random.
         git: None outside a repository.
         metrics: Final values, such as ``test_accuracy``.
+        judged_by: Which metric says how good it is; accuracy in records before schema 5.
+        best: The best checkpoint; None where nothing was held out, or none is written yet.
         expectation: What was expected and whether it was met; None where nothing was.
         stopped_early: Why it was completed before its last epoch; None where it was not.
         uploaded_to: The URI below which its copy is; None where there is none.
@@ -148,6 +170,8 @@ class RunRecord(BaseModel):
     seed: int
     git: GitState | None
     metrics: dict[str, float] = {}
+    judged_by: JudgedBy = JudgedBy()
+    best: Best | None = None
     expectation: dict[str, Any] | None = None
     stopped_early: str | None = None
     uploaded_to: str | None = None

@@ -16,7 +16,7 @@ __all__ = ["MAX_POINTS", "SampleFile", "merged"]
 MAX_POINTS = 2000
 
 # What only grows: of several readings the last one stands.
-_COUNTERS = ("energy_joules", "throttled_s")
+_COUNTERS = ("energy_joules", "throttled_s", "steps")
 
 
 class SampleFile:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tarmac.errors import RequestError
 from tarmac.runs.catalogue import BrokenRun, Catalogue, RunFacts, RunKind, RunSummary
 from tarmac.runs.directory import Run
+from tarmac.runs.judging import name_words
 from tarmac.runs.training_glance import glance_training
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pydantic.main import IncEx
+
+    from tarmac.runs.judging import JudgedBy
 
 __all__ = ["TRAINING", "facts_of", "list_runs", "resolve"]
 
@@ -47,16 +50,28 @@ def resolve(reference: str, output: Path | None = None) -> Run:
 
 def facts_of(run: Run) -> RunFacts:
     """Return what is compared of a training."""
+    judged = run.record.judged_by
     return RunFacts(
         asked=run.record.model_dump(mode="json", include=_COMPARED),
         metrics=run.metrics,
-        accuracy=[row.get("val_accuracy", row["accuracy"]) for row in run.history],
+        judged_by=judged,
+        curve=_curve(run, judged),
     )
+
+
+def _curve(run: Run, judged: JudgedBy) -> list[float]:
+    """Return the judged metric by epoch: on held-out data, else in training."""
+    history = run.history
+    for name in (judged.of("val"), judged.metric):
+        if any(name in row for row in history):
+            return [row[name] for row in history if name in row]
+    return []
 
 
 def _summarize(path: Path) -> RunSummary:
     run = Run.open(path)
-    accuracy = run.metrics.get("test_accuracy")
+    judged = run.record.judged_by
+    test = run.metrics.get(judged.of("test"))
     met = (run.record.expectation or {}).get("met")
     expected = "" if met is None else ", as expected" if met else ", not as expected"
     return RunSummary(
@@ -66,7 +81,7 @@ def _summarize(path: Path) -> RunSummary:
         created_at=run.record.created_at,
         elapsed_s=run.record.elapsed_s,
         workload=run.record.workload,
-        result="" if accuracy is None else f"accuracy {accuracy:.4f}{expected}",
+        result="" if test is None else f"{name_words(judged.metric)} {test:.4f}{expected}",
         metrics=run.metrics,
     )
 

@@ -10,11 +10,12 @@ import contextlib
 import os
 import time
 from collections import deque
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tarmac.files import Fields, Readings, read_lease
 from tarmac.runs.glance import Glance
+from tarmac.runs.judging import JudgedBy
 from tarmac.runs.sampled import Sampled
 from tarmac.runs.samples import samples_path
 
@@ -30,9 +31,11 @@ _MEDIAN_OF = 20
 # Epochs that shares and times to come are of.
 _LATELY = 5
 
-# What an epoch's line may be judged by, the best first; how well it did on what it did not see.
-_METRICS = ("val_accuracy", "accuracy")
-_FINAL_METRICS = ("test_accuracy", "val_accuracy", "train_accuracy")
+# The best first: how well it did on what it did not see.
+_SPLITS = ("test", "val", "train")
+
+# A first checkpoint on a slow disk is no hang.
+_LEAST_STEP_S = 24.0
 
 _WAITS = {"data": "data_wait_s", "ranks": "rank_wait_s"}
 
@@ -52,11 +55,12 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
     pid = session.whole("pid")
     written_at = _written_at(path / "metrics.jsonl") if rows else None
     checkpoint_at = _newest(path / "checkpoints")
-    signs = [session.moment("started_at"), written_at, checkpoint_at]
+    stepped_at = _moment(created_at := record.moment("created_at"), sampled.stepped_s)
+    signs = [session.moment("started_at"), written_at, checkpoint_at, stepped_at]
     epochs = record.inner("configuration").whole("epochs")
     final = record.inner("metrics") if status == "completed" else Fields({})
-    metric_name, metric = _metric(latest, final)
-    launch, created_at = record.text("launch"), record.moment("created_at")
+    metric_name, metric = _metric(_judged_by(record), latest, final)
+    launch = record.text("launch")
     energy_joules = record.number("energy_joules")
     return Glance(
         kind="training",
@@ -81,7 +85,7 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
         eta_s=_eta_s(rows, epochs, written_at) if is_running else None,
         checkpoint_at=checkpoint_at,
         active_at=max((sign for sign in signs if sign is not None), default=None),
-        step_s=_median_s(rows),
+        step_s=_median_s(rows) or _first_epoch_s(sampled.between_steps_s),
         waits=_waits(rows),
         gpus_active_at=sampled.active_at(created_at),
         energy_joules=sampled.total_joules if energy_joules is None else energy_joules,
@@ -115,8 +119,16 @@ def _holder_elsewhere(path: Path, readings: Readings) -> str:
     return ""
 
 
-def _metric(latest: Fields, final: Fields) -> tuple[str | None, float | None]:
-    for found, names in ((final, _FINAL_METRICS), (latest, _METRICS)):
+def _judged_by(record: Fields) -> JudgedBy:
+    metric = record.inner("judged_by").text("metric")
+    return JudgedBy() if metric is None else JudgedBy(metric)
+
+
+def _metric(judged: JudgedBy, latest: Fields, final: Fields) -> tuple[str | None, float | None]:
+    finals = [judged.of(split) for split in _SPLITS]
+    # The loss in training has a place of its own.
+    others = [name for name in (judged.of("val"), judged.metric) if name != "loss"]
+    for found, names in ((final, finals), (latest, others)):
         for name in names:
             if (value := found.number(name)) is not None:
                 return name, value
@@ -128,6 +140,17 @@ def _median_s(rows: Sequence[Fields]) -> float | None:
     seconds = _values(rows, "seconds")
     # Of an even number the larger of the two in the middle: no measure is that exact.
     return sorted(seconds)[len(seconds) // 2] if len(seconds) > 1 else None
+
+
+def _first_epoch_s(between_steps_s: float | None) -> float | None:
+    """Return what is usual while no epoch tells it: steps do, and scores at its end take longer."""
+    return None if between_steps_s is None else max(between_steps_s, _LEAST_STEP_S)
+
+
+def _moment(created_at: datetime | None, after_s: float | None) -> datetime | None:
+    if created_at is None or after_s is None:
+        return None
+    return created_at + timedelta(seconds=after_s)
 
 
 def _eta_s(rows: Sequence[Fields], epochs: int | None, written_at: datetime | None) -> float | None:
