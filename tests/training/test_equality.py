@@ -16,11 +16,11 @@ from tarmac.testing import strategies
 from tarmac.testing.strategies import WORKLOADS, Case, assert_close, weights_of
 
 
-def torchrun(num_ranks: int, output: Path) -> None:
+def torchrun(num_ranks: int, output: Path, strategy: str) -> None:
     script = Path(__file__).with_name("parallel_cases.py")
     command = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
     done = subprocess.run(
-        [sys.executable, "-m", *command, script, output],
+        [sys.executable, "-m", *command, script, output, strategy],
         check=False,
         capture_output=True,
         text=True,
@@ -31,7 +31,7 @@ def torchrun(num_ranks: int, output: Path) -> None:
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 4])
 def test_ddp_makes_the_same_weights_as_one_device(tmp_path, num_ranks):
-    torchrun(num_ranks, tmp_path / "ddp")
+    torchrun(num_ranks, tmp_path / "ddp", "ddp")
 
     def train(case: Case) -> Run:
         return Run.open(next((tmp_path / "ddp" / case.name).iterdir()))
@@ -45,13 +45,26 @@ def test_ddp_makes_the_same_weights_as_one_device(tmp_path, num_ranks):
         assert_close(weights_of(towers(case)), weights_of(train(case)), tolerance, case.name)
 
 
+@pytest.mark.parametrize("num_ranks", [2, 3])
+def test_fsdp_makes_the_same_weights_as_one_device(tmp_path, num_ranks):
+    torchrun(num_ranks, tmp_path / "fsdp", "fsdp")
+
+    def train(case: Case) -> Run:
+        return Run.open(next((tmp_path / "fsdp" / case.name).iterdir()))
+
+    for check in (*strategies.CHECKS, strategies.check_synchronised_normalisation):
+        check(train, num_ranks, tmp_path)
+
+
 @pytest.mark.parametrize("num_replicas", [1, 2, 3, 4])
 @pytest.mark.parametrize("check", strategies.CHECKS)
 def test_towers_make_the_same_weights_as_one_device(tmp_path, check, num_replicas):
     check(strategies.trainer("towers", num_replicas, tmp_path), num_replicas, tmp_path)
 
 
-@pytest.mark.parametrize(("strategy", "num_replicas"), [("single", 1), ("ddp", 2), ("towers", 2)])
+@pytest.mark.parametrize(
+    ("strategy", "num_replicas"), [("single", 1), ("ddp", 2), ("fsdp", 2), ("towers", 2)]
+)
 @pytest.mark.parametrize(
     "check", [strategies.check_replicas_draw_for_themselves, strategies.check_resume]
 )

@@ -20,6 +20,7 @@ _OTHERS = Others(
     feed="resident",
     precision="bf16",
     is_compiled=False,
+    checkpoints_activations=False,
     accumulate=1,
     step_flops=int(0.4e9),
 )

@@ -90,7 +90,7 @@ def test_the_strategy_follows_from_devices_and_launcher(request_, count, rendezv
     [
         ("single", None, "strategy is 'single', but 4 devices are asked for"),
         ("towers", rank(0, 2), "strategy is 'towers', but 2 processes were started"),
-        ("fast", None, "strategy is 'fast', expected auto, single, ddp or towers"),
+        ("fast", None, "strategy is 'fast', expected auto, single, ddp, fsdp or towers"),
     ],
 )
 def test_a_strategy_that_contradicts_is_refused(request_, rendezvous, message):

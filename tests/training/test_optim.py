@@ -10,13 +10,14 @@ import torch
 from tarmac import RequestError
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parameters import Group
-from tarmac.workloads import SGD, Adadelta, Adagrad, Adam, Adamax, Nadam, RMSprop
+from tarmac.workloads import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Nadam, RMSprop
 
 SPECS = {
     "sgd": SGD(learning_rate=0.1, momentum=0.9, nesterov=True),
     "rmsprop": RMSprop(learning_rate=1e-3, rho=0.9, eps=1e-8),
     "slow-rmsprop": RMSprop(learning_rate=1e-3, rho=0.9999, eps=1e-8),
     "adam": Adam(learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8),
+    "adamw": AdamW(learning_rate=1e-3, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.1),
     "adadelta": Adadelta(learning_rate=1.0, rho=0.95, eps=1e-8),
     "adagrad": Adagrad(learning_rate=1e-2, eps=1e-8),
     "adamax": Adamax(learning_rate=2e-3, beta1=0.9, beta2=0.999, eps=1e-8),
@@ -29,7 +30,7 @@ def reference(spec, values, gradients, weight_decay):
     w = values.double()
     state = [torch.zeros_like(w), torch.zeros_like(w)]
     for number, gradient in enumerate(gradients, start=1):
-        g = gradient.double() + weight_decay * w
+        g = gradient.double() + (0.0 if isinstance(spec, AdamW) else weight_decay) * w
         match spec:
             case SGD():
                 state[0] = spec.momentum * state[0] + g
@@ -38,7 +39,9 @@ def reference(spec, values, gradients, weight_decay):
             case RMSprop():
                 state[0] = spec.rho * state[0] + (1 - spec.rho) * g**2
                 w = w - spec.learning_rate * g / (state[0].sqrt() + spec.eps)
-            case Adam():
+            case Adam() | AdamW():
+                if isinstance(spec, AdamW):
+                    w = w - spec.learning_rate * weight_decay * w
                 state[0] = spec.beta1 * state[0] + (1 - spec.beta1) * g
                 state[1] = spec.beta2 * state[1] + (1 - spec.beta2) * g**2
                 mean = state[0] / (1 - spec.beta1**number)
@@ -130,6 +133,10 @@ def test_the_learning_rate_reaches_every_group():
     [
         (lambda: SGD(learning_rate=0, momentum=0, nesterov=False), "learning_rate is 0"),
         (lambda: SGD(learning_rate=1, momentum=1, nesterov=False), r"optimizer\.momentum is 1"),
+        (
+            lambda: AdamW(learning_rate=1, beta1=0, beta2=0, eps=0, weight_decay=-1),
+            r"optimizer\.weight_decay is -1, expected at least 0",
+        ),
         (lambda: RMSprop(learning_rate=1, rho=-0.1, eps=0), r"optimizer\.rho is -0\.1"),
     ],
 )

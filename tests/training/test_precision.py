@@ -46,7 +46,7 @@ def test_nothing_is_measured_where_it_could_not_decide():
     chosen, why = choose_precision("auto", CPU, 30_000_000, refuse)
     assert chosen == "fp32"
     assert why == "30 MFLOP a step are too few for bf16 to pay"
-    for asked in ("fp32", "bf16", "fp64"):
+    for asked in ("fp32", "bf16", "fp16", "fp64"):
         assert choose_precision(asked, CPU, 10**12, refuse) == (asked, "as asked")
 
 
@@ -57,7 +57,7 @@ def test_a_gpu_is_taken_at_its_word(has_units, precision):
 
 
 def test_an_unknown_precision_is_refused():
-    with pytest.raises(RequestError, match="expected auto, fp32, tf32, bf16 or fp64"):
+    with pytest.raises(RequestError, match="expected auto, fp32, tf32, bf16, fp16 or fp64"):
         choose_precision("half", CPU, 1, refuse)
 
 

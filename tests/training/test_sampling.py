@@ -244,10 +244,17 @@ def test_a_training_keeps_samples_and_its_epochs_say_what_they_waited_for(tmp_pa
     assert 0 <= row["data_wait_s"] <= row["seconds"]
     assert "rank_wait_s" not in row, "it is alone"
     record = runs.Run.open(run.path).record
-    assert record.schema_version == 4
+    assert record.schema_version == 5
     assert (record.energy_joules, record.throttled_s, record.mfu) == (None, None, None)
     assert record.configuration["sampling"] is True
     assert not [t for t in threading.enumerate() if t.name == "tarmac-samples"]
+
+
+def test_samples_know_how_many_steps_were_done(tmp_path):
+    run = train("digits-mlp", output=tmp_path, **SMALL | {"epochs": 2, "batch_size": 16})
+    lines = runs.samples_path(run.path).read_text().splitlines()
+    samples = [line for line in map(json.loads, lines) if line["kind"] == "sample"]
+    assert samples[-1]["steps"] == 2 * 64 // 16
 
 
 def test_a_training_that_is_told_not_to_keeps_none(tmp_path):
@@ -385,7 +392,7 @@ def test_mfu_is_what_the_products_needed_of_what_the_chip_can_do():
     history = [{"seconds": 2.0, "samples_per_s": 1e6}, {"seconds": 3.0, "samples_per_s": 1e6}]
     on_gpus = dataclasses.replace(plan, devices=(h100(), h100(index=1)), world_size=2)
     used = model_flops_utilization(dataclasses.replace(on_gpus, precision="bf16"), history)
-    assert used == pytest.approx(3 * plan.sample_flops * 1e6 / (2 * 989e12), rel=0.01)
+    assert used == pytest.approx(plan.sample_flops * 1e6 / (2 * 989e12), rel=0.01)
     assert model_flops_utilization(dataclasses.replace(on_gpus, precision="tf32"), history) is None
     assert model_flops_utilization(on_gpus, []) is None
     assert model_flops_utilization(plan, history) is None, "a CPU has no rate in the table"

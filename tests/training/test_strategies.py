@@ -44,7 +44,7 @@ def test_a_package_can_provide_a_strategy_and_hold_it_to_the_contract(tmp_path, 
         spec = StrategySpec(name="mine", build=Mine, max_devices=1)
         """,
     )
-    assert strategy_names() == ("single", "ddp", "towers", "mine")
+    assert strategy_names() == ("single", "ddp", "fsdp", "towers", "mine")
     for check in strategies.CHECKS:
         check(strategies.trainer("mine", 1, tmp_path), 1, tmp_path)
     strategies.check_resume("mine", 1, tmp_path / "resume")
@@ -100,5 +100,5 @@ def test_a_strategy_that_cannot_be_loaded_is_named(package, module, source, erro
 
 def test_an_unknown_strategy_lists_those_that_packages_provide(package):
     package("unused", "")
-    with pytest.raises(RequestError, match="expected auto, single, ddp, towers or mine"):
+    with pytest.raises(RequestError, match="expected auto, single, ddp, fsdp, towers or mine"):
         find_strategy("fast")

@@ -364,7 +364,7 @@ def test_any_train_size_up_to_the_datas_will_do(tmp_path):
         ({"seed": -1}, "seed is -1"),
         ({"seed": 2**44 + 1}, "seed is 17592186044417, expected at most 17592186044416"),
         ({"patience": 0}, "patience is 0, expected at least 1"),
-        ({"patience": 3}, "patience is 3, but there is no validation loss to watch"),
+        ({"patience": 3}, "patience is 3, but there is no validation to watch"),
         ({"devices": "tpu"}, "devices is 'tpu', expected auto, all"),
         ({"precision": "fp8"}, "precision is 'fp8'"),
         ({"compile": "maybe"}, "compile is 'maybe'"),

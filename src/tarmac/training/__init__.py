@@ -8,31 +8,41 @@ A `Plan` is what will be done, in values alone: ``planning`` makes it from what 
 from __future__ import annotations
 
 from tarmac.training.engine.all_reduce import AllReduce
+from tarmac.training.engine.columns import samples_of
 from tarmac.training.engine.model import bind_dataset, build_model
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parameters import Group, Parameters
+from tarmac.training.engine.prediction import predict
 from tarmac.training.engine.recorder import GraphRecorder
-from tarmac.training.engine.replica import Replica, Score
+from tarmac.training.engine.replica import Replica
+from tarmac.training.engine.scoring import Score
 from tarmac.training.engine.step_runner import StepRunner, Steps
 from tarmac.training.engine.strategies import find_strategy, strategy_names
 from tarmac.training.engine.strategy import Strategy, StrategySpec
 from tarmac.training.engine.team import Team
+from tarmac.training.initial import fit_weights
 from tarmac.training.plan import Plan, Precision, Setting
+from tarmac.training.planning.fused import why_not_plain_classes
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
 from tarmac.training.planning.precision import choose_precision
 from tarmac.training.planning.settings import apply_settings, settings_of
+from tarmac.training.session.averaged import read_scored_weights
 from tarmac.training.session.mistakes import look_at_mistakes
 from tarmac.training.session.modes import denormals_flushed
+from tarmac.training.session.origin import Checkpoint, find_weights
 from tarmac.training.session.patience import Patience
+from tarmac.training.session.record import expectation_of, input_record
 from tarmac.training.session.reporter import Reporter, Silent
+from tarmac.training.session.scoring import plan_to_score, score_test
 from tarmac.training.session.stop_request import StopRequest
 from tarmac.training.session.upload import uploaded
 from tarmac.training.shares import order_of
-from tarmac.training.verb import resume, train
+from tarmac.training.verb import extend, resume, train, workload_of
 
 __all__ = [
     "AllReduce",
+    "Checkpoint",
     "FlatOptimizer",
     "GraphRecorder",
     "Group",
@@ -57,13 +67,25 @@ __all__ = [
     "build_model",
     "choose_precision",
     "denormals_flushed",
+    "expectation_of",
+    "extend",
     "find_strategy",
+    "find_weights",
+    "fit_weights",
+    "input_record",
     "look_at_mistakes",
     "make_plan",
     "order_of",
+    "plan_to_score",
+    "predict",
+    "read_scored_weights",
     "resume",
+    "samples_of",
+    "score_test",
     "settings_of",
     "strategy_names",
     "train",
     "uploaded",
+    "why_not_plain_classes",
+    "workload_of",
 ]

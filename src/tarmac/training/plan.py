@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tarmac.machine import Device, name_devices
 from tarmac.training.shares import Shares
+from tarmac.workloads import TorchOptimizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.data import Dataset
+    from tarmac.training.initial import Initial
     from tarmac.workloads import ParameterGroup, Workload
 
-__all__ = ["FeedName", "Plan", "Precision", "Setting"]
+__all__ = ["ArrayFeed", "FeedName", "Plan", "Precision", "Setting"]
 
-FeedName = Literal["resident", "prefetch", "direct"]
-Precision = Literal["fp32", "tf32", "bf16", "fp64"]
+ArrayFeed = Literal["resident", "prefetch", "direct"]
+# A loader's comes with the data, and only with them.
+FeedName = Literal[ArrayFeed, "loader"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp64"]
 
 Setting = bool | int | float | str
 
@@ -41,13 +45,18 @@ class Plan:
         fused: Whether the kernels of `tarmac.kernels` compute the steps.
         precision: What the matrix products are computed in.
         compile: Whether ``torch.compile`` is used.
+        activation_checkpointing: Whether blocks are computed again in the backward pass.
         autotune: Whether cuDNN tries its algorithms out to find the fastest.
         reasons: Why ``devices``, ``strategy``, ``feed``, ``fused``, ``batch_size``, ``precision``,
             ``compile`` and ``autotune`` are what they are.
         num_parameters: Of the model.
-        sample_flops: Matrix work of one sample's forward pass; see `count_forward_flops`.
+        sample_flops: Matrix work of a training step for one sample, in FLOP: three times that of
+            `count_forward_flops`.
         log_to: The trackers that are told.
         sampling: Whether the run keeps samples of its GPUs and its host.
+        initial: The weights that a new run begins from; None for those of the seed. A run that
+            goes on has them in its directory.
+        steps: After how many a trial stops; None for a whole training.
     """
 
     reference: str
@@ -74,6 +83,7 @@ class Plan:
     seed: int
     accumulate: int
     sync_batchnorm: bool
+    activation_checkpointing: bool
     scale_lr: str
     deterministic: bool
     checkpoint_every: int
@@ -81,17 +91,25 @@ class Plan:
     hang_timeout_s: float
     sampling: bool
     log_to: tuple[str, ...]
+    initial: Initial | None = None
+    steps: int | None = None
 
     @property
     def num_steps(self) -> int:
         """Steps per epoch."""
         return self.shares.num_steps
 
+    def steps_in(self, epoch: int) -> int:
+        """Return how many steps of an epoch, from 0, are to be done: a trial ends within one."""
+        if self.steps is None:
+            return self.num_steps
+        return min(self.num_steps, self.steps - epoch * self.num_steps)
+
     @functools.cached_property
     def shares(self) -> Shares:
         """Which device trains on which samples."""
         return Shares(
-            num_samples=self.train_size,
+            num_samples=self.workload.recipe.epoch_size(self.train_size),
             batch_size=self.workload.recipe.batch_size,
             num_replicas=self.world_size,
             accumulate=self.accumulate,
@@ -108,6 +126,7 @@ class Plan:
         return {
             "workload": self.reference,
             "epochs": recipe.epochs,
+            "steps": self.steps,
             "batch_size": recipe.batch_size,
             "learning_rate": recipe.optimizer.learning_rate,
             "scale_lr": self.scale_lr,
@@ -122,6 +141,7 @@ class Plan:
             "fused": "on" if self.fused else "off",
             "accumulate": self.accumulate,
             "sync_batchnorm": self.sync_batchnorm,
+            "activation_checkpointing": self.activation_checkpointing,
             "precision": self.precision,
             "compile": "on" if self.compile else "off",
             "autotune": "on" if self.autotune else "off",
@@ -131,7 +151,7 @@ class Plan:
             "hang_timeout_s": self.hang_timeout_s,
             "sampling": self.sampling,
             "log_to": list(self.log_to),
-            "optimizer": type(recipe.optimizer).__name__,
+            "optimizer": recipe.optimizer.name,
             "schedule": type(recipe.schedule).__name__,
             "weight_decay": dict(recipe.weight_decay),
             "parameter_groups": {
@@ -139,16 +159,32 @@ class Plan:
                 for pattern, group in recipe.parameter_groups.items()
             },
             "drop_last": recipe.drop_last,
+            "samples_per_epoch": recipe.samples_per_epoch,
             "augment": _describe(recipe.augment),
             "test_views": _describe(recipe.test_views),
+            "ema": _describe(recipe.ema),
             "initialise": _describe(self.workload.initialise),
+            "objective": {
+                "kind": self.workload.objective.kind,
+                "judged_by": self.workload.objective.judged_by,
+                "direction": self.workload.objective.direction,
+                "metrics": list(self.workload.objective.metrics),
+            },
             "settings": dict(self.settings),
+            "init_from": None if self.initial is None else str(self.initial.source.resolve()),
+            "init_drawn": [] if self.initial is None else list(self.initial.missing),
         }
 
 
 def _describe_group(group: ParameterGroup) -> dict[str, Any]:
     """Return how some parameters are trained as JSON values."""
-    return {"optimizer": _describe(group.optimizer), "schedule": _describe(group.schedule)}
+    optimizer = group.optimizer
+    described = _describe(optimizer)
+    if isinstance(optimizer, TorchOptimizer):
+        arguments = {name: str(value) for name, value in optimizer.arguments.items()}
+        rate = optimizer.learning_rate
+        described = {"kind": optimizer.name, "learning_rate": rate, "arguments": arguments}
+    return {"optimizer": described, "schedule": _describe(group.schedule)}
 
 
 def _describe(part: object) -> dict[str, Any] | None:

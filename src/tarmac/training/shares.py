@@ -81,11 +81,19 @@ class Shares:
         start = step * self.batch_size
         return cut(start, start + self.global_size(step), self.num_replicas)[replica]
 
-    def micro_batches(self, first_step: int, replica: int) -> list[tuple[int, int]]:
-        """Return the spans of a replica's micro-batches from a step to the end of the epoch."""
+    def micro_batches(
+        self, first_step: int, replica: int, last_step: int | None = None
+    ) -> list[tuple[int, int]]:
+        """Return the spans of a replica's micro-batches of steps of an epoch.
+
+        Args:
+            first_step: From 0.
+            replica: From 0.
+            last_step: How many steps are done then; None for all of the epoch.
+        """
         return [
             span
-            for step in range(first_step, self.num_steps)
+            for step in range(first_step, self.num_steps if last_step is None else last_step)
             for span in cut(*self.slice_of(step, replica), self.accumulate)
         ]
 

@@ -17,6 +17,7 @@ from tarmac.training.planning.options import Options
 from tarmac.training.processes.rendezvous import find_launch, find_rendezvous
 from tarmac.training.session.epochs import train_epochs
 from tarmac.training.session.modes import denormals_flushed
+from tarmac.training.session.origin import check_extension, find_weights
 from tarmac.training.session.rank import train_as_rank
 from tarmac.training.session.record import create_run, find_begun, plan_of, recorded
 from tarmac.training.session.reporter import Reporter, Silent
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.training.session.epochs import EpochHook
 
-__all__ = ["resume", "train"]
+__all__ = ["extend", "resume", "train", "workload_of"]
 
 
 @denormals_flushed()
@@ -99,6 +100,9 @@ def train(
         return found, plan
 
     directory, uri = _directory_and_uri(output)
+    if asked.init_from is not None:
+        weights = find_weights(asked.init_from, directory)
+        asked = dataclasses.replace(asked, init_from=str(weights))
 
     launch = rendezvous.launch if rendezvous is not None else find_launch(os.environ)
 
@@ -124,6 +128,7 @@ def resume(
     *,
     output: str | Path | None = None,
     workload: str | Workload | None = None,
+    devices: str | None = None,
     reporter: Reporter | None = None,
     stop: EpochHook | None = None,
     interrupted: Callable[[], bool] | None = None,
@@ -135,6 +140,7 @@ def resume(
         output: Where runs lie, if ``reference`` is not a path. A URI is where the copy goes from
             now on; the run itself then lies where `runs.default_output` says.
         workload: Must be the run's own if given. One passed to `train` as a value has to be.
+        devices: Instead of the run's own; another number of them by ``fsdp`` alone.
         reporter: Who is told how it goes; nobody by default.
         stop: As for `train`, of the epochs that are left.
         interrupted: As for `train`.
@@ -156,17 +162,86 @@ def resume(
 
     def prepare() -> tuple[Workload, Plan]:
         run = find()
-        found = _workload_of(run, workload)
+        found = workload_of(run, workload)
         if run.record.status == "completed":
             raise RequestError(
                 f"run {run.name} is completed, there is nothing to resume",
                 hint=f"See it: tarmac runs show {run.name}",
             )
-        return found, plan_of(run, found, reporter.downloading, rendezvous)
+        return found, plan_of(run, found, reporter.downloading, rendezvous, devices=devices)
 
     return _work(
         prepare,
         lambda _found, _plan: find(),
+        rendezvous,
+        output=directory,
+        uri=uri,
+        reporter=reporter,
+        stop=stop,
+        interrupted=interrupted,
+    )
+
+
+@denormals_flushed()
+def extend(
+    reference: str | Path,
+    *,
+    epochs: int,
+    output: str | Path | None = None,
+    name: str | None = None,
+    workload: str | Workload | None = None,
+    reporter: Reporter | None = None,
+    stop: EpochHook | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> Run:
+    """Train a run for more epochs than it was asked for, as a new run from its newest checkpoint.
+
+    Weights, optimizer, random draws and the order of samples go on as if ``epochs`` had been asked
+    at first. A schedule is a function of the share of all epochs that is done, so from here on it
+    is that of ``epochs``: where it is not constant, the rate goes on elsewhere than it had come to.
+
+    Args:
+        reference: The run: its directory, its name, a prefix of it, or ``"latest"``. It stays as
+            it is.
+        epochs: Of the whole training, those that are done among them.
+        output: Where the new run is made, and ``reference`` is looked for if it is no path.
+        name: The name of the new run's directory; by default made of workload and time.
+        workload: Must be the run's own if given. One passed to `train` as a value has to be.
+        reporter: Who is told how it goes; nobody by default.
+        stop: As for `train`, of the epochs that are added.
+        interrupted: As for `train`.
+
+    Returns:
+        The new run, whose configuration names the old one as ``from_checkpoint``.
+
+    Raises:
+        RequestError: There is no such run, it has no checkpoint, it has done as many epochs, or it
+            was of another number of devices.
+        TarmacError: The training failed, or the checkpoint is damaged.
+    """
+    reporter = reporter or Silent()
+    rendezvous = find_rendezvous(os.environ, os.getppid())
+    directory, uri = _directory_and_uri(output)
+    launch = rendezvous.launch if rendezvous is not None else find_launch(os.environ)
+
+    def find() -> Run:
+        return runs.resolve(str(reference), directory)
+
+    def prepare() -> tuple[Workload, Plan]:
+        source = find()
+        found = workload_of(source, workload)
+        check_extension(source, epochs)
+        return found, plan_of(source, found, reporter.downloading, rendezvous, epochs=epochs)
+
+    def make_run(found: Workload, plan: Plan) -> Run:
+        begun = find_begun(launch, directory) if rendezvous is None else None
+        return begun or create_run(
+            plan, found, plan.reference, directory, launch=launch, name=name, source=find()
+        )
+
+    return _work(
+        prepare,
+        make_run,
         rendezvous,
         output=directory,
         uri=uri,
@@ -212,7 +287,7 @@ def _work(
     if run.record.status == "completed":
         return run
     sampler = Sampler(run, uuids_of(plan.devices), is_on=plan.sampling)
-    tracking = Tracking(reporter)
+    tracking = Tracking(reporter, sampler)
     with (
         uploaded() as own,
         recorded(run, plan, workload, sampler=sampler, tracking=tracking, uri=uri) as conclude,
@@ -233,8 +308,16 @@ def _directory_and_uri(output: str | Path | None) -> tuple[Path | None, str | No
     return None if output is None else Path(output), None
 
 
-def _workload_of(run: Run, asked: str | Workload | None) -> Workload:
-    """Find a run's workload again, which must be the one that is asked for."""
+def workload_of(run: Run, asked: str | Workload | None) -> Workload:
+    """Find a run's workload again, which must be the one that is asked for.
+
+    Args:
+        run: Whose record names it.
+        asked: None for what the record names, which runs a user's own file.
+
+    Raises:
+        RequestError: It is another one, or is not there any more.
+    """
     recorded_as = str(run.record.configuration["workload"])
     if isinstance(asked, Workload):
         found, names = asked, (asked.name, *_importable(asked))

@@ -10,21 +10,21 @@ import torch
 from tarmac.training.engine.fused import FusedSteps
 from tarmac.training.engine.many_steps import ManySteps
 from tarmac.training.engine.optimizers import FlatOptimizer
-from tarmac.training.engine.parameter_groups import build_optimizer
 from tarmac.training.engine.parts import Parts
 from tarmac.training.engine.recorder import Graphed, GraphRecorder
 from tarmac.training.engine.replica import Replica
 from tarmac.training.engine.step_by_step import StepByStep
 from tarmac.training.engine.sync_norm import synchronise_norms
+from tarmac.training.engine.update import Update, build_update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import nn
 
-    from tarmac.training.engine.parameter_groups import AnyOptimizer
     from tarmac.training.engine.step_runner import StepRunner
     from tarmac.training.engine.team import Team
+    from tarmac.training.engine.update import AnyUpdate
     from tarmac.training.plan import Plan
 
 __all__ = ["AllReduce"]
@@ -50,13 +50,16 @@ class AllReduce:
         replica = Replica(plan, model, device, team.rank)
         self.replicas = (replica,)
         self.parameters = replica.parameters
-        self.optimizer = build_optimizer(plan.workload.recipe, replica.parameters.groups)
+        self.optimizer = build_update(plan.workload.recipe, replica.parameters)
         self._plan = plan
         self._replica = replica
         self._team = team
         # Synchronised normalisations send messages in the forward pass, which all must take part
         # in, also those without a sample; and on GPUs they read values back.
-        self._is_recorded = device.type == "cuda" and not is_synchronised
+        # Blocks that compute again put generators back, which no graph can.
+        self._is_recorded = (
+            device.type == "cuda" and not is_synchronised and not plan.activation_checkpointing
+        )
         self._parts = Parts(
             replica,
             team.world_size if team.world_size > 1 else 0,
@@ -75,13 +78,14 @@ class AllReduce:
         """Return what computes the steps fastest here: see `StepRunner`."""
         plan, team, device = self._plan, self._team, self._replica.device
         optimizer = self.optimizer
-        # Several optimizers, and draws that are handed over with the samples, go step by step.
-        if not isinstance(optimizer, FlatOptimizer) or plan.workload.recipe.augment is not None:
-            return StepByStep(self)
-        if plan.fused:
+        if plan.fused and isinstance(optimizer, FlatOptimizer):
             return FusedSteps(plan, self._replica, optimizer)
+        # Several optimizers, and draws that are handed over with the samples, go step by step.
+        if not isinstance(optimizer, FlatOptimizer | Update) or not optimizer.takes_a_rate:
+            return StepByStep(self)
         # In fp64 the rate is a number, which a graph would keep.
         fits = plan.feed == "resident" and optimizer.takes_rate_tensors
+        fits = fits and plan.workload.recipe.augment is None
         if self._is_recorded and fits and team.can_capture:
             return ManySteps(plan, self._replica, optimizer, team, GraphRecorder(device))
         return StepByStep(self)
@@ -128,7 +132,7 @@ class AllReduce:
             self._compute_and_update = Graphed(self._compute_and_update, device)
 
 
-def _update(replica: Replica, optimizer: AnyOptimizer, team: Team) -> None:
+def _update(replica: Replica, optimizer: AnyUpdate, team: Team) -> None:
     if team.world_size > 1:
         replica.shared.unpack()
     optimizer.step()
@@ -136,7 +140,7 @@ def _update(replica: Replica, optimizer: AnyOptimizer, team: Team) -> None:
 
 
 def _compute_and_update(
-    replica: Replica, optimizer: AnyOptimizer, team: Team, scale: float, *handed: torch.Tensor
+    replica: Replica, optimizer: AnyUpdate, team: Team, scale: float, *handed: torch.Tensor
 ) -> None:
     replica.compute(scale, *handed)
     _update(replica, optimizer, team)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,11 +51,15 @@ class AugmentedFeed:
         for handed, (start, stop) in zip(self._feed.batches(order, spans), spans, strict=True):
             yield (*handed, there[start:stop])
 
-    def samples(self, *handed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def samples(self, *handed: torch.Tensor) -> tuple[Any, Any]:
         """Turn what was handed over into changed inputs, and targets."""
         *others, draws = handed
         inputs, targets = self._feed.samples(*others)
         return self._augment.apply(inputs, draws), targets
+
+    def weights(self, *handed: torch.Tensor) -> torch.Tensor | None:
+        """Return the feed's own."""
+        return self._feed.weights(*handed[:-1])
 
     def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
         """Return what `samples` takes for so many samples of any kind, with the first draws."""

@@ -38,15 +38,24 @@ def most_at_once(shares: Shares, at_once: int) -> int:
     return max(1, min(at_once, shares.num_samples // shares.batch_size))
 
 
-def cut_into_chunks(shares: Shares, first_step: int, at_once: int) -> list[Chunk]:
+def cut_into_chunks(
+    shares: Shares, first_step: int, at_once: int, last_step: int | None = None
+) -> list[Chunk]:
     """Cut an epoch's steps from one on into chunks of ``at_once`` steps, and single ones after.
 
     So that few kinds of chunks occur, whatever the epoch's length and wherever it goes on.
+
+    Args:
+        shares: Of the epoch.
+        first_step: From 0.
+        at_once: Steps of a chunk.
+        last_step: How many steps of the epoch are done then; None for all.
     """
-    num_full = shares.num_samples // shares.batch_size
+    last_step = shares.num_steps if last_step is None else last_step
+    num_full = min(last_step, shares.num_samples // shares.batch_size)
     num_chunks = max(num_full - first_step, 0) // at_once
     chunks = [Chunk(first_step + number * at_once, at_once) for number in range(num_chunks)]
-    rest = range(first_step + num_chunks * at_once, shares.num_steps)
+    rest = range(first_step + num_chunks * at_once, last_step)
     return chunks + [Chunk(step, 1) for step in rest]
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tarmac.training.engine.columns import samples_of
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -26,6 +28,6 @@ def initialise_from_data(model: nn.Module, plan: Plan) -> None:
     if workload.initialise is None:
         return
     count = min(workload.initialise_samples, plan.train_size)
-    raw = torch.tensor(plan.dataset.train.inputs[:count])
+    raw, _ = samples_of(plan.dataset.train, 0, count)
     inputs = workload.recipe.preprocess(raw, training=False, dtype=torch.float32)
     workload.initialise(model, inputs)

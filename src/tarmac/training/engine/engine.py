@@ -1,7 +1,7 @@
 """The training loop: feeds, steps, scores and state, for any strategy.
 
-A step gets its batch on the device, preprocesses it there, and adds its loss and right answers to
-totals there. The host reads the totals once an epoch, or a few times a second where somebody
+A step gets its batch on the device, preprocesses it there, and adds its loss and metrics to totals
+there. The host reads the totals once an epoch, or a few times a second where somebody
 watches.
 """
 
@@ -16,10 +16,11 @@ import torch
 
 from tarmac import runs
 from tarmac.errors import TarmacError
+from tarmac.training.engine.averaging import showing_average
 from tarmac.training.engine.data_initialisation import initialise_from_data
 from tarmac.training.engine.epoch_calls import EpochCalls
 from tarmac.training.engine.model import build_model
-from tarmac.training.engine.replica import Score
+from tarmac.training.engine.scoring import Score
 from tarmac.training.engine.snapshot import put_back
 from tarmac.training.engine.state import TrainingState
 from tarmac.training.engine.step_by_step import StepByStep
@@ -27,13 +28,15 @@ from tarmac.training.engine.stop_vote import StopVote
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.engine.throughput import Throughput
 from tarmac.training.engine.timed_batches import TimedBatches
+from tarmac.training.engine.update import Update
 from tarmac.training.shares import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tarmac.data import Split
     from tarmac.training.engine.chunks import Chunk
+    from tarmac.training.engine.replica import Replica
     from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
@@ -93,13 +96,21 @@ class Engine:
         self._vote = StopVote(replicas[0].shared.stop_votes, team, at_once=self._calls.at_once)
         # A CPU's first step is as fast as others.
         self._on_cuda = replicas[0].device.type == "cuda"
-        self._is_warm = not self._on_cuda and isinstance(self._runner, StepByStep)
+        is_plain = spec.shards_model or not self._on_cuda
+        self._is_warm = is_plain and isinstance(self._runner, StepByStep)
+        self._shards_model = spec.shards_model
         self._sees_waits = team.world_size > 1 and not (self._on_cuda and team.can_capture)
         self._seen = 0
         self._seconds = 0.0
+        self._metric_names = tuple(plan.workload.objective.metrics)
         self._throughput = Throughput(len(replicas))
-        if team.world_size > 1:
+        if team.world_size > 1 and not spec.shards_model:
             self._broadcast_weights()
+
+    @property
+    def first_replica(self) -> Replica:
+        """The first copy of the model in this process."""
+        return self._strategy.replicas[0]
 
     @property
     def num_parameters(self) -> int:
@@ -130,7 +141,14 @@ class Engine:
         self._synchronize()
         return time.perf_counter() - started
 
-    def train_epoch(self, epoch: int, first_step: int, after_step: Callable[[int], bool]) -> Epoch:
+    def train_epoch(
+        self,
+        epoch: int,
+        first_step: int,
+        after_step: Callable[[int], bool],
+        *,
+        last_step: int | None = None,
+    ) -> Epoch:
         """Train for one epoch, or until some rank is told to stop.
 
         Args:
@@ -138,13 +156,14 @@ class Engine:
             first_step: Steps of it that are done already.
             after_step: Called with the number of steps done; returns whether to stop there. All
                 ranks stop after the same step, some later on GPUs, which are given many at once.
+            last_step: After how many steps of the epoch to stop in any case; None for its end.
         """
         self.warm_up()
         started, waited = time.perf_counter(), self._team.seconds_waiting
         shares, replicas = self._plan.shares, self._strategy.replicas
         if first_step == 0:
             self._clear_totals()
-        chunks = self._calls.chunks(first_step)
+        chunks = self._calls.chunks(first_step, last_step)
         batches = [TimedBatches(own) for own in self._calls.batches(epoch, chunks)]
         for replica in replicas:
             replica.model.train()
@@ -165,12 +184,12 @@ class Engine:
         self._throughput.add_time(took_s, waited_s)
         seconds = self._seconds + took_s
         self._seconds = seconds if done < shares.num_steps else 0.0
-        loss, right, votes = self._all_reduced_totals(float(wished))
+        totals, votes = self._all_reduced_totals(float(wished))
         seen = min(done * shares.batch_size, shares.num_samples)
         return Epoch(
             done,
             seconds,
-            Score(loss / seen, right / seen),
+            self._score(totals, seen),
             stop=votes > 0,
             data_wait_s=sum(own.seconds for own in batches),
             rank_wait_s=waited_s if self._sees_waits else None,
@@ -187,10 +206,32 @@ class Engine:
             self._seen += num_samples
             self._throughput.add_samples(index, num_samples)
 
+    def see_losses(self, losses: Sequence[float]) -> None:
+        """Take note of the losses of all epochs that are done, the same on all ranks.
+
+        Args:
+            losses: Those of validation, or else of training; see `Recipe.rate_factors`.
+        """
+        self._calls.see_losses(losses)
+
+    @property
+    def num_skipped(self) -> int | None:
+        """Steps left out so far, as a gradient in fp16 was not finite; None in other precisions."""
+        optimizer = self._strategy.optimizer
+        return optimizer.num_skipped if isinstance(optimizer, Update) else None
+
+    def learning_rate(self, epoch: int, num_steps: int | None = None) -> float:
+        """Return the rate of the recipe's optimizer at the last step of an epoch.
+
+        Args:
+            epoch: From 0.
+            num_steps: The steps that were done of it; None for all.
+        """
+        return self._calls.rates(epoch, (num_steps or self._plan.num_steps) - 1)[0]
+
     def score_so_far(self) -> Score:
         """Return this process's training score in this epoch. Reading it waits for the device."""
-        loss, right = self._totals().tolist()
-        return Score(loss / max(self._seen, 1), right / max(self._seen, 1))
+        return self._score(self._totals().tolist(), max(self._seen, 1))
 
     def evaluate_validation(self) -> Score:
         """Score the held-out part of the training set; all ranks must call it."""
@@ -204,6 +245,19 @@ class Engine:
         """Return parameters and buffers by name, uncast, as they are now."""
         return self._strategy.parameters.state_dict()
 
+    def scored_weights(self) -> dict[str, torch.Tensor]:
+        """Return copies of what `evaluate_test` scores: `weights`, or the average of a recipe.
+
+        All ranks must call it; the first gets whole tensors, the others none.
+        """
+        with showing_average(self._strategy):
+            kept: dict[str, torch.Tensor] = {}
+            # Each takes part in gathering what ranks have parts of.
+            for name, value in self._strategy.parameters.whole():
+                if self._team.is_main:
+                    kept[name] = value.cpu() if self._shards_model else value.clone()
+            return kept
+
     def save(self, epoch: int, step: int) -> TrainingState:
         """Return the state after ``step`` steps of ``epoch``; all ranks must call it."""
         random = {
@@ -211,7 +265,7 @@ class Engine:
             for rank, states in enumerate(self._strategy.random_states())
             for device_type, state in states.items()
         }
-        loss, right, _ = self._all_reduced_totals(0.0)
+        totals, _ = self._all_reduced_totals(0.0)
         return TrainingState(
             workload=self._plan.reference,
             epoch=epoch,
@@ -220,8 +274,21 @@ class Engine:
             model=self.weights(),
             optimizer=self._strategy.optimizer.state(),
             random=random,
-            totals=torch.tensor([loss, right], dtype=torch.float64),
+            totals=torch.tensor(totals, dtype=torch.float64),
+            feed={} if self.first_replica.loader is None else self.first_replica.loader.state(),
         )
+
+    def state_template(self, name: str, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
+        """Return room for a tensor of the optimizer's saved state, in parts as ranks have it."""
+        optimizer = self._strategy.optimizer
+        if isinstance(optimizer, Update):
+            return optimizer.template(name, shape, dtype)
+        return torch.empty(shape, dtype=dtype)
+
+    def load(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Set parameters and buffers by name; those that are not named stay as they are."""
+        self._strategy.load(self.weights() | dict(weights))
+        self._runner.reload()
 
     def restore(self, saved: TrainingState) -> None:
         """Go back to a state that `save` returned for the same plan."""
@@ -232,8 +299,12 @@ class Engine:
         states: list[dict[str, torch.Tensor]] = [{} for _ in range(num_replicas)]
         for name, state in saved.random.items():
             device_type, _, rank = name.partition(".")
-            states[int(rank or 0)][device_type] = state
+            if int(rank or 0) < num_replicas:
+                states[int(rank or 0)][device_type] = state
         self._strategy.set_random_states(states)
+        for replica in self._strategy.replicas:
+            if replica.loader is not None:
+                replica.loader.set_state(saved.feed)
         self._clear_totals()
         # What all ranks had added up goes on in the first; the sum is what counts.
         if self._team.is_main:
@@ -260,6 +331,12 @@ class Engine:
         ]
         return tuple(replica for of_rank in self._team.all_gather(here) for replica in of_rank)
 
+    def close(self) -> None:
+        """End the workers of the replicas' loaders, where there are some."""
+        for replica in self._strategy.replicas:
+            if replica.loader is not None:
+                replica.loader.close()
+
     def _broadcast_weights(self) -> None:
         """Make the first rank's weights everybody's, also where a model draws without the seed."""
         parameters, model = self._strategy.parameters, self._strategy.replicas[0].model
@@ -280,17 +357,33 @@ class Engine:
         """Return which of the samples from ``start`` on this rank scores."""
         return cut(start, len(split), self._team.world_size)[self._team.rank]
 
+    def _most(self, split: Split, start: int) -> int:
+        """Return how many of the samples from ``start`` on the rank with most of them scores."""
+        return -(-(len(split) - start) // self._team.world_size)
+
     def _evaluate(self, split: Split, start: int) -> Score:
         """Score the samples from ``start`` on, each rank its share of them."""
         replica = self._strategy.replicas[0]
-        totals = replica.evaluate(split, *self._share(split, start), self._team.heartbeat)
+        with showing_average(self._strategy):
+            totals = replica.evaluate(
+                split,
+                *self._share(split, start),
+                self._team.heartbeat,
+                least=self._most(split, start) if self._shards_model else 0,
+            )
         self._team.all_reduce(totals)
-        loss, right = totals.tolist()
-        num_samples = len(split) - start
-        return Score(loss / num_samples, right / num_samples)
+        *sums, weight = totals.tolist()
+        weight = len(split) - start if split.weights is None else weight
+        return Score.of(sums, self._metric_names, weight)
+
+    def _score(self, totals: Sequence[float], seen: int) -> Score:
+        """Turn a replica's kind of totals over so many samples into means."""
+        if self._plan.dataset.train.weights is None:
+            return Score.of(totals, self._metric_names, seen)
+        return Score.of(totals[:-1], self._metric_names, totals[-1])
 
     def _totals(self) -> torch.Tensor:
-        """Return the sum of this process's totals, float64 ``[2]`` on the CPU."""
+        """Return the sum of this process's totals, float64 on the CPU: see `Replica.totals`."""
         return torch.stack([replica.totals.cpu() for replica in self._strategy.replicas]).sum(0)
 
     def _clear_totals(self) -> None:
@@ -298,13 +391,13 @@ class Engine:
             replica.totals.zero_()
         self._seen = 0
 
-    def _all_reduced_totals(self, vote: float) -> tuple[float, float, float]:
-        """Add losses, right answers and a vote up over all ranks."""
+    def _all_reduced_totals(self, vote: float) -> tuple[list[float], float]:
+        """Add the totals and a vote up over all ranks."""
         device = self._strategy.replicas[0].device
         totals = torch.cat([self._totals(), torch.tensor([vote], dtype=torch.float64)]).to(device)
         self._team.all_reduce(totals)
-        loss, right, votes = totals.tolist()
-        return loss, right, votes
+        *sums, votes = totals.tolist()
+        return sums, votes
 
     def _synchronize(self) -> None:
         for replica in self._strategy.replicas:
@@ -312,15 +405,18 @@ class Engine:
                 torch.cuda.synchronize(replica.device)
 
 
-def check_finite(score: Score, epoch: int) -> None:
+def check_finite(score: Score, epoch: int, find: Callable[[], str | None]) -> None:
     """Raise a TarmacError where a training has diverged.
 
     Args:
         score: Of the training set.
         epoch: From 1, for the message.
+        find: Called there: says where it did, or None where that cannot be known.
     """
     if not torch.isfinite(torch.tensor(score.loss)):
+        place = find()
         raise TarmacError(
-            f"the loss is {score.loss} in epoch {epoch}: the training has diverged",
+            f"the loss is {score.loss} in epoch {epoch}: the training has diverged"
+            + (f" ({place})" if place else ""),
             hint="Try a lower --lr, or --precision fp32.",
         )

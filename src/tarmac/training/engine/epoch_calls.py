@@ -44,24 +44,31 @@ class EpochCalls:
         self._replicas = replicas
         self._joins_samples = runner.joins_samples
         self.at_once = most_at_once(plan.shares, runner.at_once)
+        self._factors = plan.workload.recipe.rate_factors(())
         self._drawn: tuple[int, torch.Tensor] | None = None
 
-    def chunks(self, first_step: int) -> list[Chunk]:
-        """Return the calls from a step to the end of an epoch."""
-        return cut_into_chunks(self._plan.shares, first_step, self.at_once)
+    def chunks(self, first_step: int, last_step: int | None = None) -> list[Chunk]:
+        """Return the calls from a step to the end of an epoch, or until ``last_step`` are done."""
+        return cut_into_chunks(self._plan.shares, first_step, self.at_once, last_step)
 
     def kinds(self) -> list[Steps]:
         """Return steps of every kind that any epoch has."""
         return [self.steps(0, chunk) for chunk in kinds_of_chunks(self._plan.shares, self.at_once)]
 
+    def see_losses(self, losses: Sequence[float]) -> None:
+        """Take note of the losses of all epochs that are done, which some schedules follow."""
+        self._factors = self._plan.workload.recipe.rate_factors(losses)
+
+    def rates(self, epoch: int, step: int) -> tuple[float, ...]:
+        """Return the learning rates of a step: the recipe's, then those of parameter groups."""
+        recipe = self._plan.workload.recipe
+        rates = recipe.learning_rates((epoch + step / self._plan.num_steps) / recipe.epochs)
+        return tuple(rate * own for rate, own in zip(rates, self._factors, strict=True))
+
     def steps(self, epoch: int, chunk: Chunk) -> Steps:
         """Return what a call is to compute."""
-        shares, recipe = self._plan.shares, self._plan.workload.recipe
-        numbers = range(chunk.first, chunk.stop)
-        rates = [
-            recipe.learning_rates((epoch + step / shares.num_steps) / recipe.epochs)
-            for step in numbers
-        ]
+        shares = self._plan.shares
+        rates = [self.rates(epoch, step) for step in range(chunk.first, chunk.stop)]
         return Steps(
             first=epoch * shares.num_steps + chunk.first,
             scale=1 / shares.global_size(chunk.first),
@@ -76,21 +83,24 @@ class EpochCalls:
     def batches(
         self, epoch: int, chunks: Sequence[Chunk]
     ) -> list[Iterator[tuple[torch.Tensor, ...]]]:
-        """Begin what each replica's feed hands over for chunks that end an epoch."""
+        """Begin what each replica's feed hands over for consecutive chunks."""
         shares = self._plan.shares
         drawn, self._drawn = self._drawn, None
         order = drawn[1] if drawn is not None and drawn[0] == epoch else self._draw(epoch)
         for replica in self._replicas:
             if isinstance(replica.feed, AugmentedFeed):
                 replica.feed.start_epoch(epoch)
+            if replica.loader is not None:
+                replica.loader.start_epoch(epoch)
         if self._joins_samples:
             return [
                 replica.feed.batches(*order_of_replica(order, shares, chunks, replica.rank))
                 for replica in self._replicas
             ]
         first_step = chunks[0].first if chunks else shares.num_steps
+        last_step = chunks[-1].stop if chunks else shares.num_steps
         return [
-            replica.feed.batches(order, shares.micro_batches(first_step, replica.rank))
+            replica.feed.batches(order, shares.micro_batches(first_step, replica.rank, last_step))
             for replica in self._replicas
         ]
 

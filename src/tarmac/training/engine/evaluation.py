@@ -6,10 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 
+from tarmac.data import Loaded, columns_of
+from tarmac.training.engine.columns import Arrangement, num_samples_of, put_on
 from tarmac.training.engine.prediction import predict
 from tarmac.training.engine.recorder import NUM_CALLS_UNTIL_RECORDED, Graphed
+from tarmac.training.engine.scoring import in_precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,11 +19,17 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tarmac.data import Split
+    from tarmac.training.engine.loader_feed import LoaderFeed, LoaderFeeds
+    from tarmac.training.engine.scoring import Scoring
     from tarmac.workloads import Recipe
 
 __all__ = ["Evaluation"]
 
 _SMALLEST_BATCH = 1000
+
+# Where the model's outputs may be many times its inputs, as logits of every token are: so many
+# input values, or as many samples as a step has, which are known to fit.
+_FEW_VALUES = 2**13
 
 # A GPU takes more samples at a time, up to so many input values: all 10,000 of MNIST's test set.
 _MAX_VALUES = 2**23
@@ -39,36 +47,55 @@ class Evaluation:
     Args:
         model: On its device.
         recipe: How its inputs are made.
+        scoring: Of what it says of them.
         device: Where it computes.
-        dtype: Of the losses; the inputs are of the same type, but for ``bf16``.
-        bf16: Whether matrix products are.
+        dtype: Of the losses; the inputs are of the same type, but for ``half``.
+        half: Of the matrix products, where they are of 16 bits; None where not.
         keeps: Whether samples may stay on the device.
+        largest: Samples that a step takes at a time.
+        loaders: Opens feeds of what a user's dataset or loader gives.
+        records: Whether CUDA graphs may hold it.
     """
 
     def __init__(
         self,
         model: nn.Module,
         recipe: Recipe,
+        scoring: Scoring,
         device: torch.device,
         *,
         dtype: torch.dtype,
-        bf16: bool,
+        half: torch.dtype | None,
         keeps: bool,
+        largest: int,
+        loaders: LoaderFeeds,
+        records: bool = True,
     ) -> None:
         self._model = model
         self._device = device
         self._keeps = keeps and device.type == "cuda"
-        self._resident: dict[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor]] = {}
-        self._totals = torch.zeros(2, dtype=torch.float64, device=device)
-        self._add_score: Callable[..., None] = partial(
-            _add_score, model, recipe, self._totals, dtype=dtype, bf16=bf16
+        self._largest = largest
+        self._records = records and device.type == "cuda"
+        self._scoring = scoring
+        self._resident: dict[tuple[int, int, int], tuple[torch.Tensor, ...]] = {}
+        num_totals = 2 + len(scoring.names)
+        self._totals = torch.zeros(num_totals, dtype=torch.float64, device=device)
+        self._compute = partial(
+            _add_score, model, recipe, scoring, self._totals, dtype=dtype, half=half
         )
-        if device.type == "cuda":
-            self._add_score = Graphed(self._add_score, device)
+        self._by_split: dict[int, Callable[..., None]] = {}
+        self._loaders = loaders
+        self._feeds: dict[int, LoaderFeed] = {}
 
     @torch.no_grad()
     def run(
-        self, split: Split, start: int, stop: int, after_batch: Callable[[], None]
+        self,
+        split: Split,
+        start: int,
+        stop: int,
+        after_batch: Callable[[], None],
+        *,
+        least: int = 0,
     ) -> torch.Tensor:
         """Score a range of samples.
 
@@ -77,76 +104,119 @@ class Evaluation:
             start: The first.
             stop: The one after the last.
             after_batch: Called after each batch.
+            least: The model is called as often as for so many samples, at last with none, where
+                other ranks wait for this one.
 
         Returns:
-            float64 ``[2]`` on the device: the sum of losses and of right answers.
+            float64 ``[2 + number of metrics]`` on the device: the sums of losses, of each metric,
+            and of weights, which stays 0 where the samples have none.
         """
         self._model.eval()
         self._totals.zero_()
-        for inputs, targets in self._batches(split, start, stop):
-            self._add_score(inputs, targets)
+        add_score = self._adding(split)
+        for batch in self._batches(split, start, stop):
+            add_score(*batch)
             after_batch()
+        size = self._batch_size(split)
+        for _ in range(-(-least // size) - -(-(stop - start) // size)):
+            add_score(*self._none_of(split))
         return self._totals.clone()
 
     @torch.no_grad()
     def warm_up(self, split: Split, start: int, stop: int) -> None:
         """Bring a range to the device where it fits, and record batches of every size it has."""
         self._model.eval()
-        by_size = {
-            len(targets): (inputs, targets) for inputs, targets in self._batches(split, start, stop)
-        }
-        for inputs, targets in by_size.values():
+        add_score = self._adding(split)
+        if isinstance(split, Loaded):
+            # Of them no more than the size is needed, and reading them takes its time.
+            largest, count = self._batch_size(split), stop - start
+            sizes = {min(largest, count), count % largest} - {0}
+            by_size = {size: self._feed(split).zeros(size) for size in sizes}
+        else:
+            by_size = {len(batch[0]): batch for batch in self._batches(split, start, stop)}
+        for batch in by_size.values():
             for _ in range(NUM_CALLS_UNTIL_RECORDED):
-                self._add_score(inputs, targets)
+                add_score(*batch)
 
-    def _batches(
-        self, split: Split, start: int, stop: int
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        batch_size = _SMALLEST_BATCH
-        if self._device.type == "cuda":
-            batch_size = max(batch_size, _MAX_VALUES // split.inputs[0].size)
+    def _adding(self, split: Split) -> Callable[..., None]:
+        """Return what adds a batch's score to the totals, given a tensor of each column."""
+        if id(split) not in self._by_split:
+            add_score: Callable[..., None] = partial(self._compute, Arrangement(split))
+            if self._records:
+                add_score = Graphed(add_score, self._device)
+            self._by_split[id(split)] = add_score
+        return self._by_split[id(split)]
+
+    def _batches(self, split: Split, start: int, stop: int) -> Iterator[tuple[torch.Tensor, ...]]:
+        batch_size = self._batch_size(split)
+        if isinstance(split, Loaded):
+            spans = [(at, min(at + batch_size, stop)) for at in range(start, stop, batch_size)]
+            yield from self._feed(split).batches(torch.arange(stop), spans)
+            return
         resident = self._bring(split, start, stop)
         for first in range(start, stop, batch_size):
             last = min(first + batch_size, stop)
             if resident is not None:
-                inputs, targets = resident
-                yield inputs[first - start : last - start], targets[first - start : last - start]
+                yield tuple(column[first - start : last - start] for column in resident)
             else:
                 yield self._send(split, first, last)
 
-    def _bring(
-        self, split: Split, start: int, stop: int
-    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+    def _feed(self, split: Loaded) -> LoaderFeed:
+        if id(split) not in self._feeds:
+            self._feeds[id(split)] = self._loaders.open(split, self._largest, keeps_workers=False)
+        return self._feeds[id(split)]
+
+    def _batch_size(self, split: Split) -> int:
+        num_values: int = sum(column[0].size for column in columns_of(split.inputs).values())
+        if not self._scoring.is_classification:
+            return min(_SMALLEST_BATCH, max(self._largest, _FEW_VALUES // num_values))
+        if self._device.type == "cuda":
+            return max(_SMALLEST_BATCH, _MAX_VALUES // num_values)
+        return _SMALLEST_BATCH
+
+    def _bring(self, split: Split, start: int, stop: int) -> tuple[torch.Tensor, ...] | None:
         """Return a range on the device, where it stays; None where it does not fit."""
         key = (id(split), start, stop)
         if key not in self._resident:
-            size = split.inputs[start:stop].nbytes + split.targets[start:stop].nbytes
+            size = split.nbytes(start, stop)
             if not self._keeps or len(self._resident) == _MAX_RESIDENT:
                 return None
             if size > _RESIDENT_SHARE * torch.cuda.mem_get_info(self._device)[0]:
                 return None
-            self._resident[key] = self._send(split, start, stop)
+            self._resident[key] = put_on(self._device, split, start, stop)
         return self._resident[key]
 
-    def _send(self, split: Split, start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
-        inputs = torch.tensor(split.inputs[start:stop], device=self._device)
-        return inputs, torch.tensor(split.targets[start:stop], device=self._device)
+    def _none_of(self, split: Split) -> tuple[torch.Tensor, ...]:
+        """Return a batch without a sample."""
+        return self._feed(split).zeros(0) if isinstance(split, Loaded) else self._send(split, 0, 0)
+
+    def _send(self, split: Split, start: int, stop: int) -> tuple[torch.Tensor, ...]:
+        return tuple(
+            torch.tensor(column[start:stop], device=self._device)
+            for column in split.columns.values()
+        )
 
 
 def _add_score(
     model: nn.Module,
     recipe: Recipe,
+    scoring: Scoring,
     totals: torch.Tensor,
-    inputs: torch.Tensor,
-    targets: torch.Tensor,
-    *,
+    arrangement: Arrangement,
+    *columns: torch.Tensor,
     dtype: torch.dtype,
-    bf16: bool,
+    half: torch.dtype | None,
 ) -> None:
-    """Add a batch's losses and right answers to ``totals``."""
-    device = inputs.device.type
-    taken = recipe.preprocess(inputs, training=False, dtype=torch.bfloat16 if bf16 else dtype)
-    with torch.autocast(device, torch.bfloat16, bf16, cache_enabled=False):
-        logits = predict(model, taken, recipe.test_views)
-    loss = F.cross_entropy(logits.to(dtype), targets, reduction="sum")
-    totals += torch.stack([loss, (logits.argmax(1) == targets).sum()])
+    """Add a batch's losses, metrics and weights to ``totals``."""
+    inputs, targets = arrangement.batch(columns)
+    weights, num_samples = arrangement.weights(columns), num_samples_of(inputs)
+    device = columns[0].device.type
+    taken = recipe.preprocess(inputs, training=False, dtype=half or dtype)
+    with torch.autocast(device, half, half is not None, cache_enabled=False):
+        output = predict(model, taken, recipe.test_views)
+    output, wanted = in_precision(output, dtype), taken if targets is None else targets
+    sums = [scoring.loss(output, wanted, weights, num_samples)]
+    sums += scoring.metrics(output, wanted, weights, num_samples)
+    if weights is not None:
+        sums.append(weights.sum(dtype=torch.float64))
+    totals[: len(sums)].add_(torch.stack(sums))

@@ -5,7 +5,6 @@ All three give the same samples in the same order; they differ in memory and in 
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
+from tarmac.training.engine.columns import Arrangement, put_on, view
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from tarmac.data import Split
+    from tarmac.data import Column, Split
     from tarmac.training.plan import FeedName
 
     Spans = Sequence[tuple[int, int]]
@@ -45,8 +46,15 @@ class Feed(Protocol):
         """
         ...
 
-    def samples(self, *handed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Turn what was handed over into uint8 inputs and int64 targets on the device."""
+    def samples(self, *handed: torch.Tensor) -> tuple[Any, Any]:
+        """Turn what was handed over into inputs and targets on the device, as the split has them.
+
+        They are tensors, or dictionaries of such; targets are None where there are none.
+        """
+        ...
+
+    def weights(self, *handed: torch.Tensor) -> torch.Tensor | None:
+        """Return the weights ``[batch]`` of what was handed over; None where each counts once."""
         ...
 
     def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
@@ -65,13 +73,12 @@ class Resident:
         device: Where they are put.
 
     Attributes:
-        inputs: uint8 ``[num_samples, *sample_shape]`` on the device.
-        targets: int64 ``[num_samples]`` on the device.
+        columns: On the device, a tensor ``[num_samples, ...]`` for each of `Split.columns`.
     """
 
     def __init__(self, split: Split, num_samples: int, device: torch.device) -> None:
-        self.inputs = _tensor(split.inputs[:num_samples]).to(device)
-        self.targets = _tensor(split.targets[:num_samples]).to(device)
+        self.columns = put_on(device, split, 0, num_samples)
+        self._arrangement = Arrangement(split)
         self._device = device
 
     def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
@@ -80,10 +87,16 @@ class Resident:
         for start, stop in spans:
             yield (there[start:stop],)
 
-    def samples(self, *handed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def samples(self, *handed: torch.Tensor) -> tuple[Any, Any]:
         """Gather the samples."""
         (index,) = handed
-        return self.inputs.index_select(0, index), self.targets.index_select(0, index)
+        return self._arrangement.batch([c.index_select(0, index) for c in self.columns])
+
+    def weights(self, *handed: torch.Tensor) -> torch.Tensor | None:
+        """Gather the weights."""
+        if not self._arrangement.is_weighted:
+            return None
+        return self.columns[-1].index_select(0, handed[0])
 
     def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
         """Return the index of the first sample, again and again."""
@@ -99,7 +112,8 @@ class Direct:
     """
 
     def __init__(self, split: Split, device: torch.device) -> None:
-        self._split = split
+        self._columns = tuple(split.columns.values())
+        self._arrangement = Arrangement(split)
         self._device = device
 
     def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
@@ -107,18 +121,22 @@ class Direct:
         indices = order.numpy()
         for start, stop in spans:
             index = indices[start:stop]
-            inputs = torch.from_numpy(np.take(self._split.inputs, index, axis=0))
-            targets = torch.from_numpy(np.take(self._split.targets, index, axis=0))
-            yield inputs.to(self._device), targets.to(self._device)
+            yield tuple(
+                torch.from_numpy(_gathered(column, index)).to(self._device)
+                for column in self._columns
+            )
 
-    def samples(self, *handed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def samples(self, *handed: torch.Tensor) -> tuple[Any, Any]:
         """Return what was handed over."""
-        inputs, targets = handed
-        return inputs, targets
+        return self._arrangement.batch(handed)
+
+    def weights(self, *handed: torch.Tensor) -> torch.Tensor | None:
+        """Return the weights among what was handed over."""
+        return self._arrangement.weights(handed)
 
     def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
-        """Return black samples of class 0."""
-        return _zeros(self._split, num_samples, self._device)
+        """Return samples of nothing but zeros."""
+        return _zeros(self._columns, num_samples, self._device)
 
 
 class Prefetch:
@@ -133,11 +151,12 @@ class Prefetch:
     """
 
     def __init__(self, split: Split, batch_size: int, device: torch.device) -> None:
-        self._split = split
+        self._columns = tuple(split.columns.values())
+        self._arrangement = Arrangement(split)
         self._device = device
         on_cuda = device.type == "cuda"
         # One more than wait, for the batch that the device computes on.
-        self._slots = [_Slot(split, batch_size, pinned=on_cuda) for _ in range(_DEPTH + 1)]
+        self._slots = [_Slot(self._columns, batch_size, pinned=on_cuda) for _ in range(_DEPTH + 1)]
         self._copies = torch.cuda.Stream(device) if on_cuda else None  # type: ignore[no-untyped-call]
 
     def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
@@ -145,7 +164,7 @@ class Prefetch:
         indices = order.numpy()
         with ThreadPoolExecutor(_NUM_THREADS, "tarmac-prefetch") as threads:
             gathered = deque(
-                (slot, threads.submit(slot.gather, self._split, indices[start:stop]))
+                (slot, threads.submit(slot.gather, self._columns, indices[start:stop]))
                 for slot, (start, stop) in zip(self._slots, spans[:_DEPTH], strict=False)
             )
             for number in range(len(spans)):
@@ -156,47 +175,52 @@ class Prefetch:
                     start, stop = spans[following]
                     free = self._slots[following % len(self._slots)]
                     gathered.append(
-                        (free, threads.submit(free.gather, self._split, indices[start:stop]))
+                        (free, threads.submit(free.gather, self._columns, indices[start:stop]))
                     )
                 yield slot.send(size, self._device, self._copies)
 
-    def samples(self, *handed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def samples(self, *handed: torch.Tensor) -> tuple[Any, Any]:
         """Return what was handed over."""
-        inputs, targets = handed
-        return inputs, targets
+        return self._arrangement.batch(handed)
+
+    def weights(self, *handed: torch.Tensor) -> torch.Tensor | None:
+        """Return the weights among what was handed over."""
+        return self._arrangement.weights(handed)
 
     def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
-        """Return black samples of class 0."""
-        return _zeros(self._split, num_samples, self._device)
+        """Return samples of nothing but zeros."""
+        return _zeros(self._columns, num_samples, self._device)
 
 
 class _Slot:
     """Host memory for one batch."""
 
-    def __init__(self, split: Split, batch_size: int, *, pinned: bool) -> None:
-        shape = (batch_size, *split.inputs.shape[1:])
-        self._inputs = torch.empty(shape, dtype=torch.uint8, pin_memory=pinned)
-        self._targets = torch.empty(batch_size, dtype=torch.int64, pin_memory=pinned)
+    def __init__(self, columns: Sequence[Column], batch_size: int, *, pinned: bool) -> None:
+        self._tensors = tuple(
+            torch.empty(
+                (batch_size, *column.shape[1:]), dtype=view(column[:0]).dtype, pin_memory=pinned
+            )
+            for column in columns
+        )
         self._sent: torch.cuda.Event | None = None
 
-    def gather(self, split: Split, index: NDArray[np.int64]) -> int:
+    def gather(self, columns: Sequence[Column], index: NDArray[np.int64]) -> int:
         if self._sent is not None:
             self._sent.synchronize()
         size = len(index)
-        # NumPy checks indices in a second buffer unless told what to do with wrong ones.
-        np.take(split.inputs, index, axis=0, out=self._inputs[:size].numpy(), mode="clip")
-        np.take(split.targets, index, axis=0, out=self._targets[:size].numpy(), mode="clip")
+        for column, tensor in zip(columns, self._tensors, strict=True):
+            _gather(column, index, tensor[:size].numpy())
         return size
 
     def send(
         self, size: int, device: torch.device, copies: torch.cuda.Stream | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        inputs, targets = self._inputs[:size], self._targets[:size]
+    ) -> tuple[torch.Tensor, ...]:
+        gathered = tuple(tensor[:size] for tensor in self._tensors)
         if copies is None:
-            return inputs, targets
+            return gathered
         current = torch.cuda.current_stream(device)
         with torch.cuda.stream(copies):
-            sent = (inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True))
+            sent = tuple(tensor.to(device, non_blocking=True) for tensor in gathered)
             # The thread that waits for it sleeps, where another event would keep a core busy.
             self._sent = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # PyTorch has no type
             self._sent.record(copies)
@@ -215,19 +239,28 @@ def open_feed(
             return Resident(split, num_samples, device)
         case "prefetch":
             return Prefetch(split, batch_size, device)
-        case "direct":
+        case _:
             return Direct(split, device)
 
 
-def _zeros(split: Split, num_samples: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-    shape = (num_samples, *split.inputs.shape[1:])
-    inputs = torch.zeros(shape, dtype=torch.uint8, device=device)
-    return inputs, torch.zeros(num_samples, dtype=torch.int64, device=device)
+def _gathered(column: Column, index: NDArray[np.int64]) -> Column:
+    """Copy samples out of a column: of strided windows `np.take` would copy all before."""
+    return np.take(column, index, axis=0) if column.flags.c_contiguous else column[index]
 
 
-def _tensor(array: NDArray[Any]) -> torch.Tensor:
-    """View an array as a tensor that nobody writes to."""
-    with warnings.catch_warnings():
-        # PyTorch warns of arrays that must not be written to, such as a file mapped for reading.
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(array)
+def _gather(column: Column, index: NDArray[np.int64], out: Column) -> None:
+    """Copy samples out of a column to where they are wanted."""
+    if column.flags.c_contiguous:
+        # NumPy checks indices in a second buffer unless told what to do with wrong ones.
+        np.take(column, index, axis=0, out=out, mode="clip")
+    else:
+        out[...] = column[index]
+
+
+def _zeros(
+    columns: Sequence[Column], num_samples: int, device: torch.device
+) -> tuple[torch.Tensor, ...]:
+    return tuple(
+        torch.zeros((num_samples, *column.shape[1:]), dtype=view(column[:0]).dtype, device=device)
+        for column in columns
+    )

@@ -39,8 +39,7 @@ _UNCOUNTED = (SGD, Adadelta)
 
 
 class _ResidentFeed(Protocol):
-    inputs: torch.Tensor
-    targets: torch.Tensor
+    columns: tuple[torch.Tensor, ...]
 
 
 class FusedSteps:
@@ -62,7 +61,7 @@ class FusedSteps:
         recipe, shares = plan.workload.recipe, plan.shares
         architecture = read_architecture(replica.model)
         scale = cast("Scale", recipe.preprocess)
-        feed = cast("_ResidentFeed", replica.feed)
+        inputs, targets = cast("_ResidentFeed", replica.feed).columns
         decays = recipe.weight_decay
         network = FusedNetwork(
             activations=architecture.activations,
@@ -77,8 +76,8 @@ class FusedSteps:
         self._stack = FusedStack(
             [network],
             architecture.sizes,
-            feed.inputs,
-            feed.targets,
+            inputs,
+            targets,
             batch_size=shares.batch_size,
             dtype=_DTYPES[plan.precision],
             factor=scale.factor / scale.std,

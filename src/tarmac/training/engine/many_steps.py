@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tarmac.training.engine.replica import Replica
     from tarmac.training.engine.step_runner import Steps
     from tarmac.training.engine.team import Team
+    from tarmac.training.engine.update import Update
     from tarmac.training.plan import Plan
 
 __all__ = ["ManySteps"]
@@ -37,7 +38,8 @@ class ManySteps:
     Args:
         plan: What to do.
         replica: The one of this process.
-        optimizer: Its parameters', which reads its rate from a tensor where steps are recorded.
+        optimizer: Its parameters', of one rate, which it reads from a tensor where steps are
+            recorded.
         team: All processes, whose messages can be recorded.
         recorder: Records the steps.
     """
@@ -49,7 +51,7 @@ class ManySteps:
         self,
         plan: Plan,
         replica: Replica,
-        optimizer: FlatOptimizer,
+        optimizer: FlatOptimizer | Update,
         team: Team,
         recorder: Recorder,
     ) -> None:

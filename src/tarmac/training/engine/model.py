@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import functools
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,8 +25,15 @@ __all__ = ["bind_dataset", "build_model", "replicate"]
 
 
 def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
-    """Give a workload's model what it asks to know of its data: see `Workload.model`."""
-    known = {"sample_shape": dataset.sample_shape, "num_classes": dataset.num_classes}
+    """Give a workload's model what it asks to know of its data: see `Workload.model`.
+
+    Raises:
+        RequestError: It asks for a number of classes where the data have none.
+    """
+    known: dict[str, Any] = {
+        "sample_shape": dataset.sample_shape,
+        "num_classes": dataset.num_classes,
+    }
     asked = {
         name: known[name]
         for name, parameter in inspect.signature(workload.model).parameters.items()
@@ -34,6 +41,11 @@ def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
     }
     if not asked:
         return workload
+    if "num_classes" in asked and dataset.num_classes is None:
+        raise RequestError(
+            f"the model of {workload.name} asks for num_classes, which {dataset.name} has not",
+            hint="Give Dataset(..., num_classes=N), or the parameter a default.",
+        )
     return dataclasses.replace(workload, model=functools.partial(workload.model, **asked))
 
 

@@ -13,6 +13,7 @@ import torch
 from torch.optim.adagrad import adagrad
 from torch.optim.adam import adam
 from torch.optim.adamax import adamax
+from torch.optim.adamw import adamw
 from torch.optim.nadam import nadam
 from torch.optim.rmsprop import rmsprop
 from torch.optim.sgd import sgd
@@ -25,6 +26,7 @@ from tarmac.workloads import (
     Adagrad,
     Adam,
     Adamax,
+    AdamW,
     Nadam,
     Optimizer,
     RMSprop,
@@ -46,6 +48,7 @@ _STATE_NAMES: Mapping[type[Optimizer], tuple[str, ...]] = {
     SGD: ("momentum_buffer",),
     RMSprop: ("square_avg",),
     Adam: ("exp_avg", "exp_avg_sq"),
+    AdamW: ("exp_avg", "exp_avg_sq"),
     Adagrad: ("sum",),
     Adadelta: ("square_avg", "acc_delta"),
     Adamax: ("exp_avg", "exp_inf"),
@@ -63,7 +66,8 @@ class FlatOptimizer:
 
     Args:
         spec: The values.
-        groups: Flat parameters with their weight decay, which is added to the gradient (L2).
+        groups: Flat parameters with their weight decay, which is added to the gradient (L2)
+            but for AdamW, which takes it off the values.
 
     Raises:
         RequestError: There is no such optimizer here.
@@ -95,6 +99,11 @@ class FlatOptimizer:
             decay: _members(decay, groups, self._state)
             for decay in dict.fromkeys(group.weight_decay for group in groups)
         }
+
+    @property
+    def takes_a_rate(self) -> bool:
+        """Whether `step` can be given the rate."""
+        return True
 
     @property
     def takes_rate_tensors(self) -> bool:
@@ -236,10 +245,11 @@ class FlatOptimizer:
                     momentum=0.0,
                     centered=False,
                 )
-            case Adam() | RMSprop():
-                betas = (spec.beta1, spec.beta2) if isinstance(spec, Adam) else (0.0, spec.rho)
-                averages = slots["exp_avg"] if isinstance(spec, Adam) else gradients
-                adam(
+            case Adam() | AdamW() | RMSprop():
+                betas = (0.0, spec.rho) if isinstance(spec, RMSprop) else (spec.beta1, spec.beta2)
+                averages = gradients if isinstance(spec, RMSprop) else slots["exp_avg"]
+                step = adamw if isinstance(spec, AdamW) else adam
+                step(
                     values,
                     gradients,
                     averages,

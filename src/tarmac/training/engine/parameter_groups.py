@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from tarmac.training.engine.muon import MuonOptimizer
 from tarmac.training.engine.optimizers import FlatOptimizer
-from tarmac.workloads import Muon
+from tarmac.training.engine.torch_optimizers import PyTorchOptimizer
+from tarmac.workloads import Muon, TorchOptimizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,12 +76,21 @@ class GroupedOptimizer:
 
     def load_state(self, saved: Mapping[str, torch.Tensor]) -> None:
         """Set every tensor of `state`."""
-        for name, value in self.state().items():
-            value.copy_(saved[name])
+        for owner, part in self._parts.items():
+            prefix = f"{owner}."
+            own = {name: value for name, value in saved.items() if name.startswith(prefix)}
+            part.load_state({name.removeprefix(prefix): value for name, value in own.items()})
 
 
-def _build(spec: Optimizer, groups: Sequence[Group]) -> FlatOptimizer | MuonOptimizer:
-    return MuonOptimizer(spec, groups) if isinstance(spec, Muon) else FlatOptimizer(spec, groups)
+def _build(spec: Optimizer, groups: Sequence[Group]) -> _OneOptimizer:
+    match spec:
+        case Muon():
+            return MuonOptimizer(spec, groups)
+        case TorchOptimizer():
+            return PyTorchOptimizer(spec, groups)
+        case _:
+            return FlatOptimizer(spec, groups)
 
 
-AnyOptimizer = FlatOptimizer | MuonOptimizer | GroupedOptimizer
+_OneOptimizer = FlatOptimizer | MuonOptimizer | PyTorchOptimizer
+AnyOptimizer = _OneOptimizer | GroupedOptimizer

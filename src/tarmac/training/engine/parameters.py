@@ -16,11 +16,12 @@ import torch
 from torch import nn
 
 from tarmac.errors import RequestError
+from tarmac.training.engine.loss_scale import LossScale
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Group", "Parameters"]
+__all__ = ["Group", "Parameters", "check_patterns", "key_of"]
 
 # The layers whose weights autocast casts to bf16 whenever they run. All other parameters, such as
 # those of normalisations, stay in fp32.
@@ -36,13 +37,16 @@ class Group:
     """Parameters that share an optimizer and a weight decay, in one flat tensor.
 
     Attributes:
-        weight_decay: The factor of the L2 penalty.
+        weight_decay: The factor of the L2 penalty, or of the decoupled decay of an optimizer that
+            has one.
         values: ``[num_parameters]``, what the optimizer updates.
         gradients: ``[num_parameters]``.
         owner: Which of the recipe's optimizers updates it: 0 its own, then those of its parameter
             groups in their order.
         shapes: Of the parameters by name, as they follow one another in ``values``.
         bf16: Whether the model computes in bf16.
+        views: Of the parameters by name: values and gradients, in the parameter's shape and memory
+            order.
     """
 
     weight_decay: float
@@ -51,6 +55,7 @@ class Group:
     owner: int = 0
     shapes: Mapping[str, torch.Size] = dataclasses.field(default_factory=dict)
     bf16: bool = False
+    views: dict[str, tuple[torch.Tensor, torch.Tensor]] = dataclasses.field(default_factory=dict)
 
 
 class Parameters:
@@ -60,7 +65,9 @@ class Parameters:
         model: Its parameters become views of the flat tensors, or bf16 copies of them.
         weight_decay: From patterns of parameter names to factors; see `Recipe`.
         owners: Patterns of parameter names, one for each of the recipe's parameter groups.
+        default_decays: The factors where no pattern matches: `Recipe.default_decays`.
         bf16: Whether linear and convolution layers hold bf16 copies, of frozen weights too.
+        fp16: Whether they hold fp16 copies; the loss is then to be multiplied with `loss_scale`.
         dtype: Of the flat tensors.
         num_extra: Elements of ``reduced`` behind the gradients, for whoever shares them.
         source: The parameters of a copy of the model on the same device, whose values this one
@@ -72,6 +79,7 @@ class Parameters:
         extra: ``[num_extra]``.
         groups: Views of ``values`` and ``reduced``.
         frozen: The parameters that are not trained, uncast.
+        loss_scale: Of fp16; None where gradients need none.
 
     Raises:
         RequestError: A pattern matches no parameter, or nothing is there to train.
@@ -83,25 +91,25 @@ class Parameters:
         *,
         weight_decay: Mapping[str, float],
         owners: Sequence[str] = (),
+        default_decays: Sequence[float] = (),
         bf16: bool,
+        fp16: bool = False,
         dtype: torch.dtype = torch.float32,
         num_extra: int = 0,
         source: Parameters | None = None,
     ) -> None:
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        if not named:
-            raise RequestError("the model has no parameters to train")
-        _check_patterns("weight_decay", weight_decay, tuple(named))
-        _check_patterns("parameter_groups", owners, tuple(named))
-        cast = _names_to_cast(model) if bf16 else frozenset[str]()
+        check_patterns(weight_decay, owners, tuple(named))
+        cast = _names_to_cast(model) if bf16 or fp16 else frozenset[str]()
         self._model = model
+        self._half = torch.float16 if fp16 else torch.bfloat16
         self._leaves: list[nn.Parameter] = []
         self._gradients: list[torch.Tensor] = []
         self._masters: dict[int, torch.Tensor] = {}
         self._copies: list[torch.Tensor] = []
         self._published: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.groups: list[Group] = []
-        keys = {name: (_owner_of(name, owners), _decay_of(name, weight_decay)) for name in named}
+        keys = {name: key_of(name, owners, weight_decay, default_decays) for name in named}
         members = {
             # Those to cast come first, so that one copy publishes them all.
             key: sorted((n for n in named if keys[n] == key), key=lambda n: n not in cast)
@@ -115,6 +123,9 @@ class Parameters:
             self.values = source.values
         self.reduced = torch.zeros(num_values + num_extra, dtype=dtype, device=device)
         self.extra = self.reduced[num_values:]
+        self.loss_scale = LossScale(device) if fp16 else None
+        if source is not None:
+            self.loss_scale = source.loss_scale
         starts = itertools.accumulate(sizes, initial=0)
         for start, ((owner, decay), names) in zip(starts, members.items(), strict=False):
             parameters = [named[name] for name in names]
@@ -148,6 +159,16 @@ class Parameters:
     def num_parameters(self) -> int:
         """The number of trained parameters."""
         return sum(group.values.numel() for group in self.groups)
+
+    def differentiate(self, loss: torch.Tensor, *, add: bool = False) -> None:
+        """Compute the gradients of a loss, or add them to those that are here.
+
+        Args:
+            loss: ``[]``, of the model's output.
+            add: Whether to add.
+        """
+        gradients = torch.autograd.grad(loss, self.leaves, allow_unused=True)
+        self.take_gradients(gradients, add=add)
 
     def take_gradients(
         self, gradients: Sequence[torch.Tensor | None], *, add: bool = False
@@ -192,6 +213,10 @@ class Parameters:
             for name, value in self._model.state_dict(keep_vars=True).items()
         }
 
+    def whole(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the values of `state_dict`, each as a whole where ranks have parts of it."""
+        yield from self.state_dict().items()
+
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Set every value of `state_dict` from ``state``, which has the same names and shapes."""
         for name, value in self.state_dict().items():
@@ -207,18 +232,20 @@ class Parameters:
     ) -> None:
         group = self.groups[-1]
         if source is None:
-            copy = group.values[:num_cast].bfloat16()
+            copy = group.values[:num_cast].to(self._half)
             if num_cast:
                 self._published.append((copy, group.values[:num_cast]))
         else:
             copy = source._copies[len(self._copies)]
         self._copies.append(copy)
         start = 0
-        for parameter, is_cast in members:
+        for name, (parameter, is_cast) in zip(group.shapes, members, strict=True):
             span = slice(start, start + parameter.numel())
             start = span.stop
             master = _view_as(group.values[span], parameter)
-            self._gradients.append(_view_as(group.gradients[span], parameter))
+            gradients = _view_as(group.gradients[span], parameter)
+            group.views[name] = (master, gradients)
+            self._gradients.append(gradients)
             parameter.data = _view_as(copy[span], parameter) if is_cast else master
             self._masters[id(parameter)] = master
             self._leaves.append(parameter)
@@ -228,7 +255,7 @@ class Parameters:
         self.frozen.append(parameter.detach())
         if is_cast:
             master = parameter.detach().clone()
-            parameter.data = master.bfloat16()
+            parameter.data = master.to(self._half)
             self.frozen[-1] = self._masters[id(parameter)] = master
             self._frozen_copies.append((parameter.data, master))
 
@@ -262,17 +289,38 @@ def _names_to_cast(model: nn.Module) -> frozenset[str]:
     return frozenset(n for n, p in model.named_parameters() if id(p) in cast - other)
 
 
-def _decay_of(name: str, patterns: Mapping[str, float]) -> float:
-    return next((decay for pattern, decay in patterns.items() if fnmatchcase(name, pattern)), 0.0)
+def key_of(
+    name: str,
+    owners: Sequence[str],
+    weight_decay: Mapping[str, float],
+    default_decays: Sequence[float],
+) -> tuple[int, float]:
+    """Return which optimizer a parameter takes, and its weight decay.
+
+    The optimizer is the first pattern's of ``owners``, counted from 1, or 0.
+    """
+    matching = (index for index, p in enumerate(owners, start=1) if fnmatchcase(name, p))
+    owner = next(matching, 0)
+    default = default_decays[owner] if default_decays else 0.0
+    decays = (decay for pattern, decay in weight_decay.items() if fnmatchcase(name, pattern))
+    return owner, next(decays, default)
 
 
-def _owner_of(name: str, patterns: Sequence[str]) -> int:
-    """Return which optimizer a parameter takes: the first pattern's, counted from 1, or 0."""
-    matching = (index for index, p in enumerate(patterns, start=1) if fnmatchcase(name, p))
-    return next(matching, 0)
+def check_patterns(
+    weight_decay: Iterable[str], owners: Iterable[str], names: Sequence[str]
+) -> None:
+    """Check a recipe's patterns against the names of what is trained.
+
+    Raises:
+        RequestError: A pattern matches no parameter, or nothing is there to train.
+    """
+    if not names:
+        raise RequestError("the model has no parameters to train")
+    _check_matches("weight_decay", weight_decay, names)
+    _check_matches("parameter_groups", owners, names)
 
 
-def _check_patterns(field: str, patterns: Iterable[str], names: Sequence[str]) -> None:
+def _check_matches(field: str, patterns: Iterable[str], names: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise RequestError(

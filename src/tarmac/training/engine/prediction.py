@@ -1,32 +1,40 @@
-"""What a model says of a batch in evaluation, from one view of each sample or from several."""
+"""What a model says of a batch, from one view of each sample or from several."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
     from torch import nn
 
     from tarmac.workloads import TestViews
 
-__all__ = ["predict"]
+__all__ = ["call_model", "predict"]
 
 
-def predict(model: nn.Module, inputs: torch.Tensor, views: TestViews | None) -> torch.Tensor:
-    """Return logits ``[batch, num_classes]`` for a preprocessed batch.
+def call_model(model: Callable[..., Any], inputs: Any) -> Any:
+    """Return a model's output for a preprocessed batch; a dictionary is keyword arguments."""
+    return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
+
+
+def predict(model: nn.Module, inputs: Any, views: TestViews | None) -> Any:
+    """Return a model's output for a preprocessed batch, such as logits ``[batch, num_classes]``.
 
     Args:
         model: In evaluation mode.
-        inputs: ``[batch, ...]``.
-        views: What the model sees of each sample; None for the sample itself.
+        inputs: ``[batch, ...]``, or a dictionary of such.
+        views: What the model sees of each sample; None for the sample itself. Outputs are tensors
+            then.
     """
     if views is None:
-        logits: torch.Tensor = model(inputs)
-        return logits
+        return call_model(model, inputs)
     # Logits in bf16 would round their sum more than any of them.
     (weight, view), *others = views(inputs)
-    total: torch.Tensor = model(view).float() * weight
+    total: torch.Tensor = call_model(model, view).float() * weight
     for weight, view in others:
-        total = total.add_(model(view), alpha=weight)
+        total = total.add_(call_model(model, view), alpha=weight)
     return total

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 
+from tarmac.data import Loaded
 from tarmac.training.engine.augmented_feed import AugmentedFeed
+from tarmac.training.engine.blocks import checkpoint_activations
+from tarmac.training.engine.columns import num_samples_of
 from tarmac.training.engine.dropout import replace_dropout
 from tarmac.training.engine.evaluation import Evaluation
 from tarmac.training.engine.feeds import open_feed
 from tarmac.training.engine.linear import mkl_is_held_back, replace_linears
+from tarmac.training.engine.loader_feed import LoaderFeeds
 from tarmac.training.engine.parameters import Parameters
+from tarmac.training.engine.prediction import call_model
+from tarmac.training.engine.scoring import Scoring, detached, in_precision
 from tarmac.training.engine.shared_state import SharedState
 
 if TYPE_CHECKING:
@@ -24,20 +28,13 @@ if TYPE_CHECKING:
 
     from tarmac.data import Split
     from tarmac.training.engine.feeds import Feed
+    from tarmac.training.engine.loader_feed import LoaderFeed
     from tarmac.training.plan import Plan
 
-__all__ = ["Replica", "Score", "seed_of_replica"]
+__all__ = ["Replica", "seed_of_replica"]
 
 # Mixes a replica's number into its seed; any large odd number serves.
 _REPLICA_STRIDE = 0x9E3779B97F4A7C15
-
-
-@dataclasses.dataclass(frozen=True)
-class Score:
-    """How well a model did on some samples: mean cross-entropy, and the share of right answers."""
-
-    loss: float
-    accuracy: float
 
 
 def seed_of_replica(seed: int, replica: int) -> int:
@@ -54,16 +51,20 @@ class Replica:
         device: Where it computes.
         rank: Which replica of all it is, from 0.
         source: The parameters of a copy on the same device, to be shown here as they are.
+        shard: Makes the parameters of a model on its device, where ranks have parts of them;
+            nothing is recorded then.
 
     Attributes:
         rank: Which replica of all it is, from 0.
         device: Where it computes.
         feed: Where its samples come from.
+        loader: That feed, where it reads a user's dataset or loader; None where not.
         model: As it is trained.
         parameters: The model's.
         shared: What replicas have in common beside the parameters.
         evaluation: Its model's scores on other samples.
-        totals: float64 ``[2]``: losses and right answers, added up over this replica's samples.
+        totals: float64 ``[1 + number of metrics]``: losses and metrics, added up over this
+            replica's samples; where these are weighted, the sum of weights behind them.
     """
 
     def __init__(
@@ -73,12 +74,18 @@ class Replica:
         device: torch.device,
         rank: int,
         source: Parameters | None = None,
+        *,
+        shard: Callable[[nn.Module], Parameters] | None = None,
     ) -> None:
         self.rank = rank
         self.device = device
         self._recipe = plan.workload.recipe
-        self.feed: Feed = open_feed(
-            plan.feed, plan.dataset.train, plan.train_size, plan.shares.largest, device
+        train, feeds = plan.dataset.train, LoaderFeeds(plan.dataset, device, plan.seed)
+        self.loader: LoaderFeed | None = None
+        if isinstance(train, Loaded):
+            self.loader = feeds.open(train, self._recipe.batch_size, keeps_workers=True)
+        self.feed: Feed = self.loader or open_feed(
+            plan.feed, train, plan.train_size, plan.shares.largest, device
         )
         if self._recipe.augment is not None:
             self.feed = AugmentedFeed(
@@ -91,37 +98,53 @@ class Replica:
         dtype = torch.float64 if plan.precision == "fp64" else torch.float32
         # Convolutions are faster with channels last: by a fifth on a CPU, and on tensor cores
         # they need it.
-        model.to(device=device, dtype=dtype)
+        # Sharding brings a model to its device block by block, so that it never lies there whole.
+        model.to(device=device if shard is None else None, dtype=dtype)
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # undeclared
         if device.type == "cpu":
             replace_dropout(model)
             # The compiler chooses products itself.
             if plan.precision == "fp32" and not plan.compile and mkl_is_held_back():
                 replace_linears(model)
-        self._bf16 = plan.precision == "bf16"
-        self.parameters = Parameters(
-            model,
-            weight_decay=self._recipe.weight_decay,
-            owners=tuple(self._recipe.parameter_groups),
-            bf16=self._bf16,
-            dtype=dtype,
-            num_extra=SharedState.size_of(model),
-            source=source,
+        if plan.activation_checkpointing:
+            checkpoint_activations(model)
+        self._half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(plan.precision)
+        self.parameters = (
+            shard(model)
+            if shard is not None
+            else Parameters(
+                model,
+                weight_decay=self._recipe.weight_decay,
+                owners=tuple(self._recipe.parameter_groups),
+                default_decays=self._recipe.default_decays,
+                bf16=plan.precision == "bf16",
+                fp16=plan.precision == "fp16",
+                dtype=dtype,
+                num_extra=SharedState.size_of(model),
+                source=source,
+            )
         )
         self.shared = SharedState(model, self.parameters.extra)
         self._loss_dtype = dtype
-        self._input_dtype = torch.bfloat16 if self._bf16 else dtype
+        self._input_dtype = self._half or dtype
         self.model = model
         self._forward = torch.compile(model) if plan.compile else model
-        self.totals = torch.zeros(2, dtype=torch.float64, device=device)
-        self._loss_sum, self._num_right = self.totals.unbind()
+        objective = plan.workload.objective
+        self._scoring = Scoring(objective, label_smoothing=self._recipe.label_smoothing)
+        num_totals = 1 + len(self._scoring.names) + (plan.dataset.train.weights is not None)
+        self.totals = torch.zeros(num_totals, dtype=torch.float64, device=device)
+        self._loss_sum, *self._metric_sums = self.totals.unbind()
         self.evaluation = Evaluation(
             model,
             self._recipe,
+            Scoring(objective),
             device,
             dtype=dtype,
-            bf16=self._bf16,
+            half=self._half,
             keeps=plan.feed == "resident",
+            largest=plan.shares.largest,
+            loaders=feeds,
+            records=shard is None,
         )
 
     def compute(self, scale: float, *handed: torch.Tensor, add: bool = False) -> None:
@@ -135,28 +158,37 @@ class Replica:
         raw, targets = self.feed.samples(*handed)
         inputs = self._recipe.preprocess(raw, training=True, dtype=self._input_dtype)
         with self._autocast():
-            logits = self._forward(inputs)
-        loss = F.cross_entropy(
-            logits.to(self._loss_dtype),
-            targets,
-            reduction="sum",
-            label_smoothing=self._recipe.label_smoothing,
-        )
-        leaves = self.parameters.leaves
-        gradients = torch.autograd.grad(loss * scale, leaves, allow_unused=True)
-        self.parameters.take_gradients(gradients, add=add)
+            output = call_model(self._forward, inputs)
+        output = in_precision(output, self._loss_dtype)
+        wanted = inputs if targets is None else targets
+        weights, num_samples = self.feed.weights(*handed), num_samples_of(raw)
+        loss = self._scoring.loss(output, wanted, weights, num_samples)
+        scaled = loss * scale
+        if self.parameters.loss_scale is not None:
+            scaled = scaled * self.parameters.loss_scale.value
+        self.parameters.differentiate(scaled, add=add)
         self._loss_sum.add_(loss.detach())
-        self._num_right.add_((logits.detach().argmax(1) == targets).sum())
+        sums = self._scoring.metrics(detached(output), wanted, weights, num_samples)
+        if weights is not None:
+            sums.append(weights.sum(dtype=torch.float64))
+        for total, value in zip(self._metric_sums, sums, strict=True):
+            total.add_(value)
 
     def evaluate(
-        self, split: Split, start: int, stop: int, after_batch: Callable[[], None]
+        self,
+        split: Split,
+        start: int,
+        stop: int,
+        after_batch: Callable[[], None],
+        *,
+        least: int = 0,
     ) -> torch.Tensor:
-        """Score a range of samples.
+        """Score a range of samples; see `Evaluation.run`.
 
         Returns:
-            float64 ``[2]`` on the device: the sum of losses and of right answers.
+            float64 on the device: see `Evaluation.run`.
         """
-        return self.evaluation.run(split, start, stop, after_batch)
+        return self.evaluation.run(split, start, stop, after_batch, least=least)
 
     def seed(self, seed: int) -> None:
         """Start this replica's draws; those of replica 0 go on from the weights'."""
@@ -183,4 +215,5 @@ class Replica:
 
     def _autocast(self) -> contextlib.AbstractContextManager[object]:
         # Weights are cast once a step already; its cache would only hold on to stale ones.
-        return torch.autocast(self.device.type, torch.bfloat16, self._bf16, cache_enabled=False)
+        half = self._half
+        return torch.autocast(self.device.type, half, half is not None, cache_enabled=False)

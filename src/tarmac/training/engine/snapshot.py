@@ -24,12 +24,18 @@ def put_back(strategy: Strategy) -> Iterator[None]:
     """
     tensors = _changed(strategy)
     kept = [tensor.to("cpu", copy=True) for tensor in tensors]
+    optimizer = {
+        name: value.detach().to("cpu", copy=True)
+        for name, value in strategy.optimizer.state().items()
+    }
     draws = strategy.random_states()
     modes = [replica.model.training for replica in strategy.replicas]
     yield
     with torch.no_grad():
         for tensor, value in zip(tensors, kept, strict=True):
             tensor.copy_(value)
+        # Some optimizers make their state in their first step.
+        strategy.optimizer.load_state(optimizer)
     strategy.parameters.publish()
     for replica, mode in zip(strategy.replicas, modes, strict=True):
         replica.parameters.publish()
@@ -38,8 +44,8 @@ def put_back(strategy: Strategy) -> Iterator[None]:
 
 
 def _changed(strategy: Strategy) -> list[torch.Tensor]:
-    """Return what steps change, each tensor once."""
-    found = [*strategy.parameters.state_dict().values(), *strategy.optimizer.state().values()]
+    """Return what steps change beside the optimizer's state, each tensor once."""
+    found = [*strategy.parameters.state_dict().values()]
     for parameters in (strategy.parameters, *(r.parameters for r in strategy.replicas)):
         found += [parameters.values, parameters.reduced]
     for replica in strategy.replicas:

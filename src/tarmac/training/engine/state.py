@@ -25,7 +25,8 @@ class TrainingState:
         model: Parameters (fp32) and buffers by name.
         optimizer: Its state by name.
         random: Generator states by device type.
-        totals: float64 ``[2]``: the sum of losses and of right answers in this epoch.
+        totals: float64: the sums of losses, metrics and weights in this epoch; `Replica.totals`.
+        feed: Where a user's loader is that says so; see `LoaderFeed.state`.
     """
 
     workload: str
@@ -36,3 +37,4 @@ class TrainingState:
     optimizer: Mapping[str, torch.Tensor]
     random: Mapping[str, torch.Tensor]
     totals: torch.Tensor
+    feed: Mapping[str, torch.Tensor] = dataclasses.field(default_factory=dict)

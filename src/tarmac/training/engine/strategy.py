@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from tarmac.training.engine.parameter_groups import AnyOptimizer
     from tarmac.training.engine.parameters import Parameters
     from tarmac.training.engine.replica import Replica
     from tarmac.training.engine.step_runner import StepRunner
     from tarmac.training.engine.team import Team
+    from tarmac.training.engine.update import AnyUpdate
     from tarmac.training.plan import Plan
 
 __all__ = ["Strategy", "StrategySpec"]
@@ -26,11 +26,11 @@ class Strategy(Protocol):
 
     Attributes:
         parameters: What the optimizer updates.
-        optimizer: Their optimizer.
+        optimizer: Their optimizer, with what else happens in an update.
     """
 
     parameters: Parameters
-    optimizer: AnyOptimizer
+    optimizer: AnyUpdate
 
     @property
     def replicas(self) -> Sequence[Replica]:
@@ -84,6 +84,8 @@ class StrategySpec:
         copies_model: Whether it makes copies of the model, so that one that cannot be copied is
             refused before anything starts.
         syncs_batchnorm: Whether ``sync_batchnorm`` can be asked of it.
+        shards_model: Whether each rank has only a part of every parameter. Then all ranks call the
+            model equally often, checkpoints are written by all, and any number of ranks reads them.
         runner: Given what ``build`` made, returns what computes its steps; by default its `step`
             is called for one after another.
     """
@@ -94,4 +96,5 @@ class StrategySpec:
     max_devices: int | None = None
     copies_model: bool = False
     syncs_batchnorm: bool = True
+    shards_model: bool = False
     runner: Callable[[Any], StepRunner] | None = None

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tarmac.errors import RequestError
 from tarmac.training.engine.model import replicate
-from tarmac.training.engine.parameter_groups import build_optimizer
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.engine.parts import Parts
 from tarmac.training.engine.replica import Replica
 from tarmac.training.engine.shared_state import SharedState
+from tarmac.training.engine.update import build_update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +48,11 @@ class Towers:
         assert team.world_size == 1, "towers is a strategy of one process"
         recipe = plan.workload.recipe
         self._on_cuda = plan.devices[0].type == "cuda"
+        if self._on_cuda and plan.precision == "fp16":
+            raise RequestError(
+                "towers cannot scale the loss of fp16, as its parameters are on the CPU",
+                hint="Use --strategy ddp.",
+            )
         replicas: list[Replica] = []
         for rank, device in enumerate(plan.devices):
             # The first on the CPU needs no copy: its parameters are those that are updated.
@@ -64,6 +70,7 @@ class Towers:
                 model,
                 weight_decay=recipe.weight_decay,
                 owners=tuple(recipe.parameter_groups),
+                default_decays=recipe.default_decays,
                 bf16=plan.precision == "bf16",
                 dtype=dtype,
                 num_extra=SharedState.size_of(model),
@@ -73,10 +80,15 @@ class Towers:
             self._arriving = [_pinned(self.parameters.reduced) for _ in replicas]
             self._leaving = _pinned(self.parameters.values)
             self._leaving_extra = _pinned(self.parameters.extra)
-        self.optimizer = build_optimizer(recipe, self.parameters.groups)
+        self.optimizer = build_update(recipe, self.parameters)
         self._draws = [torch.get_rng_state() for _ in replicas]
         self._parts = [
-            Parts(replica, len(replicas), is_recorded=self._on_cuda) for replica in replicas
+            Parts(
+                replica,
+                len(replicas),
+                is_recorded=self._on_cuda and not plan.activation_checkpointing,
+            )
+            for replica in replicas
         ]
 
     def step(

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tarmac.data import Loaded
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from tarmac.data import Split
     from tarmac.machine import Device
     from tarmac.training.plan import FeedName
@@ -28,7 +27,8 @@ def choose_feed(
     """Choose how samples get to a device.
 
     Args:
-        request: ``"auto"``, ``"resident"``, ``"prefetch"`` or ``"direct"``.
+        request: ``"auto"``, ``"resident"``, ``"prefetch"`` or ``"direct"``; ``"loader"`` of a
+            training that goes on.
         split: The samples.
         num_samples: How many of them are trained on.
         device: Where to.
@@ -37,10 +37,17 @@ def choose_feed(
         The feed, and the reason in words.
 
     Raises:
-        RequestError: Another request.
+        RequestError: Another request, or one that is not for such samples.
     """
-    sample_bytes = split.inputs[:1].nbytes + split.targets[:1].nbytes
-    needed, free = num_samples * sample_bytes, device.available_bytes
+    if isinstance(split, Loaded):
+        if request not in ("auto", "loader"):
+            raise RequestError(
+                f"feed is {request}, which is for arrays, and {_loader_in_words(split)}",
+                hint="Leave --feed out.",
+            )
+        return "loader", _loader_in_words(split)
+    sample_bytes = sum(column[:1].nbytes for column in split.columns.values())
+    needed, free = split.nbytes(0, num_samples), device.available_bytes
     arithmetic = (
         f"{num_samples:,} samples of {sample_bytes:,} bytes are {_size(needed)}, "
         f"{device.torch_name} has {_size(free)} free"
@@ -48,7 +55,7 @@ def choose_feed(
     match request:
         case "resident" | "prefetch" | "direct":
             return request, "as asked"
-        case "auto" if device.type == "cpu" and not _is_mapped(split.inputs):
+        case "auto" if device.type == "cpu" and not _is_mapped(split):
             return "resident", f"the data are in memory already: {arithmetic}"
         case "auto" if needed <= _RESIDENT_SHARE * free:
             return "resident", f"the data fit: {arithmetic}"
@@ -58,13 +65,28 @@ def choose_feed(
             raise RequestError(f"feed is {request!r}, expected auto, resident, prefetch or direct")
 
 
-def _is_mapped(array: NDArray[np.uint8]) -> bool:
+def _loader_in_words(split: Loaded) -> str:
+    loading = split.loading
+    workers = f"{loading.num_workers} worker{'s' * (loading.num_workers > 1)}"
+    by = f" by {workers}" if loading.num_workers else ""
+    text = f"the samples come from {type(loading.loader or loading.dataset).__name__}{by}"
+    if not loading.is_stream:
+        return f"{text}, in the order of the seed; after a stop exactly from there"
+    text += ", in its own order, which every device reads for its part"
+    if loading.has_state:
+        return f"{text}; checkpoints hold its state"
+    return f"{text}; after a stop it is read again up to there, as it has no state_dict"
+
+
+def _is_mapped(split: Split) -> bool:
     """Whether an array, or what it is a view of, is a memory-mapped file."""
-    base: object = array
-    while isinstance(base, np.ndarray):
-        if isinstance(base, np.memmap):
-            return True
-        base = base.base
+    for column in split.columns.values():
+        base: object = column
+        # NumPy holds what a strided view is of by an object in between, which has a base too.
+        while base is not None:
+            if isinstance(base, np.memmap):
+                return True
+            base = getattr(base, "base", None)
     return False
 
 

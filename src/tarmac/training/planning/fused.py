@@ -5,19 +5,22 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tarmac.errors import RequestError
 from tarmac.kernels import MAX_CLASSES, UnfitNetworkError, read_architecture, why_not
-from tarmac.workloads import Muon, Scale
+from tarmac.workloads import ByType, Classification, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import nn
 
+    from tarmac.data import Dataset
     from tarmac.machine import Device
-    from tarmac.workloads import Recipe
+    from tarmac.workloads import Objective, Recipe
 
-__all__ = ["Others", "choose_fused"]
+__all__ = ["Others", "choose_fused", "why_not_plain_classes"]
 
 _PRECISIONS = ("fp32", "tf32", "bf16")
 
@@ -39,16 +42,20 @@ class Others:
         feed: How samples get to the device.
         precision: Of the products.
         is_compiled: Whether ``torch.compile`` is used.
+        checkpoints_activations: Whether blocks are computed again in the backward pass.
         accumulate: Parts of a batch.
         step_flops: Matrix work of a step.
+        task: What of data and objective they are not for, in words; None where that is nothing.
     """
 
     strategy: str
     feed: str
     precision: str
     is_compiled: bool
+    checkpoints_activations: bool
     accumulate: int
     step_flops: int
+    task: str | None = None
 
 
 def choose_fused(
@@ -80,7 +87,8 @@ def choose_fused(
         raise RequestError(f"fused is {request!r}, expected auto, on or off")
     if request == "off":
         return False, "as asked"
-    against = _against_place(device, others) or _against_network(model, recipe) or missing()
+    against = _against_place(device, others) or others.task or _against_network(model, recipe)
+    against = against or missing()
     if request == "on":
         if against is not None:
             raise RequestError(
@@ -96,6 +104,25 @@ def choose_fused(
     return True, f"a multilayer perceptron of {gflop:.1f} GFLOP a step on one GPU"
 
 
+def why_not_plain_classes(objective: Objective, dataset: Dataset) -> str | None:
+    """Return why a training is not of bytes on classes, in words, or None where it is.
+
+    What is written for that one case, such as the fused kernels, can then do it.
+    """
+    if not isinstance(objective, Classification):
+        return f"the objective is {objective.kind}"
+    if list(objective.metrics) != ["accuracy"]:
+        return "the objective has metrics beside accuracy"
+    if dataset.train.identity is not None or dataset.test.identity is not None:
+        return "the samples come from a loader"
+    if dataset.train.weights is not None or dataset.test.weights is not None:
+        return "the samples have weights"
+    inputs = dataset.train.inputs
+    if not isinstance(inputs, np.ndarray):
+        return "there are several inputs"
+    return None if inputs.dtype == np.uint8 else f"the inputs are {inputs.dtype}"
+
+
 def _against_place(device: Device, others: Others) -> str | None:
     """Return what speaks against the kernels in where and how the training runs, or None."""
     if device.type != "cuda":
@@ -104,6 +131,7 @@ def _against_place(device: Device, others: Others) -> str | None:
         return f"{device.name} is older than what they are compiled for"
     reasons = {
         f"strategy is {others.strategy}": others.strategy != "single",
+        "activations are computed again": others.checkpoints_activations,
         f"feed is {others.feed}": others.feed != "resident",
         f"precision is {others.precision}": others.precision not in _PRECISIONS,
         "torch.compile is on": others.is_compiled,
@@ -114,12 +142,10 @@ def _against_place(device: Device, others: Others) -> str | None:
 
 def _against_network(model: nn.Module, recipe: Recipe) -> str | None:
     """Return what speaks against the kernels in what is trained, or None."""
-    if type(recipe.preprocess) is not Scale:
+    if type(recipe.preprocess) not in (Scale, ByType):
         return "the preprocessing is a function of its own"
     if recipe.beyond_plain_steps:
         return f"the recipe has {', '.join(recipe.beyond_plain_steps)}"
-    if isinstance(recipe.optimizer, Muon):
-        return "Muon trains it"
     try:
         sizes = read_architecture(model).sizes
     except UnfitNetworkError as error:

@@ -5,12 +5,16 @@ Each choice is a function of facts and earlier choices; it returns a value and t
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac import data
 from tarmac.errors import RequestError
+from tarmac.training.engine.blocks import find_blocks
 from tarmac.training.engine.model import bind_dataset
 from tarmac.training.engine.strategies import find_strategy
+from tarmac.training.initial import Initial, fit_weights, read_weights
 from tarmac.training.plan import Plan
 from tarmac.training.planning.autotune import choose_autotune
 from tarmac.training.planning.batch_size import choose_batch_size
@@ -20,7 +24,7 @@ from tarmac.training.planning.devices import (
     why_not_all,
 )
 from tarmac.training.planning.feed import choose_feed
-from tarmac.training.planning.fused import Others, choose_fused
+from tarmac.training.planning.fused import Others, choose_fused, why_not_plain_classes
 from tarmac.training.planning.memory import check_memory
 from tarmac.training.planning.options import (
     Options,
@@ -31,12 +35,15 @@ from tarmac.training.planning.options import (
 )
 from tarmac.training.planning.precision import choose_compile, choose_precision
 from tarmac.training.planning.settings import apply_settings, settings_of
+from tarmac.training.planning.sharding import check_sharding
 from tarmac.training.planning.strategy import choose_strategy
+from tarmac.training.planning.task import check_task
 from tarmac.training.planning.trial import try_model
 from tarmac.training.shares import Shares
 
 if TYPE_CHECKING:
     from tarmac.data import Dataset
+    from tarmac.training.planning.trial import Trial
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.workloads import Workload
 
@@ -69,9 +76,10 @@ def make_plan(
     check_options(options)
     found = find_training_devices(str(options.devices), rendezvous)
     published, model_arguments = apply_settings(workload, options.settings)
-    asked = with_options(published, options)
-    dataset = _load(asked, load, progress)
+    asked = with_options(published, options, on_cpu=found[0].type == "cpu")
+    dataset = _in_steps(_load(asked, load, progress), asked.recipe.batch_size)
     train_size = _train_size(options, dataset)
+    check_task(asked, dataset, train_size)
     bound = bind_dataset(asked, dataset)
     asked_strategy = None if options.strategy == "auto" else find_strategy(options.strategy)
     trial = try_model(bound, model_arguments, dataset, strategy=asked_strategy)
@@ -97,19 +105,22 @@ def make_plan(
         scale_lr=options.scale_lr,
     )
     trained = with_batch_size(bound, batch, published.recipe)
+    dataset = _in_steps(dataset, batch.batch_size)
+    train_size = _train_size(options, dataset)
     shares = Shares(
-        num_samples=train_size,
+        num_samples=trained.recipe.epoch_size(train_size),
         batch_size=batch.batch_size,
         num_replicas=world_size,
         accumulate=options.accumulate,
         drop_last=trained.recipe.drop_last,
     )
+    _check_trial(options, shares.num_steps * trained.recipe.epochs)
     tightest = min(devices, key=lambda device: device.available_bytes)
     feed, why_feed = choose_feed(options.feed, dataset.train, train_size, tightest)
     check_memory(
         tightest,
         dataset,
-        trial.num_parameters,
+        trial.num_parameters // (world_size if strategy.shards_model else 1),
         process_per_device=strategy.process_per_device,
         feed=feed,
     )
@@ -119,8 +130,18 @@ def make_plan(
     precision, why_precision = choose_precision(
         options.precision, weakest, trial.sample_flops * shares.largest
     )
-    run_flops = float(trial.sample_flops) * train_size * trained.recipe.epochs
+    run_flops = float(trial.sample_flops) * shares.num_samples * trained.recipe.epochs
     compiled, why_compiled = choose_compile(options.compile, weakest, run_flops)
+    if strategy.shards_model:
+        if options.compile == "auto":
+            compiled, why_compiled = False, f"{strategy.name} gathers parameters between layers"
+        check_sharding(strategy.name, trained.recipe, precision, compiled=compiled)
+    if options.activation_checkpointing and not find_blocks(trial.model):
+        raise RequestError(
+            f"activation_checkpointing computes repeated blocks again, and {workload.name} has "
+            "none",
+            hint="Blocks are children of one class in a ModuleList or Sequential.",
+        )
     autotune, why_autotune = choose_autotune(
         weakest, run_flops, deterministic=options.deterministic
     )
@@ -129,8 +150,10 @@ def make_plan(
         feed=feed,
         precision=precision,
         is_compiled=compiled,
+        checkpoints_activations=options.activation_checkpointing,
         accumulate=options.accumulate,
         step_flops=trial.sample_flops * shares.largest,
+        task=why_not_plain_classes(trained.objective, dataset),
     )
     fused, why_fused = choose_fused(options.fused, trial.model, trained.recipe, weakest, others)
     return Plan(
@@ -167,6 +190,7 @@ def make_plan(
         seed=options.seed,
         accumulate=options.accumulate,
         sync_batchnorm=options.sync_batchnorm,
+        activation_checkpointing=options.activation_checkpointing,
         scale_lr=options.scale_lr,
         deterministic=options.deterministic,
         checkpoint_every=options.checkpoint_every,
@@ -174,6 +198,8 @@ def make_plan(
         hang_timeout_s=options.hang_timeout_s,
         sampling=options.sampling,
         log_to=tuple(options.log_to),
+        initial=_initial(options, trial),
+        steps=options.steps,
     )
 
 
@@ -183,8 +209,51 @@ def _load(workload: Workload, load: data.Loader, progress: data.Progress | None)
     return workload.dataset()
 
 
+def _in_steps(dataset: Dataset, batch_size: int) -> Dataset:
+    """Return a dataset whose streams have a length, where an epoch is counted in steps."""
+    train, test = dataset.train, dataset.test
+    if isinstance(train, data.Loaded) and train.loading.steps_per_epoch is not None:
+        dataset = dataclasses.replace(dataset, train=train.with_steps(batch_size))
+    if isinstance(test, data.Loaded) and test.loading.steps_per_epoch is not None:
+        raise RequestError(
+            f"dataset {dataset.name!r}: steps_per_epoch is given for test, which has no epochs",
+            hint="Say how many samples it has: num_samples=N.",
+        )
+    for part, split in (("train", dataset.train), ("test", test)):
+        try:
+            len(split)
+        except RequestError as error:
+            raise RequestError(
+                f"dataset {dataset.name!r}: {part} is {error.message}", hint=error.hint
+            ) from error
+    return dataset
+
+
+def _check_trial(options: Options, num_steps: int) -> None:
+    if options.steps is not None and options.steps > num_steps:
+        raise RequestError(
+            f"steps is {options.steps}, but the whole training has {num_steps}",
+            hint="Ask for fewer, for more --epochs, or leave --steps out for the whole training.",
+        )
+
+
+def _initial(options: Options, trial: Trial) -> Initial | None:
+    if options.init_from is None:
+        return None
+    source = Path(options.init_from)
+    return fit_weights(
+        source, read_weights(source), trial.model.state_dict(), partial=options.init_partial
+    )
+
+
 def _train_size(options: Options, dataset: Dataset) -> int:
-    available = len(dataset.train) - options.validation_size
+    train = dataset.train
+    if options.validation_size and isinstance(train, data.Loaded) and train.loading.is_stream:
+        raise RequestError(
+            f"validation_size is {options.validation_size}, and the samples of {dataset.name} are "
+            "a stream, which has no end to hold out"
+        )
+    available = len(train) - options.validation_size
     if available < 1:
         raise RequestError(
             f"validation_size is {options.validation_size}, which leaves none of the "

@@ -31,7 +31,7 @@ def check_memory(
     """
     needed = 4 * 4 * num_parameters
     if feed == "resident" and (device.type == "cuda" or process_per_device):
-        needed += dataset.train.inputs.nbytes + dataset.train.targets.nbytes
+        needed += dataset.train.nbytes()
     if needed > device.available_bytes:
         held = f" ({device.held_by})" if device.held_by else ""
         raise RequestError(

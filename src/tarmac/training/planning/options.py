@@ -26,6 +26,8 @@ class Options:
 
     Attributes:
         epochs: Passes over the training set.
+        steps: Stop after so many optimizer steps, as a trial: the schedule is that of the whole
+            training, and nothing is scored, kept or judged. None for the whole training.
         batch_size: Samples per step, of all devices together.
         batch_size_per_device: Samples per step of each device, instead of ``batch_size``.
         learning_rate: The rate that the workload's schedule scales.
@@ -33,19 +35,22 @@ class Options:
             ``sqrt`` (Krizhevsky, 2014), by global batch size over the workload's own.
         train_size: How many samples to train on, from the first; all that are there by default.
         validation_size: How many samples to hold out, from the last, and evaluate every epoch.
-        patience: Stop once the validation loss has not fallen for so many epochs; the weights are
-            those of the last one. None for never.
+        patience: Stop once the validation has not got better for so many epochs: the loss where
+            accuracy counts, else the metric that the workload is judged by. The weights are those
+            of the last one. None for never.
         score_test: Whether the test set is scored at the end; a search's candidates do not see it.
         seed: Sets the weights, the order of the data and the dropout.
         devices: See `tarmac.machine.find_devices`.
-        strategy: ``auto``, ``single``, ``ddp`` or ``towers``.
+        strategy: ``auto``, ``single``, ``ddp``, ``fsdp`` or ``towers``.
         feed: ``auto``, ``resident``, ``prefetch`` or ``direct``.
         fused: Whether Tarmac's own kernels train a multilayer perceptron on a GPU: ``auto``, ``on``
             or ``off``.
         accumulate: Into how many parts a device cuts its samples of a step, to save memory.
         sync_batchnorm: Take batch normalisation's statistics over all devices.
-        precision: ``auto``, ``fp32``, ``bf16``, or ``tf32`` on GPUs that have it; ``fp64``, which
-            is slow, is for proofs.
+        activation_checkpointing: Keep of a repeated block only its inputs for the backward pass,
+            and compute it again there, for less memory.
+        precision: ``auto``, ``fp32``, ``bf16``, or ``tf32`` on GPUs that have it; ``fp16`` with a
+            scaled loss, for GPUs without bf16; ``fp64``, which is slow, is for proofs.
         compile: ``auto``, ``on`` or ``off``.
         deterministic: Use only operations whose result is the same bits every time.
         checkpoint_every: Epochs from one checkpoint to the next.
@@ -56,9 +61,13 @@ class Options:
             up to: energy, throttling.
         log_to: The trackers that are told of every epoch: ``wandb``, ``mlflow``.
         settings: What ``--set`` changes; see `settings_of`.
+        init_from: The weights that it begins from: a ``.safetensors`` file or one of
+            ``torch.save``; for `tarmac.train` also a run. None for those drawn from the seed.
+        init_partial: Whether it is enough that some of them fit the model by name and shape.
     """
 
     epochs: int | None = None
+    steps: int | None = None
     batch_size: int | None = None
     batch_size_per_device: int | None = None
     learning_rate: float | None = None
@@ -74,6 +83,7 @@ class Options:
     fused: str = "auto"
     accumulate: int = 1
     sync_batchnorm: bool = False
+    activation_checkpointing: bool = False
     precision: str = "auto"
     compile: str = "auto"
     deterministic: bool = False
@@ -83,11 +93,14 @@ class Options:
     sampling: bool = True
     log_to: Sequence[str] = ()
     settings: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
+    init_from: str | None = None
+    init_partial: bool = False
 
 
 def check_options(options: Options) -> None:
     """Raise a RequestError for a value that can never be."""
     lowest = {
+        "steps": 1,
         "validation_size": 0,
         "patience": 1,
         "seed": 0,
@@ -106,11 +119,16 @@ def check_options(options: Options) -> None:
         raise RequestError(f"seed is {options.seed}, expected at most {MAX_SEED}")
     if options.patience is not None and not options.validation_size:
         raise RequestError(
-            f"patience is {options.patience}, but there is no validation loss to watch",
+            f"patience is {options.patience}, but there is no validation to watch",
             hint="Hold samples out: --validation-size 5000",
         )
     if not options.hang_timeout_s > 0:
         raise RequestError(f"hang_timeout is {options.hang_timeout_s}, expected above 0 seconds")
+    if options.init_partial and options.init_from is None:
+        raise RequestError(
+            "init_partial is asked for without weights to begin from",
+            hint="Name them: --init-from RUN",
+        )
     if options.batch_size is not None and options.batch_size_per_device is not None:
         raise RequestError(
             f"batch_size is {options.batch_size} and batch_size_per_device is "
@@ -128,8 +146,8 @@ def check_sync(options: Options, strategy: StrategySpec) -> None:
         )
 
 
-def with_options(workload: Workload, options: Options) -> Workload:
-    """Return a workload with the recipe that was asked for."""
+def with_options(workload: Workload, options: Options, *, on_cpu: bool) -> Workload:
+    """Return a workload with the recipe that was asked for, or that its device takes unasked."""
     recipe = workload.recipe
     if options.learning_rate is not None:
         recipe = recipe.with_learning_rate(options.learning_rate)
@@ -137,6 +155,8 @@ def with_options(workload: Workload, options: Options) -> Workload:
         recipe = dataclasses.replace(recipe, epochs=options.epochs)
     if options.batch_size is not None:
         recipe = dataclasses.replace(recipe, batch_size=options.batch_size)
+    elif on_cpu and recipe.cpu_batch_size is not None:
+        recipe = dataclasses.replace(recipe, batch_size=recipe.cpu_batch_size)
     return dataclasses.replace(workload, recipe=recipe)
 
 

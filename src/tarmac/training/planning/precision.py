@@ -41,7 +41,7 @@ def choose_precision(
 
     Args:
         request: ``"auto"``, ``"fp32"``, which is IEEE's everywhere, ``"tf32"``, ``"bf16"``, or
-            ``"fp64"``, which is for proofs.
+            ``"fp16"``, whose loss is scaled, ``"fp64"``, which is for proofs.
         device: Where the training runs.
         step_flops: Matrix work of one training step on one device.
         speedup_of: How many times as fast as in fp32 products are in bf16 on a CPU; asked only
@@ -54,7 +54,7 @@ def choose_precision(
         RequestError: Another request, or tf32 of a device that does not have it.
     """
     match request:
-        case "fp32" | "bf16" | "fp64":
+        case "fp32" | "bf16" | "fp16" | "fp64":
             return request, "as asked"
         case "tf32" if device.compute_capability is None or device.compute_capability < _TF32_SINCE:
             raise RequestError(
@@ -70,7 +70,9 @@ def choose_precision(
         case "auto":
             return "bf16", "matrix units for bf16 are here"
         case _:
-            raise RequestError(f"precision is {request!r}, expected auto, fp32, tf32, bf16 or fp64")
+            raise RequestError(
+                f"precision is {request!r}, expected auto, fp32, tf32, bf16, fp16 or fp64"
+            )
 
 
 def _faster_on_cpu(step_flops: int, measure: Callable[[], float]) -> tuple[Precision, str]:

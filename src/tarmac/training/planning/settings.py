@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError, unknown_name
 from tarmac.training.plan import Setting
+from tarmac.workloads import TorchOptimizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +19,11 @@ __all__ = ["apply_settings", "settings_of"]
 
 _TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
+# Numbers of a recipe that are settings by their own names.
+_NUMBERS = ("label_smoothing", "clip_norm", "clip_value")
+
 # What of a recipe has settings of its own.
-_PARTS = ("optimizer", "schedule", "preprocess", "augment", "test_views")
+_PARTS = ("optimizer", "schedule", "preprocess", "augment", "test_views", "ema")
 
 # These have options of their own.
 _OPTIONS = {"optimizer.learning_rate"}
@@ -41,14 +45,11 @@ def settings_of(workload: Workload) -> dict[str, Setting]:
     if name is not None:
         found["optimizer"] = name
     recipe = workload.recipe
-    found["label_smoothing"] = recipe.label_smoothing
+    found |= {number: getattr(recipe, number) for number in _NUMBERS}
     for part in _PARTS:
-        value = getattr(recipe, part)
-        if dataclasses.is_dataclass(value):
-            for field in dataclasses.fields(value):
-                default = getattr(value, field.name)
-                if isinstance(default, Setting) and f"{part}.{field.name}" not in _OPTIONS:
-                    found[f"{part}.{field.name}"] = default
+        for name, default in _values_of(getattr(recipe, part)).items():
+            if isinstance(default, Setting) and f"{part}.{name}" not in _OPTIONS:
+                found[f"{part}.{name}"] = default
     return found
 
 
@@ -77,8 +78,10 @@ def apply_settings(
             raise unknown_name(f"setting of {workload.name}", name, listed)
         values[name] = _convert(name, value, defaults[name])
     recipe = workload.recipe
-    if "label_smoothing" in values:
-        recipe = dataclasses.replace(recipe, label_smoothing=float(values["label_smoothing"]))
+    numbers: dict[str, Any] = {
+        number: float(values[number]) for number in _NUMBERS if number in values
+    }
+    recipe = dataclasses.replace(recipe, **numbers)
     for part in _PARTS:
         inner = {
             name.partition(".")[2]: value
@@ -86,7 +89,7 @@ def apply_settings(
             if name.startswith(f"{part}.")
         }
         if inner:
-            part_value = dataclasses.replace(getattr(recipe, part), **inner)
+            part_value = _replaced(getattr(recipe, part), inner)
             recipe = dataclasses.replace(recipe, **{part: part_value})
     changed = dataclasses.replace(workload, recipe=recipe)
     parameters = inspect.signature(workload.model).parameters
@@ -111,8 +114,23 @@ def _with_choices(workload: Workload, changes: Mapping[str, Setting]) -> Workloa
 
 def _optimizer_name(workload: Workload) -> str | None:
     """Return the recipe's optimizer among those offered; None where it is none of them."""
-    kind = type(workload.recipe.optimizer)
-    return next((name for name, value in workload.optimizers.items() if type(value) is kind), None)
+    kind = workload.recipe.optimizer.name
+    return next((name for name, value in workload.optimizers.items() if value.name == kind), None)
+
+
+def _values_of(part: object) -> Mapping[str, object]:
+    """Return the values of a recipe's part by name."""
+    if isinstance(part, TorchOptimizer):
+        return part.arguments
+    if not dataclasses.is_dataclass(part):
+        return {}
+    return {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+
+
+def _replaced(part: Any, changes: Mapping[str, Setting]) -> Any:
+    if isinstance(part, TorchOptimizer):
+        return dataclasses.replace(part, arguments={**part.arguments, **changes})
+    return dataclasses.replace(part, **changes)
 
 
 def _convert(name: str, value: Setting, default: Setting) -> Setting:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tarmac.errors import RequestError
+from tarmac.training.engine.columns import samples_of
 from tarmac.training.engine.model import build_model, replicate
+from tarmac.training.engine.prediction import call_model
+from tarmac.training.engine.scoring import Scoring, in_precision
 from tarmac.training.planning.flops import count_forward_flops
+from tarmac.training.planning.vocabulary import check_tokens
+from tarmac.workloads import Classification
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import nn
 
     from tarmac.data import Dataset
@@ -37,14 +41,14 @@ class Trial:
         num_parameters: How many parameters the model has.
         has_batch_norm: Whether it has batch normalisations.
         model: The model, on the CPU.
-        sample: One preprocessed sample ``[1, ...]``.
+        sample: One preprocessed sample ``[1, ...]``, or a dictionary of such.
     """
 
     sample_flops: int
     num_parameters: int
     has_batch_norm: bool
     model: nn.Module
-    sample: torch.Tensor
+    sample: Any
 
     def check_one_sample(self) -> None:
         """Raise a RequestError where the model cannot train on a slice of one sample.
@@ -55,7 +59,7 @@ class Trial:
             return
         with torch.random.fork_rng(devices=[]):
             try:
-                self.model.train()(self.sample)
+                call_model(self.model.train(), self.sample)
             except ValueError as error:
                 raise RequestError(
                     "some step leaves a device one sample, of which batch normalisation has no "
@@ -82,17 +86,47 @@ def try_model(
         model = build_model(workload, arguments, seed=0)
         if strategy is not None and strategy.copies_model:
             replicate(model, workload.name, strategy.name)
-        inputs = _samples(workload, dataset, 2)
-        forward = count_forward_flops(model, inputs, dataset.num_classes)
+        count = min(2, len(dataset.train))
+        raw, targets = samples_of(dataset.train, 0, count)
+        inputs = workload.recipe.preprocess(raw, training=False, dtype=torch.float32)
+        check_tokens(model, inputs, dataset)
+        forward, output = count_forward_flops(model, inputs)
+        _check_output(workload, dataset, output, inputs if targets is None else targets, count)
     return Trial(
-        sample_flops=_STEP_OVER_FORWARD * forward // len(inputs),
+        sample_flops=_STEP_OVER_FORWARD * forward // count,
         num_parameters=sum(p.numel() for p in model.parameters()),
         has_batch_norm=any(isinstance(layer, _BatchNorm) for layer in model.modules()),
         model=model,
-        sample=inputs[:1],
+        sample=_first(inputs),
     )
 
 
-def _samples(workload: Workload, dataset: Dataset, count: int) -> torch.Tensor:
-    raw = torch.tensor(dataset.train.inputs[:count])
-    return workload.recipe.preprocess(raw, training=False, dtype=torch.float32)
+def _check_output(
+    workload: Workload, dataset: Dataset, output: Any, targets: Any, count: int
+) -> None:
+    """Raise a RequestError where the objective cannot be computed of what the model returns."""
+    if isinstance(workload.objective, Classification):
+        expected = [count, dataset.num_classes]
+        shape = list(getattr(output, "shape", ())) or type(output).__name__
+        if shape != expected:
+            raise RequestError(
+                f"the model returns shape {shape} for {count} samples, expected logits {expected}"
+            )
+    scoring = Scoring(workload.objective)
+    weights = None if dataset.train.weights is None else torch.ones(count)
+    output = in_precision(output, torch.float32)
+    try:
+        scoring.loss(output, targets, weights, count)
+        scoring.metrics(output, targets, weights, count)
+    except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise RequestError(
+            f"the objective {workload.objective.kind} refuses what the model returns for {count} "
+            f"samples: {error}",
+            hint="Its loss and metrics get what the model returns, and the targets.",
+        ) from error
+
+
+def _first(inputs: Any) -> Any:
+    if isinstance(inputs, Mapping):
+        return {name: value[:1] for name, value in inputs.items()}
+    return inputs[:1]

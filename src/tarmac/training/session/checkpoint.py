@@ -5,8 +5,11 @@ Nothing is unpickled: tensors are read as such, and the position is JSON in the 
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import TYPE_CHECKING
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,26 +20,39 @@ from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import write_bytes
 from tarmac.training.engine.state import TrainingState
+from tarmac.training.session.sharded_checkpoint import (
+    SHARDED,
+    copy_sharded,
+    read_position,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 __all__ = [
+    "best_checkpoint",
     "check_fits",
+    "epoch_of",
+    "keep_as_best",
     "newest_checkpoint",
     "portable",
     "read_checkpoint",
+    "remove_older",
     "write_checkpoint",
 ]
 
 _VERSION = 1
 
+_WHOLE = ".safetensors"
+
+_BEST = "best"
+
 # One more than needed, in case the newest is damaged on its disk.
 _NUM_KEPT = 2
 
 
-def write_checkpoint(directory: Path, checkpoint: TrainingState) -> Path:
+def write_checkpoint(directory: Path, checkpoint: TrainingState, *, is_best: bool = False) -> Path:
     """Write a checkpoint and remove all but the newest ones before it.
 
     It computes nothing by PyTorch, as a thread beside a training must not: `CheckpointWriter`.
@@ -44,13 +60,14 @@ def write_checkpoint(directory: Path, checkpoint: TrainingState) -> Path:
     Args:
         directory: Where checkpoints are.
         checkpoint: Whose tensors are on the CPU, none in memory of another.
+        is_best: Whether it is kept as the best too.
 
     Raises:
         StorageError: It could not be written; those before it are still there.
     """
     tensors = {
         f"{part}/{name}": _in_usual_order(value)
-        for part in ("model", "optimizer", "random")
+        for part in ("model", "optimizer", "random", "feed")
         for name, value in getattr(checkpoint, part).items()
     }
     tensors["totals"] = checkpoint.totals
@@ -63,9 +80,75 @@ def write_checkpoint(directory: Path, checkpoint: TrainingState) -> Path:
     }
     path = directory / f"epoch-{checkpoint.epoch:05d}-step-{checkpoint.step:07d}.safetensors"
     write_bytes(path, save(tensors, metadata={"tarmac": json.dumps(header)}))
-    for old in sorted(directory.glob("epoch-*.safetensors"))[:-_NUM_KEPT]:
-        old.unlink(missing_ok=True)
+    if is_best:
+        keep_as_best(path)
+    remove_older(directory)
     return path
+
+
+def remove_older(directory: Path) -> None:
+    """Remove all checkpoints but the newest ones; the best is another."""
+    for old in _found(directory)[:-_NUM_KEPT]:
+        if old.is_dir():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.unlink(missing_ok=True)
+
+
+def _found(directory: Path) -> list[Path]:
+    """Return all checkpoints, the oldest first."""
+    return sorted(p for p in directory.glob("epoch-*") if p.suffix in (_WHOLE, SHARDED))
+
+
+def keep_as_best(path: Path) -> None:
+    """Keep a checkpoint as the best, in the place of the one that was.
+
+    Raises:
+        StorageError: It could not be written; the one before it is still there.
+    """
+    best = path.with_name(_BEST + path.suffix)
+    if path.is_dir():
+        copy_sharded(path, best)
+        return
+    link = best.with_name(f".{best.name}.link")
+    try:
+        link.unlink(missing_ok=True)
+        os.link(path, link)
+        link.replace(best)
+    except OSError:
+        # Some file systems have no links.
+        write_bytes(best, path.read_bytes())
+
+
+def best_checkpoint(directory: Path) -> Path | None:
+    """Return the path of the best checkpoint, or None where there is none yet."""
+    paths = (directory / (_BEST + suffix) for suffix in (_WHOLE, SHARDED))
+    return next((path for path in paths if path.exists()), None)
+
+
+def epoch_of(path: Path) -> int:
+    """Return how many epochs a checkpoint has behind it.
+
+    Raises:
+        TarmacError: The file is damaged.
+    """
+    if path.suffix == SHARDED:
+        return int(read_position(path)["epoch"])
+    with _open(path) as (_, header):
+        return int(header["epoch"])
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Give a checkpoint's file and its header; an error in the block means that it is damaged."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file, json.loads((file.metadata() or {})["tarmac"])
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise TarmacError(
+            f"checkpoint {path} is damaged: {error}",
+            hint="Remove it, and resume from the one before it.",
+        ) from error
 
 
 def _in_usual_order(tensor: torch.Tensor) -> torch.Tensor:
@@ -82,7 +165,7 @@ def portable(tensor: torch.Tensor) -> torch.Tensor:
 
 def newest_checkpoint(directory: Path) -> Path | None:
     """Return the newest checkpoint's path, or None where there is none yet."""
-    return max(directory.glob("epoch-*.safetensors"), default=None)
+    return max(_found(directory), default=None)
 
 
 def read_checkpoint(path: Path, workload: str) -> TrainingState:
@@ -92,20 +175,14 @@ def read_checkpoint(path: Path, workload: str) -> TrainingState:
         RequestError: It is of another workload, or from a newer version.
         TarmacError: The file is damaged.
     """
-    parts: dict[str, dict[str, torch.Tensor]] = {"model": {}, "optimizer": {}, "random": {}}
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})["tarmac"])
-            for key in file.keys():  # noqa: SIM118 - not a mapping
-                part, _, name = key.partition("/")
-                if part in parts:
-                    parts[part][name] = file.get_tensor(key)
-            totals = file.get_tensor("totals")
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise TarmacError(
-            f"checkpoint {path} is damaged: {error}",
-            hint="Remove it, and resume from the one before it.",
-        ) from error
+    names = ("model", "optimizer", "random", "feed")
+    parts: dict[str, dict[str, torch.Tensor]] = {name: {} for name in names}
+    with _open(path) as (file, header):
+        for key in file.keys():  # noqa: SIM118 - not a mapping
+            part, _, name = key.partition("/")
+            if part in parts:
+                parts[part][name] = file.get_tensor(key)
+        totals = file.get_tensor("totals")
     if header["version"] > _VERSION:
         raise RequestError(
             f"checkpoint {path} is of version {header['version']}, "

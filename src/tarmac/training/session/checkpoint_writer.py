@@ -57,8 +57,12 @@ class CheckpointWriter:
         self._written: Future[Path] | None = None
         self._pinned: dict[str, torch.Tensor] = {}
 
-    def write(self, state: TrainingState) -> None:
+    def write(self, state: TrainingState, *, is_best: bool = False) -> None:
         """Copy a state, which may change when this returns, and begin to write it.
+
+        Args:
+            state: What is written.
+            is_best: Whether it is kept as the best too.
 
         Raises:
             StorageError: The checkpoint before could not be written.
@@ -73,7 +77,7 @@ class CheckpointWriter:
             totals=self._copy("totals", state.totals),
         )
         sent = _sent({tensor.device for tensor in state.model.values() if tensor.is_cuda})
-        self._written = self._thread.submit(self._write, copy, sent)
+        self._written = self._thread.submit(self._write, copy, sent, is_best)
 
     def wait(self) -> None:
         """Wait until everything is written.
@@ -85,10 +89,10 @@ class CheckpointWriter:
         if written is not None:
             written.result()
 
-    def _write(self, copy: TrainingState, sent: list[torch.cuda.Event]) -> Path:
+    def _write(self, copy: TrainingState, sent: list[torch.cuda.Event], is_best: bool) -> Path:
         for event in sent:
             event.synchronize()
-        return write_checkpoint(self._directory, copy)
+        return write_checkpoint(self._directory, copy, is_best=is_best)
 
     def _copies(self, part: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {name: self._copy(f"{part}/{name}", value) for name, value in tensors.items()}

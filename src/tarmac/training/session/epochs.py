@@ -6,42 +6,58 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import psutil
 import torch
 from safetensors.torch import save
 
-from tarmac.errors import TarmacError
+from tarmac.errors import RequestError, TarmacError
 from tarmac.files import write_bytes
 from tarmac.runs import now
+from tarmac.training.engine.divergence import find_divergence
 from tarmac.training.engine.engine import Engine, Epoch, check_finite
+from tarmac.training.engine.loader_feed import explain_loader_error, is_loader_error
+from tarmac.training.engine.strategies import find_strategy
+from tarmac.training.initial import INITIAL, read_weights
+from tarmac.training.session.best import BestSoFar
 from tarmac.training.session.checkpoint import (
     check_fits,
+    keep_as_best,
     newest_checkpoint,
     portable,
     read_checkpoint,
+    remove_older,
 )
 from tarmac.training.session.checkpoint_writer import CheckpointWriter, writing_checkpoints
 from tarmac.training.session.modes import training_environment
-from tarmac.training.session.patience import Patience
+from tarmac.training.session.patience import patience_of
 from tarmac.training.session.record import Outcome
+from tarmac.training.session.sharded_checkpoint import SHARDED, read_sharded, write_sharded
 from tarmac.training.session.stacks import telling_stacks
+from tarmac.training.session.utilization import speed_of
+from tarmac.workloads import judged_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from tarmac.machine import Device
     from tarmac.runs import EventWriter, Run
-    from tarmac.training.engine.replica import Score
+    from tarmac.training.engine.scoring import Score
     from tarmac.training.engine.team import Team
-    from tarmac.training.plan import Plan
+    from tarmac.training.plan import FeedName, Plan
+    from tarmac.training.session.patience import Patience
     from tarmac.training.session.reporter import Reporter
 
 __all__ = ["EpochHook", "train_epochs"]
 
 # How CUDA itself says it, where a context finds too little.
 _GPU_FULL = "CUDA error: out of memory"
+
+# For so long a training that diverged is done again, to say where it did.
+_LOOK_FOR_S = 60.0
 
 EpochHook = Callable[[Mapping[str, float]], str | None]
 
@@ -82,16 +98,31 @@ def train_epochs(
             run.truncate_metrics(lambda row: int(row["epoch"]) <= first_epoch)
             reporter.started(plan, run, engine.num_parameters)
         with contextlib.ExitStack() as opened:
-            events = checkpoints = None
+            opened.callback(engine.close)
+            events = checkpoints = best = None
             if team.is_main:
+                best = BestSoFar(run, newest_checkpoint(run.checkpoints))
                 events = opened.enter_context(run.events(first_step=first_epoch + 1))
                 checkpoints = opened.enter_context(writing_checkpoints(run.checkpoints))
-            patience = Patience(plan.patience)
-            for loss in team.all_gather(_validation_losses(run) if team.is_main else [])[0]:
-                patience.see(loss)
+            patience = patience_of(plan.patience, judged_by(plan.workload))
+            history = team.all_gather(run.history if team.is_main else [])[0]
+            for row in history:
+                patience.see_epoch(row)
+            losses = [row.get("val_loss", row["loss"]) for row in history]
             setup_s = time.perf_counter() - started
             session = _Session(
-                engine, plan, run, team, reporter, events, checkpoints, patience, stop, setup_s
+                engine,
+                plan,
+                run,
+                team,
+                reporter,
+                events,
+                checkpoints,
+                best,
+                patience,
+                losses,
+                stop,
+                setup_s,
             )
             ended = session.train(first_epoch, first_step, interrupted)
             if ended is None:
@@ -112,9 +143,11 @@ class _Ended:
 
 @dataclasses.dataclass(frozen=True)
 class _Session:
-    """An engine at work; ``events`` and ``checkpoints`` are the first rank's, which writes for all.
+    """An engine at work.
 
-    ``setup_s`` is the time from the session's beginning to its first epoch.
+    ``events``, ``checkpoints`` and ``best`` are the first rank's, which writes for all. ``losses``
+    are those that schedules follow. ``setup_s`` is the time from the session's beginning to its
+    first epoch.
     """
 
     engine: Engine
@@ -124,7 +157,9 @@ class _Session:
     reporter: Reporter
     events: EventWriter | None
     checkpoints: CheckpointWriter | None
+    best: BestSoFar | None
     patience: Patience
+    losses: list[float]
     stop: EpochHook | None
     setup_s: float
 
@@ -138,35 +173,42 @@ class _Session:
             if self.patience.why_over is not None:
                 return _Ended(self.patience.why_over)
 
+            engine.see_losses(self.losses)
+
             def after_step(step: int, epoch: int = epoch) -> bool:
                 self.reporter.stepped(epoch + 1, step, engine.score_so_far)
                 return interrupted()
 
-            done = engine.train_epoch(epoch, first_step, after_step)
+            wanted = plan.steps_in(epoch)
+            done = engine.train_epoch(epoch, first_step, after_step, last_step=wanted)
             first_step = 0
-            if done.num_steps < plan.num_steps:
+            if done.num_steps < wanted:
                 self._save(epoch, done.num_steps)
                 return None
             if self.team.is_main:
-                check_finite(done.score, epoch + 1)
+                check_finite(done.score, epoch + 1, partial(self._where_diverged, epoch))
+            if epoch * plan.num_steps + wanted == plan.steps:
+                self._end_trial(epoch, done, is_first=epoch == first_epoch)
+                return _Ended(f"a trial of {plan.steps} steps, as asked")
             validation = engine.evaluate_validation() if plan.validation_size else None
-            if validation is not None:
-                self.patience.see(validation.loss)
             # The line comes first: one that no checkpoint follows is removed when resuming, but one
             # that is missing would be so for good, and patience counts them.
-            row = _row(plan, epoch, done, validation)
-            # On the axis of the samples of GPUs, so that both can be drawn over it.
-            row["at_s"] = max(0.0, (now() - self.run.record.created_at).total_seconds())
-            if epoch == first_epoch:
-                row["setup_s"] = self.setup_s
+            row = _row(plan, epoch, done, validation, engine.learning_rate(epoch))
+            if engine.num_skipped is not None:
+                row["skipped_steps"] = engine.num_skipped
+            self.losses.append((validation or done.score).loss)
+            self.patience.see_epoch(row)
+            self._set_time(row, is_first=epoch == first_epoch)
             if self.events is not None:
                 self.run.append_metrics(row)
                 for key in row.keys() - {"epoch", "at_s"}:
                     self.events.scalar(key, row[key], epoch + 1)
             why = self._why_over(row)
             is_last = epoch + 1 == epochs or why is not None
-            if (epoch + 1) % plan.checkpoint_every == 0 or is_last or done.stop:
-                self._save(epoch + 1, 0)
+            is_due = plan.steps is None and (epoch + 1) % plan.checkpoint_every == 0
+            if is_due or is_last or done.stop:
+                is_best = self.best is not None and self.best.sees(row)
+                self._save(epoch + 1, 0, is_best=is_best)
             if self.events is not None:
                 self.reporter.epoch_done(row)
             if is_last:
@@ -174,6 +216,22 @@ class _Session:
             if done.stop:
                 return None
         return _Ended()
+
+    def _end_trial(self, epoch: int, done: Epoch, *, is_first: bool) -> None:
+        """Note how the steps of a trial's last epoch went: nothing is scored, and none is kept."""
+        row = _row(self.plan, epoch, done, None, self.engine.learning_rate(epoch, done.num_steps))
+        row["steps"] = done.num_steps
+        self._set_time(row, is_first=is_first)
+        if self.events is not None:
+            self.run.append_metrics(row)
+            self.reporter.epoch_done(row)
+
+    def _set_time(self, row: dict[str, float], *, is_first: bool) -> None:
+        """Say in an epoch's line when it ended, and in the first what came before it."""
+        # On the axis of the samples of GPUs, so that both can be drawn over it.
+        row["at_s"] = max(0.0, (now() - self.run.record.created_at).total_seconds())
+        if is_first:
+            row["setup_s"] = self.setup_s
 
     def _why_over(self, row: Mapping[str, float]) -> str | None:
         """Return why an epoch is to be the last one, the same on all ranks."""
@@ -186,61 +244,109 @@ class _Session:
         return why
 
     def finish(self) -> dict[str, float]:
-        """Score the test set, once and where that is wanted, and write the weights."""
+        """Score the test set, once and where that is wanted, and write the weights.
+
+        Of a trial there is neither: what it says is how fast it was.
+        """
         metrics: dict[str, float] = {}
-        if self.plan.score_test:
+        is_trial = self.plan.steps is not None
+        if self.plan.score_test and not is_trial:
             test = self.engine.evaluate_test()
-            metrics |= {"test_accuracy": test.accuracy, "test_loss": test.loss}
+            metrics |= test.named("test_")
+        scored = None if is_trial else self.engine.scored_weights()
         if self.events is not None:
-            weights = {name: portable(value) for name, value in self.engine.weights().items()}
-            write_bytes(self.run.model, save(weights))
+            if scored is not None:
+                weights = {name: portable(value) for name, value in scored.items()}
+                write_bytes(self.run.model, save(weights))
             history = self.run.history
             last = history[-1]
-            metrics |= {"train_accuracy": last["accuracy"], "train_loss": last["loss"]}
-            metrics |= {key: last[key] for key in ("val_accuracy", "val_loss") if key in last}
+            names = ("loss", *self.plan.workload.objective.metrics)
+            metrics |= {f"train_{name}": last[name] for name in names}
+            metrics |= {
+                f"val_{name}": last[f"val_{name}"] for name in names if f"val_{name}" in last
+            }
             metrics["train_seconds"] = sum(row["seconds"] for row in history)
             metrics["setup_s"] = sum(row.get("setup_s", 0.0) for row in history)
-            for key in metrics.keys() & {"test_accuracy", "test_loss"}:
-                self.events.scalar(key, metrics[key], int(last["epoch"]))
+            if is_trial:
+                metrics |= speed_of(self.plan, history)
+            for key, value in metrics.items():
+                if key.startswith("test_"):
+                    self.events.scalar(key, value, int(last["epoch"]))
         return metrics
 
-    def _save(self, epoch: int, step: int) -> None:
+    def _where_diverged(self, epoch: int) -> str | None:
+        """Train again from the newest checkpoint, step by step, to see where the loss is lost."""
+        if self.team.world_size > 1:
+            return None
+        feed: FeedName = "loader" if self.plan.feed == "loader" else "direct"
+        plan = dataclasses.replace(self.plan, fused=False, feed=feed)
+        # What is said of it is a help beside the error, and none of its own may take its place.
+        with contextlib.suppress(RuntimeError, MemoryError, TarmacError):
+            if self.checkpoints is not None:
+                self.checkpoints.wait()
+            engine = Engine(plan, self.team)
+            position = _restore(engine, plan, self.run, self.team)
+            return find_divergence(
+                engine, plan, position=position, epoch=epoch, limit_s=_LOOK_FOR_S
+            )
+        return None
+
+    def _save(self, epoch: int, step: int, *, is_best: bool = False) -> None:
         state = self.engine.save(epoch, step)
+        if find_strategy(self.plan.strategy).shards_model:
+            path = write_sharded(self.run.checkpoints, state, self.team)
+            if self.team.is_main:
+                if is_best:
+                    keep_as_best(path)
+                remove_older(self.run.checkpoints)
+            return
         if self.checkpoints is not None:
-            self.checkpoints.write(state)
+            self.checkpoints.write(state, is_best=is_best)
 
 
 def _restore(engine: Engine, plan: Plan, run: Run, team: Team) -> tuple[int, int]:
     """Bring the engine to the run's newest checkpoint; return its epoch and step."""
     path = team.all_gather(newest_checkpoint(run.checkpoints))[0]
     if path is None:
+        if run.record.configuration.get("from_checkpoint") is not None:
+            raise TarmacError(
+                f"run {run.name} was ended before it had the checkpoint that it goes on from",
+                hint="Remove it, and begin again as it was begun.",
+            )
+        if run.record.configuration.get("init_from") is not None:
+            engine.load(read_weights(run.path / INITIAL))
         return 0, 0
-    checkpoint = read_checkpoint(path, plan.reference)
+    if path.suffix == SHARDED:
+        _check_reads_shards(plan, path)
+        checkpoint = read_sharded(path, plan.reference, engine)
+    else:
+        checkpoint = read_checkpoint(path, plan.reference)
     check_fits(checkpoint, engine.weights(), path)
     engine.restore(checkpoint)
     return checkpoint.epoch, checkpoint.step
 
 
-def _validation_losses(run: Run) -> list[float]:
-    return [row["val_loss"] for row in run.history if "val_loss" in row]
+def _check_reads_shards(plan: Plan, path: Path) -> None:
+    if not find_strategy(plan.strategy).shards_model:
+        raise RequestError(
+            f"checkpoint {path} is in shards, which {plan.strategy} does not read",
+            hint="Go on with --strategy fsdp, on any number of devices.",
+        )
 
 
-def _row(plan: Plan, epoch: int, done: Epoch, validation: Score | None) -> dict[str, float]:
+def _row(
+    plan: Plan, epoch: int, done: Epoch, validation: Score | None, learning_rate: float
+) -> dict[str, float]:
     """Make an epoch's line of ``metrics.jsonl``."""
-    recipe = plan.workload.recipe
-    row: dict[str, float] = {
-        "epoch": epoch + 1,
-        "loss": done.score.loss,
-        "accuracy": done.score.accuracy,
-    }
+    shares = plan.shares
+    row: dict[str, float] = {"epoch": epoch + 1} | done.score.named()
     if validation is not None:
-        row |= {"val_loss": validation.loss, "val_accuracy": validation.accuracy}
+        row |= validation.named("val_")
     if done.rank_wait_s is not None:
         row["rank_wait_s"] = done.rank_wait_s
-    last_step = (epoch + (plan.num_steps - 1) / plan.num_steps) / recipe.epochs
     return row | {
-        "learning_rate": recipe.optimizer.learning_rate * recipe.schedule.factor(last_step),
-        "samples_per_s": min(plan.num_steps * recipe.batch_size, plan.train_size) / done.seconds,
+        "learning_rate": learning_rate,
+        "samples_per_s": min(done.num_steps * shares.batch_size, shares.num_samples) / done.seconds,
         "seconds": done.seconds,
         "data_wait_s": done.data_wait_s,
         "memory_bytes": _memory_bytes(plan),
@@ -267,6 +373,9 @@ def _explained_errors(plan: Plan, devices: Sequence[Device]) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
+        if is_loader_error(error):
+            # PyTorch raises it wherever the training is just then.
+            raise explain_loader_error(f"dataset {plan.dataset.name!r}", error) from error
         names = ", ".join(dict.fromkeys(device.torch_name for device in devices))
         # A context that does not fit is an error of CUDA's own, not of PyTorch's memory.
         is_gpu = isinstance(error, torch.OutOfMemoryError) or str(error).startswith(_GPU_FULL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import time
 from typing import TYPE_CHECKING
 
@@ -18,14 +17,12 @@ from tarmac.files import write_json
 from tarmac.runs import PREDICTIONS, Mistake, Predictions
 from tarmac.training.engine.model import build_model
 from tarmac.training.engine.prediction import predict
-from tarmac.training.planning.make import make_plan
-from tarmac.training.planning.options import Options
-from tarmac.workloads import find_workload
+from tarmac.training.session.scoring import plan_to_score
+from tarmac.workloads import Classification, find_workload
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tarmac.data import Split
     from tarmac.runs import Run
     from tarmac.training.plan import Plan
 
@@ -63,24 +60,12 @@ def look_at_mistakes(run: Run, *, seconds: float = 20.0, most: int = 24) -> Pred
     name = str(run.record.dataset.get("name"))
     if any(one.name == name and one.state in ("absent", "partial") for one in data.describe()):
         raise RequestError(f"{name} is not here", hint=f"Fetch it: tarmac data fetch {name}")
-    plan = _plan(run, reference)
+    plan = plan_to_score(run, find_workload(reference), device="cpu")
+    if not isinstance(plan.workload.objective, Classification):
+        raise RequestError(f"{plan.workload.name} tells no classes apart")
     found = _ask(run, plan, time.monotonic() + seconds, most)
     write_json(run.path / PREDICTIONS, found.model_dump(mode="json"))
     return found
-
-
-def _plan(run: Run, reference: str) -> Plan:
-    asked = dict(run.record.configuration)
-    # On the CPU in full precision: where it trained may be another machine.
-    asked |= {"devices": "cpu", "strategy": "single", "precision": "fp32", "compile": "off"}
-    asked |= {"fused": "off", "feed": "auto"}
-    # The rate that is recorded is scaled already.
-    known = {field.name for field in dataclasses.fields(Options)} - {"scale_lr"}
-    options = Options(**{key: value for key, value in asked.items() if key in known})
-    plan = make_plan(find_workload(reference), reference, options)
-    if plan.dataset.fingerprint != run.record.dataset.get("fingerprint"):
-        raise RequestError(f"{plan.dataset.name} has changed since run {run.name} was made")
-    return plan
 
 
 @torch.no_grad()
@@ -92,10 +77,14 @@ def _ask(run: Run, plan: Plan, until: float, most: int) -> Predictions:
         raise TarmacError(f"{run.model} does not fit its workload: {error}") from error
     model.eval()
     recipe, test = plan.workload.recipe, plan.dataset.test
+    test.check_whole("a look at its mistakes")
+    images, classes = test.inputs, test.targets
+    if not (isinstance(images, np.ndarray) and isinstance(classes, np.ndarray)):
+        raise RequestError(f"{plan.dataset.name} has no images of classes")
     answers: list[NDArray[np.int64]] = []
     chances: list[NDArray[np.float32]] = []
     for first in range(0, len(test), _BATCH):
-        inputs = torch.tensor(test.inputs[first : first + _BATCH])
+        inputs = torch.tensor(images[first : first + _BATCH])
         taken = recipe.preprocess(inputs, training=False, dtype=torch.float32)
         confidence, answer = predict(model, taken, recipe.test_views).softmax(1).max(1)
         answers.append(answer.numpy())
@@ -106,10 +95,10 @@ def _ask(run: Run, plan: Plan, until: float, most: int) -> Predictions:
     return Predictions(
         num_samples=len(said),
         num_test=len(test),
-        confusion=_confusion(test.targets[: len(said)], said, plan.dataset.num_classes),
-        sample_shape=plan.dataset.sample_shape,
-        most=int(test.inputs.max()),
-        mistakes=_mistakes(test, said, np.concatenate(chances), most),
+        confusion=_confusion(classes[: len(said)], said, plan.dataset.num_classes or 0),
+        sample_shape=images.shape[1:],
+        most=int(images.max()),
+        mistakes=_mistakes(images, classes, said, np.concatenate(chances), most),
     )
 
 
@@ -124,17 +113,21 @@ def _confusion(
 
 
 def _mistakes(
-    test: Split, said: NDArray[np.int64], confidence: NDArray[np.float32], most: int
+    images: NDArray[np.uint8],
+    classes: NDArray[np.int64],
+    said: NDArray[np.int64],
+    confidence: NDArray[np.float32],
+    most: int,
 ) -> tuple[Mistake, ...]:
-    wrong = np.flatnonzero(said != test.targets[: len(said)])
+    wrong = np.flatnonzero(said != classes[: len(said)])
     surest = wrong[np.argsort(-confidence[wrong], kind="stable")][:most]
     return tuple(
         Mistake(
             index=int(index),
-            target=int(test.targets[index]),
+            target=int(classes[index]),
             predicted=int(said[index]),
             confidence=round(float(confidence[index]), 4),
-            pixels=base64.b64encode(np.ascontiguousarray(test.inputs[index]).tobytes()).decode(),
+            pixels=base64.b64encode(np.ascontiguousarray(images[index]).tobytes()).decode(),
         )
         for index in surest
     )

@@ -1,31 +1,50 @@
-"""Early stopping: a training ends once its validation loss has ceased to fall."""
+"""Early stopping: a training ends once its validation has ceased to get better."""
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-__all__ = ["Patience"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.runs import Direction, JudgedBy
+
+__all__ = ["Patience", "patience_of"]
 
 
 class Patience:
-    """Counts the epochs since the validation loss was at its lowest.
+    """Counts the epochs since a validation metric was at its best.
 
-    As Keras's EarlyStopping with ``monitor="val_loss"``, ``min_delta=0`` and without
-    ``restore_best_weights``.
+    As Keras's EarlyStopping with ``min_delta=0`` and without ``restore_best_weights``; by default
+    with ``monitor="val_loss"``.
 
     Args:
-        num_epochs: How many to wait for a lower loss; None for ever.
+        num_epochs: How many to wait for a better value; None for ever.
+        metric: What is watched.
+        direction: Whether the most or the least of it is the best.
     """
 
-    def __init__(self, num_epochs: int | None) -> None:
+    def __init__(
+        self, num_epochs: int | None, metric: str = "val_loss", direction: Direction = "min"
+    ) -> None:
         self._num_epochs = num_epochs
-        self._lowest = math.inf
+        self._metric = metric
+        self._direction = direction
+        # In the sense that more is better.
+        self._best = -math.inf
         self._num_waited = 0
 
-    def see(self, val_loss: float) -> None:
-        """Take note of an epoch's loss."""
-        self._num_waited = 0 if val_loss < self._lowest else self._num_waited + 1
-        self._lowest = min(self._lowest, val_loss)
+    def see(self, value: float) -> None:
+        """Take note of an epoch's value; one that is no number is never better."""
+        signed = value if self._direction == "max" else -value
+        self._num_waited = 0 if signed > self._best else self._num_waited + 1
+        self._best = max(self._best, signed)
+
+    def see_epoch(self, row: Mapping[str, float]) -> None:
+        """Take note of an epoch's line of ``metrics.jsonl``, where it was validated."""
+        if self._metric in row:
+            self.see(row[self._metric])
 
     @property
     def is_over(self) -> bool:
@@ -38,4 +57,20 @@ class Patience:
         if self._num_epochs is None or self._num_waited < self._num_epochs:
             return None
         plural = "" if self._num_epochs == 1 else "s"
-        return f"val_loss has not fallen for {self._num_epochs} epoch{plural}"
+        moved = "risen" if self._direction == "max" else "fallen"
+        return f"{self._metric} has not {moved} for {self._num_epochs} epoch{plural}"
+
+
+def patience_of(num_epochs: int | None, judged: JudgedBy) -> Patience:
+    """Return the patience of a training: with what it is judged by, on held-out data.
+
+    Accuracy moves in steps of a sample and stands still where the loss still falls, so there it is
+    the loss that is watched, as Keras does.
+
+    Args:
+        num_epochs: How many to wait for a better value; None for ever.
+        judged: What the training is judged by.
+    """
+    if judged.metric == "accuracy":
+        return Patience(num_epochs)
+    return Patience(num_epochs, judged.of("val"), judged.direction)

@@ -139,9 +139,9 @@ def train_as_rank(
             begun(run)
         if record.status == "completed":
             return run
-        tracking = Tracking(reporter)
         is_first_here = team.local_rank == 0
         sampler = Sampler(run, uuids, is_on=made.sampling and is_first_here, rank=team.rank)
+        tracking = Tracking(reporter, sampler)
         with contextlib.ExitStack() as held:
             with _on_all_ranks(store):
                 conclude = None

@@ -12,20 +12,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import save
 
 from tarmac import runs
+from tarmac.data import columns_of
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError, TarmacError
+from tarmac.files import write_bytes
+from tarmac.machine import name_devices
 from tarmac.runs import Parallel, Run
+from tarmac.training.engine.strategies import find_strategy
+from tarmac.training.initial import INITIAL
 from tarmac.training.planning.devices import devices_again
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
+from tarmac.training.session.best import find_best
+from tarmac.training.session.checkpoint import portable
+from tarmac.training.session.origin import begin_from
 from tarmac.training.session.utilization import model_flops_utilization
+from tarmac.workloads import judged_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tarmac.data import Progress
+    from tarmac.data import Columns, Progress, SampleShape
     from tarmac.runs import Replica
     from tarmac.training.plan import Plan
     from tarmac.training.processes.rendezvous import Rendezvous
@@ -33,7 +43,15 @@ if TYPE_CHECKING:
     from tarmac.training.session.tracking import Tracking
     from tarmac.workloads import Workload
 
-__all__ = ["Outcome", "create_run", "find_begun", "plan_of", "recorded"]
+__all__ = [
+    "Outcome",
+    "create_run",
+    "expectation_of",
+    "find_begun",
+    "input_record",
+    "plan_of",
+    "recorded",
+]
 
 _PACKAGES = ("torch", "numpy", "safetensors")
 
@@ -61,6 +79,7 @@ def create_run(
     *,
     launch: str = "",
     name: str | None = None,
+    source: Run | None = None,
 ) -> Run:
     """Make the run's directory for a plan.
 
@@ -71,15 +90,17 @@ def create_run(
         output: Where runs are made; by default `runs.default_output`.
         launch: Which launch of several processes this is.
         name: The directory's; by default made of workload and time.
+        source: The run whose newest checkpoint it goes on from; None where it begins anew.
 
     Raises:
         RequestError: The directory cannot be made, or there is a run of that name.
     """
-    return Run.create(
+    run = Run.create(
         Path(output) if output is not None else runs.default_output(),
         workload=workload.name,
         command=_command(),
-        configuration=plan.to_record(),
+        configuration=plan.to_record()
+        | {"from_checkpoint": None if source is None else str(source.path.resolve())},
         dataset=_describe(plan),
         device=plan.devices[0].to_record(),
         parallel=_parallel(plan),
@@ -88,8 +109,15 @@ def create_run(
         versions=_versions(),
         seed=plan.seed,
         git=runs.git_state(_source_directory(reference)),
-        expectation=_expectation(workload, plan),
+        expectation=expectation_of(workload, plan),
+        judged_by=judged_by(plan.workload),
     )
+    if plan.initial is not None:
+        weights = {name: portable(value) for name, value in plan.initial.weights.items()}
+        write_bytes(run.path / INITIAL, save(weights))
+    if source is not None:
+        begin_from(run, source)
+    return run
 
 
 def find_begun(launch: str, output: str | Path | None) -> Run | None:
@@ -110,6 +138,9 @@ def plan_of(
     workload: Workload,
     progress: Progress | None = None,
     rendezvous: Rendezvous | None = None,
+    *,
+    epochs: int | None = None,
+    devices: str | None = None,
 ) -> Plan:
     """Make the plan of a run again, from its record.
 
@@ -118,6 +149,8 @@ def plan_of(
         workload: The one that it names.
         progress: Called while data are downloaded.
         rendezvous: Which of several processes this one is.
+        epochs: Instead of the run's own, over which its schedule is then stretched.
+        devices: Instead of the run's own, where its strategy goes on with any number.
 
     Raises:
         RequestError: The data have changed since, or there is another number of devices.
@@ -125,14 +158,17 @@ def plan_of(
     if rendezvous is not None:
         _check_world_size(run, rendezvous.world_size)
     asked = dict(run.record.configuration)
+    if epochs is not None:
+        # What goes on from a trial is none.
+        asked |= {"epochs": epochs, "steps": None}
     # Records of schema 1 know one device.
-    asked["devices"] = devices_again(asked.get("devices") or asked["device"], rendezvous)
+    asked["devices"] = devices or devices_again(asked.get("devices") or asked["device"], rendezvous)
     # Where the kernels can no longer run, the training goes on without them; one that was begun
     # without goes on so, for its dropout is drawn differently.
     asked["fused"] = "auto" if asked.get("fused") == "on" else "off"
     known = {field.name for field in dataclasses.fields(Options)}
-    # The rate that is recorded is scaled already.
-    known.remove("scale_lr")
+    # The rate that is recorded is scaled already, and first weights are in the run's directory.
+    known -= {"scale_lr", "init_from"}
     options = Options(**{key: value for key, value in asked.items() if key in known})
     plan = make_plan(workload, asked["workload"], options, progress, rendezvous=rendezvous)
     fingerprint = run.record.dataset["fingerprint"]
@@ -147,6 +183,8 @@ def plan_of(
 
 def _check_world_size(run: Run, found: int) -> None:
     world_size = run.record.parallel.world_size if run.record.parallel else 1
+    if run.record.parallel and find_strategy(run.record.parallel.strategy).shards_model:
+        return
     if found != world_size:
         raise RequestError(
             f"run {run.name} was begun by {world_size} processes, and cannot go on with {found}",
@@ -198,7 +236,7 @@ def recorded(
         if metrics is None:
             end("interrupted", parallel=parallel)
         else:
-            expectation = _expectation(workload, plan, metrics)
+            expectation = expectation_of(workload, plan, metrics)
             end(
                 "completed",
                 parallel=parallel,
@@ -208,6 +246,11 @@ def recorded(
             )
 
     with run.working(), sampler:
+        now_on = name_devices(plan.devices)
+        if run.record.configuration.get("devices") != now_on and plan.process_per_device:
+            # Workers make their plans of the record.
+            configuration = {**run.record.configuration, "devices": now_on}
+            run.update(configuration=configuration, parallel=_parallel(plan).model_dump())
         if uri is not None:
             run.update(uploaded_to=uri)
         try:
@@ -221,7 +264,7 @@ def recorded(
 
 
 def _measured(run: Run, plan: Plan) -> dict[str, Any]:
-    """Return what the samples and the epochs sum up to."""
+    """Return what the samples and the epochs sum up to, and the best checkpoint."""
     hosts = runs.read_all_samples(run.path)
     everywhere = runs.Samples(gpus=tuple(gpu for host in hosts for gpu in host.gpus))
     used: float | None = None
@@ -231,6 +274,7 @@ def _measured(run: Run, plan: Plan) -> dict[str, Any]:
         "energy_joules": everywhere.energy_joules,
         "throttled_s": everywhere.throttled_s,
         "mfu": used,
+        "best": find_best(run),
     }
 
 
@@ -243,22 +287,28 @@ def _parallel(plan: Plan, replicas: tuple[Replica, ...] = ()) -> Parallel:
     )
 
 
-def _expectation(
+def expectation_of(
     workload: Workload, plan: Plan, metrics: Mapping[str, float] | None = None
 ) -> dict[str, Any] | None:
-    """Describe the expectation, and judge it once there are metrics; None for other data."""
+    """Describe the expectation, and judge it once there are metrics.
+
+    Of other data nothing is expected, nor of a trial: None.
+    """
     expected = workload.expectation
     if expected is None or plan.workload.dataset != workload.dataset:
+        return None
+    if plan.steps is not None:
         return None
     changed = (
         plan.workload.recipe != workload.recipe
         or bool(plan.model_arguments)
         or plan.train_size != len(plan.dataset.train)
     )
-    accuracy = (metrics or {}).get("test_accuracy")
-    verdict = None if accuracy is None else expected.judge(accuracy)
+    metric = expected.metric_of(judged_by(workload))
+    value = (metrics or {}).get(metric)
+    verdict = None if value is None else expected.judge(value, metric)
     return {
-        "metric": "test_accuracy",
+        "metric": metric,
         "at_least": expected.at_least,
         "at_most": expected.at_most,
         "source": expected.source,
@@ -274,9 +324,32 @@ def _describe(plan: Plan) -> dict[str, Any]:
         "name": dataset.name,
         "num_train": len(dataset.train),
         "num_test": len(dataset.test),
-        "sample_shape": list(dataset.sample_shape),
+        "sample_shape": _shape_to_record(dataset.sample_shape),
         "fingerprint": dataset.fingerprint,
+        "inputs": input_record(dataset.train.inputs),
+        "num_classes": dataset.num_classes,
+        "note": dataset.note,
+        "features": [*dataset.features],
+        "classes": [*dataset.classes],
     }
+
+
+def _shape_to_record(shape: SampleShape) -> list[int] | dict[str, list[int]]:
+    if isinstance(shape, dict):
+        return {name: list(lengths) for name, lengths in shape.items()}
+    return list(shape)
+
+
+def input_record(inputs: Columns) -> list[dict[str, Any]]:
+    """Return what a sample is made of as JSON values: the name, shape and type of each part.
+
+    Args:
+        inputs: Of a split; where they are one array its name is None.
+    """
+    return [
+        {"name": name or None, "shape": list(column.shape[1:]), "dtype": str(column.dtype)}
+        for name, column in columns_of(inputs).items()
+    ]
 
 
 def _versions() -> dict[str, str]:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tarmac.runs import Run
-    from tarmac.training.engine.replica import Score
+    from tarmac.training.engine.scoring import Score
     from tarmac.training.plan import Plan
 
 __all__ = ["Reporter", "Silent"]

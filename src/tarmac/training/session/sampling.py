@@ -49,6 +49,9 @@ class Sampler:
         interval_s: From one reading to the next.
         open_gpus: Opens what reads GPUs.
         open_host: Opens what reads the host.
+
+    Attributes:
+        steps: Done so far since the training's beginning, as whoever trains last said; None before.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Sampler:
         open_gpus: Callable[[], LiveReader | NvmlProblem] = open_live_reader,
         open_host: Callable[[], HostReader] = HostReader,
     ) -> None:
+        self.steps: int | None = None
         self._path = samples_path(run.path, rank)
         self._uuids = frozenset(uuids)
         self._interval_s = interval_s
@@ -132,7 +136,8 @@ class Sampler:
                     return
                 meters = {uuid: GpuMeter(counted.get(uuid, {})) for uuid in self._uuids}
             rows = {gpu.uuid: meters[gpu.uuid].row(at_s, gpu) for gpu in own}
-            self._write(partial(SampleFile.add, at_s=at_s, host=_of_host(seen), gpus=rows))
+            values = {**_of_host(seen), "steps": self.steps}
+            self._write(partial(SampleFile.add, at_s=at_s, host=values, gpus=rows))
             if is_last:
                 self._write(SampleFile.flush)
                 self._write(lambda file: file.note("end", self._now_s()))

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Run
     from tarmac.trackers import InThread
-    from tarmac.training.engine.replica import Score
+    from tarmac.training.engine.scoring import Score
     from tarmac.training.plan import Plan
     from tarmac.training.session.reporter import Reporter
+    from tarmac.training.session.sampling import Sampler
 
 __all__ = ["Tracking"]
 
@@ -24,10 +25,13 @@ class Tracking:
 
     Args:
         reporter: Who is told besides.
+        sampler: Is told the steps, which it keeps beside its samples.
     """
 
-    def __init__(self, reporter: Reporter) -> None:
+    def __init__(self, reporter: Reporter, sampler: Sampler) -> None:
         self._reporter = reporter
+        self._sampler = sampler
+        self._num_steps = 0
         self._trackers: dict[str, InThread] = {}
 
     def open(self, run: Run, plan: Plan) -> None:
@@ -73,10 +77,12 @@ class Tracking:
 
     def started(self, plan: Plan, run: Run, num_parameters: int) -> None:
         """Pass it on."""
+        self._num_steps = plan.num_steps
         self._reporter.started(plan, run, num_parameters)
 
     def stepped(self, epoch: int, step: int, score: Callable[[], Score]) -> None:
-        """Pass it on."""
+        """Pass it on, and tell the sampler."""
+        self._sampler.steps = (epoch - 1) * self._num_steps + step
         self._reporter.stepped(epoch, step, score)
 
     def epoch_done(self, row: Mapping[str, float]) -> None:

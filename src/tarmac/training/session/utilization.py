@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tarmac.machine import find_chip
+from tarmac.workloads import NextToken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -12,17 +14,14 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.training.plan import Plan
 
-__all__ = ["model_flops_utilization"]
-
-# A backward pass multiplies each matrix twice, for the gradients of weights and of inputs
-# (Chowdhery et al., "PaLM", 2022, appendix B).
-_PASSES = 3
+__all__ = ["model_flops_utilization", "speed_of"]
 
 
 def model_flops_utilization(plan: Plan, history: Iterable[Mapping[str, float]]) -> float | None:
     """Return the model FLOPs utilisation over all epochs of a training, 0 to 1.
 
-    Of linear and convolution layers alone, which is what `Plan.sample_flops` counts.
+    Of what `Plan.sample_flops` counts: Chowdhery et al., "PaLM", 2022, appendix B, where a backward
+    pass multiplies each matrix twice, for the gradients of weights and of inputs.
 
     Args:
         plan: Of the training.
@@ -33,16 +32,41 @@ def model_flops_utilization(plan: Plan, history: Iterable[Mapping[str, float]]) 
         training's precision is not known, and where a GPU is a slice of one.
     """
     rates = [_nominal_flops(device, plan.precision) for device in plan.devices]
-    seconds = samples = 0.0
-    for row in history:
-        seconds += row["seconds"]
-        samples += row["samples_per_s"] * row["seconds"]
+    seconds, samples = _seconds_and_samples(history)
     known = [rate for rate in rates if rate is not None]
     if len(known) < len(rates) or seconds <= 0:
         return None
     # Those of other machines are taken to be as these.
     available = sum(known) * plan.world_size / len(known)
-    return _PASSES * plan.sample_flops * samples / seconds / available
+    return plan.sample_flops * samples / seconds / available
+
+
+def speed_of(plan: Plan, history: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return how fast a training was, over all its epochs, as final metrics by name.
+
+    Args:
+        plan: Of the training.
+        history: The lines of its ``metrics.jsonl``, at least one.
+
+    Returns:
+        ``samples_per_s``; ``tokens_per_s`` where the samples are windows of tokens; and
+        ``flops_per_s``, what `Plan.sample_flops` counts of that.
+    """
+    seconds, samples = _seconds_and_samples(history)
+    rate = samples / seconds
+    speed = {"samples_per_s": rate, "flops_per_s": plan.sample_flops * rate}
+    shape = plan.dataset.sample_shape
+    if isinstance(plan.workload.objective, NextToken) and isinstance(shape, tuple):
+        speed["tokens_per_s"] = rate * math.prod(shape)
+    return speed
+
+
+def _seconds_and_samples(history: Iterable[Mapping[str, float]]) -> tuple[float, float]:
+    seconds = samples = 0.0
+    for row in history:
+        seconds += row["seconds"]
+        samples += row["samples_per_s"] * row["seconds"]
+    return seconds, samples
 
 
 def _nominal_flops(device: Device, precision: str) -> float | None:

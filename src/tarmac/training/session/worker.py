@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tarmac.runs import Run
-    from tarmac.training.engine.replica import Score
+    from tarmac.training.engine.scoring import Score
     from tarmac.training.plan import Plan
 
 # A person gets a few looks a second; each is a message.
@@ -51,7 +51,11 @@ class _Remote(Silent):
             self._next_look = now + _LOOK_EVERY_S
             so_far = score()
             self._link.send(
-                "stepped", epoch=epoch, step=step, loss=so_far.loss, accuracy=so_far.accuracy
+                "stepped",
+                epoch=epoch,
+                step=step,
+                loss=so_far.loss,
+                metrics=dict(so_far.metrics),
             )
 
     def epoch_done(self, row: Mapping[str, float]) -> None:
@@ -98,10 +102,9 @@ def main() -> NoReturn:
             link.fail("exception", f"{type(error).__name__}: {error}")
     sys.stdout.flush()
     sys.stderr.flush()
-    if exit_code:
-        # Not by the usual way: threads of a broken process group may never end.
-        os._exit(exit_code)
-    sys.exit(0)
+    # Not by the usual way: threads of a broken process group may never end, and one of a whole
+    # group that is at work while Python takes itself down aborts it (pytorch/pytorch issue 190489).
+    os._exit(exit_code)
 
 
 def _await(stop: StopRequest, limit_s: float) -> None:

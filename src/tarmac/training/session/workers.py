@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tarmac.runs import Replica
-from tarmac.training.engine.replica import Score
+from tarmac.training.engine.scoring import Score
 from tarmac.training.processes.launcher import launch
 from tarmac.training.session.record import Outcome
 
@@ -75,7 +75,7 @@ class _Relay:
                 self._has_started = True
                 self._reporter.started(self._plan, self._run, values["num_parameters"])
             case "stepped":
-                score = Score(values["loss"], values["accuracy"])
+                score = Score(values["loss"], values["metrics"])
                 self._reporter.stepped(values["epoch"], values["step"], lambda: score)
             case "epoch_done":
                 self._reporter.epoch_done(values["row"])

@@ -1,0 +1,153 @@
+"""A split's arrays as tensors: side by side in a tuple, and put together as a batch again."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from tarmac.data import Column, Split
+
+__all__ = ["Arrangement", "num_samples_of", "put_on", "samples_of", "view"]
+
+# PyTorch computes little with unsigned integers of more than a byte; the next larger type holds
+# all their values but those of uint64 that no index reaches.
+_WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
+
+
+class Arrangement:
+    """Where in a tuple of tensors, one for each of `Split.columns`, a batch's parts are.
+
+    Args:
+        split: Whose arrays.
+
+    Attributes:
+        is_weighted: Whether the last tensor is the samples' weights.
+    """
+
+    def __init__(self, split: Split) -> None:
+        columns = list(split.columns.values())
+        self.is_weighted = split.weights is not None
+        self._inputs = _names(split.inputs)
+        self._targets = _names(split.targets)
+        self._has_targets = split.targets is not None
+        self._num_inputs = 1 if self._inputs is None else len(self._inputs)
+        dtypes = [view(column[:0]).dtype for column in columns]
+        self._widened = {i: _WIDER[dtype] for i, dtype in enumerate(dtypes) if dtype in _WIDER}
+        self._is_plain = self._inputs is self._targets is None and not self._widened
+        self._is_plain &= self._has_targets
+
+    def batch(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, Any]:
+        """Return inputs and targets as the split has them: tensors, dictionaries, or None."""
+        if self._is_plain:
+            return tensors[0], tensors[1]
+        wide = [
+            tensor.to(self._widened[number]) if number in self._widened else tensor
+            for number, tensor in enumerate(tensors)
+        ]
+        targets = None
+        if self._has_targets:
+            rest = wide[self._num_inputs : len(wide) - self.is_weighted]
+            targets = _named(self._targets, rest)
+        return _named(self._inputs, wide[: self._num_inputs]), targets
+
+    def weights(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+        """Return the weights ``[batch]``; None where all samples count once."""
+        return tensors[-1] if self.is_weighted else None
+
+
+def num_samples_of(inputs: Any) -> int:
+    """Return how many samples a batch of tensors, or of a dictionary of such, has."""
+    return len(next(iter(inputs.values()))) if isinstance(inputs, Mapping) else len(inputs)
+
+
+def samples_of(split: Split, start: int, stop: int) -> tuple[Any, Any]:
+    """Return inputs and targets of a range of samples, copied, on the CPU."""
+    tensors = [torch.tensor(column[start:stop]) for column in split.columns.values()]
+    return Arrangement(split).batch(tensors)
+
+
+def put_on(device: torch.device, split: Split, start: int, stop: int) -> tuple[torch.Tensor, ...]:
+    """Put a range of samples on a device, a tensor for each of `Split.columns`.
+
+    On a CPU the arrays themselves serve. Windows that overlap stay so: the memory that they are
+    views of is sent once for all columns, and never taken apart.
+    """
+    columns = [column[start:stop] for column in split.columns.values()]
+    if device.type == "cpu":
+        return tuple(view(column) for column in columns)
+    overlapping = [column for column in columns if _overlaps(column)]
+    ranges: dict[int, tuple[int, int]] = {}
+    for column in overlapping:
+        first, last = np.lib.array_utils.byte_bounds(column)
+        low, high = ranges.get(id(_root(column)), (first, last))
+        ranges[id(_root(column))] = (min(low, first), max(high, last))
+    sent: dict[int, torch.Tensor] = {}
+    tensors = []
+    for column in columns:
+        if not _overlaps(column):
+            tensors.append(view(column).to(device))
+            continue
+        key = id(_root(column))
+        if key not in sent:
+            sent[key] = view(_flat(column, *ranges[key])).to(device)
+        size = column.itemsize
+        offset = (np.lib.array_utils.byte_bounds(column)[0] - ranges[key][0]) // size
+        strides = [stride // size for stride in column.strides]
+        tensors.append(torch.as_strided(sent[key], column.shape, strides, offset))
+    return tuple(tensors)
+
+
+def view(array: NDArray[Any]) -> torch.Tensor:
+    """View an array as a tensor that nobody writes to."""
+    if any(stride < 0 for stride in array.strides):
+        # PyTorch has none that go backwards.
+        array = np.ascontiguousarray(array)
+    with warnings.catch_warnings():
+        # PyTorch warns of arrays that must not be written to, such as a file mapped for reading.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def _names(columns: Any) -> tuple[str, ...] | None:
+    return tuple(columns) if isinstance(columns, Mapping) else None
+
+
+def _named(names: tuple[str, ...] | None, tensors: Sequence[torch.Tensor]) -> Any:
+    return tensors[0] if names is None else dict(zip(names, tensors, strict=True))
+
+
+def _overlaps(column: Column) -> bool:
+    """Whether samples share memory: windows with a stride below their length, or repetitions."""
+    if not column.size or any(s % column.itemsize or s < 0 for s in column.strides):
+        return False
+    first, last = np.lib.array_utils.byte_bounds(column)
+    return last - first < column.nbytes
+
+
+def _root(column: Column) -> NDArray[Any]:
+    """Return the array whose memory a column is a view of."""
+    root: Any = column
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    # NumPy's view of windows holds its array by an object in between.
+    held = getattr(root.base, "base", None)
+    return _root(held) if isinstance(held, np.ndarray) else root
+
+
+def _flat(column: Column, first: int, last: int) -> NDArray[Any]:
+    """View the memory between two addresses, of which a column is a part, as one row."""
+    begin = np.lib.array_utils.byte_bounds(column)[0]
+    root = _root(column).view(np.ndarray).reshape(-1).view(column.dtype)
+    start = np.lib.array_utils.byte_bounds(root)[0]
+    assert start <= first <= begin
+    size = column.itemsize
+    return root[(first - start) // size : (last - start) // size]

@@ -1,0 +1,135 @@
+"""Where a training has diverged: the step is found by doing the epoch again, looking after each.
+
+A training itself never looks: reading a loss waits for the device.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from tarmac.data import Loaded
+from tarmac.training.engine.columns import Arrangement, num_samples_of, view
+from tarmac.training.engine.prediction import call_model
+from tarmac.training.engine.scoring import in_precision
+from tarmac.training.shares import order_of
+
+if TYPE_CHECKING:
+    from tarmac.training.engine.engine import Engine
+    from tarmac.training.plan import Plan
+
+__all__ = ["find_divergence"]
+
+_MOST_NAMED = 5
+
+
+def find_divergence(
+    engine: Engine, plan: Plan, *, position: tuple[int, int], epoch: int, limit_s: float
+) -> str | None:
+    """Say in which step a loss is not finite first, of which samples, and behind which layer.
+
+    Args:
+        engine: Alone, at ``position``; is trained on from there.
+        plan: Its own, whose steps come one by one.
+        position: The epoch and step that the engine is at.
+        epoch: That which diverged, from 0.
+        limit_s: For how long to look.
+
+    Returns:
+        The place in words; None where it was not found, or not in time.
+    """
+    end = time.monotonic() + limit_s
+    first_epoch, first_step = position
+    before: dict[str, torch.Tensor] = {}
+
+    def keep() -> None:
+        before.update({name: value.clone() for name, value in engine.weights().items()})
+
+    def is_over(_step: int) -> bool:
+        if not math.isfinite(engine.score_so_far().loss):
+            return True
+        keep()
+        return time.monotonic() > end
+
+    for number in range(first_epoch, epoch + 1):
+        keep()
+        done = engine.train_epoch(number, first_step if number == first_epoch else 0, is_over)
+        if not math.isfinite(done.score.loss):
+            return _describe(engine, plan, before, number, done.num_steps - 1)
+        if time.monotonic() > end:
+            return None
+    return None
+
+
+@torch.no_grad()
+def _describe(
+    engine: Engine, plan: Plan, weights: dict[str, torch.Tensor], epoch: int, step: int
+) -> str:
+    text = f"the loss is not finite first in step {step + 1} of epoch {epoch + 1}"
+    broken = [name for name, value in weights.items() if not value.isfinite().all()]
+    if broken:
+        return f"{text}: {broken[0]} is not finite before it, the step before is too large"
+    engine.load(weights)
+    start = step * plan.shares.batch_size
+    order = order_of(plan.seed, epoch, plan.train_size)
+    index = order[start : start + plan.shares.global_size(step)]
+    split = plan.dataset.train
+    if isinstance(split, Loaded) and split.loading.is_stream:
+        # Its samples are numbered as they come.
+        index = torch.arange(start, start + len(index))
+    layer, samples = _inspect(engine, plan, index, epoch)
+    if samples:
+        named = ", ".join(map(str, samples[:_MOST_NAMED]))
+        more = f" and {len(samples) - _MOST_NAMED} more" if len(samples) > _MOST_NAMED else ""
+        text += f", for sample{'s' * (len(samples) > 1)} {named}{more} of train (from 0)"
+    return f"{text}; the first layer whose output is not is {layer}" if layer else text
+
+
+def _inspect(
+    engine: Engine, plan: Plan, index: torch.Tensor, epoch: int
+) -> tuple[str | None, list[int]]:
+    """Return the first layer whose output is not finite, and the samples whose loss is not."""
+    replica, split = engine.first_replica, plan.dataset.train
+    found: list[str] = []
+
+    def look(name: str, layer: nn.Module, output: Any) -> None:
+        is_float = isinstance(output, torch.Tensor) and output.is_floating_point()
+        if not found and is_float and not output.isfinite().all():
+            found.append(f"{name or 'the model'} ({type(layer).__name__})")
+
+    hooks = [
+        layer.register_forward_hook(
+            lambda layer, _inputs, output, name=name: look(name, layer, output)
+        )
+        for name, layer in replica.model.named_modules()
+    ]
+    if replica.loader is not None:
+        replica.loader.start_epoch(epoch)
+        positions, first = index, 0
+        if isinstance(split, Loaded) and split.loading.is_stream:
+            first = int(index[0])
+        span = (first, first + len(index))
+        raw, targets = replica.loader.samples(*next(replica.loader.batches(positions, [span])))
+    else:
+        rows = index.numpy()
+        tensors = [view(column[rows]).to(replica.device) for column in split.columns.values()]
+        raw, targets = Arrangement(split).batch(tensors)
+    is_bf16 = plan.precision == "bf16"
+    dtype = torch.float64 if plan.precision == "fp64" else torch.float32
+    preprocess = plan.workload.recipe.preprocess
+    inputs = preprocess(raw, training=True, dtype=torch.bfloat16 if is_bf16 else dtype)
+    try:
+        with torch.autocast(replica.device.type, torch.bfloat16, is_bf16):
+            output = in_precision(call_model(replica.model.train(), inputs), dtype)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    losses = plan.workload.objective.loss(output, inputs if targets is None else targets)
+    is_bad = ~losses.isfinite()
+    if losses.shape != (num_samples_of(raw),):
+        return next(iter(found), None), []
+    return next(iter(found), None), index[is_bad.cpu()].tolist()

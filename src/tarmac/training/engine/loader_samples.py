@@ -1,0 +1,273 @@
+"""Samples of a user's dataset made into batches, where a loader's workers do it.
+
+What is here is sent to worker processes: it holds no device, and says of every error which sample
+it is about.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import signal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils import data as torch_data
+
+from tarmac.data import as_array, in_one_line
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tarmac.data import Loaded, Loading
+
+__all__ = ["BadSampleError", "Indexed", "Kind", "WorkerStart", "drawing_from"]
+
+# Mixes epoch and index into the seed of a sample's own draws; large odd numbers.
+_EPOCH_STRIDE = 0x9E3779B97F4A7C15
+_INDEX_STRIDE = 0xBF58476D1CE4E5B9
+
+# So long a worker outlives SIGTERM at most, for the training to save its state meanwhile.
+_GRACE_S = 20
+
+
+class BadSampleError(Exception):
+    """A sample that cannot be had, or is not like others, in one line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What all batches of a split are like.
+
+    Attributes:
+        shapes: Of one sample, of each of `Split.columns`.
+        dtypes: Likewise.
+        num_classes: Targets are classes below this; None where they are something else.
+        loading: How samples are read.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, np.dtype[Any]]
+    num_classes: int | None
+    loading: Loading
+
+    @classmethod
+    def of(cls, split: Loaded, num_classes: int | None) -> Kind:
+        """Learn it from a split's first samples."""
+        columns = split.columns
+        return cls(
+            {name: column.shape[1:] for name, column in columns.items()},
+            {name: column.dtype for name, column in columns.items()},
+            num_classes,
+            split.loading,
+        )
+
+    def gather(self, samples: Sequence[Any], index: Sequence[object]) -> tuple[torch.Tensor, ...]:
+        """Make a batch of samples, a tensor of each column.
+
+        Args:
+            samples: As the dataset gives them.
+            index: Which of the dataset they are, for messages.
+
+        Raises:
+            BadSampleError: One is not like the first, or not finite.
+        """
+        if self.loading.collate is not None:
+            return self._take(self.loading.collate(list(samples)), index)
+        rows: dict[str, list[Any]] = {name: [] for name in self.shapes}
+        for number, sample in zip(index, samples, strict=True):
+            leaves = self._leaves(sample, number)
+            for name, of_column in rows.items():
+                of_column.append(leaves[name])
+        batch = tuple(
+            torch_data.default_collate(self._rows(name, values, index))
+            for name, values in rows.items()
+        )
+        self._check_values(batch, index)
+        return batch
+
+    def take(self, batch: Any, position: int) -> tuple[torch.Tensor, ...]:
+        """Take a batch apart that a user's loader has made, a tensor of each column.
+
+        Args:
+            batch: As the loader gives it.
+            position: Of its first sample in the epoch, for messages.
+
+        Raises:
+            BadSampleError: It is not like the first.
+        """
+        return self._take(batch, None, position)
+
+    def _take(
+        self, batch: Any, index: Sequence[object] | None, position: int = 0
+    ) -> tuple[torch.Tensor, ...]:
+        leaves = self._leaves(batch)
+        tensors = tuple(self._tensor(name, leaves[name]) for name in self.shapes)
+        count = len(tensors[0]) if index is None else len(index)
+        for name, tensor in zip(self.shapes, tensors, strict=True):
+            if tuple(tensor.shape) != (count, *self.shapes[name]):
+                raise BadSampleError(
+                    f"{name} of a batch are of shape {list(tensor.shape)}, expected "
+                    f"{[count, *self.shapes[name]]} as the first samples are; bring all samples to "
+                    "one shape, by cropping or padding"
+                )
+        self._check_values(tensors, index or range(position, position + count))
+        return tensors
+
+    def _leaves(self, item: Any, number: object = None) -> dict[str, Any]:
+        """Return the parts of a sample by its number, or of a batch, by name."""
+        try:
+            leaves = self.loading.naming.leaves(item)
+            if leaves.keys() == self.shapes.keys():
+                return leaves
+            words = f" has {', '.join(leaves)}, and the first has {', '.join(self.shapes)}"
+        except TarmacError as error:
+            words = f": {error.message}"
+        raise BadSampleError(("a batch" if number is None else f"sample {number}") + words)
+
+    def _rows(self, name: str, values: list[Any], index: Sequence[object]) -> list[Any]:
+        """Return a column's values of some samples as what is collated, each like the first."""
+        shape, dtype = self.shapes[name], self._tensor_dtype(name)
+        if all(type(v) is torch.Tensor and v.dtype == dtype and v.shape == shape for v in values):
+            return [value.detach() for value in values]
+        if not shape and dtype == torch.int64 and all(type(value) is int for value in values):
+            return values
+        return [self._row(name, v, number) for v, number in zip(values, index, strict=True)]
+
+    def _row(self, name: str, value: Any, number: object) -> torch.Tensor:
+        tensor = self._tensor(name, value)
+        if tuple(tensor.shape) != self.shapes[name]:
+            raise BadSampleError(
+                f"{name} are of shape {list(tensor.shape)} in sample {number} (from 0), and "
+                f"{list(self.shapes[name])} in the first; bring all samples to one shape, by "
+                "cropping or padding"
+            )
+        return tensor
+
+    def _tensor(self, name: str, value: Any) -> torch.Tensor:
+        if isinstance(value, torch.Tensor) and value.dtype != torch.bfloat16:
+            tensor = value.detach()
+        else:
+            array = as_array(value)
+            tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+        expected = self._tensor_dtype(name)
+        if tensor.dtype != expected:
+            raise BadSampleError(
+                f"{name} are {tensor.dtype} in a sample, and {expected} in the first"
+            )
+        return tensor
+
+    def _tensor_dtype(self, name: str) -> torch.dtype:
+        return torch.from_numpy(np.empty(0, self.dtypes[name])).dtype
+
+    def _check_values(self, batch: Sequence[torch.Tensor], index: Sequence[object]) -> None:
+        for name, tensor in zip(self.shapes, batch, strict=True):
+            if tensor.is_floating_point():
+                # Of what is not finite the sum is not either, and most often that is all to see.
+                if tensor.sum(dtype=torch.float64).isfinite():
+                    continue
+                is_finite = (
+                    tensor.isfinite().flatten(1).all(1) if tensor.ndim > 1 else (tensor.isfinite())
+                )
+                if not is_finite.all():
+                    number = index[int(is_finite.int().argmin())]
+                    raise BadSampleError(
+                        f"{name} hold a value that is not finite in sample {number} (from 0); "
+                        "leave such samples out, or put a number in its place"
+                    )
+            elif name == "targets" and self.num_classes is not None and tensor.numel():
+                is_known = (tensor >= 0) & (tensor < self.num_classes)
+                if not is_known.all():
+                    first = int(is_known.int().argmin())
+                    raise BadSampleError(
+                        f"targets are {int(tensor[first])} in sample {index[first]} (from 0), "
+                        f"expected 0 to {self.num_classes - 1}"
+                    )
+
+
+class Indexed(torch_data.Dataset[Any]):
+    """A map-style dataset whose every sample draws from generators seeded for it alone.
+
+    So what a sample draws, such as a random crop, is a function of the seed, the epoch and its
+    index: the same on any number of devices and workers, and after a stop.
+
+    Args:
+        kind: What samples are like, and where they come from.
+        seed: The training's.
+    """
+
+    def __init__(self, kind: Kind, seed: int) -> None:
+        self._kind = kind
+        self._seed = seed
+
+    def __getitems__(self, keys: Sequence[tuple[int, int]]) -> tuple[torch.Tensor, ...]:
+        """Return a batch.
+
+        Args:
+            keys: The epoch and the index of each sample.
+        """
+        samples = []
+        with _own_draws():
+            for epoch, index in keys:
+                _seed_draws(self._seed + epoch * _EPOCH_STRIDE + index * _INDEX_STRIDE)
+                try:
+                    samples.append(self._kind.loading.dataset[index])
+                except Exception as error:
+                    raise BadSampleError(
+                        f"sample {index} (from 0): {in_one_line(error)}"
+                    ) from error
+            return self._kind.gather(samples, [index for _, index in keys])
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerStart:
+    """Prepares a worker: whoever interrupts the training interrupts its first process alone.
+
+    Attributes:
+        user: The loader's own ``worker_init_fn``.
+    """
+
+    user: Callable[[int], None] | None = None
+
+    def __call__(self, worker: int) -> None:
+        """Leave Ctrl-C and SIGTERM to the training, which saves its state before it ends.
+
+        A worker ends when the training tells it to; after SIGTERM not much later in any case.
+        """
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(_GRACE_S))
+        if self.user is not None:
+            self.user(worker)
+
+
+@contextlib.contextmanager
+def drawing_from(seed: int) -> Iterator[None]:
+    """Let the generators that a dataset may draw from begin at a seed, and put them back."""
+    with _own_draws():
+        _seed_draws(seed)
+        yield
+
+
+def _seed_draws(seed: int) -> None:
+    torch.default_generator.manual_seed(seed % 2**63)
+    # Hash functions' trick: the upper half has seen all of it.
+    np.random.seed((seed >> 32 ^ seed) % 2**32)
+    random.seed(seed)
+
+
+@contextlib.contextmanager
+def _own_draws() -> Iterator[None]:
+    """Put back the generators of this process; a worker has none that anybody else draws from."""
+    if torch_data.get_worker_info() is not None:
+        yield
+        return
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])
+        random.setstate(states[2])

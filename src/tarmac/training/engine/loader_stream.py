@@ -1,0 +1,181 @@
+"""A stream of samples in an order of its own, read by position."""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import data as torch_data
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.training.engine.loader_samples import drawing_from
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tarmac.training.engine.loader_samples import Kind
+
+__all__ = ["Stream", "end_workers"]
+
+# Mixes the epoch into the seed of its draws; a large odd number.
+_EPOCH_STRIDE = 0x94D049BB133111EB
+
+
+class Stream:
+    """Takes samples from a stream by their positions in an epoch, forward alone.
+
+    An epoch begins the stream anew, with the same draws every time. Where it ends early and its
+    length was not its own, it begins again within the epoch.
+
+    Args:
+        kind: What samples are like, and where they come from.
+        batch_size: Samples that a worker brings at a time, where the loader is Tarmac's.
+        seed: Of the stream's draws.
+        options: Of Tarmac's loader.
+
+    Attributes:
+        reading: What is read at present.
+    """
+
+    def __init__(self, kind: Kind, batch_size: int, seed: int, options: Mapping[str, Any]) -> None:
+        self._kind = kind
+        self._seed = seed
+        self._loader = kind.loading.loader
+        self._takes_batches = self._loader is not None
+        if self._loader is None:
+            self._loader = torch_data.DataLoader(
+                kind.loading.dataset,
+                batch_size=batch_size,
+                collate_fn=partial(_gathered, kind),
+                **options,
+            )
+        self.reading: Iterator[Any] = iter(())
+        self._epoch = -1
+        self._position = 0
+        # Samples that were read and not yet taken; they begin at the position.
+        self._rest: tuple[torch.Tensor, ...] = ()
+        self._saved: dict[str, Any] | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return f"after {self._position} samples of epoch {self._epoch + 1}"
+
+    def begin(self, epoch: int) -> None:
+        """Begin an epoch, or go on in it where a state was set."""
+        saved, self._saved = self._saved, None
+        self._epoch, self._position, self._rest = epoch, 0, ()
+        if saved is not None:
+            self._loader.load_state_dict(saved["loader"])
+        if saved is not None and saved["epoch"] == epoch:
+            self._position, self._rest = saved["position"], tuple(saved["rest"])
+            self._restart()
+            return
+        if saved is not None:
+            # A loader takes its state by the next iterator; the one after is the next epoch's.
+            next(iter(self._loader), None)
+        for part in (self._kind.loading.dataset, getattr(self._loader, "sampler", None)):
+            set_epoch = getattr(part, "set_epoch", None)
+            if callable(set_epoch):
+                set_epoch(epoch)
+        self._restart()
+
+    def take(self, start: int, stop: int) -> tuple[torch.Tensor, ...]:
+        """Return the samples at positions of the epoch, after passing over those before.
+
+        Raises:
+            TarmacError: The stream has no more.
+        """
+        while self._position < start:
+            self._cut(min(start - self._position, self._available()))
+        parts = []
+        while self._position < stop:
+            parts.append(self._cut(min(stop - self._position, self._available())))
+        if len(parts) == 1:
+            return parts[0]
+        return tuple(torch.cat(of_column) for of_column in zip(*parts, strict=True))
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return where the stream is, where its loader tells; else nothing."""
+        if not self._kind.loading.has_state or self._epoch < 0:
+            return {}
+        buffer = io.BytesIO()
+        state = {
+            "epoch": self._epoch,
+            "position": self._position,
+            "rest": [tensor.clone() for tensor in self._rest],
+            "loader": self._loader.state_dict(),
+        }
+        torch.save(state, buffer)
+        return {"stream": torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)}
+
+    def set_state(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Go on from a state that `state` returned, at the next `begin`.
+
+        Raises:
+            RequestError: The loader has no state, or the state is none.
+        """
+        if not self._kind.loading.has_state:
+            raise RequestError(
+                "the checkpoint has the state of a loader, and this one has no load_state_dict",
+                hint="The workload was changed since. Start a new run.",
+            )
+        # Nothing but tensors, numbers, texts and containers is read from a file.
+        self._saved = torch.load(io.BytesIO(state["stream"].numpy().tobytes()), weights_only=True)
+
+    def _restart(self) -> None:
+        with drawing_from(self._seed_here()):
+            self.reading = iter(self._loader)
+
+    def _available(self) -> int:
+        """Return how many samples are read and not taken, at least one."""
+        if self._rest and len(self._rest[0]):
+            return len(self._rest[0])
+        batch = self._next()
+        if batch is None and self._kind.loading.steps_per_epoch is not None:
+            # Steps make the epoch, however often it takes the stream from its beginning.
+            self._restart()
+            batch = self._next()
+        if batch is None:
+            raise TarmacError(
+                f"the stream ends after {self._position} samples of the "
+                f"{self._kind.loading.num_samples} that it was said to have",
+                hint="Say how many it has: tarmac.data.samples_from(stream, num_samples=N), or for "
+                "train steps_per_epoch=N.",
+            )
+        self._rest = self._kind.take(batch, self._position) if self._takes_batches else batch
+        return self._available()
+
+    def _next(self) -> Any:
+        """Return the next batch, or None at the end."""
+        if self._kind.loading.num_workers:
+            return next(self.reading, None)
+        # It is read in this process, and must not draw what the training does.
+        with drawing_from(self._seed_here()):
+            return next(self.reading, None)
+
+    def _seed_here(self) -> int:
+        return self._seed + self._epoch * _EPOCH_STRIDE + self._position
+
+    def _cut(self, count: int) -> tuple[torch.Tensor, ...]:
+        taken = tuple(tensor[:count] for tensor in self._rest)
+        self._rest = tuple(tensor[count:] for tensor in self._rest)
+        self._position += count
+        return taken
+
+
+def end_workers(reading: Iterator[Any]) -> None:
+    """End the workers of a `DataLoader` that is being read, if it has some.
+
+    PyTorch has no public way to, and does it itself only when nobody holds the iterator any more.
+    """
+    shut_down = getattr(reading, "_shutdown_workers", None)
+    if shut_down is not None:
+        shut_down()
+
+
+def _gathered(kind: Kind, samples: list[Any]) -> tuple[torch.Tensor, ...]:
+    # A worker does not know how many samples others have brought before.
+    return kind.gather(samples, [f"{number} of a batch" for number in range(len(samples))])

@@ -1,0 +1,150 @@
+"""A batch's loss and metrics, added up over its samples by their weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+
+from tarmac.errors import RequestError
+from tarmac.workloads import Classification
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.workloads import Objective
+
+__all__ = ["Score", "Scoring", "detached", "in_precision"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """How well a model did on some samples.
+
+    Attributes:
+        loss: Its mean over the samples, by their weights.
+        metrics: Likewise, by the names that the objective gives them.
+    """
+
+    loss: float
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, totals: Sequence[float], names: Sequence[str], weight: float) -> Score:
+        """Divide sums of losses, then of each metric, by the sum of weights."""
+        mean = [total / weight if weight else float("nan") for total in totals]
+        return cls(mean[0], dict(zip(names, mean[1:], strict=True)))
+
+    def named(self, prefix: str = "") -> dict[str, float]:
+        """Return all values by names such as ``val_loss``, the loss first."""
+        return {
+            f"{prefix}{name}": value
+            for name, value in ({"loss": self.loss} | dict(self.metrics)).items()
+        }
+
+
+class Scoring:
+    """Adds up an objective's losses and metrics over a batch, without waiting for a device.
+
+    Args:
+        objective: The loss and the metrics.
+        label_smoothing: Of a classification's loss.
+
+    Attributes:
+        names: Of the metrics.
+        is_classification: Whether the model's output is a row of logits.
+    """
+
+    def __init__(self, objective: Objective, *, label_smoothing: float = 0.0) -> None:
+        self._objective = objective
+        self._label_smoothing = label_smoothing
+        self.is_classification = isinstance(objective, Classification)
+        self.names = tuple(objective.metrics)
+
+    def loss(
+        self, output: Any, targets: Any, weights: torch.Tensor | None, num_samples: int
+    ) -> torch.Tensor:
+        """Return the sum of losses, a scalar.
+
+        Args:
+            output: The model's, `in_precision`.
+            targets: What the objective takes.
+            weights: ``[num_samples]``, or None.
+            num_samples: Of the batch.
+
+        Raises:
+            RequestError: It is neither one of each sample nor, where none is weighted, a mean.
+        """
+        if self.is_classification:
+            reduction = "sum" if weights is None else "none"
+            losses = F.cross_entropy(
+                output, targets, reduction=reduction, label_smoothing=self._label_smoothing
+            )
+            return losses if weights is None else (losses * weights).sum()
+        losses = self._objective.loss(output, targets)
+        if losses.ndim == 0 and weights is None:
+            return losses * num_samples
+        _check_shape("the loss", losses, num_samples, is_weighted=weights is not None)
+        return losses.sum() if weights is None else (losses * weights).sum()
+
+    def metrics(
+        self, output: Any, targets: Any, weights: torch.Tensor | None, num_samples: int
+    ) -> list[torch.Tensor]:
+        """Return the sum of each metric, scalars.
+
+        Args:
+            output: As of `loss`, and `detached`.
+            targets: As of `loss`.
+            weights: As of `loss`.
+            num_samples: Of the batch.
+
+        Raises:
+            RequestError: A metric is not one value of each sample.
+        """
+        sums = []
+        for name, metric in self._objective.metrics.items():
+            values = metric(output, targets)
+            if values.ndim != 1 or len(values) != num_samples:
+                _check_shape(f"metric {name}", values, num_samples, is_weighted=True)
+            # Weights are no whole numbers, of which fp32 would not add up many.
+            if weights is not None:
+                sums.append((values * weights).sum(dtype=torch.float64))
+            else:
+                sums.append(values.sum())
+        return sums
+
+
+def in_precision(output: Any, dtype: torch.dtype) -> Any:
+    """Return a model's output, its floats in the precision that losses are computed in."""
+    if isinstance(output, torch.Tensor):
+        return output.to(dtype) if output.is_floating_point() else output
+    if isinstance(output, Mapping):
+        return {name: in_precision(value, dtype) for name, value in output.items()}
+    if isinstance(output, tuple | list):
+        return tuple(in_precision(value, dtype) for value in output)
+    return output
+
+
+def detached(output: Any) -> Any:
+    """Return a model's output without what gradients need."""
+    if isinstance(output, torch.Tensor):
+        return output.detach()
+    if isinstance(output, Mapping):
+        return {name: detached(value) for name, value in output.items()}
+    if isinstance(output, tuple | list):
+        return tuple(detached(value) for value in output)
+    return output
+
+
+def _check_shape(what: str, values: torch.Tensor, num_samples: int, *, is_weighted: bool) -> None:
+    if values.ndim == 1 and len(values) == num_samples:
+        return
+    mean = "" if is_weighted else ", or a scalar that is their mean"
+    raise RequestError(
+        f"{what} has shape {list(values.shape)} for {num_samples} samples, expected one value of "
+        f"each, {[num_samples]}{mean}",
+        hint="Average over a sample's own values: losses.flatten(1).mean(1)",
+    )

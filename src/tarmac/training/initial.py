@@ -1,0 +1,169 @@
+"""Weights that a training begins from: read from a run or a file, and fitted to a model by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from tarmac.errors import RequestError, TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["INITIAL", "PICKLED", "Initial", "fit_weights", "read_weights"]
+
+# In a run's directory: what it began from, so that it needs the source no more.
+INITIAL = "initial.safetensors"
+
+# What files of ``torch.save`` end with.
+PICKLED = (".pt", ".pth", ".bin", ".ckpt")
+# Under which key a file of PyTorch's holds its weights, where it holds more.
+_NESTED = ("state_dict", "model_state_dict", "model")
+# What DistributedDataParallel and torch.compile put before every name.
+_WRAPPERS = ("module.", "_orig_mod.")
+_MOST_LINES = 12
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Initial:
+    """Weights that fit a model, and where they are from.
+
+    Attributes:
+        source: The file that they were read from.
+        weights: By the model's names, on the CPU, of its shapes and types.
+        missing: Names of the model that keep what is drawn from the seed.
+    """
+
+    source: Path
+    weights: Mapping[str, torch.Tensor]
+    missing: tuple[str, ...] = ()
+
+
+def read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """Read weights by name, on the CPU; nothing but tensors is unpickled.
+
+    Args:
+        path: ``.safetensors``, also a checkpoint of a run's, or a file of ``torch.save``.
+
+    Raises:
+        RequestError: It is not there, holds no weights, or more than tensors.
+        TarmacError: It is damaged.
+    """
+    if not path.is_file():
+        raise RequestError(f"weights {path}: there is no such file")
+    return _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path)
+
+
+def fit_weights(
+    source: Path,
+    found: Mapping[str, torch.Tensor],
+    model: Mapping[str, torch.Tensor],
+    *,
+    partial: bool,
+) -> Initial:
+    """Match weights with a model's by name and shape.
+
+    Args:
+        source: Where they are from, for messages.
+        found: What is there.
+        model: The model's own, whose types are taken.
+        partial: Take what fits, and leave the others as they are drawn.
+
+    Raises:
+        RequestError: A name is on one side only, or of another shape, and all are asked for;
+            or none fits.
+    """
+    given = _unwrapped(found, model)
+    wrong = [
+        f"{name} is {_show(given.get(name))} there and {_show(model.get(name))} here"
+        for name in sorted(given.keys() | model.keys())
+        if not _fits(given.get(name), model.get(name))
+    ]
+    taken = {name: given[name].to(model[name].dtype) for name in model if name in given}
+    taken = {name: value for name, value in taken.items() if _fits(given[name], model[name])}
+    if wrong and (not partial or not taken):
+        count = f"{len(wrong)} of {len(given.keys() | model.keys())} names"
+        what = count if taken else "no name"
+        ask = ["To take those that fit alone: --init-partial"] if taken else []
+        raise RequestError(
+            f"weights {source} do not fit the model: {what} "
+            + ("differ" if taken else "is in both with the same shape"),
+            hint="\n".join([*_listed(wrong), *ask]),
+        )
+    missing = tuple(name for name in model if name not in taken)
+    return Initial(source=source, weights=taken, missing=missing)
+
+
+def _fits(theirs: torch.Tensor | None, ours: torch.Tensor | None) -> bool:
+    return (
+        theirs is not None
+        and ours is not None
+        and theirs.shape == ours.shape
+        and theirs.is_floating_point() == ours.is_floating_point()
+    )
+
+
+def _show(tensor: torch.Tensor | None) -> str:
+    if tensor is None:
+        return "absent"
+    kind = "" if tensor.is_floating_point() else f" {str(tensor.dtype).removeprefix('torch.')}"
+    return f"{list(tensor.shape)}{kind}"
+
+
+def _listed(lines: list[str]) -> list[str]:
+    if len(lines) <= _MOST_LINES:
+        return lines
+    return [*lines[:_MOST_LINES], f"and {len(lines) - _MOST_LINES} more"]
+
+
+def _unwrapped(
+    found: Mapping[str, torch.Tensor], model: Mapping[str, torch.Tensor]
+) -> Mapping[str, torch.Tensor]:
+    """Take off what a wrapper of the model has put before every name."""
+    for prefix in _WRAPPERS:
+        is_wrapped = found and all(name.startswith(prefix) for name in found)
+        if is_wrapped and not any(name.startswith(prefix) for name in model):
+            found = {name.removeprefix(prefix): value for name, value in found.items()}
+    return found
+
+
+def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            # A checkpoint holds the state of the optimizer too.
+            before = "model/" if "tarmac" in (file.metadata() or {}) else ""
+            names = [name for name in file.keys() if name.startswith(before)]  # noqa: SIM118
+            return {name.removeprefix(before): file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError) as error:
+        raise TarmacError(f"weights {path} cannot be read: {error}") from error
+
+
+def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise RequestError(
+            f"weights {path} hold more than tensors, which would run code when it is read",
+            hint="Save the weights alone: torch.save(model.state_dict(), FILE)",
+        ) from error
+    except (RuntimeError, OSError, EOFError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise TarmacError(f"weights {path} cannot be read: {reason}") from error
+    for key in _NESTED:
+        if isinstance(found, dict) and isinstance(found.get(key), dict):
+            found = found[key]
+            break
+    weights = found if isinstance(found, dict) else {}
+    if not weights or not all(
+        isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in weights.items()
+    ):
+        raise RequestError(
+            f"weights {path} are no tensors by name, but a {type(found).__name__}",
+            hint="Save them so: torch.save(model.state_dict(), FILE)",
+        )
+    return dict(weights)

@@ -1,0 +1,44 @@
+"""Whether objective, recipe and data fit together, before a model is tried on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.workloads import Classification
+
+if TYPE_CHECKING:
+    from tarmac.data import Dataset
+    from tarmac.workloads import Workload
+
+__all__ = ["check_task"]
+
+
+def check_task(workload: Workload, dataset: Dataset, train_size: int) -> None:
+    """Raise a RequestError where an objective cannot be asked of the data.
+
+    Args:
+        workload: With settings applied.
+        dataset: Its data.
+        train_size: Samples that are trained on, from the first.
+    """
+    is_classification = isinstance(workload.objective, Classification)
+    if is_classification and dataset.num_classes is None:
+        raise RequestError(
+            f"{workload.name} tells classes apart, and {dataset.name} does not say how many",
+            hint="Give Dataset(..., num_classes=N), or the workload another objective, such as "
+            "objective=Regression().",
+        )
+    if workload.recipe.label_smoothing and not is_classification:
+        raise RequestError(
+            f"label_smoothing is {workload.recipe.label_smoothing:g}, which is for Classification, "
+            f"and the objective is {workload.objective.kind}"
+        )
+    if workload.initialise is not None:
+        dataset.train.check_whole(f"initialise of {workload.name}")
+    weights = dataset.train.weights
+    if weights is None or dataset.train.identity is not None:
+        return
+    for what, part in (("trained on", weights[:train_size]), ("held out", weights[train_size:])):
+        if len(part) and not part.any():
+            raise RequestError(f"all weights of the samples that are {what} are 0")

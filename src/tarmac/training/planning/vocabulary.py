@@ -1,0 +1,86 @@
+"""Whether tokens are within the vocabularies of the layers that take them.
+
+A GPU says of one beyond only that some assertion failed, and ends the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tarmac.data import columns_of
+from tarmac.errors import RequestError
+from tarmac.training.engine.prediction import call_model
+
+if TYPE_CHECKING:
+    from tarmac.data import Column, Dataset
+
+__all__ = ["check_tokens"]
+
+# So many samples are looked at a time, of windows whose overlap would multiply them.
+_ROWS = 4096
+
+
+def check_tokens(model: nn.Module, inputs: Any, dataset: Dataset) -> None:
+    """Raise a RequestError where an input has tokens beyond the embedding that it is given to.
+
+    Args:
+        model: On the CPU, its state unchanged.
+        inputs: A preprocessed batch, or a dictionary of such. An embedding that gets none of them
+            as they are is not looked at.
+        dataset: Its samples, all of which are looked at.
+    """
+    given = inputs if isinstance(inputs, Mapping) else {"": inputs}
+    if not any(value.dtype == torch.int64 for value in given.values()):
+        return
+    # Those that are beyond would end the pass at the first embedding.
+    given = {
+        name: torch.zeros_like(value) if value.dtype == torch.int64 else value
+        for name, value in given.items()
+    }
+    sizes: dict[str, int] = {}
+
+    def see(layer: nn.Module, arguments: tuple[Any, ...]) -> None:
+        for name, value in given.items():
+            if isinstance(layer, nn.Embedding) and arguments and arguments[0] is value:
+                sizes[name] = layer.num_embeddings
+
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Embedding)]
+    hooks = [layer.register_forward_pre_hook(see) for layer in layers]
+    model.eval()
+    try:
+        with torch.no_grad():
+            call_model(model, given if isinstance(inputs, Mapping) else given[""])
+    except (RuntimeError, IndexError, TypeError):
+        # Whoever tries the model next says what it refuses.
+        return
+    finally:
+        model.train()
+        for hook in hooks:
+            hook.remove()
+    for part, split in (("train", dataset.train), ("test", dataset.test)):
+        columns = columns_of(split.inputs)
+        for name, size in sizes.items():
+            _check(
+                f"dataset {dataset.name!r}: {part}.inputs{'.' * bool(name)}{name}",
+                columns[name],
+                size,
+            )
+
+
+def _check(what: str, column: Column, size: int) -> None:
+    for start in range(0, len(column), _ROWS):
+        rows = column[start : start + _ROWS]
+        is_known = ((rows >= 0) & (rows < size)).reshape(len(rows), -1).all(axis=1)
+        if not is_known.all():
+            index = int(np.argmin(is_known))
+            bad = rows[index][(rows[index] < 0) | (rows[index] >= size)]
+            raise RequestError(
+                f"{what} have token {bad.flat[0]} in sample {start + index} (from 0), and the "
+                f"model's embedding has {size}: 0 to {size - 1}",
+                hint="Give the model a larger vocabulary, or the data other tokens.",
+            )

@@ -1,0 +1,74 @@
+"""The weights of a checkpoint as its training scores them: of a recipe with an average, that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from tarmac.errors import TarmacError
+from tarmac.training.engine.parameters import Parameters
+from tarmac.training.initial import read_weights
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import nn
+
+    from tarmac.workloads import Recipe
+
+__all__ = ["read_scored_weights"]
+
+# As `Update` names it, below what a checkpoint calls the optimizer.
+_AVERAGE = "optimizer/ema.values"
+
+
+def read_scored_weights(
+    path: Path, model: nn.Module, recipe: Recipe, precision: str
+) -> dict[str, torch.Tensor]:
+    """Read weights by name, on the CPU, as validation and the test set saw them.
+
+    Args:
+        path: A file of weights, or a run's checkpoint, which holds an average beside the weights.
+        model: One of the run's kind on the CPU, of any values; it is changed.
+        recipe: The run's.
+        precision: The run's; the average lies in the order that it gives to parameters.
+
+    Raises:
+        RequestError: The file is not there, or holds no weights.
+        TarmacError: It is damaged, or was made by another recipe or for another model.
+    """
+    found = read_weights(path)
+    average = None if recipe.ema is None else _average(path)
+    if average is None:
+        return found
+    model.to(dtype=average.dtype)
+    # As `Replica` does.
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # undeclared
+    parameters = Parameters(
+        model,
+        weight_decay=recipe.weight_decay,
+        owners=tuple(recipe.parameter_groups),
+        default_decays=recipe.default_decays,
+        bf16=precision == "bf16",
+        fp16=precision == "fp16",
+        dtype=average.dtype,
+    )
+    if parameters.values.shape != average.shape:
+        raise TarmacError(f"checkpoint {path} was made for another model")
+    parameters.values.copy_(average)
+    shown = parameters.state_dict()
+    trained = {name for group in parameters.groups for name in group.views}
+    return {name: shown[name] if name in trained else value for name, value in found.items()}
+
+
+def _average(path: Path) -> torch.Tensor | None:
+    if path.suffix != ".safetensors":
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = set(file.keys())
+            return file.get_tensor(_AVERAGE) if _AVERAGE in names else None
+    except (SafetensorError, OSError) as error:
+        raise TarmacError(f"weights {path} cannot be read: {error}") from error

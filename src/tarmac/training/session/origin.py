@@ -1,0 +1,140 @@
+"""What a new run begins from: another's weights, or its newest checkpoint for more epochs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tarmac import runs
+from tarmac.errors import RequestError, unknown_name
+from tarmac.files import read_errors, write_bytes, write_text
+from tarmac.training.initial import PICKLED
+from tarmac.training.session.checkpoint import (
+    best_checkpoint,
+    epoch_of,
+    newest_checkpoint,
+    read_checkpoint,
+)
+from tarmac.training.session.sharded_checkpoint import copy_sharded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.runs import Run
+
+__all__ = ["CHECKPOINTS", "Checkpoint", "begin_from", "check_extension", "find_weights"]
+
+Checkpoint = Literal["best", "last"]
+CHECKPOINTS: Mapping[str, str] = {
+    "best": "the checkpoint that was best on held-out data",
+    "last": "the weights at the end, or the newest checkpoint before it",
+}
+
+# On the clock of the run that they were measured in, which is not that of the new one.
+_OF_THE_OTHER = ("at_s", "setup_s")
+
+
+def find_weights(
+    reference: str, output: Path | None = None, *, checkpoint: Checkpoint = "last"
+) -> Path:
+    """Find the file of some weights.
+
+    Args:
+        reference: A ``.safetensors`` file, a file of ``torch.save`` (``.pt``, ``.pth``, ``.bin``,
+            ``.ckpt``), or a run: its directory, its name or ``"latest"``. Of a run that is not
+            completed it is the newest checkpoint.
+        output: Where runs lie; by default `runs.default_output`.
+        checkpoint: ``best`` of a run is the checkpoint that was best on held-out data.
+
+    Raises:
+        RequestError: There is no such run, or the run has no weights yet, or no best ones.
+    """
+    if reference.endswith((".safetensors", *PICKLED)):
+        return Path(reference)
+    run = runs.resolve(reference, output)
+    if checkpoint not in CHECKPOINTS:
+        raise unknown_name("checkpoint", checkpoint, CHECKPOINTS)
+    if checkpoint == "best":
+        best = best_checkpoint(run.checkpoints)
+        if best is None:
+            raise RequestError(
+                f"run {run.name} has no best checkpoint",
+                hint="A training keeps one where samples are held out: --validation-size N",
+            )
+        return best
+    if run.model.is_file():
+        return run.model
+    newest = newest_checkpoint(run.checkpoints)
+    if newest is None:
+        raise RequestError(f"run {run.name} has no weights yet: it has no checkpoint")
+    if newest.is_dir():
+        raise RequestError(
+            f"run {run.name} has its weights only in a checkpoint in shards, {newest.name}",
+            hint=f"Let it end, which writes them as one file: tarmac train --resume {run.name}",
+        )
+    return newest
+
+
+def check_extension(source: Run, epochs: int) -> None:
+    """Refuse what cannot go on, before anything is made.
+
+    Args:
+        source: The run whose checkpoint is gone on from.
+        epochs: Of the whole training, those that are done among them.
+
+    Raises:
+        RequestError: The run is at work, has no checkpoint, has done as many epochs, or was ended
+            by patience, which would end it again at once.
+        TarmacError: Its checkpoint is damaged.
+    """
+    if source.status == "running":
+        raise RequestError(
+            f"run {source.name} is still being trained", hint="Wait for its end, or stop it first."
+        )
+    newest = newest_checkpoint(source.checkpoints)
+    if newest is None:
+        raise RequestError(f"run {source.name} has no checkpoint to go on from")
+    done = _epochs_of(source, newest)
+    if epochs <= done:
+        raise RequestError(
+            f"epochs is {epochs}, but run {source.name} has done {done}",
+            hint=f"They count from its beginning. For as many again: --epochs {2 * done}",
+        )
+    if source.record.stopped_early is not None and source.record.configuration.get("patience"):
+        raise RequestError(
+            f"run {source.name} was ended by its patience, which would end it again at once: "
+            f"{source.record.stopped_early}",
+            hint=f"Begin a new training with its weights: --init-from {source.path}",
+        )
+
+
+def begin_from(run: Run, source: Run) -> None:
+    """Give a new run the newest checkpoint of another, and the epochs that led to it.
+
+    Raises:
+        StorageError: They cannot be read or written.
+    """
+    newest = newest_checkpoint(source.checkpoints)
+    assert newest is not None, "check_extension was called"
+    done = _epochs_of(source, newest)
+    rows = [
+        {key: value for key, value in row.items() if key not in _OF_THE_OTHER}
+        for row in source.history
+        if row["epoch"] <= done
+    ]
+    write_text(run.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    # Last: without it the run does not begin.
+    if newest.is_dir():
+        copy_sharded(newest, run.checkpoints / newest.name)
+        return
+    with read_errors(newest):
+        content = newest.read_bytes()
+    write_bytes(run.checkpoints / newest.name, content)
+
+
+def _epochs_of(run: Run, checkpoint: Path) -> int:
+    """Return how many epochs a run's checkpoint has behind it, which must not be damaged."""
+    if checkpoint.is_dir():
+        return epoch_of(checkpoint)
+    return read_checkpoint(checkpoint, str(run.record.configuration["workload"])).epoch

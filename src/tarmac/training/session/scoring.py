@@ -1,0 +1,130 @@
+"""Scores a run's model again, on its own test set or on another dataset's."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tarmac import data
+from tarmac.errors import RequestError
+from tarmac.machine import find_devices
+from tarmac.training.engine.engine import Engine
+from tarmac.training.engine.team import Alone
+from tarmac.training.initial import fit_weights
+from tarmac.training.planning.make import make_plan
+from tarmac.training.planning.options import Options
+from tarmac.training.session.modes import denormals_flushed, training_environment
+from tarmac.training.session.record import input_record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import torch
+
+    from tarmac.data import Dataset
+    from tarmac.runs import Run
+    from tarmac.training.engine.scoring import Score
+    from tarmac.training.plan import Plan
+    from tarmac.workloads import Workload
+
+__all__ = ["plan_to_score", "score_test"]
+
+# What only matters while a model is trained, and what depends on the machine that did it.
+_OF_TRAINING = {
+    "accumulate",
+    "batch_size_per_device",
+    "compile",
+    "fused",
+    "init_from",
+    "init_partial",
+    "log_to",
+    "patience",
+    "scale_lr",
+    "sync_batchnorm",
+    "train_size",
+    "validation_size",
+}
+
+
+def plan_to_score(
+    run: Run, workload: Workload, *, device: str = "auto", dataset: Dataset | None = None
+) -> Plan:
+    """Make the plan of a run again to score its model, on one device.
+
+    Args:
+        run: Whose record is read.
+        workload: The one that it names.
+        device: Where to compute; see `tarmac.machine.find_devices`. The first of several.
+        dataset: Instead of the run's own. It is preprocessed as that was.
+
+    Raises:
+        RequestError: The run's data have changed since, or others do not fit its model.
+        TarmacError: The data cannot be had.
+    """
+    asked = dict(run.record.configuration)
+    place = find_devices(device)[0]
+    named = "cpu" if place.type == "cpu" else str(place.index)
+    precision = asked["precision"] if place.type == run.record.device.get("type") else "fp32"
+    is_loaded = asked["feed"] == "loader" and dataset is None
+    asked |= {"devices": named, "strategy": "single", "precision": precision}
+    asked |= {"feed": "loader" if is_loaded else "direct"}
+    asked |= {"compile": "off", "fused": "off"}
+    known = {field.name for field in dataclasses.fields(Options)} - _OF_TRAINING
+    known |= {"compile", "fused"}
+    options = Options(**{key: value for key, value in asked.items() if key in known})
+    given = None if dataset is None else _as_of(run, dataset)
+    if given is not None and not isinstance(workload.dataset, str):
+        workload = dataclasses.replace(workload, dataset=lambda: given)
+
+    def load(name: str, *, progress: data.Progress | None = None) -> Dataset:
+        return given or data.load(name, progress=progress)
+
+    plan = make_plan(workload, str(asked["workload"]), options, load=load)
+    if dataset is None and plan.dataset.fingerprint != run.record.dataset["fingerprint"]:
+        raise RequestError(
+            f"{plan.dataset.name} has changed since run {run.name} was made",
+            hint=f"To score it on what is there now: --data {plan.dataset.name}",
+        )
+    return plan
+
+
+@denormals_flushed()
+def score_test(plan: Plan, source: Path, weights: Mapping[str, torch.Tensor]) -> Score:
+    """Score the test set of a plan's data.
+
+    Args:
+        plan: On what, and how.
+        source: The file that the weights are from, for messages.
+        weights: By the model's names.
+
+    Raises:
+        RequestError: The weights do not fit the model.
+    """
+    with training_environment(plan, plan.devices):
+        # These weights are what is scored, also where a recipe has an average of its own.
+        recipe = dataclasses.replace(plan.workload.recipe, ema=None)
+        workload = dataclasses.replace(plan.workload, recipe=recipe)
+        engine = Engine(dataclasses.replace(plan, workload=workload), Alone())
+        own = engine.weights()
+        engine.load(fit_weights(source, weights, own, partial=False).weights)
+        return engine.evaluate_test()
+
+
+def _as_of(run: Run, dataset: Dataset) -> Dataset:
+    """Return another dataset as one of the run's classes, whose samples must be of its shape."""
+    kept, given = run.record.dataset.get("inputs"), input_record(dataset.train.inputs)
+    if kept is not None and kept != given:
+        raise RequestError(
+            f"samples of {dataset.name} are {_in_words(given)}, and run {run.name} takes "
+            f"{_in_words(kept)}"
+        )
+    num_classes = run.record.dataset.get("num_classes", dataset.num_classes)
+    return dataclasses.replace(dataset, num_classes=num_classes)
+
+
+def _in_words(parts: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(
+        f"{part['name'] + ': ' if part['name'] else ''}{part['dtype']} {part['shape']}"
+        for part in parts
+    )

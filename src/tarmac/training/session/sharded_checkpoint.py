@@ -1,0 +1,206 @@
+"""Checkpoints that all ranks write together, each what it has, by `torch.distributed.checkpoint`.
+
+A checkpoint is a directory, whole or absent, that any number of ranks reads. Its index is a pickle,
+as PyTorch makes it, so one of a stranger is not to be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.files import StorageError, storage_errors, write_json
+from tarmac.training.engine.state import TrainingState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tarmac.training.engine.engine import Engine
+    from tarmac.training.engine.team import Team
+
+__all__ = ["SHARDED", "copy_sharded", "read_position", "read_sharded", "write_sharded"]
+
+# How names of such checkpoints end.
+SHARDED = ".dcp"
+
+_VERSION = 1
+_POSITION = "position.json"
+_PARTS = ("model", "optimizer", "random", "feed")
+
+
+def write_sharded(directory: Path, state: TrainingState, team: Team) -> Path:
+    """Write a checkpoint; all ranks must call it, and all must see the directory.
+
+    Args:
+        directory: Where checkpoints are.
+        state: Whose DTensors have this rank's parts.
+        team: All ranks.
+
+    Returns:
+        Its path, on every rank.
+
+    Raises:
+        StorageError: Some rank could not write; those before it are still there.
+    """
+    path = directory / f"epoch-{state.epoch:05d}-step-{state.step:07d}{SHARDED}"
+    # One that a lost attempt has left would be in the way.
+    temporary = directory / f".{path.name}.part"
+    if team.is_main:
+        shutil.rmtree(temporary, ignore_errors=True)
+    team.all_gather(None)
+    tensors = {
+        f"{part}/{name}": value for part in _PARTS for name, value in getattr(state, part).items()
+    }
+    tensors["totals"] = state.totals
+    try:
+        save(tensors, storage_writer=FileSystemWriter(temporary, sync_files=True))
+    except (CheckpointException, OSError) as error:
+        raise StorageError(f"checkpoint {path} could not be written: {error}") from error
+    failure = ""
+    if team.is_main:
+        try:
+            write_json(
+                temporary / _POSITION,
+                {
+                    "version": _VERSION,
+                    "workload": state.workload,
+                    "epoch": state.epoch,
+                    "step": state.step,
+                    "seconds": state.seconds,
+                },
+            )
+            _replace_directory(temporary, path)
+        except (StorageError, OSError) as error:
+            failure = str(error)
+    if failure := team.all_gather(failure)[0]:
+        raise StorageError(f"checkpoint {path} could not be written: {failure}")
+    return path
+
+
+def _replace_directory(temporary: Path, path: Path) -> None:
+    """Give a whole directory its name, and see that the disk knows it.
+
+    Raises:
+        OSError: It could not be.
+    """
+    _sync(temporary)
+    shutil.rmtree(path, ignore_errors=True)
+    temporary.replace(path)
+    _sync(path.parent)
+
+
+def copy_sharded(source: Path, path: Path) -> None:
+    """Give a checkpoint a second name, by links where the file system has them.
+
+    Raises:
+        StorageError: It could not be; what had that name is still there.
+    """
+    temporary = path.with_name(f".{path.name}.link")
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.copytree(source, temporary, copy_function=_link_or_copy)
+        _replace_directory(temporary, path)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        # Some file systems have no links, and none go from one to another.
+        shutil.copyfile(source, target)
+
+
+def read_position(path: Path) -> dict[str, Any]:
+    """Return what a checkpoint says of itself: ``workload``, ``epoch``, ``step``, ``seconds``.
+
+    Raises:
+        RequestError: It is from a newer version.
+        TarmacError: It is damaged.
+    """
+    with _damage_explained(path):
+        position: dict[str, Any] = json.loads((path / _POSITION).read_bytes())
+        newer = int(position["version"]) > _VERSION
+    if newer:
+        raise RequestError(
+            f"checkpoint {path} is of version {position['version']}, this Tarmac reads up to "
+            f"{_VERSION}"
+        )
+    return position
+
+
+def read_sharded(path: Path, workload: str, engine: Engine) -> TrainingState:
+    """Read this rank's parts of a checkpoint, of any number of ranks; all must call it.
+
+    Args:
+        path: The checkpoint.
+        workload: Whose it must be.
+        engine: Which says what a rank has parts of.
+
+    Raises:
+        RequestError: It is of another workload or does not fit the model.
+        TarmacError: It is damaged.
+    """
+    position = read_position(path)
+    if position["workload"] != workload:
+        raise RequestError(f"checkpoint {path} is of {position['workload']}, not of {workload}")
+    with _damage_explained(path):
+        reader = FileSystemReader(path)
+        found = reader.read_metadata().state_dict_metadata
+        weights = engine.weights()
+        room: dict[str, torch.Tensor] = {}
+        for key, stored in found.items():
+            assert isinstance(stored, TensorStorageMetadata)
+            part, _, name = key.partition("/")
+            shape, dtype = stored.size, stored.properties.dtype
+            if part == "model" and name in weights and weights[name].shape == shape:
+                room[key] = torch.empty_like(weights[name])
+            elif part == "optimizer":
+                room[key] = engine.state_template(name, shape, dtype)
+            else:
+                room[key] = torch.empty(shape, dtype=dtype)
+        load(room, storage_reader=reader)
+    parts: dict[str, dict[str, torch.Tensor]] = {part: {} for part in _PARTS}
+    for key, value in room.items():
+        part, _, name = key.partition("/")
+        if part in parts:
+            parts[part][name] = value
+    return TrainingState(
+        workload=workload,
+        epoch=position["epoch"],
+        step=position["step"],
+        seconds=position["seconds"],
+        totals=room["totals"],
+        **parts,
+    )
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _damage_explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (CheckpointException, OSError, ValueError, KeyError, EOFError) as error:
+        raise TarmacError(
+            f"checkpoint {path} is damaged: {str(error).splitlines()[0]}",
+            hint="Remove it, and resume from the one before it.",
+        ) from error

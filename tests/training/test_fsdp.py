@@ -1,0 +1,180 @@
+"""Shards: what a rank holds, other numbers of ranks, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sharded_workloads
+import torch
+from sharded_ranks import CHECKPOINTED, EQUAL, RESUMED, UNSHARDED
+from sharded_workloads import OPTIONS
+
+import tarmac
+from tarmac.errors import RequestError, TarmacError
+from tarmac.runs import Run
+from tarmac.testing import strategies
+from tarmac.testing.faults import failing_once
+from tarmac.testing.strategies import assert_close, weights_of
+from tarmac.training import resume
+
+_HERE = Path(__file__).parent
+_MLP = f"{strategies.__file__}:mlp_workload"
+
+
+def workload(name: str) -> str:
+    return f"{sharded_workloads.__file__}:{name}"
+
+
+def run_in(directory: Path) -> Run:
+    (path,) = directory.iterdir()
+    return Run.open(path)
+
+
+@pytest.fixture(scope="module")
+def by_ranks(tmp_path_factory) -> Path:
+    """Do in one start of two ranks all that tests look at; return where it is."""
+    output = tmp_path_factory.mktemp("ranks")
+    command = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", *command, _HERE / "sharded_ranks.py", output],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return output
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_shards_make_the_same_weights_as_one_device(by_ranks, tmp_path, name):
+    one = tarmac.train(workload(name), output=tmp_path, devices="cpu", accumulate=2, **OPTIONS)
+    two = run_in(by_ranks / name)
+    assert two.record.parallel.strategy == "fsdp"
+    assert_close(weights_of(two), weights_of(one), 1e-11, name)
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_the_same_number_of_ranks_goes_on_with_the_same_bits(by_ranks, name):
+    whole, resumed = (run_in(by_ranks / f"{name}-{how}") for how in ("whole", "resumed"))
+    assert resumed.record.status == "completed"
+    expected = weights_of(whole)
+    assert all(torch.equal(value, expected[key]) for key, value in weights_of(resumed).items())
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_holds_half(by_ranks, rank):
+    held = json.loads((by_ranks / f"found-{rank}.json").read_text())["bytes"]
+    for what, whole in held["single"].items():
+        # A first dimension of an odd number is not halved evenly, and scalars are everybody's.
+        assert held["fsdp"][what] == pytest.approx(whole / 2, rel=0.02), what
+
+
+def test_optimizers_update_shards_as_they_update_whole_tensors(by_ranks):
+    differences = json.loads((by_ranks / "found-0.json").read_text())["differences"]
+    assert {"Adam", "SGD", "RMSprop", "own"} <= {*differences}
+    assert differences == {name: pytest.approx(0.0, abs=1e-6) for name in differences}
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_blocks_that_are_computed_again_make_the_same_weights(by_ranks, strategy):
+    kept, again = (weights_of(run_in(by_ranks / f"{strategy}-{how}")) for how in ("kept", "again"))
+    assert_close(again, kept, 1e-13, f"{CHECKPOINTED} by {strategy}")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("averaged", {}, r"fsdp cannot keep a moving average of weights \(ema\)"),
+        ("by_muon", {}, "fsdp cannot train by Muon, which does not update a tensor part by part"),
+        ("blocks", {"precision": "fp16"}, "fsdp cannot scale the loss of fp16"),
+        ("blocks", {"compile": "on"}, "fsdp cannot compile the model"),
+    ],
+)
+def test_what_shards_cannot_do_is_refused_before_anything_starts(tmp_path, name, options, message):
+    with pytest.raises(RequestError, match=message) as raised:
+        tarmac.train(
+            workload(name),
+            output=tmp_path,
+            strategy="fsdp",
+            devices="cpu:2",
+            **{**OPTIONS, **options},
+        )
+    assert raised.value.hint == "Leave it out, or use --strategy ddp."
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", UNSHARDED)
+def test_optimizers_that_look_at_whole_tensors_are_refused(tmp_path, name):
+    made = sharded_workloads.of_class(getattr(torch.optim, name))
+    with pytest.raises(RequestError, match=f"cannot train by torch.optim.{name}"):
+        tarmac.train(made, output=tmp_path, strategy="fsdp", devices="cpu:2", **OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory) -> Path:
+    """Return the run of two ranks that failed in its second epoch."""
+    output = tmp_path_factory.mktemp("stopped")
+    with failing_once(output / "failed-once", 4), pytest.raises(TarmacError, match="test wishes"):
+        tarmac.train(_MLP, output=output / "runs", strategy="fsdp", devices="cpu:2", **OPTIONS)
+    (path,) = (output / "runs").iterdir()
+    return path
+
+
+@pytest.fixture
+def run(stopped, tmp_path) -> Run:
+    """Return a copy of that run."""
+    return Run.open(Path(shutil.copytree(stopped, tmp_path / stopped.name)))
+
+
+@pytest.mark.parametrize("goes_on", ["cpu:3", "cpu"])
+def test_a_checkpoint_goes_on_with_another_number_of_devices(tmp_path, run, goes_on):
+    expected = weights_of(tarmac.train(_MLP, output=tmp_path / "one", devices="cpu", **OPTIONS))
+    assert run.record.parallel.world_size == 2
+    resumed = resume(run.path, devices=goes_on)
+    assert resumed.record.parallel.world_size == int(goes_on.partition(":")[2] or 1)
+    assert_close(weights_of(resumed), expected, 1e-12, goes_on)
+
+
+def test_a_checkpoint_is_whole_or_absent(run):
+    (checkpoint,) = run.checkpoints.iterdir()
+    assert checkpoint.name == "epoch-00001-step-0000000.dcp"
+    # What a crash in the midst of writing leaves is not read, and not in the way.
+    (run.checkpoints / ".epoch-00002-step-0000000.dcp.part").mkdir()
+    (run.checkpoints / ".epoch-00002-step-0000000.dcp.part" / "rest").write_text("")
+    resume(run.path)
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == [
+        "epoch-00001-step-0000000.dcp",
+        "epoch-00002-step-0000000.dcp",
+    ]
+
+
+def test_a_damaged_checkpoint_is_named(run):
+    (run.checkpoints / "epoch-00001-step-0000000.dcp" / ".metadata").unlink()
+    with pytest.raises(TarmacError, match=r"epoch-00001-step-0000000.dcp is damaged") as raised:
+        resume(run.path)
+    assert "resume from the one before it" in str(raised.value.hint)
+
+
+def test_the_best_checkpoint_is_kept_in_shards_too(tmp_path):
+    run = tarmac.train(
+        _MLP,
+        output=tmp_path,
+        devices="cpu:2",
+        strategy="fsdp",
+        validation_size=20,
+        train_size=50,
+    )
+    assert (run.checkpoints / "best.dcp" / "position.json").is_file()
+    assert run.record.best is not None
+
+
+def test_weights_in_shards_alone_are_not_taken_for_another_training(tmp_path, run):
+    with pytest.raises(RequestError, match="has its weights only in a checkpoint in shards") as no:
+        tarmac.train(_MLP, output=tmp_path, init_from=str(run.path), devices="cpu", **OPTIONS)
+    assert "tarmac train --resume" in str(no.value.hint)

@@ -1,0 +1,192 @@
+"""Datasets and loaders of PyTorch as a feed: the same samples on any devices, resumed exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import loader_cases
+import numpy as np
+import pytest
+import torch
+from loader_cases import INPUTS, TARGETS, Noisy, Stateful, Stream
+from torch.utils import data as torch_data
+
+from tarmac import RequestError, TarmacError
+from tarmac.data import Dataset, Loaded, Split, samples_from
+from tarmac.runs import Run
+from tarmac.testing.strategies import assert_close, weights_of
+from tarmac.training import resume, train
+from tarmac.training.engine.loader_feed import LoaderFeed
+
+
+def arrays() -> Split:
+    return Split(INPUTS, TARGETS)
+
+
+def tensors() -> torch_data.TensorDataset:
+    return torch_data.TensorDataset(torch.tensor(INPUTS), torch.tensor(TARGETS))
+
+
+def by_workers(dataset: Any, count: int = 2, **options: Any) -> Callable[[], Any]:
+    return lambda: torch_data.DataLoader(dataset, 7, num_workers=count, **options)
+
+
+def sized_stream() -> Loaded:
+    return samples_from(Stream(), num_samples=len(INPUTS))
+
+
+def stateful() -> Loaded:
+    return samples_from(Stateful(), num_samples=len(INPUTS))
+
+
+def weighted() -> torch_data.DataLoader[Any]:
+    sampler = torch_data.WeightedRandomSampler([1.0] * 30 + [3.0] * 30, 60)
+    return torch_data.DataLoader(Noisy(), 7, sampler=sampler)
+
+
+def trained(tmp_path: Any, make: Callable[[], Any], **options: Any) -> Run:
+    options = {"devices": "cpu", "output": tmp_path, "score_test": False} | options
+    return train(loader_cases.workload(make), **options)
+
+
+def test_a_dataset_trains_as_its_arrays_do(tmp_path):
+    arrays_, dataset, loader = (
+        train(loader_cases.workload(make, make), devices="cpu", output=tmp_path, validation_size=9)
+        for make in (arrays, tensors, by_workers(tensors()))
+    )
+    scores = {name: value for name, value in arrays_.metrics.items() if "loss" in name}
+    for run in (dataset, loader):
+        assert run.model.read_bytes() == arrays_.model.read_bytes()
+        assert {name: run.metrics[name] for name in scores} == pytest.approx(scores, rel=1e-12)
+
+
+def test_what_samples_draw_does_not_depend_on_workers(tmp_path):
+    own, by_two, by_one = (
+        trained(tmp_path, make).model.read_bytes()
+        for make in (Noisy, by_workers(Noisy()), by_workers(Noisy(), 1))
+    )
+    assert own == by_two == by_one
+    assert own != trained(tmp_path, tensors).model.read_bytes()
+
+
+@pytest.mark.parametrize("make", [Noisy, sized_stream, by_workers(Noisy())])
+def test_two_devices_take_the_samples_of_one(tmp_path, make):
+    workload = loader_cases.workload(make, arrays)
+    workload = dataclasses.replace(workload, model=loader_cases.plain_network)
+    options: dict[str, Any] = {"precision": "fp64", "strategy": "towers", "output": tmp_path}
+    two = train(workload, devices="cpu:2", **options)
+    one = train(workload, devices="cpu", accumulate=2, **options | {"strategy": "auto"})
+    assert_close(weights_of(two), weights_of(one), 1e-10, "two devices")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Noisy, by_workers(Noisy()), sized_stream, weighted, stateful],
+    ids=["dataset", "workers", "stream", "sampler", "stateful"],
+)
+@pytest.mark.parametrize("stop_at", [4, 6])
+def test_a_training_goes_on_to_the_same_bits(tmp_path, make, stop_at):
+    whole = trained(tmp_path, make)
+    looks = iter([False] * (stop_at - 1) + [True] * 9)
+    stopped = trained(tmp_path, make, interrupted=lambda: next(looks))
+    assert stopped.record.status == "interrupted"
+    resumed = resume(stopped.path, workload=loader_cases.workload(make))
+    assert resumed.record.status == "completed"
+    assert resumed.model.read_bytes() == whole.model.read_bytes()
+
+
+def test_steps_make_an_epoch_of_a_stream_that_does_not_say_how_long_it_is(tmp_path):
+    run = trained(tmp_path, lambda: samples_from(Stream(), steps_per_epoch=5))
+    assert run.record.dataset["num_train"] == 80
+    assert len(run.history) == 3
+
+
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (loader_cases.raises, "sample 33 (from 0): ValueError: no such picture: 33.png"),
+        (loader_cases.not_finite, "inputs hold a value that is not finite in sample 33"),
+        (loader_cases.too_long, "inputs are of shape [5] in sample 33 (from 0), and [4]"),
+    ],
+)
+def test_a_bad_sample_is_named(tmp_path, spoil, said, count):
+    with pytest.raises(TarmacError) as caught:
+        trained(tmp_path, by_workers(Noisy(spoil), count))
+    assert said in caught.value.message
+    assert caught.value.message.startswith("dataset 'loaded': train")
+    assert ("in worker" in caught.value.message) == bool(count)
+
+
+def test_a_killed_worker_is_told_of_and_the_run_goes_on(tmp_path):
+    with pytest.raises(TarmacError, match=r"a worker of its loader is gone") as lost:
+        trained(tmp_path, by_workers(Noisy(loader_cases.dies)))
+    assert "num_workers" in str(lost.value.hint)
+    (path,) = tmp_path.iterdir()
+    assert resume(path, workload=loader_cases.workload(Noisy)).record.status == "completed"
+
+
+def test_a_dictionary_is_taken_apart_by_names():
+    rows = [
+        {"x": [1.0, 2.0], "more": 3, "y": 1, "w": 0.5},
+        {"x": [1, 4], "more": 5, "y": 0, "w": 1},
+    ]
+    several = samples_from(rows, targets="y", weights="w")
+    assert set(several.columns) == {"inputs.x", "inputs.more", "targets", "weights"}
+    one = samples_from(rows[:1], inputs="x", targets="y")
+    assert (one.inputs.dtype, one.inputs.shape, one.targets.dtype) == (np.float32, (1, 2), np.int64)
+    with pytest.raises(RequestError, match="no part 'label'; it has x, more, y, w"):
+        samples_from(rows, targets="label")
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "said"),
+    [
+        (3, {}, "it is a int, expected a Split of arrays, a PyTorch dataset or a DataLoader"),
+        ([], {}, "it has no samples"),
+        ([("a", 1)], {}, "inputs are <U1 in sample 0, expected numbers"),
+        ([np.zeros(2), np.zeros(3)], {}, "inputs are of shape (3,) in sample 1 (from 0)"),
+        (Noisy(), {"steps_per_epoch": 3}, "steps_per_epoch is given, which is for streams"),
+        (Noisy(), {"num_workers": -1}, "num_workers is -1, expected at least 0"),
+        ([(1, 2, 3, 4)], {}, "a sample has 4 parts"),
+        ([{}], {"targets": "y"}, "a sample has no part 'y'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_words(source, options, said):
+    with pytest.raises(RequestError) as caught:
+        samples_from(source, **options)
+    assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "said"),
+    [
+        (Stream, {}, "train is a stream, Stream, does not say how long it is"),
+        (sized_stream, {"validation_size": 5}, "a stream, which has no end to hold out"),
+        (Noisy, {"feed": "resident"}, "feed is resident, which is for arrays"),
+    ],
+)
+def test_what_such_data_cannot_do_is_refused_before_anything_starts(tmp_path, make, options, said):
+    with pytest.raises(RequestError) as caught:
+        trained(tmp_path, make, **options)
+    assert said in caught.value.message
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_stream_that_ends_early_says_after_how_many_samples(tmp_path):
+    with pytest.raises(TarmacError, match="ends after 60 samples of the 100 that"):
+        trained(tmp_path, lambda: samples_from(Stream(), num_samples=100))
+
+
+def test_classes_are_looked_at_as_they_come():
+    labels = torch.tensor([0, 1, 5])
+    dataset = torch_data.TensorDataset(torch.zeros(3, 1), labels)
+    loaded = Dataset("x", dataset, dataset, num_classes=3).train
+    assert len(loaded) == 3
+    with pytest.raises(RequestError, match="needs all samples as arrays"):
+        _ = loaded.arrays
+    feed = LoaderFeed("x: train", loaded, 3, torch.device("cpu"), seed=0, num_classes=3)
+    with pytest.raises(TarmacError, match=r"targets are 5 in sample 2 \(from 0\), expected 0 to 2"):
+        list(feed.batches(torch.arange(3), [(0, 3)]))
