@@ -1,0 +1,34 @@
+"""What comes after a training: its model is scored, asked, and written to files of other forms.
+
+Example::
+    from tarmac import inference
+
+    said = inference.predict("latest", "samples.csv")
+    print(said.classes, said.probabilities)
+"""
+
+from tarmac.inference.exporting import FORMATS, TOLERANCE, Exported, Format, export
+from tarmac.inference.predicting import Predictions, predict, predict_each
+from tarmac.inference.reading import read_samples
+from tarmac.inference.scoring import Evaluation, evaluate
+from tarmac.inference.trained import Trained, open_trained
+from tarmac.inference.writing import check_target, json_lines, write_predictions
+
+__all__ = [
+    "FORMATS",
+    "TOLERANCE",
+    "Evaluation",
+    "Exported",
+    "Format",
+    "Predictions",
+    "Trained",
+    "check_target",
+    "evaluate",
+    "export",
+    "json_lines",
+    "open_trained",
+    "predict",
+    "predict_each",
+    "read_samples",
+    "write_predictions",
+]

@@ -1,0 +1,128 @@
+"""What a model is given for each sample: its parts, and how values from outside become them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tarmac.errors import RequestError, TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Part", "Samples", "as_part", "join_parts", "parts_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of each sample, as the data have it before any preprocessing.
+
+    Attributes:
+        name: Empty where a sample is one array.
+        shape: Of one sample; ``()`` for a number.
+        dtype: The data's type.
+        features: The names of its values, where it is a row that has names.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    features: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it in words: ``uint8 [28, 28]``."""
+        named = f"{self.name}: " if self.name else ""
+        return f"{named}{self.dtype} {list(self.shape)}"
+
+    @property
+    def size(self) -> int:
+        """How many values of it a sample has."""
+        return math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Samples:
+    """Some samples.
+
+    Attributes:
+        columns: ``[num_samples, *shape]`` of each part, by name.
+        files: The file of each sample, where each is one.
+    """
+
+    columns: Mapping[str, NDArray[Any]]
+    files: Sequence[str] | None = None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+
+def parts_of(record: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
+    """Return the parts that a run's record describes."""
+    return tuple(
+        Part(str(part["name"] or ""), tuple(part["shape"]), np.dtype(str(part["dtype"])))
+        for part in record
+    )
+
+
+def join_parts(samples: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Stack samples of one each to columns."""
+    return {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
+
+
+def as_part(value: Any, part: Part, where: str) -> NDArray[Any]:
+    """Turn values into a part of the data's type, without changing any of them.
+
+    Args:
+        value: A number, nested lists or an array; of one sample or of several.
+        part: What is wanted; its shape is the end of the result's.
+        where: What messages begin with: the file and the line.
+
+    Raises:
+        RequestError: Another shape, another kind of value, or one that the type cannot hold.
+    """
+    named = f"{where}: {part.name}" if part.name else where
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise RequestError(f"{named}: lists of different lengths, expected {part}") from error
+    if array.dtype.kind not in "iufb":
+        raise RequestError(f"{named}: {_sample_of(array)} is no number, expected {part}")
+    if array.shape[array.ndim - len(part.shape) :] != part.shape or array.ndim < len(part.shape):
+        raise RequestError(f"{named}: shape {list(array.shape)}, expected {list(part.shape)}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise RequestError(f"{named}: a value is not finite")
+    if array.dtype == part.dtype:
+        return array
+    if part.dtype.kind == "f":
+        return array.astype(part.dtype)
+    return _as_whole(array, part, named)
+
+
+def _as_whole(array: NDArray[Any], part: Part, named: str) -> NDArray[Any]:
+    limits = (0, 1) if part.dtype.kind == "b" else _limits(part.dtype)
+    low, high = (array.min(), array.max()) if array.size else (0, 0)
+    is_whole = array.dtype.kind != "f" or bool((array == np.trunc(array)).all())
+    if not is_whole or low < limits[0] or high > limits[1]:
+        found = f"{low:g} to {high:g}" if low != high else f"{low:g}"
+        raise RequestError(
+            f"{named}: {found}, expected {part.dtype}, whole numbers from {limits[0]} to "
+            f"{limits[1]}",
+            hint="Give the values as the data had them: the preprocessing is the model's.",
+        )
+    return array.astype(part.dtype)
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
+def _sample_of(array: NDArray[Any]) -> str:
+    if array.size == 0:
+        raise TarmacError("an empty array has no values")
+    return repr(array.flat[0])

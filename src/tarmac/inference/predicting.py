@@ -1,0 +1,138 @@
+"""The verb: asks a run's model about samples."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tarmac.errors import RequestError
+from tarmac.inference.reading import cut_samples, read_samples
+from tarmac.inference.trained import open_trained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from tarmac.data import Columns
+    from tarmac.inference.parts import Samples
+    from tarmac.inference.trained import Trained
+    from tarmac.runs import Run
+    from tarmac.training import Checkpoint
+    from tarmac.workloads import Workload
+
+__all__ = ["Predictions", "predict", "predict_each"]
+
+_BATCH = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """What a model says of some samples, in their order.
+
+    Attributes:
+        outputs: ``[num_samples, ...]`` by name: ``output`` of a model that returns one tensor.
+        classes: int64 ``[num_samples]``; None where the model does not classify.
+        probabilities: float32 ``[num_samples]``, that of each one's class; None likewise.
+        labels: The names of these classes; None where the data do not name them.
+        files: The file of each sample, where each is one.
+    """
+
+    outputs: Mapping[str, NDArray[Any]]
+    classes: NDArray[np.int64] | None = None
+    probabilities: NDArray[np.float32] | None = None
+    labels: Sequence[str] | None = None
+    files: Sequence[str] | None = None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.outputs.values())))
+
+
+def predict(
+    reference: str | Path | Run,
+    inputs: str | Path | Columns,
+    *,
+    device: str = "auto",
+    output: Path | None = None,
+    workload: str | Workload | None = None,
+    checkpoint: Checkpoint = "last",
+    batch_size: int = _BATCH,
+) -> Predictions:
+    """Ask a run's model about samples.
+
+    Args:
+        reference: The run: its directory, its name, the beginning of its name or ``"latest"``.
+        inputs: A file or a folder of images, or arrays ``[num_samples, ...]`` as the data had them,
+            before any preprocessing; by name where a sample has several parts.
+        device: Where it computes; see `tarmac.machine.find_devices`.
+        output: Where runs lie.
+        workload: The run's own, where it was passed to `tarmac.train` as a value.
+        checkpoint: ``best`` for the one that was best on held-out data.
+        batch_size: Samples at a time.
+
+    Raises:
+        RequestError: The run has no weights, or samples do not fit: which, and in which line.
+        TarmacError: A file is damaged.
+    """
+    trained = open_trained(
+        reference, device=device, output=output, workload=workload, checkpoint=checkpoint
+    )
+    said = [*predict_each(trained, _samples(trained, inputs, batch_size))]
+    files = [file for some in said for file in some.files or ()]
+    return Predictions(
+        {name: np.concatenate([s.outputs[name] for s in said]) for name in said[0].outputs},
+        _joined([some.classes for some in said]),
+        _joined([some.probabilities for some in said]),
+        [label for some in said for label in some.labels or ()] or None,
+        files or None,
+    )
+
+
+def predict_each(trained: Trained, batches: Iterator[Samples]) -> Iterator[Predictions]:
+    """Ask a model about one batch after another.
+
+    Raises:
+        RequestError: The model does not return a value for each sample.
+    """
+    for samples in batches:
+        outputs = trained.outputs(samples.columns)
+        for name, array in outputs.items():
+            if array.ndim == 0 or len(array) != len(samples):
+                raise RequestError(
+                    f"the model's {name} is of shape {list(array.shape)} for {len(samples)} "
+                    "samples, expected one row for each"
+                )
+        classes = probabilities = labels = None
+        if trained.classifies:
+            logits = outputs["output"].astype(np.float64)
+            classes = logits.argmax(1)
+            # The largest logit's own probability, from differences that cannot overflow.
+            shares = np.exp(logits - logits.max(1, keepdims=True))
+            probabilities = (1 / shares.sum(1)).astype(np.float32)
+            if trained.classes:
+                labels = [trained.classes[number] for number in classes]
+        yield Predictions(outputs, classes, probabilities, labels, samples.files)
+
+
+def _samples(trained: Trained, inputs: str | Path | Columns, size: int) -> Iterator[Samples]:
+    if size < 1:
+        raise RequestError(f"batch_size is {size}, expected at least 1")
+    if isinstance(inputs, str | Path):
+        return read_samples(Path(inputs), trained.parts, size)
+    arrays = dict(inputs) if isinstance(inputs, Mapping) else {"": inputs}
+    wanted = {part.name for part in trained.parts}
+    if arrays.keys() != wanted:
+        expected = ", ".join(map(str, trained.parts))
+        raise RequestError(f"inputs are {', '.join(arrays) or 'one array'}, expected {expected}")
+    if not len(next(iter(arrays.values()))):
+        raise RequestError("inputs hold no samples")
+    return cut_samples(arrays, trained.parts, size, "inputs")
+
+
+def _joined(parts: Sequence[NDArray[Any] | None]) -> Any:
+    there = [part for part in parts if part is not None]
+    return np.concatenate(there) if there else None

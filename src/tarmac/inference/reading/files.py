@@ -1,0 +1,62 @@
+"""Which reader a file has, by its ending."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.inference.reading.arrays import read_npy, read_npz
+from tarmac.inference.reading.images import IMAGES, read_images
+from tarmac.inference.reading.json_files import read_json, read_json_lines
+from tarmac.inference.reading.tables import read_csv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tarmac.inference.parts import Part, Samples
+
+__all__ = ["read_samples"]
+
+_READERS = {
+    ".csv": read_csv,
+    ".json": read_json,
+    ".jsonl": read_json_lines,
+    ".ndjson": read_json_lines,
+    ".npy": read_npy,
+    ".npz": read_npz,
+    **dict.fromkeys(IMAGES, read_images),
+}
+
+
+def read_samples(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
+    """Read samples from a file, or images from a folder.
+
+    Args:
+        path: ``.csv``, ``.json``, ``.jsonl``, ``.npy``, ``.npz``, an image, or a folder of images.
+        parts: What each sample must have.
+        size: How many are given at a time, at most.
+
+    Yields:
+        Samples, in their order; at least one in all.
+
+    Raises:
+        RequestError: No such file, another kind of file, or samples that do not fit: which, and in
+            which line.
+        TarmacError: The file is damaged.
+    """
+    if not path.exists():
+        raise RequestError(f"{path}: there is no such file")
+    reader = read_images if path.is_dir() else _READERS.get(path.suffix.lower())
+    if reader is None:
+        known = ", ".join(_READERS)
+        raise RequestError(
+            f"{path}: no samples are read from {path.suffix or 'such'} files",
+            hint=f"Of these: {known}, or a folder of images.",
+        )
+    empty = True
+    for samples in reader(path, parts, size):
+        empty = False
+        yield samples
+    if empty:
+        raise RequestError(f"{path} holds no samples")

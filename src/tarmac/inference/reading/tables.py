@@ -1,0 +1,137 @@
+"""Samples from CSV: a line each, a column for each value."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.files import read_errors
+from tarmac.inference.parts import Samples, as_part, join_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from tarmac.inference.parts import Part
+
+__all__ = ["read_csv"]
+
+
+def read_csv(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
+    """Read a table of numbers; see `read_samples`.
+
+    Where samples are one array its values stand in their order, row by row, with a line of names
+    above or without; where the data name the values, a line of names is theirs, in any order. Where
+    samples have several parts the first line names the columns: ``age`` for a number, ``pixels.0``,
+    ``pixels.1`` for the values of an array.
+    """
+    with read_errors(path), path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file)
+        try:
+            first = next(rows, None)
+            if first is None:
+                return
+            header = None if all(_is_number(text) for text in first) else first
+            columns = _columns(path, header or first, parts, is_header=header is not None)
+            given = rows if header is not None else itertools.chain([first], rows)
+            samples: list[dict[str, NDArray[Any]]] = []
+            for row in given:
+                if not row:
+                    continue
+                samples.append(_sample(f"{path}:{rows.line_num}", row, parts, columns))
+                if len(samples) == size:
+                    yield Samples(join_parts(samples))
+                    samples = []
+            if samples:
+                yield Samples(join_parts(samples))
+        except UnicodeDecodeError as error:
+            raise RequestError(f"{path}:{rows.line_num + 1}: this is no UTF-8") from error
+        except csv.Error as error:
+            raise RequestError(f"{path}:{rows.line_num}: {error}") from error
+
+
+def _names(parts: Sequence[Part]) -> list[str]:
+    """Return the names of all columns, in the order of the parts' values."""
+    return [
+        name
+        for part in parts
+        for name in (
+            [f"{part.name}.{index}" for index in range(part.size)] if part.shape else [part.name]
+        )
+    ]
+
+
+def _columns(
+    path: Path, first: Sequence[str], parts: Sequence[Part], *, is_header: bool
+) -> list[int]:
+    """Return where each of the parts' values stands in a row."""
+    expected = sum(part.size for part in parts)
+    is_named = is_header and bool(parts[0].features)
+    if not parts[0].name and not is_named:
+        if len(first) != expected:
+            raise RequestError(
+                f"{path}:1: {len(first)} columns, expected {expected}: a value for each of "
+                f"{parts[0]}",
+                hint="Leave out what the model does not take, such as the column of the targets.",
+            )
+        return [*range(expected)]
+    names = [*parts[0].features] or _names(parts)
+    if not is_header:
+        raise RequestError(
+            f"{path}:1: no line of names, which samples of several parts need",
+            hint=f"Begin with: {','.join(names[:8])}{',...' if len(names) > 8 else ''}",
+        )
+    given = [name.strip() for name in first]
+    missing = [name for name in names if name not in given]
+    unknown = [name for name in given if name not in names]
+    if missing or unknown or len(given) != expected:
+        said = [f"missing: {', '.join(missing[:8])}"] if missing else []
+        said += [f"not of the model's: {', '.join(unknown[:8])}"] if unknown else []
+        said = said or ["a column is there twice"]
+        raise RequestError(
+            f"{path}:1: columns do not fit; {'; '.join(said)}",
+            hint="Leave out what the model does not take, such as the targets."
+            if unknown
+            else None,
+        )
+    return [given.index(name) for name in names]
+
+
+def _sample(
+    where: str, row: Sequence[str], parts: Sequence[Part], columns: Sequence[int]
+) -> dict[str, NDArray[Any]]:
+    if len(row) != len(columns):
+        raise RequestError(f"{where}: {len(row)} columns, expected {len(columns)}")
+    found, start = {}, 0
+    for part in parts:
+        values = [_number(where, row, at) for at in columns[start : start + part.size]]
+        start += part.size
+        flat = as_part(values, dataclasses.replace(part, shape=(part.size,)), where)
+        found[part.name] = flat.reshape(part.shape)
+    return found
+
+
+def _number(where: str, row: Sequence[str], at: int) -> float | int:
+    text = row[at].strip()
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise RequestError(f"{where}: column {at + 1} is {text!r}, expected a number") from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,106 @@
+"""The verb: scores a run's model on a test set."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tarmac import data, runs
+from tarmac.inference.trained import read_weights_of
+from tarmac.training import expectation_of, find_weights, plan_to_score, score_test, workload_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tarmac.data import Dataset
+    from tarmac.runs import Run
+    from tarmac.training import Checkpoint
+    from tarmac.workloads import Workload
+
+__all__ = ["Evaluation", "evaluate"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How a run's model scores.
+
+    Attributes:
+        run: Whose model.
+        weights: The file that they were read from.
+        dataset: The name of the data.
+        num_samples: Of its test set.
+        device: Where it was computed.
+        precision: What matrices were multiplied in.
+        metrics: ``test_loss``, ``test_accuracy`` and the like.
+        judged_by: The metric that counts.
+        direction: Whether more of that is better, ``max``, or less, ``min``.
+        expectation: What was expected of it and whether it is met, as in a run's record; None
+            where nothing is known of these data.
+    """
+
+    run: Run
+    weights: Path
+    dataset: str
+    num_samples: int
+    device: str
+    precision: str
+    metrics: Mapping[str, float]
+    judged_by: str
+    direction: str
+    expectation: Mapping[str, Any] | None
+
+    @property
+    def score(self) -> float:
+        """The metric that counts."""
+        return self.metrics[f"test_{self.judged_by}"]
+
+
+def evaluate(
+    reference: str | Path | Run,
+    *,
+    dataset: str | Dataset | None = None,
+    device: str = "auto",
+    output: Path | None = None,
+    workload: str | Workload | None = None,
+    checkpoint: Checkpoint = "last",
+    progress: data.Progress | None = None,
+) -> Evaluation:
+    """Score a run's model on its own test set, or on another one.
+
+    Args:
+        reference: The run: its directory, its name, the beginning of its name or ``"latest"``. Of
+            one that is not completed the newest checkpoint is scored.
+        dataset: Another one, or the name of one, whose test set is scored; by default the run's.
+        device: Where to compute; see `tarmac.machine.find_devices`. The first of several.
+        output: Where runs lie.
+        workload: The run's own, where it was passed to `tarmac.train` as a value.
+        checkpoint: ``best`` for the one that was best on held-out data.
+        progress: Is told how a download goes.
+
+    Raises:
+        RequestError: There is no such run, it has no weights, or the data do not fit its model.
+        TarmacError: A file is damaged, or the data cannot be had.
+    """
+    run = reference if isinstance(reference, runs.Run) else runs.resolve(str(reference), output)
+    weights = find_weights(str(run.path), checkpoint=checkpoint)
+    own = workload_of(run, workload)
+    other = data.load(dataset, progress=progress) if isinstance(dataset, str) else dataset
+    plan = plan_to_score(run, own, device=device, dataset=other)
+    score = score_test(plan, weights, read_weights_of(run, workload, weights))
+    # An expectation is of a workload's own data, as they were.
+    is_own = plan.dataset.fingerprint == run.record.dataset["fingerprint"]
+    objective = own.objective
+    metrics = score.named("test_")
+    return Evaluation(
+        run=run,
+        weights=weights,
+        dataset=plan.dataset.name,
+        num_samples=len(plan.dataset.test),
+        device=plan.devices[0].name,
+        precision=plan.precision,
+        metrics=metrics,
+        judged_by=objective.judged_by,
+        direction=objective.direction,
+        expectation=expectation_of(own, plan, metrics) if is_own else None,
+    )

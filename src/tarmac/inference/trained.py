@@ -1,0 +1,228 @@
+"""A run's model, with its weights, ready to be asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from tarmac import data, runs
+from tarmac.data import Dataset, Split
+from tarmac.errors import RequestError
+from tarmac.inference.parts import Part, parts_of
+from tarmac.machine import find_devices
+from tarmac.training import (
+    apply_settings,
+    bind_dataset,
+    build_model,
+    find_weights,
+    fit_weights,
+    input_record,
+    predict,
+    read_scored_weights,
+    samples_of,
+    workload_of,
+)
+from tarmac.workloads import Classification
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from torch import nn
+
+    from tarmac.data import Columns
+    from tarmac.runs import Run
+    from tarmac.training import Checkpoint
+    from tarmac.workloads import Workload
+
+__all__ = ["Asked", "Trained", "named_outputs", "open_trained", "read_weights_of"]
+
+
+class Asked(torch.nn.Module):
+    """What a model says of raw samples: preprocessing, views and the model, as they are scored.
+
+    Args:
+        model: The trained one.
+        workload: Whose recipe says how raw samples become the model's input.
+    """
+
+    def __init__(self, model: nn.Module, workload: Workload) -> None:
+        super().__init__()
+        self.model = model
+        self._preprocess = workload.recipe.preprocess
+        self._views = workload.recipe.test_views
+        self.eval()
+
+    def forward(self, inputs: Any) -> Any:
+        """Return the model's output for raw samples, in fp32."""
+        taken = self._preprocess(inputs, training=False, dtype=torch.float32)
+        return predict(self.model, taken, self._views)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A run's model.
+
+    Attributes:
+        run: Whose.
+        workload: With the run's settings.
+        weights: The file that its weights are from.
+        asked: The model behind its preprocessing, on ``device``.
+        parts: What a sample is made of.
+        classes: The names of the classes in the order of their numbers, where they have any.
+        device: Where it computes, as PyTorch names it.
+    """
+
+    run: Run
+    workload: Workload
+    weights: Path
+    asked: Asked
+    parts: tuple[Part, ...]
+    classes: tuple[str, ...]
+    device: str
+
+    @property
+    def classifies(self) -> bool:
+        """Whether its outputs are logits of classes."""
+        return isinstance(self.workload.objective, Classification)
+
+    def columns_as_inputs(self, columns: Mapping[str, NDArray[Any]]) -> Any:
+        """Return a batch as the preprocessing takes it: a tensor, or a dictionary of them."""
+        own = dict(columns) if self.parts[0].name else columns[""]
+        inputs, _ = samples_of(Split(own), 0, len(next(iter(columns.values()))))
+        if isinstance(inputs, dict):
+            return {name: tensor.to(self.device) for name, tensor in inputs.items()}
+        return inputs.to(self.device)
+
+    @torch.no_grad()
+    def outputs(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return what the model says of samples: arrays ``[num_samples, ...]`` by name.
+
+        One that returns a tensor says ``output``, one of a tuple ``output_0``, ``output_1``.
+
+        Args:
+            columns: ``[num_samples, *shape]`` of each part.
+        """
+        return named_outputs(self.asked(self.columns_as_inputs(columns)))
+
+
+def named_outputs(output: Any) -> dict[str, NDArray[Any]]:
+    """Return a model's output as arrays by name; see `Trained.outputs`."""
+    if isinstance(output, torch.Tensor):
+        return {"output": _array(output)}
+    if isinstance(output, dict):
+        return {str(name): _array(value) for name, value in output.items()}
+    if isinstance(output, tuple | list):
+        return {f"output_{index}": _array(value) for index, value in enumerate(output)}
+    raise RequestError(
+        f"the model returns a {type(output).__name__}, expected a tensor, or a tuple or a "
+        "dictionary of them"
+    )
+
+
+def open_trained(
+    reference: str | Path | Run,
+    *,
+    device: str = "auto",
+    output: Path | None = None,
+    workload: str | Workload | None = None,
+    checkpoint: Checkpoint = "last",
+) -> Trained:
+    """Load a run's model. Its data are not needed where its record describes them.
+
+    Args:
+        reference: The run: its directory, its name, the beginning of its name or ``"latest"``. Of
+            one that is not completed the newest checkpoint is taken.
+        device: Where it computes; see `tarmac.machine.find_devices`. The first of several.
+        output: Where runs lie.
+        workload: The run's own, where it was passed to `tarmac.train` as a value.
+        checkpoint: ``best`` for the one that was best on held-out data.
+
+    Raises:
+        RequestError: There is no such run, it has no weights, its workload was changed since, or
+            the device is not here.
+        TarmacError: A file of it is damaged.
+    """
+    run = reference if isinstance(reference, runs.Run) else runs.resolve(str(reference), output)
+    file = find_weights(str(run.path), checkpoint=checkpoint)
+    bound, described, model = _build(run, workload_of(run, workload))
+    weights = read_weights_of(run, workload, file)
+    model.load_state_dict(fit_weights(file, weights, model.state_dict(), partial=False).weights)
+    place = find_devices(device)[0].torch_name
+    parts = parts_of(input_record(described.train.inputs))
+    if described.features:
+        parts = (dataclasses.replace(parts[0], features=described.features),)
+    return Trained(
+        run=run,
+        workload=bound,
+        weights=file,
+        asked=Asked(model, bound).to(place),
+        parts=parts,
+        classes=described.classes,
+        device=place,
+    )
+
+
+def read_weights_of(
+    run: Run, workload: str | Workload | None, file: Path
+) -> dict[str, torch.Tensor]:
+    """Read weights of a run's, by name, as its training scores them.
+
+    Args:
+        run: The run.
+        workload: Its own, where it was passed to `tarmac.train` as a value.
+        file: See `tarmac.training.find_weights`.
+
+    Raises:
+        RequestError: The workload was changed since.
+        TarmacError: The file is damaged.
+    """
+    bound, _, model = _build(run, workload_of(run, workload))
+    precision = str(run.record.configuration["precision"])
+    return read_scored_weights(file, model, bound.recipe, precision)
+
+
+def _build(run: Run, workload: Workload) -> tuple[Workload, Dataset, nn.Module]:
+    """Return a run's workload with its settings, an outline of its data, and a model as drawn."""
+    settled, arguments = apply_settings(workload, run.record.configuration["settings"])
+    described = _outline(run, settled)
+    bound = bind_dataset(settled, described)
+    with torch.random.fork_rng(devices=[]):
+        model = build_model(bound, arguments, run.record.seed)
+    return bound, described, model
+
+
+def _outline(run: Run, workload: Workload) -> Dataset:
+    """Return a dataset of the run's kind: one sample of zeros by its record, or the data."""
+    record = run.record.dataset
+    if "inputs" not in record:
+        # Of a run before records said so.
+        return (
+            data.load(workload.dataset) if isinstance(workload.dataset, str) else workload.dataset()
+        )
+    columns = {
+        part.name: np.zeros((1, *part.shape), part.dtype) for part in parts_of(record["inputs"])
+    }
+    num_classes = record["num_classes"]
+    targets = np.zeros(1, np.int64)
+    inputs: Columns = columns.get("", columns)
+    split = Split(inputs, targets)
+    return Dataset(
+        str(record["name"]),
+        split,
+        split,
+        num_classes,
+        # Of a run before records named them: none.
+        features=tuple(record.get("features", ())),
+        classes=tuple(record.get("classes", ())),
+    )
+
+
+def _array(value: torch.Tensor) -> NDArray[Any]:
+    kept = value.float() if value.is_floating_point() else value
+    array: NDArray[Any] = kept.cpu().numpy()
+    return array

@@ -1,0 +1,156 @@
+"""What a model says, as JSON lines, a table or arrays."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from tarmac.errors import RequestError
+from tarmac.files import atomic_writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tarmac.inference.predicting import Predictions
+
+__all__ = ["check_target", "json_lines", "write_predictions"]
+
+_ENDINGS = (".jsonl", ".ndjson", ".csv", ".npy", ".npz")
+
+
+def check_target(path: Path) -> None:
+    """Raise a RequestError where a file's ending is none that predictions are written as."""
+    if path.suffix.lower() not in _ENDINGS:
+        raise RequestError(
+            f"{path}: predictions are not written as {path.suffix or 'files without an ending'}",
+            hint=f"Choose one of these: {', '.join(_ENDINGS)}",
+        )
+
+
+def write_predictions(path: Path, batches: Iterable[Predictions]) -> int:
+    """Write predictions to a file, whole or not at all.
+
+    Args:
+        path: ``.jsonl`` and ``.csv`` have a line for each sample; ``.npy`` the model's output,
+            which must be one array; ``.npz`` all outputs by name, and ``class`` and ``probability``
+            where the model classifies.
+        batches: Of the samples, in their order.
+
+    Returns:
+        How many samples.
+
+    Raises:
+        RequestError: Another ending, or several outputs for ``.npy``.
+        StorageError: It cannot be written.
+    """
+    check_target(path)
+    ending = path.suffix.lower()
+    count = 0
+
+    def counted() -> Iterator[Predictions]:
+        nonlocal count
+        for some in batches:
+            yield some
+            count += len(some)
+
+    with atomic_writer(path) as file:
+        if ending == ".csv":
+            _write_csv(file, counted())
+        elif ending in (".npy", ".npz"):
+            _write_arrays(file, [*counted()], is_one=ending == ".npy", path=path)
+        else:
+            for line in json_lines(counted()):
+                file.write(f"{line}\n".encode())
+    return count
+
+
+def json_lines(batches: Iterable[Predictions]) -> Iterator[str]:
+    """Yield a JSON object for each sample: its index, file, class and label, and the outputs."""
+    index = 0
+    for some in batches:
+        outputs = {name: _plain(array) for name, array in some.outputs.items()}
+        for row in range(len(some)):
+            line: dict[str, Any] = {"index": index}
+            line |= _about(some, row)
+            line |= {name: values[row] for name, values in outputs.items()}
+            yield json.dumps(line)
+            index += 1
+
+
+def _about(some: Predictions, row: int) -> dict[str, Any]:
+    """Return what is said of a sample beside the outputs."""
+    said: dict[str, Any] = {} if some.files is None else {"file": some.files[row]}
+    if some.classes is not None and some.probabilities is not None:
+        said["class"] = int(some.classes[row])
+        if some.labels is not None:
+            said["label"] = some.labels[row]
+        said["probability"] = _shortest(some.probabilities[row])
+    return said
+
+
+def _write_csv(file: IO[bytes], batches: Iterable[Predictions]) -> None:
+    text = io.TextIOWrapper(file, "utf-8", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    index = 0
+    for some in batches:
+        flat = {name: array.reshape(len(some), -1) for name, array in some.outputs.items()}
+        if index == 0:
+            writer.writerow(["index", *_about(some, 0), *_columns(some)])
+        for row in range(len(some)):
+            values = [value for array in flat.values() for value in _plain(array[row])]
+            writer.writerow([index, *_about(some, row).values(), *values])
+            index += 1
+    text.flush()
+    # The file is closed by whoever opened it.
+    text.detach()
+
+
+def _columns(some: Predictions) -> Iterator[str]:
+    """Yield a name for each value of the outputs: ``output``, or ``output.0``, ``output.1``."""
+    for name, array in some.outputs.items():
+        if array.ndim == 1:
+            yield name
+        else:
+            yield from (f"{name}.{at}" for at in range(array[0].size))
+
+
+def _write_arrays(file: IO[bytes], parts: list[Predictions], *, is_one: bool, path: Path) -> None:
+    arrays = {
+        name: np.concatenate([part.outputs[name] for part in parts]) for name in parts[0].outputs
+    }
+    if is_one:
+        if len(arrays) > 1:
+            raise RequestError(
+                f"{path} holds one array, but the model returns {', '.join(arrays)}",
+                hint="Write them by name: --output FILE.npz",
+            )
+        np.save(file, next(iter(arrays.values())), allow_pickle=False)
+        return
+    classes = [part.classes for part in parts if part.classes is not None]
+    probabilities = [part.probabilities for part in parts if part.probabilities is not None]
+    if classes and probabilities:
+        arrays |= {"class": np.concatenate(classes), "probability": np.concatenate(probabilities)}
+    np.savez(file, allow_pickle=False, **arrays)
+
+
+def _plain(array: NDArray[Any]) -> Any:
+    """Return nested lists of numbers, each with no more digits than its type has."""
+    if array.dtype.kind != "f":
+        return array.tolist()
+    if array.ndim == 1:
+        return [_shortest(value) for value in array]
+    return [_plain(part) for part in array]
+
+
+def _shortest(value: Any) -> float | None:
+    """Return a float as the shortest text names it; None for what JSON has no number for."""
+    number = float(str(value))
+    return number if math.isfinite(number) else None

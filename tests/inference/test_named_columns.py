@@ -1,0 +1,115 @@
+"""Samples whose values, and classes that have names: predictions go by them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from torch import nn
+
+import tarmac
+from tarmac import training
+from tarmac.data import Dataset, Split
+from tarmac.errors import RequestError
+from tarmac.workloads import SGD, Recipe, Workload
+
+ROWS = np.array([[1.0, 20.0, 300.0], [-3.0, 0.5, 2.0]], np.float32)
+
+
+def _flowers(count: int, seed: int) -> Split:
+    inputs = np.random.default_rng(seed).normal(size=(count, 3)).astype(np.float32)
+    return Split(inputs, (inputs[:, 0] > 0).astype(np.int64))
+
+
+flowers = Workload(
+    name="flowers",
+    summary="Two kinds by three lengths",
+    dataset=lambda: Dataset(
+        "flowers",
+        _flowers(64, 0),
+        _flowers(16, 1),
+        2,
+        features=("petal", "sepal", "stem"),
+        classes=("iris", "rose"),
+    ),
+    model=lambda: nn.Linear(3, 2),
+    recipe=Recipe(
+        optimizer=SGD(learning_rate=0.1, momentum=0.0, nesterov=False), batch_size=8, epochs=2
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    output = tmp_path_factory.mktemp("runs")
+    return training.train(flowers, output=output, device="cpu")
+
+
+def asked(run, path):
+    return tarmac.predict(run, path, workload=flowers, device="cpu")
+
+
+def test_columns_are_taken_by_their_names_in_any_order(run, tmp_path):
+    table = tmp_path / "rows.csv"
+    table.write_text("stem, petal,sepal\n300,1,20\n2,-3,0.5\n")
+    expected = asked(run, ROWS)
+    found = asked(run, table)
+    assert found.outputs["output"].tolist() == expected.outputs["output"].tolist()
+    assert found.labels == ["rose", "iris"]
+
+
+def test_without_a_line_of_names_the_values_are_in_their_order(run, tmp_path):
+    table = tmp_path / "rows.csv"
+    table.write_text("1,20,300\n-3,0.5,2\n")
+    assert asked(run, table).outputs["output"].tolist() == (
+        asked(run, ROWS).outputs["output"].tolist()
+    )
+
+
+def test_a_sample_in_json_may_be_an_object_of_names(run, tmp_path):
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text('{"stem": 300, "petal": 1, "sepal": 20}\n[-3, 0.5, 2]\n')
+    assert asked(run, lines).outputs["output"].tolist() == (
+        asked(run, ROWS).outputs["output"].tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "petal,sepal\n1,2\n", "a.csv:1: columns do not fit; missing: stem"),
+        ("a.csv", "petal,sepal,stem,kind\n1,2,3,0\n", "not of the model's: kind"),
+        ("a.csv", "petal,sepal,petal\n1,2,3\n", "missing: stem"),
+        ("a.jsonl", '{"petal": 1, "sepal": 2, "stalk": 3}\n', "missing: stem; not of the model's"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(run, tmp_path, name, text, said):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(RequestError, match=said):
+        asked(run, tmp_path / name)
+
+
+def test_the_label_stands_beside_the_class(run, tmp_path):
+    from tarmac.inference import open_trained, predict_each, write_predictions
+    from tarmac.inference.parts import Samples
+
+    trained = open_trained(run, device="cpu", workload=flowers)
+    write_predictions(tmp_path / "y.jsonl", predict_each(trained, iter([Samples({"": ROWS})])))
+    lines = [json.loads(line) for line in (tmp_path / "y.jsonl").read_text().splitlines()]
+    assert [(line["class"], line["label"]) for line in lines] == [(1, "rose"), (0, "iris")]
+    write_predictions(tmp_path / "y.csv", predict_each(trained, iter([Samples({"": ROWS})])))
+    header = "index,class,label,probability,output.0,output.1"
+    assert (tmp_path / "y.csv").read_text().splitlines()[0] == header
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ({"features": ("petal", "petal", "stem")}, "2 names of features"),
+        ({"classes": ("rose",)}, "1 names for 2 classes"),
+    ],
+)
+def test_names_that_are_not_one_each_are_refused(names, said):
+    with pytest.raises(RequestError, match=said):
+        Dataset("flowers", _flowers(8, 0), _flowers(8, 1), 2, **names)
