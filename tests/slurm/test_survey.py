@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tarmac.slurm import NodeFindings, SlurmCommands, SlurmNode, job_variables, survey_nodes
+from tarmac.slurm import SlurmCommands, SlurmFindings, SlurmNode, job_variables, survey_nodes
 from tarmac.slurm.site import read_gres
 from tarmac.slurm.survey import look_script, read_look
 
@@ -154,7 +154,7 @@ def test_a_job_that_was_accepted_without_an_answer_is_cancelled_too(check, clust
 def seen(tmp_path):
     """Return a function that looks at this machine as one with other GPUs on its bus."""
 
-    def look(gres: str, *devices: str, tool: str, does: str = "") -> NodeFindings:
+    def look(gres: str, *devices: str, tool: str, does: str = "") -> SlurmFindings:
         for number, device in enumerate(devices):
             vendor, driver, kind = device.split()
             place = tmp_path / f"bus/0000:{number:02x}:00.0"

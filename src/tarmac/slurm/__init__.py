@@ -26,7 +26,7 @@ from tarmac.slurm.interface import (
 from tarmac.slurm.one_machine import NODES, OneMachineSlurm
 from tarmac.slurm.script import UNIT, Request, Shape, write_script
 from tarmac.slurm.site import Gres, SlurmNode, gpus_of, read_gres, request_gpus
-from tarmac.slurm.survey import MOST_NODES, NodeFindings, survey_nodes
+from tarmac.slurm.survey import SlurmFindings, survey_nodes
 from tarmac.slurm.trial import try_slurm
 from tarmac.slurm.words import (
     REASONS,
@@ -39,7 +39,6 @@ from tarmac.slurm.words import (
 )
 
 __all__ = [
-    "MOST_NODES",
     "NODES",
     "REASONS",
     "REFUSALS",
@@ -48,7 +47,6 @@ __all__ = [
     "Accounted",
     "Gres",
     "Limits",
-    "NodeFindings",
     "OneMachineSlurm",
     "Queued",
     "Request",
@@ -57,6 +55,7 @@ __all__ = [
     "Silence",
     "Slurm",
     "SlurmCommands",
+    "SlurmFindings",
     "SlurmNode",
     "Submitted",
     "Unit",

@@ -10,9 +10,10 @@ import shlex
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
+from tarmac.machine import MOST_NODES, NodeFindings, group_alike
 from tarmac.slurm.interface import SILENCE_HINT, Silence, Submitted
 from tarmac.slurm.script import Request, Shape, write_script
 from tarmac.slurm.site import gpus_of
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
     from tarmac.slurm.interface import Slurm
     from tarmac.slurm.site import SlurmNode
 
-__all__ = ["MOST_NODES", "NodeFindings", "survey_nodes"]
-
-# More jobs for a look would be a burden; nodes of a site are of few kinds.
-MOST_NODES = 32
+__all__ = ["SlurmFindings", "survey_nodes"]
 
 _LOOK_EVERY_S = 0.5
 _DOCKER_S = 20
@@ -84,39 +82,27 @@ echo "containers=docker"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NodeFindings:
-    """What is known of a node.
+class SlurmFindings(NodeFindings):
+    """What is known of a node of Slurm.
 
     Attributes:
         node: What Slurm says of it.
-        state: ``looked`` at; or it ``waits``, as no job began there in time; is ``blind``, as one
-            did whose answer is not seen here; or has ``failed`` to be asked.
-        words: Why it was not looked at, or what is wrong there.
         python: The newest interpreter from 3.9 on, version and path; empty where there is none.
         containers: What can run them.
         num_gpus: That drivers have there; Slurm may know of more, which is a fault.
         makers: How many of those each maker's driver has: ``{"AMD": 8}``.
-        alike: Other nodes that Slurm says the same of, which were not looked at.
         user_id: The user's number there.
         has_interpreter: Whether Tarmac's own interpreter is there too, which stages inputs,
             outputs and environments.
     """
 
     node: SlurmNode
-    state: Literal["looked", "waits", "blind", "failed"]
-    words: Sequence[str] = ()
     python: str = ""
     containers: Sequence[str] = ()
     num_gpus: int = 0
     makers: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    alike: Sequence[str] = ()
     user_id: int = -1
     has_interpreter: bool = False
-
-    @property
-    def is_fit(self) -> bool:
-        """Whether Tarmac's tasks can run there."""
-        return self.state == "looked" and not self.words
 
 
 def survey_nodes(
@@ -128,7 +114,7 @@ def survey_nodes(
     shape: Shape | None = None,
     patience_s: float = 120.0,
     most: int = MOST_NODES,
-) -> Sequence[NodeFindings]:
+) -> Sequence[SlurmFindings]:
     """Look at a site's nodes by a job on each; of many, by a job on one of each kind.
 
     Args:
@@ -150,7 +136,12 @@ def survey_nodes(
             f"Slurm does not answer: {nodes.command}: {nodes.words}", hint=SILENCE_HINT
         )
     shape = shape or Shape()
-    groups = _groups([node for node in nodes if _belongs(node, shape)], most)
+    groups = group_alike(
+        [node for node in nodes if _belongs(node, shape)],
+        most,
+        kind=_kind,
+        is_usable=lambda node: node.is_usable,
+    )
     with tempfile.TemporaryDirectory(
         prefix=".tarmac-look-", dir=directory, ignore_cleanup_errors=True
     ) as place:
@@ -245,20 +236,24 @@ class _Survey:
                 return
             time.sleep(_LOOK_EVERY_S)
 
-    def findings(self, node: SlurmNode) -> NodeFindings:
+    def findings(self, node: SlurmNode) -> SlurmFindings:
         """Return what is known of a node by now."""
         if node.name in self._problems:
-            return NodeFindings(node=node, state="failed", words=(self._problems[node.name],))
+            return SlurmFindings(
+                name=node.name, node=node, state="failed", words=(self._problems[node.name],)
+            )
         answer = self._answer(node.name)
         if answer is not None:
             return read_look(node, answer)
         if node.name in self._left:
-            return NodeFindings(node=node, state="waits", words=(self._left[node.name],))
+            return SlurmFindings(
+                name=node.name, node=node, state="waits", words=(self._left[node.name],)
+            )
         words = (
             f"its job has ended, and its answer is not seen in {self._place.parent}: is that "
             "another directory there? Choose one that all nodes see"
         )
-        return NodeFindings(node=node, state="blind", words=(words,))
+        return SlurmFindings(name=node.name, node=node, state="blind", words=(words,))
 
     def _answer(self, name: str) -> str | None:
         # Opened anew, upon which network file systems ask their server.
@@ -273,16 +268,8 @@ def _belongs(node: SlurmNode, shape: Shape) -> bool:
     return node.is_default
 
 
-def _groups(nodes: Sequence[SlurmNode], most: int) -> Sequence[Sequence[SlurmNode]]:
-    """Return nodes in groups, of each of which the first is looked at."""
-    if len(nodes) <= most:
-        return [[node] for node in nodes]
-    kinds: dict[object, list[SlurmNode]] = {}
-    # One where nothing is started would say nothing of the others.
-    for node in sorted(nodes, key=lambda node: not node.is_usable):
-        kind = (node.partition, node.cpus, node.memory_bytes, node.gres, node.features)
-        kinds.setdefault(kind, []).append(node)
-    return [*kinds.values()][:most]
+def _kind(node: SlurmNode) -> tuple[object, ...]:
+    return (node.partition, node.cpus, node.memory_bytes, node.gres, node.features)
 
 
 def look_script(directory: Path, python: str, bus: Path = _BUS) -> str:
@@ -298,7 +285,7 @@ def look_script(directory: Path, python: str, bus: Path = _BUS) -> str:
     return _LOOK.format(**quoted, docker_s=_DOCKER_S)
 
 
-def read_look(node: SlurmNode, answer: str) -> NodeFindings:
+def read_look(node: SlurmNode, answer: str) -> SlurmFindings:
     """Return what a look has seen of a node.
 
     Args:
@@ -326,7 +313,8 @@ def read_look(node: SlurmNode, answer: str) -> NodeFindings:
         words.append(f"its GPUs are {maker}'s: tasks that ask for GPUs begin on NVIDIA's alone")
         if tools.isdisjoint(_TOOLS[maker]):
             words.append(f"has no {' or '.join(_TOOLS[maker])}, by which they are looked at")
-    return NodeFindings(
+    return SlurmFindings(
+        name=node.name,
         node=node,
         state="looked",
         words=words,

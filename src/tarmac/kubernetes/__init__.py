@@ -1,0 +1,131 @@
+"""Kubernetes, by its API alone: a kubeconfig, requests, watches, and what its words mean.
+
+Knows nothing of job files. What is no answer is a `Silence`, what is denied is `Refused`.
+
+Example::
+
+    with connect(namespace="team-a") as cluster, cluster.watch("Pod", "app=x") as pods:
+        pods.wait_for_change(10)
+        print(pods.look())
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tarmac.kubernetes.answers import Listed, Object, Refused, Right, Silence, Version
+    from tarmac.kubernetes.cluster import Cluster, connect
+    from tarmac.kubernetes.events import explain_creation, explain_event, explain_quota
+    from tarmac.kubernetes.jobs import JOB_ENDS, JobState, explain_job
+    from tarmac.kubernetes.look import Look
+    from tarmac.kubernetes.manifests import (
+        RIGHTS,
+        as_yaml,
+        check_daemon_set,
+        problem_detector_set,
+        role_for,
+        setup,
+    )
+    from tarmac.kubernetes.nodes import ClusterNode
+    from tarmac.kubernetes.pod_rows import DISRUPTIONS, ENDS, WAITS, Cause
+    from tarmac.kubernetes.pods import UNFIT, PodState, explain_pod
+    from tarmac.kubernetes.quantities import is_gpu, quantity
+    from tarmac.kubernetes.refusals import REFUSALS, Explained, explain_refusal, lacking_right
+    from tarmac.kubernetes.survey import ClusterFindings, survey_cluster
+    from tarmac.kubernetes.watch import Watch
+    from tarmac.kubernetes.workloads import explain_workload, job_of_workload
+
+__all__ = [
+    "DISRUPTIONS",
+    "ENDS",
+    "JOB_ENDS",
+    "REFUSALS",
+    "RIGHTS",
+    "UNFIT",
+    "WAITS",
+    "Cause",
+    "Cluster",
+    "ClusterFindings",
+    "ClusterNode",
+    "Explained",
+    "JobState",
+    "Listed",
+    "Look",
+    "Object",
+    "PodState",
+    "Refused",
+    "Right",
+    "Silence",
+    "Version",
+    "Watch",
+    "as_yaml",
+    "check_daemon_set",
+    "connect",
+    "explain_creation",
+    "explain_event",
+    "explain_job",
+    "explain_pod",
+    "explain_quota",
+    "explain_refusal",
+    "explain_workload",
+    "is_gpu",
+    "job_of_workload",
+    "lacking_right",
+    "problem_detector_set",
+    "quantity",
+    "role_for",
+    "setup",
+    "survey_cluster",
+]
+
+_MODULES = {
+    "Cause": "pod_rows",
+    "Cluster": "cluster",
+    "ClusterFindings": "survey",
+    "ClusterNode": "nodes",
+    "DISRUPTIONS": "pod_rows",
+    "ENDS": "pod_rows",
+    "Explained": "refusals",
+    "JOB_ENDS": "jobs",
+    "JobState": "jobs",
+    "Listed": "answers",
+    "Look": "look",
+    "Object": "answers",
+    "PodState": "pods",
+    "REFUSALS": "refusals",
+    "RIGHTS": "manifests",
+    "UNFIT": "pods",
+    "Refused": "answers",
+    "Right": "answers",
+    "Silence": "answers",
+    "Version": "answers",
+    "WAITS": "pod_rows",
+    "Watch": "watch",
+    "as_yaml": "manifests",
+    "check_daemon_set": "manifests",
+    "connect": "cluster",
+    "explain_creation": "events",
+    "explain_event": "events",
+    "explain_job": "jobs",
+    "explain_pod": "pods",
+    "explain_quota": "events",
+    "explain_refusal": "refusals",
+    "explain_workload": "workloads",
+    "is_gpu": "quantities",
+    "job_of_workload": "workloads",
+    "lacking_right": "refusals",
+    "problem_detector_set": "manifests",
+    "quantity": "quantities",
+    "role_for": "manifests",
+    "setup": "manifests",
+    "survey_cluster": "survey",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a module when a name of it is first used."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,0 +1,81 @@
+"""What a cluster answers, and what is no answer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+__all__ = ["Listed", "Object", "Refused", "Right", "Silence", "Version"]
+
+# An object of the API as its JSON.
+Object: TypeAlias = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Silence:
+    """No answer that can be understood: says nothing about any object.
+
+    A login that is no longer accepted (401) is one as well: what runs goes on running.
+
+    Attributes:
+        words: What was asked of whom, what came of it, and what to do.
+        since: When the cluster last fell silent, in seconds since 1970.
+    """
+
+    words: str
+    since: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """The cluster has understood, and says no.
+
+    Attributes:
+        status: Of HTTP: 403, 409, 422.
+        reason: Kubernetes' own word: ``Forbidden``, ``AlreadyExists``, ``Invalid``.
+        message: Kubernetes' own sentence.
+    """
+
+    status: int
+    reason: str
+    message: str
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether an object of that name is there already, or has changed meanwhile."""
+        return self.status == 409
+
+
+class Listed(NamedTuple):
+    """All objects of a kind at one moment.
+
+    Attributes:
+        items: In the server's order.
+        resource_version: Of that moment; a watch goes on from it.
+    """
+
+    items: tuple[Object, ...]
+    resource_version: str
+
+
+class Version(NamedTuple):
+    """Which Kubernetes it is: ``Version(1, 36, "v1.36.2")``."""
+
+    major: int
+    minor: int
+    text: str
+
+
+class Right(NamedTuple):
+    """Something that one may or may not do.
+
+    Attributes:
+        verb: As RBAC calls it: ``create``.
+        resource: In the plural, with a subresource behind a slash: ``pods/log``.
+        group: Of the API; empty for its core.
+    """
+
+    verb: str
+    resource: str
+    group: str = ""

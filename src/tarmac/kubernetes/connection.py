@@ -1,0 +1,317 @@
+"""Requests to an API server, each with an end: an answer, a refusal or a silence.
+
+What is too much for the server now (429), or fails in it (5xx), or in the network, is asked again
+with growing pauses, or when the server says, for a bounded time. A request that was perhaps
+carried out is asked again as well: objects are created under names of their own, so that a second
+creation is a conflict (409) and never a second object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from tarmac.errors import RequestError
+from tarmac.kubernetes.answers import Refused, Silence
+from tarmac.kubernetes.credentials import read_credentials, tls_of
+from tarmac.kubernetes.kubeconfig import read_login
+from tarmac.kubernetes.trouble import explain_trouble, login_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tarmac.kubernetes.credentials import Credentials
+    from tarmac.kubernetes.kubeconfig import Place
+
+__all__ = ["PATIENCE_S", "Connection"]
+
+# How long one question may take with all its repetitions.
+PATIENCE_S = 55.0
+_CONNECT_S, _ANSWER_S = 10.0, 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 8.0
+# A login that is refused is read anew at most so often: a plug-in may ask a person's identity
+# provider, which locks accounts that ask too much.
+_LOGIN_PAUSE_S = 60.0
+# So long before it ends, a token is replaced.
+_BEFORE_EXPIRY_S = 10.0
+# A plug-in that gives what has expired already is not run for each request.
+_RENEWAL_PAUSE_S = 10.0
+_BUSY = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class Connection:
+    """An API server as one login sees it. Threads may share it.
+
+    Args:
+        place: Which cluster, and who asks.
+        environ: For plug-ins and proxies.
+        patience_s: How long one question may take in all.
+
+    Raises:
+        RequestError: The login or a certificate cannot be read.
+    """
+
+    def __init__(
+        self, place: Place, environ: Mapping[str, str], patience_s: float = PATIENCE_S
+    ) -> None:
+        self.place = place
+        self._environ = environ
+        self._patience_s = patience_s
+        self._lock = threading.Lock()
+        self._silent_since: float | None = None
+        self._login_at = self._renewed_at = float("-inf")
+        self._credentials = read_credentials(place, environ, time.time())
+        self._clients = [self._open(self._credentials)]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for client in self._clients:
+            client.close()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        patience_s: float | None = None,
+    ) -> Mapping[str, Any] | Refused | Silence:
+        """Ask, again if need be, and return the JSON of the answer.
+
+        Args:
+            method: Of HTTP.
+            path: From ``/api`` on.
+            query: Behind the ``?``.
+            body: Sent as JSON.
+            content_type: Of the body.
+            patience_s: Another time than the connection's; 0 asks once.
+        """
+        patience_s = self._patience_s if patience_s is None else patience_s
+        end, pause_s = time.monotonic() + patience_s, _FIRST_PAUSE_S
+        content = None if body is None else json.dumps(body).encode()
+        while True:
+            left_s = min(_ANSWER_S, max(1.0, end - time.monotonic()))
+            wait_s: float | None = None
+            try:
+                with self.send(
+                    method, path, query or {}, content, content_type, answer_s=left_s
+                ) as response:
+                    response.read()
+                    answer = self._understood(response)
+                    if not isinstance(answer, Silence):
+                        self._silent_since = None
+                        return answer
+                    words, again = answer.words, response.status_code in _BUSY
+                    wait_s = _retry_after(response)
+            except RequestError as error:
+                words, again = str(error), False
+            except Exception as error:
+                words, again = explain_trouble(error, self.place)
+            if wait_s is None:
+                # Many clients that failed at once are not to come back at once.
+                wait_s = pause_s * random.uniform(0.75, 1.25)  # noqa: S311 - nothing secret
+            if not again or time.monotonic() + wait_s >= end:
+                return self.silence(f"{method} {path}: {words}")
+            time.sleep(wait_s)
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    @contextlib.contextmanager
+    def send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        content: bytes | None = None,
+        content_type: str = "application/json",
+        *,
+        answer_s: float | None = _ANSWER_S,
+    ) -> Iterator[httpx.Response]:
+        """Send once, and once more with a fresh login where that is refused; stream the answer.
+
+        Raises:
+            httpx.TransportError: There is no answer.
+            RequestError: The login cannot be read, or the connection was closed.
+        """
+        limits = httpx.Timeout(answer_s, connect=min(_CONNECT_S, answer_s or _CONNECT_S))
+        for is_last in (False, True):
+            client, credentials = self._client()
+            headers = {"Accept": "application/json"}
+            if content is not None:
+                headers["Content-Type"] = content_type
+            if credentials.header:
+                headers["Authorization"] = credentials.header
+            extensions = {}
+            if name := self.place.cluster.get("tls-server-name"):
+                extensions["sni_hostname"] = str(name)
+            request = client.build_request(
+                method,
+                self.place.server + path,
+                params=dict(query),
+                content=content,
+                headers=headers,
+                timeout=limits,
+                extensions={"timeout": limits.as_dict(), **extensions},
+            )
+            try:
+                response = client.send(request, stream=True)
+            except RuntimeError:
+                # A thread that follows something learns of the end when it asks again.
+                if not client.is_closed:
+                    raise
+                raise RequestError("is not asked any more: its connections are closed") from None
+            try:
+                if response.status_code == 401 and not is_last and self._log_in_anew(credentials):
+                    continue
+                yield response
+            finally:
+                response.close()
+            return
+
+    def read(self, path: str, query: Mapping[str, str]) -> Iterator[bytes] | Refused | Silence:
+        """Return the bytes of an answer that may have no end, as they come.
+
+        The iterator raises ConnectionError where it breaks off.
+        """
+        stack = contextlib.ExitStack()
+        try:
+            # A log that is followed may be quiet for as long as its program is.
+            response = stack.enter_context(self.send("GET", path, query, answer_s=None))
+            if response.status_code == 200:
+                self.heard()
+                return _pieces(response, stack)
+            response.read()
+            answer = self._understood(response)
+            words = answer.words if isinstance(answer, Silence) else ""
+            stack.close()
+            if isinstance(answer, Refused):
+                return answer
+        except RequestError as error:
+            words = str(error)
+        except Exception as error:
+            words = explain_trouble(error, self.place).words
+        return self.silence(f"GET {path}: {words}")
+
+    def silence(self, words: str) -> Silence:
+        """Return a silence that began with the first question that had no answer."""
+        if self._silent_since is None:
+            self._silent_since = time.time()
+        return Silence(f"{self.place.title} {words}", self._silent_since)
+
+    def heard(self) -> None:
+        """Note that the server answers."""
+        self._silent_since = None
+
+    def _understood(self, response: httpx.Response) -> Mapping[str, Any] | Refused | Silence:
+        status = response.status_code
+        try:
+            body = json.loads(response.content)
+        except ValueError:
+            body = None
+        said = body if isinstance(body, dict) else {}
+        if words := self._no_answer(response, said):
+            return Silence(words, 0)
+        if 200 <= status < 300:
+            return said
+        if not said:
+            return Refused(404, "NoSuchKind", "the cluster could not find the requested resource")
+        message = str(said.get("message") or f"HTTP {status}")
+        return Refused(status, str(said.get("reason") or ""), message)
+
+    def _no_answer(self, response: httpx.Response, said: Mapping[str, Any]) -> str:
+        """Return why what came is no answer; empty where it is one."""
+        status = response.status_code
+        if status == 401:
+            return (
+                "does not accept this login any more (401 Unauthorized): the token or certificate "
+                f"of {login_words(self.place)} has expired or was withdrawn; log in anew"
+            )
+        if status in _BUSY:
+            message = said.get("message") or response.text.strip()[:300] or "and says nothing"
+            return f"fails with {status}: {message}"
+        if 200 <= status < 300:
+            return "" if said else "answered with no JSON; is a proxy in between?"
+        # So apiserver answers for kinds that it does not have; a proxy's 404 is no word on
+        # whether an object exists.
+        is_its_own = said.get("kind") == "Status" or response.text.strip() == "404 page not found"
+        return (
+            ""
+            if is_its_own
+            else f"answered {status} in no words of Kubernetes; is a proxy in between?"
+        )
+
+    def _client(self) -> tuple[httpx.Client, Credentials]:
+        with self._lock:
+            expires = self._credentials.expires
+            is_old = expires is not None and time.time() > expires - _BEFORE_EXPIRY_S
+            if is_old and time.monotonic() - self._renewed_at > _RENEWAL_PAUSE_S:
+                self._renewed_at = time.monotonic()
+                self._replace(read_credentials(self.place, self._environ, time.time()))
+            return self._clients[-1], self._credentials
+
+    def _log_in_anew(self, used: Credentials) -> bool:
+        """Read the login again; return whether there is another one to try."""
+        with self._lock:
+            if self._credentials is not used:
+                return True
+            now = time.monotonic()
+            if now - self._login_at < _LOGIN_PAUSE_S:
+                return False
+            self._login_at = now
+            self.place = _read_again(self.place)
+            self._replace(read_credentials(self.place, self._environ, time.time()))
+            return True
+
+    def _replace(self, credentials: Credentials) -> None:
+        if credentials.certificate != self._credentials.certificate:
+            # Others may be reading by the old one still: all are closed at the end.
+            self._clients.append(self._open(credentials))
+        self._credentials = credentials
+
+    def _open(self, credentials: Credentials) -> httpx.Client:
+        proxy = self.place.cluster.get("proxy-url") or None
+        try:
+            return httpx.Client(
+                verify=tls_of(self.place, credentials),
+                proxy=str(proxy) if proxy else None,
+                headers={"User-Agent": "tarmac"},
+                limits=httpx.Limits(max_keepalive_connections=8),
+            )
+        except ImportError:
+            raise RequestError(
+                f"proxy-url of {self.place.file} is a SOCKS proxy",
+                hint="Install what speaks it: pip install 'httpx[socks]'",
+            ) from None
+        except ValueError as error:
+            raise RequestError(f"proxy-url of {self.place.file} is no proxy: {error}") from None
+
+
+def _read_again(place: Place) -> Place:
+    """Return the place with its login as the kubeconfig has it now."""
+    if place.login is None or "tokenFile" in place.login.fields:
+        return place
+    return dataclasses.replace(place, login=read_login(place.login))
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Return the seconds that the server asks to wait, where it says any."""
+    try:
+        return max(0.0, float(response.headers["Retry-After"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _pieces(response: httpx.Response, stack: contextlib.ExitStack) -> Iterator[bytes]:
+    with stack:
+        try:
+            yield from response.iter_bytes()
+        except httpx.HTTPError as error:
+            raise ConnectionError(f"the log broke off: {error}") from None

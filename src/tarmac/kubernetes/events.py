@@ -1,0 +1,62 @@
+"""What events say: why a Job makes no pods, why a pod does not begin."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tarmac.kubernetes.answers import Object
+
+__all__ = ["explain_creation", "explain_event", "explain_quota"]
+
+_QUOTA = re.compile(
+    r"exceeded quota: (?P<name>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), "
+    r"limited: (?P<most>.+)$"
+)
+
+
+def explain_event(event: Object) -> str:
+    """Return an event's words, a quota's as numbers."""
+    said = " ".join(str(event.get("message") or event.get("reason") or "").split())
+    return explain_quota(said) or said
+
+
+def explain_creation(events: Iterable[Object]) -> str | None:
+    """Return why a Job cannot make its pods now, from its events, oldest first.
+
+    None where it has made one since, or nothing is said.
+    """
+    last = None
+    for event in events:
+        if event.get("reason") in ("FailedCreate", "SuccessfulCreate"):
+            last = event
+    if last is None or last["reason"] == "SuccessfulCreate":
+        return None
+    return explain_event(last)
+
+
+def explain_quota(message: str) -> str | None:
+    """Return what a quota that is used up holds back; None where it is about something else.
+
+    Example:
+        >>> explain_quota('pods "a" is forbidden: exceeded quota: team, requested: '
+        ...     'requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=8, '
+        ...     'limited: requests.nvidia.com/gpu=8')
+        'quota team: 8 of 8 requests.nvidia.com/gpu are in use, 1 more is asked'
+    """
+    found = _QUOTA.search(message)
+    if found is None:
+        return None
+    asked, used, most = (_amounts(found[name]) for name in ("asked", "used", "most"))
+    parts = [
+        f"{used.get(name, '?')} of {most.get(name, '?')} {name} are in use, {amount} more is asked"
+        for name, amount in asked.items()
+    ]
+    return f"quota {found['name']}: " + "; ".join(parts)
+
+
+def _amounts(text: str) -> dict[str, str]:
+    return {name: amount for name, _, amount in (it.partition("=") for it in text.split(","))}

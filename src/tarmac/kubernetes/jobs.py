@@ -1,0 +1,60 @@
+"""What a Job's own conditions mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.kubernetes.answers import Object
+
+__all__ = ["JOB_ENDS", "JobState", "explain_job"]
+
+# Reasons of the conditions Failed and FailureTarget: pkg/apis/batch of Kubernetes, 1.36.
+JOB_ENDS: Mapping[str, str] = {
+    "DeadlineExceeded": "it ran longer than an activeDeadlineSeconds, which Tarmac does not set: "
+    "somebody has changed the Job",
+    "MaxFailedIndexesExceeded": "more of its indexes failed than it allows, which Tarmac does not "
+    "bound: somebody has changed the Job",
+    "BackoffLimitExceeded": "one of its pods failed",
+    "PodFailurePolicy": "a pod failed in a way that its failure policy names",
+    "FailedIndexes": "some of its indexes failed",
+}
+
+
+class JobState(NamedTuple):
+    """What a Job does.
+
+    Attributes:
+        phase: ``held``: suspended, by a queue or by somebody.
+        reason: Kubernetes' word.
+        words: For people.
+    """
+
+    phase: Literal["held", "running", "completed", "failed"]
+    reason: str = ""
+    words: str = ""
+
+
+def explain_job(job: Object) -> JobState:
+    """Return what a Job does, from its conditions."""
+    conditions = {
+        str(it.get("type")): it
+        for it in (job.get("status") or {}).get("conditions") or ()
+        if it.get("status") == "True"
+    }
+    if "Complete" in conditions or "SuccessCriteriaMet" in conditions:
+        return JobState("completed")
+    failed = conditions.get("Failed") or conditions.get("FailureTarget")
+    if failed is not None:
+        reason = str(failed.get("reason") or "")
+        said = str(failed.get("message") or reason)
+        words = JOB_ENDS.get(reason)
+        return JobState("failed", reason, f"{words} ({said})" if words else said)
+    if (job.get("spec") or {}).get("suspend"):
+        labels = (job.get("metadata") or {}).get("labels") or {}
+        queue = labels.get("kueue.x-k8s.io/queue-name")
+        words = f"waits in the queue {queue}" if queue else "is suspended"
+        return JobState("held", "Suspended", words)
+    return JobState("running")

@@ -1,0 +1,61 @@
+"""Where the API keeps objects of each kind that Tarmac handles."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import quote
+
+__all__ = ["KINDS", "Kind", "kind_of"]
+
+
+class Kind(NamedTuple):
+    """A kind of object.
+
+    Attributes:
+        version: With the API's group: ``batch/v1``.
+        plural: As in its path: ``jobs``.
+        namespaced: Whether objects are in a namespace.
+    """
+
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, namespace: str, name: str = "", version: str = "") -> str:
+        """Return the path of all objects of a namespace, or of one."""
+        version = version or self.version
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        where = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced else ""
+        return f"{root}{where}/{self.plural}" + (f"/{quote(name, safe='')}" if name else "")
+
+
+KINDS: dict[str, Kind] = {
+    "ConfigMap": Kind("v1", "configmaps"),
+    "Event": Kind("v1", "events"),
+    "Job": Kind("batch/v1", "jobs"),
+    "JobSet": Kind("jobset.x-k8s.io/v1alpha2", "jobsets"),
+    "LocalQueue": Kind("kueue.x-k8s.io/v1beta1", "localqueues"),
+    "Namespace": Kind("v1", "namespaces", namespaced=False),
+    "Node": Kind("v1", "nodes", namespaced=False),
+    "PersistentVolumeClaim": Kind("v1", "persistentvolumeclaims"),
+    "Pod": Kind("v1", "pods"),
+    "Secret": Kind("v1", "secrets"),
+    "SelfSubjectAccessReview": Kind(
+        "authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False
+    ),
+    "Service": Kind("v1", "services"),
+    "ServiceAccount": Kind("v1", "serviceaccounts"),
+    "Workload": Kind("kueue.x-k8s.io/v1beta1", "workloads"),
+}
+
+
+def kind_of(name: str) -> Kind:
+    """Return the kind of that name.
+
+    Raises:
+        ValueError: Tarmac does not handle it.
+    """
+    try:
+        return KINDS[name]
+    except KeyError:
+        raise ValueError(f"unknown kind {name!r}, expected one of {', '.join(KINDS)}") from None

@@ -1,0 +1,128 @@
+"""The Job that looks at a node: how its pod is made, and which GPUs it asks for."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.kubernetes.nodes import ClusterNode
+
+__all__ = ["CONTAINER", "LABEL", "Look", "asked_gpus", "look_manifest"]
+
+LABEL = "tarmac.dev/look"
+CONTAINER = "look"
+
+# Removed by then, also where the process that looks was killed.
+_KEPT_S = 300
+_GRACE_S = 5
+
+# PyTorch and a context on each of many GPUs take some; a limit is no reservation.
+_MEMORY_REQUEST, _MEMORY_LIMIT = "256Mi", "8Gi"
+
+# The answer is the program's; without one, the last line says why there is none.
+_SCRIPT = """\
+said=$("$0" -P -m tarmac.checks.pod_look "$1" /dev/termination-log 2>&1)
+code=$?
+printf '%s\\n' "$said" >&2
+[ "$code" = 0 ] || printf '%s\\n' "$said" | tail -n 1 > /dev/termination-log
+exit "$code"
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Look:
+    """How pods are made that look at nodes.
+
+    Attributes:
+        image: That has Tarmac.
+        python: Of the image, that Tarmac is in.
+        queue: Of Kueue; empty for none.
+        node_selector: Labels that nodes must have.
+        tolerations: Taints that pods bear.
+        gpu_resource: The only kind of GPU that counts; empty for any.
+        pull_secrets: Names of Secrets with logins of registries.
+        priority_class: Of pods; empty for the cluster's default.
+        service_account: Of pods; empty for none.
+    """
+
+    image: str
+    python: str = "python3"
+    queue: str = ""
+    node_selector: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tolerations: Sequence[Mapping[str, str]] = ()
+    gpu_resource: str = ""
+    pull_secrets: Sequence[str] = ()
+    priority_class: str = ""
+    service_account: str = ""
+
+
+def look_manifest(
+    name: str, mark: str, node: ClusterNode, look: Look, patience_s: float
+) -> dict[str, Any]:
+    """Return the Job whose pod looks at a node.
+
+    Args:
+        name: Its own.
+        mark: By which all of this survey are found.
+        node: The only one where the pod may run.
+        look: How.
+        patience_s: After this many seconds it is of no use any more.
+    """
+    labels = {"app.kubernetes.io/name": "tarmac-look", LABEL: mark}
+    # Unlike nodeName, this leaves the scheduler to see whether there is room.
+    here = {"key": "metadata.name", "operator": "In", "values": [node.name]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [here]}]}
+    asked = asked_gpus(node)
+    gpus = {resource: str(count) for resource, count in asked.items()}
+    pod: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": _GRACE_S,
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+        "tolerations": [{**each} for each in look.tolerations],
+        "containers": [
+            {
+                "name": CONTAINER,
+                "image": look.image,
+                "command": ["sh", "-c", _SCRIPT, look.python, str(sum(asked.values()))],
+                "resources": {
+                    "requests": {"cpu": "100m", "memory": _MEMORY_REQUEST, **gpus},
+                    "limits": {"memory": _MEMORY_LIMIT, **gpus},
+                },
+                "securityContext": {"allowPrivilegeEscalation": False},
+            }
+        ],
+    }
+    if look.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": each} for each in look.pull_secrets]
+    if look.priority_class:
+        pod["priorityClassName"] = look.priority_class
+    if look.service_account:
+        pod["serviceAccountName"] = look.service_account
+    queue = {"kueue.x-k8s.io/queue-name": look.queue} if look.queue else {}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": labels | queue},
+        "spec": {
+            "backoffLimit": 0,
+            # Where this process dies, nothing begins an hour later.
+            "activeDeadlineSeconds": int(patience_s) + _KEPT_S,
+            "ttlSecondsAfterFinished": _KEPT_S,
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def asked_gpus(node: ClusterNode) -> dict[str, int]:
+    """Return which GPUs of a node a pod asks for: those that the check can judge."""
+    return {
+        # More than one of those that pods take turns on may be the same GPU.
+        resource: 1 if node.is_shared else count
+        for resource, count in node.gpus.items()
+        if resource.startswith("nvidia.com/")
+    }

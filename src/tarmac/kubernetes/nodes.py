@@ -1,0 +1,138 @@
+"""What a cluster says of its nodes, and whether tasks may go there."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tarmac.kubernetes.quantities import is_gpu, quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.kubernetes.answers import Object
+
+__all__ = ["ClusterNode", "read_node"]
+
+_TYPE = "node.kubernetes.io/instance-type"
+# What NVIDIA's GPU feature discovery says: https://github.com/NVIDIA/k8s-device-plugin.
+_PRODUCT = "nvidia.com/gpu.product"
+_REPLICAS = "nvidia.com/gpu.replicas"
+# Kubernetes' own taints say how a node is, others whom it is for.
+_OF_STATE = "node.kubernetes.io/"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClusterNode:
+    """A node by the cluster's word.
+
+    Attributes:
+        name: Its own.
+        cpus: That pods can have.
+        memory_bytes: Likewise.
+        gpus: Likewise, by resource: ``{"nvidia.com/gpu": 8}``.
+        kind: What nodes that are alike have in common.
+        trouble: Why no pod can begin there now; empty where one can.
+        apart: Why it is not for pods of these options; empty where it is.
+        is_shared: Whether each GPU is counted several times, as pods take turns on it.
+    """
+
+    name: str
+    cpus: float
+    memory_bytes: int
+    gpus: Mapping[str, int]
+    kind: tuple[object, ...]
+    trouble: str = ""
+    apart: str = ""
+    is_shared: bool = False
+
+
+def read_node(
+    node: Object,
+    *,
+    selector: Mapping[str, str] | None = None,
+    tolerations: Sequence[Mapping[str, str]] = (),
+    gpu_resource: str = "",
+) -> ClusterNode:
+    """Return what the cluster says of a node.
+
+    Args:
+        node: As the API has it.
+        selector: Labels that pods ask for.
+        tolerations: Of pods.
+        gpu_resource: The only one that pods ask for; empty: any.
+    """
+    about, spec = node["metadata"], node.get("spec") or {}
+    status: Mapping[str, Any] = node.get("status") or {}
+    labels: Mapping[str, str] = about.get("labels") or {}
+    amounts = {name: quantity(amount) for name, amount in (status.get("allocatable") or {}).items()}
+    capacity = status.get("capacity") or {}
+    gpus = {
+        name: int(amount)
+        for name, amount in sorted(amounts.items())
+        if amount and (name == gpu_resource if gpu_resource else is_gpu(name))
+    }
+    # Of nodes of one kind, a few bytes more or less are the system's.
+    memory_gib = round(quantity(capacity.get("memory", 0)) / 2**30)
+    names = labels.get(_TYPE, ""), labels.get(_PRODUCT, "")
+    return ClusterNode(
+        name=str(about["name"]),
+        cpus=amounts.get("cpu", 0.0),
+        memory_bytes=int(amounts.get("memory", 0)),
+        gpus=gpus,
+        kind=(quantity(capacity.get("cpu", 0)), memory_gib, tuple(gpus.items()), *names),
+        trouble=_trouble(spec, status),
+        apart=_apart(spec, labels, selector or {}, tolerations, gpus),
+        is_shared=labels.get(_REPLICAS, "1") not in ("0", "1"),
+    )
+
+
+def _trouble(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "Ready" and condition.get("status") != "True":
+            said = " ".join(str(condition.get("message") or condition.get("reason") or "").split())
+            return f"is not ready: {said}" if said else "is not ready"
+    if spec.get("unschedulable"):
+        return "is cordoned: kubectl uncordon lets pods begin there again"
+    for taint in spec.get("taints") or ():
+        key = str(taint.get("key"))
+        if key.startswith(_OF_STATE) and taint.get("effect") != "PreferNoSchedule":
+            return f"takes no pods: {key.removeprefix(_OF_STATE)}"
+    return ""
+
+
+def _apart(
+    spec: Mapping[str, Any],
+    labels: Mapping[str, str],
+    selector: Mapping[str, str],
+    tolerations: Sequence[Mapping[str, str]],
+    gpus: Mapping[str, int],
+) -> str:
+    for name, value in selector.items():
+        if labels.get(name) != value:
+            return f"has no label {name}={value}, which node_selector asks for"
+    for taint in spec.get("taints") or ():
+        key = str(taint.get("key"))
+        # Clusters let pods that ask for a resource bear its taint (ExtendedResourceToleration).
+        is_other = key.startswith(_OF_STATE) or key in gpus
+        if (
+            not is_other
+            and taint.get("effect") != "PreferNoSchedule"
+            and not any(_bears(each, taint) for each in tolerations)
+        ):
+            value = f"={taint['value']}" if taint.get("value") else ""
+            return (
+                f"has the taint {key}{value}:{taint.get('effect')}, which tolerations do not bear"
+            )
+    return ""
+
+
+def _bears(toleration: Mapping[str, str], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if toleration.get("key") and toleration["key"] != taint.get("key"):
+        return False
+    is_any = toleration.get("operator") == "Exists"
+    if not toleration.get("key"):
+        return is_any
+    return is_any or toleration.get("value", "") == (taint.get("value") or "")

@@ -1,0 +1,114 @@
+"""Kubernetes' words for waiting and ending pods, and what Tarmac makes of each.
+
+Kubernetes' own words stay beside ours, so that they can be looked up in its manuals.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["DISRUPTIONS", "ENDS", "WAITS", "Cause", "End", "Wait"]
+
+Cause: TypeAlias = Literal[
+    "exit",
+    "signal",
+    "timeout",
+    "memory",
+    "start",
+    "cancelled",
+    "preempted",
+    "node",
+    "evicted",
+    "lost",
+]
+
+
+class Wait(NamedTuple):
+    """A row: a reason to wait.
+
+    Attributes:
+        matter: As in PodState.
+        words: What Tarmac says.
+        limit_s: As in PodState.
+    """
+
+    matter: str
+    words: str
+    limit_s: float | None = None
+
+
+class End(NamedTuple):
+    """A row: a way to end without a result of the program's own."""
+
+    cause: Cause
+    words: str
+    is_disturbance: bool = False
+
+
+# Container reasons of the kubelet (pkg/kubelet/images/types.go,
+# kuberuntime/kuberuntime_container.go) and reasons of the condition PodScheduled.
+# A registry that recovers within five minutes costs nothing; a wrong name is waited for no longer.
+WAITS: Mapping[str, Wait] = {
+    "Unschedulable": Wait("room", "waits for a node with room"),
+    "SchedulingGated": Wait("room", "is held back by a gate, for example of a queue"),
+    "ContainerCreating": Wait("", "its node is fetching the image and volumes"),
+    "PodInitializing": Wait("", "is being prepared on its node"),
+    "ErrImagePull": Wait("image", "its image cannot be pulled", 300),
+    "ImagePullBackOff": Wait("image", "its image cannot be pulled", 300),
+    "ErrImageNeverPull": Wait(
+        "image", "its image is not on the node and may not be pulled (imagePullPolicy Never)", 300
+    ),
+    "InvalidImageName": Wait("image", "its image has no valid name; correct `image`", 0),
+    "ImageInspectError": Wait("image", "its image is broken on the node", 300),
+    "RegistryUnavailable": Wait("image", "the registry of its image does not answer"),
+    "CreateContainerConfigError": Wait(
+        "configuration", "something that it refers to is missing", 120
+    ),
+    "CreateContainerError": Wait("start", "its container cannot be made", 0),
+    "RunContainerError": Wait("start", "its container cannot be started", 0),
+    "CrashLoopBackOff": Wait("start", "it ends again and again; its restartPolicy was changed", 0),
+}
+
+# Reasons of the condition DisruptionTarget: kubernetes.io, "Disruptions".
+DISRUPTIONS: Mapping[str, End] = {
+    "PreemptionByScheduler": End(
+        "preempted", "made room for a pod of higher priority", is_disturbance=True
+    ),
+    "EvictionByEvictionAPI": End(
+        "evicted", "was evicted, as when a node is drained", is_disturbance=True
+    ),
+    "DeletionByTaintManager": End(
+        "node", "its node does not answer or may no longer be used", is_disturbance=True
+    ),
+    "DeletionByPodGC": End("node", "its node is gone", is_disturbance=True),
+    "TerminationByKubelet": End(
+        "evicted", "its node shut down or ran short of memory or disk", is_disturbance=True
+    ),
+}
+
+# Reasons of pods and of terminated containers.
+ENDS: Mapping[str, End] = {
+    "OOMKilled": End("memory", "used more memory than its limit; raise `memory`"),
+    "Evicted": End("exit", "used more disk than its limit; ask for more or write less"),
+    "OutOfcpu": End("evicted", "its node was full when it came", is_disturbance=True),
+    "OutOfmemory": End("evicted", "its node was full when it came", is_disturbance=True),
+    "OutOfpods": End("evicted", "its node was full when it came", is_disturbance=True),
+    "NodeAffinity": End("evicted", "its node was changed before it came", is_disturbance=True),
+    "UnexpectedAdmissionError": End(
+        "evicted", "its node could not give it the devices", is_disturbance=True
+    ),
+    "NodeLost": End("node", "its node does not answer", is_disturbance=True),
+    "NodeShutdown": End("evicted", "its node shut down", is_disturbance=True),
+    "Terminated": End("evicted", "its node shut down", is_disturbance=True),
+    "ContainerStatusUnknown": End(
+        "node", "its node no longer knows what became of it", is_disturbance=True
+    ),
+    "StartError": End("start", "its command cannot be started"),
+    "ContainerCannotRun": End("start", "its command cannot be started"),
+    "DeadlineExceeded": End(
+        "timeout", "ran longer than an activeDeadlineSeconds that Tarmac has not set"
+    ),
+}

@@ -1,0 +1,49 @@
+"""Amounts of resources as Kubernetes writes them, and which resources are GPUs."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["is_gpu", "quantity"]
+
+# As Kubernetes writes quantities (apimachinery, resource/quantity.go).
+_QUANTITY = re.compile(r"^([0-9.]+)(?:e([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)$")
+_SUFFIXES = {
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "E": 1e18,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+    "Pi": 2**50,
+    "Ei": 2**60,
+}
+
+
+def quantity(written: object) -> float:
+    """Return an amount; 0 where it is not written as one.
+
+    Example:
+        >>> quantity("1500m"), quantity("2Ki")
+        (1.5, 2048.0)
+    """
+    found = _QUANTITY.match(str(written))
+    if found is None:
+        return 0.0
+    value, exponent, suffix = found.groups()
+    return float(value) * (10.0 ** int(exponent) if exponent else _SUFFIXES.get(suffix, 1))
+
+
+def is_gpu(resource: str) -> bool:
+    """Whether a resource is GPUs, or parts of them (MIG), by their makers' own names."""
+    vendor, _, name = resource.partition("/")
+    if vendor in ("nvidia.com", "amd.com"):
+        return name == "gpu" or name.startswith("mig-")
+    return vendor == "gpu.intel.com"

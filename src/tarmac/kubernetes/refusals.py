@@ -1,0 +1,131 @@
+"""What a cluster refuses, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from tarmac.kubernetes.answers import Right
+from tarmac.kubernetes.events import explain_quota
+from tarmac.kubernetes.manifests import cluster_role_for, role_for
+
+if TYPE_CHECKING:
+    from tarmac.kubernetes.answers import Refused
+
+__all__ = ["REFUSALS", "Explained", "explain_refusal", "lacking_right"]
+
+
+class Explained(NamedTuple):
+    """A refusal for people.
+
+    Attributes:
+        words: What is refused, in one line.
+        hint: What to do.
+    """
+
+    words: str
+    hint: str
+
+
+# The messages are those of Kubernetes' apiserver and admission plug-ins, 1.20 to 1.36.
+REFUSALS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), advice)
+    for pattern, advice in (
+        (
+            r"exceeded quota",
+            "Ask for less, wait until others end, or let an administrator raise the quota: "
+            "`kubectl describe quota`.",
+        ),
+        (
+            r"failed quota: .* must specify",
+            "The namespace has a quota for it: write `cpus` and `memory` into the job file.",
+        ),
+        (
+            r"namespaces? .*not found",
+            "Choose another `namespace`; `kubectl get namespaces` lists them.",
+        ),
+        (
+            r"being terminated",
+            "The namespace is being deleted: choose another `namespace`.",
+        ),
+        (
+            r"admission webhook .* denied the request",
+            "A policy of the cluster refuses it; who runs the cluster knows the policy.",
+        ),
+        (
+            r"failed calling webhook",
+            "A policy's own server does not answer: tell who runs the cluster, and try again.",
+        ),
+        (
+            r"violates PodSecurity",
+            "The namespace allows only pods of a stricter profile: set `environment.user`, use no "
+            "host paths, or choose another `namespace`.",
+        ),
+        (
+            r"(?:maximum|minimum) \S+ usage per (?:container|pod)",
+            "A limit range of the namespace bounds what one pod asks for: `kubectl describe "
+            "limitrange`.",
+        ),
+        (
+            r"serviceaccount .*not found|error looking up service account",
+            "Create the service account, or name another one.",
+        ),
+        (
+            r"no PriorityClass with name",
+            "Choose another priority class; `kubectl get priorityclasses` lists them.",
+        ),
+        (
+            r"unknown field|strict decoding error",
+            "This Kubernetes is too old for a field that Tarmac uses: 1.29 or newer is needed.",
+        ),
+        (
+            r"could not find the requested resource",
+            "The cluster does not have what is asked for: is it installed, is it new enough?",
+        ),
+        (
+            r"is forbidden: User .* cannot",
+            "Let an administrator give the right: `tarmac cluster init kubernetes` prints a Role.",
+        ),
+        (
+            r"request entity too large|limit is 3145728|Request is too large",
+            "Pass large values as files on a volume, and not in the job file.",
+        ),
+    )
+)
+
+_FORBIDDEN = re.compile(
+    r'is forbidden: User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in '
+    r'API group "(?P<group>[^"]*)"'
+)
+
+
+def explain_refusal(refused: Refused, namespace: str) -> Explained:
+    """Return what was refused, and what to do; where a right lacks, the Role to apply.
+
+    Args:
+        refused: The answer.
+        namespace: Where it was asked.
+    """
+    words = explain_quota(refused.message) or " ".join(refused.message.split())
+    if right := lacking_right(refused):
+        found = _FORBIDDEN.search(refused.message)
+        user = found["user"] if found else "you"
+        if "at the cluster scope" in refused.message:
+            return Explained(
+                f"{user} may not {right.verb} {right.resource}, which are in no namespace",
+                "Let an administrator apply this:\n" + cluster_role_for((right,), user),
+            )
+        return Explained(
+            f"{user} may not {right.verb} {right.resource} in namespace {namespace}",
+            "Let an administrator apply this:\n" + role_for((right,), namespace, user),
+        )
+    advice = next((advice for pattern, advice in REFUSALS if pattern.search(refused.message)), "")
+    return Explained(
+        words, advice or f"Kubernetes' word for it: {refused.reason or refused.status}."
+    )
+
+
+def lacking_right(refused: Refused) -> Right | None:
+    """Return the right that lacks, where that is what was refused."""
+    found = _FORBIDDEN.search(refused.message) if refused.status == 403 else None
+    return Right(found["verb"], found["resource"], found["group"]) if found else None

@@ -1,0 +1,297 @@
+"""What a cluster's nodes really have, by a Job on each whose pod checks itself."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import secrets
+import time
+from typing import TYPE_CHECKING, Literal
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.kubernetes.answers import Refused, Right, Silence
+from tarmac.kubernetes.events import explain_creation
+from tarmac.kubernetes.jobs import explain_job
+from tarmac.kubernetes.look import CONTAINER, LABEL, asked_gpus, look_manifest
+from tarmac.kubernetes.manifests import role_for
+from tarmac.kubernetes.nodes import read_node
+from tarmac.kubernetes.pods import explain_pod
+from tarmac.kubernetes.refusals import explain_refusal
+from tarmac.machine import MOST_NODES, NodeFindings, group_alike
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.kubernetes.answers import Object
+    from tarmac.kubernetes.cluster import Cluster
+    from tarmac.kubernetes.look import Look
+    from tarmac.kubernetes.nodes import ClusterNode
+    from tarmac.kubernetes.pods import PodState
+
+__all__ = ["ClusterFindings", "survey_cluster"]
+
+_RIGHTS = (
+    *(Right(verb, "jobs", "batch") for verb in ("create", "get", "delete")),
+    Right("list", "pods"),
+)
+
+_LOOK_EVERY_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClusterFindings(NodeFindings):
+    """What is known of a node of Kubernetes.
+
+    Attributes:
+        node: What the cluster says of it.
+        python: The image's, as it runs there.
+        tarmac: The image's version of it.
+        driver: NVIDIA's; empty where none is seen.
+        gpus: The names of those that a pod sees there, and how many of each.
+        unseen: What counts and was not looked at.
+    """
+
+    node: ClusterNode
+    python: str = ""
+    tarmac: str = ""
+    driver: str = ""
+    gpus: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    unseen: Sequence[str] = ()
+
+
+def survey_cluster(
+    cluster: Cluster, look: Look, *, patience_s: float = 120.0, most: int = MOST_NODES
+) -> Sequence[ClusterFindings]:
+    """Look at a cluster's nodes by a Job on each; of many, by a Job on one of each kind.
+
+    Each asks for all NVIDIA GPUs of its node: where one is in use, it waits. What was made is
+    deleted before this returns.
+
+    Args:
+        cluster: With the namespace where Jobs are made.
+        look: How.
+        patience_s: How long to wait for answers, in seconds.
+        most: Where there are more nodes than that, one of each kind is looked at, of so many kinds.
+
+    Raises:
+        RequestError: One may not see the nodes, or make Jobs.
+        TarmacError: The cluster does not answer.
+    """
+    nodes = _nodes(cluster, look)
+    _refuse_lacking(cluster)
+    here = [node for node in nodes if not node.apart]
+    groups = group_alike(
+        here, most, kind=lambda node: node.kind, is_usable=lambda node: not node.trouble
+    )
+    survey = _Survey(cluster, look, patience_s)
+    try:
+        for node, *_ in groups:
+            survey.submit(node)
+        pods = survey.wait()
+        found = [
+            dataclasses.replace(
+                survey.findings(node, pods), alike=tuple(other.name for other in others)
+            )
+            for node, *others in groups
+        ]
+    finally:
+        survey.clear()
+    return found + [
+        ClusterFindings(name=node.name, node=node, state="apart", words=(node.apart,))
+        for node in nodes
+        if node.apart
+    ]
+
+
+def _nodes(cluster: Cluster, look: Look) -> list[ClusterNode]:
+    listed = cluster.list("Node")
+    if isinstance(listed, Silence):
+        raise TarmacError(f"{cluster.title} does not answer: {listed.words}")
+    if isinstance(listed, Refused):
+        explained = explain_refusal(listed, cluster.namespace)
+        raise RequestError(
+            f"{cluster.title} does not show its nodes: {explained.words}", hint=explained.hint
+        )
+    return [
+        read_node(
+            node,
+            selector=look.node_selector,
+            tolerations=look.tolerations,
+            gpu_resource=look.gpu_resource,
+        )
+        for node in listed.items
+    ]
+
+
+def _refuse_lacking(cluster: Cluster) -> None:
+    missing = cluster.may(*_RIGHTS)
+    if isinstance(missing, Silence):
+        raise TarmacError(f"{cluster.title} does not answer: {missing.words}")
+    if missing:
+        words = ", ".join(f"{right.verb} {right.resource}" for right in missing)
+        raise RequestError(
+            f"{cluster.title}: one may not {words} in the namespace {cluster.namespace}",
+            hint="Whoever administers it applies this and binds it to you:\n"
+            f"{role_for(_RIGHTS, cluster.namespace)}",
+        )
+
+
+class _Survey:
+    """The Jobs that look."""
+
+    def __init__(self, cluster: Cluster, look: Look, patience_s: float) -> None:
+        self._cluster, self._look, self._patience_s = cluster, look, patience_s
+        self._mark = secrets.token_hex(4)
+        self._jobs: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
+
+    def submit(self, node: ClusterNode) -> None:
+        """Have a node looked at, unless no pod can begin there."""
+        if node.trouble:
+            self._problems[node.name] = node.trouble
+            return
+        name = f"tarmac-look-{self._mark}-{len(self._jobs)}"
+        # Where no answer comes it may have been made.
+        self._jobs[node.name] = name
+        answer = self._cluster.create(
+            look_manifest(name, self._mark, node, self._look, self._patience_s)
+        )
+        if isinstance(answer, Silence):
+            self._problems[node.name] = answer.words
+        elif isinstance(answer, Refused):
+            explained = explain_refusal(answer, self._cluster.namespace)
+            self._problems[node.name] = f"its Job is refused: {explained.words}. {explained.hint}"
+
+    def wait(self) -> Mapping[str, Object] | Silence:
+        """Wait until all pods are over, or it is late; return the pods by their Job."""
+        end = time.monotonic() + self._patience_s
+        expected = [job for name, job in self._jobs.items() if name not in self._problems]
+        pods: Mapping[str, Object] | Silence = {}
+        while expected:
+            listed = self._cluster.list("Pod", labels=f"{LABEL}={self._mark}")
+            if isinstance(listed, Silence):
+                pods = listed
+            elif isinstance(listed, Refused):
+                words = explain_refusal(listed, self._cluster.namespace).words
+                pods = Silence(words, time.time())
+            else:
+                pods = {_job_of(pod): pod for pod in listed.items}
+                if all(_is_settled(pods.get(job)) for job in expected):
+                    break
+            if time.monotonic() >= end:
+                break
+            time.sleep(_LOOK_EVERY_S)
+        return pods
+
+    def findings(self, node: ClusterNode, pods: Mapping[str, Object] | Silence) -> ClusterFindings:
+        """Return what is known of a node by now."""
+
+        def found(state: Literal["waits", "blind", "failed"], words: str) -> ClusterFindings:
+            return ClusterFindings(name=node.name, node=node, state=state, words=(words,))
+
+        if node.name in self._problems:
+            return found("failed", self._problems[node.name])
+        if isinstance(pods, Silence):
+            return found("failed", pods.words)
+        job = self._jobs[node.name]
+        if job not in pods:
+            return found("waits", self._why_no_pod(job))
+        state = explain_pod(pods[job], container=CONTAINER)
+        if state.phase == "over" and state.cause is None:
+            return read_answer(node, state.message)
+        words = _words(state)
+        if state.phase == "running":
+            words = f"its check has begun, and has not ended in {self._patience_s:g} s"
+        return found(_state_of(state), words)
+
+    def _why_no_pod(self, job: str) -> str:
+        there = self._cluster.get("Job", job)
+        if there is None:
+            return "its Job is gone: somebody has deleted it"
+        if isinstance(there, Silence):
+            return there.words
+        if isinstance(there, Refused):
+            return explain_refusal(there, self._cluster.namespace).words
+        state = explain_job(there)
+        if state.words:
+            return f"its Job {state.words}" if state.phase == "held" else state.words
+        fields = f"involvedObject.kind=Job,involvedObject.name={job}"
+        events = self._cluster.list("Event", fields=fields)
+        told = "" if isinstance(events, (Refused, Silence)) else explain_creation(events.items)
+        return f"its Job makes no pod: {told}" if told else "its Job has made no pod yet"
+
+    def clear(self) -> None:
+        """Delete the Jobs, and so their pods; what stays is the cluster's to remove, soon."""
+        for name in self._jobs.values():
+            with contextlib.suppress(TarmacError):
+                self._cluster.delete("Job", name)
+
+
+def read_answer(node: ClusterNode, message: str) -> ClusterFindings:
+    """Return what a pod has said of its node.
+
+    Args:
+        node: What the cluster says of it.
+        message: The pod's termination message, as `tarmac.checks.pod_look` writes it.
+    """
+    try:
+        said = json.loads(message)
+        words, unseen = [*said["failures"]], [*said["unseen"], *_not_looked_at(node)]
+        return ClusterFindings(
+            name=node.name,
+            node=node,
+            state="unseen" if unseen and not words else "looked",
+            words=words,
+            unseen=unseen,
+            python=said["python"],
+            tarmac=said["tarmac"],
+            driver=said["driver"],
+            gpus=said["gpus"],
+        )
+    except (ValueError, TypeError, KeyError):
+        words = [f"its check ended with 0, and its answer is not understood: {message[:80]!r}"]
+        return ClusterFindings(name=node.name, node=node, state="blind", words=words)
+
+
+def _not_looked_at(node: ClusterNode) -> list[str]:
+    asked = asked_gpus(node)
+    lines = [
+        f"{count} {resource} not looked at: only NVIDIA's GPUs are checked"
+        for resource, count in node.gpus.items()
+        if resource not in asked
+    ]
+    return lines + [
+        f"pods take turns on its GPUs: {asked[resource]} of {count} {resource} looked at"
+        for resource, count in node.gpus.items()
+        if resource in asked and asked[resource] < count
+    ]
+
+
+def _state_of(state: PodState) -> Literal["waits", "blind", "failed"]:
+    """Return what a pod without an answer says of its node."""
+    if state.phase == "running" or (state.phase == "over" and state.cause == "exit"):
+        return "blind"
+    return "failed" if state.cause else "waits"
+
+
+def _words(state: PodState) -> str:
+    words = state.words if state.words.startswith("its ") else f"its pod {state.words}"
+    if state.message and state.message not in words:
+        words += f": {' '.join(state.message.split())}"
+    if "No module named" in state.message:
+        words += "; name an image that has this Tarmac: options.kubernetes.check_image"
+    return words
+
+
+def _job_of(pod: Object) -> str:
+    labels = pod["metadata"].get("labels") or {}
+    return str(labels.get("batch.kubernetes.io/job-name") or labels.get("job-name") or "")
+
+
+def _is_settled(pod: Object | None) -> bool:
+    """Whether a pod is over, or never begins."""
+    if pod is None:
+        return False
+    state = explain_pod(pod, container=CONTAINER)
+    return state.phase == "over" or state.limit_s == 0

@@ -1,0 +1,239 @@
+"""One list and one watch of a kind: the whole current world, kept up to date by a thread.
+
+What the server does to watches is normal and changes nothing: they end, are cut, are told that
+their version is too old (410, as an answer or in the stream), or carry bookmarks alone. Then the
+watch goes on from its version, or lists again. Only where that fails there is a silence.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import httpx
+
+from tarmac.errors import RequestError
+from tarmac.kubernetes.answers import Refused, Silence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tarmac.kubernetes.answers import Listed, Object
+    from tarmac.kubernetes.connection import Connection
+
+__all__ = ["Watch"]
+
+T = TypeVar("T")
+
+# The server sends a bookmark 60 to 61 s after the last thing it said (bookmarkFrequency of
+# apiserver's cacher.go): whoever is silent for longer is gone.
+SILENCE_S = 75.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+# A watch that has told something may be opened again at once, but not in a loop.
+_BETWEEN_S = 0.1
+
+
+class _TooOld(Exception):  # noqa: N818 - it is no error, but asks for a list
+    """The version to go on from is no longer kept."""
+
+
+class Watch(Generic[T]):
+    """What there is of a kind, by labels. Enter it to begin, leave it to end.
+
+    Args:
+        connection: To the cluster.
+        path: Of all objects of the kind.
+        labels: A selector.
+        list_all: Lists them.
+        keep: What of an object is kept; the rest is forgotten at once.
+        silence_s: After so many seconds without a word the watch is given up and all is listed.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        path: str,
+        labels: str,
+        *,
+        list_all: Callable[[], Listed | Refused | Silence],
+        keep: Callable[[Object], T],
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._labels = labels
+        self._list_all = list_all
+        self._keep = keep
+        self._silence_s = silence_s
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._world: dict[str, T] = {}
+        self._seen: Mapping[str, T] | None = None
+        self._count = 0
+        self._told = 0
+        self._silence: Silence | None = _not_yet(path)
+        self._socket: socket.socket | None = None
+        self._thread = threading.Thread(target=self._run, name=f"watch {path}", daemon=True)
+
+    def __enter__(self) -> Watch[T]:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the thread, also where it waits for the server."""
+        self._stopping.set()
+        with self._changed:
+            if self._socket is not None:
+                try:
+                    # Python's own shutdown of a TLS socket would pull its state from under the
+                    # thread that reads.
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+                except OSError:
+                    self._socket = None
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+
+    def look(self) -> Mapping[str, T] | Silence:
+        """Return all objects by name as they are now, or that they are not known."""
+        with self._changed:
+            if self._silence is not None:
+                return self._silence
+            if self._seen is None:
+                self._seen = MappingProxyType(dict(self._world))
+            return self._seen
+
+    def wait_for_change(self, timeout_s: float) -> bool:
+        """Wait until something has changed since the last call; return whether it has."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._count != self._told or self._stopping.is_set(), timeout_s
+            )
+            has_changed, self._told = self._count != self._told, self._count
+            return has_changed
+
+    def _run(self) -> None:
+        version, pause_s = "", _FIRST_PAUSE_S
+        while not self._stopping.is_set():
+            if not version:
+                listed = self._list_all()
+                if isinstance(listed, (Refused, Silence)):
+                    self._fall_silent(listed)
+                    pause_s = self._rest(pause_s)
+                    continue
+                world = {_name(item): self._keep(item) for item in listed.items}
+                version = listed.resource_version
+                self._replace(world)
+            has_heard = False
+            try:
+                for stands_at in self._follow(version):
+                    version, has_heard, pause_s = stands_at, True, _FIRST_PAUSE_S
+            except _TooOld:
+                version = ""
+            if has_heard:
+                self._stopping.wait(_BETWEEN_S)
+            else:
+                # It has ended without a word: go on, ever more slowly.
+                pause_s = self._rest(pause_s)
+
+    def _rest(self, pause_s: float) -> float:
+        self._stopping.wait(pause_s)
+        return min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    def _follow(self, version: str) -> Iterator[str]:
+        """Take in what a watch says, and give the version that it stands at after each word.
+
+        Raises:
+            _TooOld: All has to be listed again.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "labelSelector": self._labels,
+        }
+        has_begun = False
+        try:
+            with self._connection.send(
+                "GET", self._path, query, answer_s=self._silence_s
+            ) as response:
+                if response.status_code != 200:
+                    # A list says better what is wrong, and comes next.
+                    raise _TooOld
+                has_begun = True
+                self._connection.heard()
+                self._note_socket(response)
+                for line in _lines(response):
+                    yield self._take(json.loads(line))
+        except (httpx.HTTPError, OSError, ValueError, KeyError, RequestError) as error:
+            if has_begun and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
+                # It was cut: go on from where it stood.
+                return
+            raise _TooOld from None
+        finally:
+            with self._changed:
+                self._socket = None
+
+    def _note_socket(self, response: httpx.Response) -> None:
+        stream = response.extensions.get("network_stream")
+        with self._changed:
+            self._socket = stream.get_extra_info("socket") if stream is not None else None
+
+    def _take(self, event: Mapping[str, Any]) -> str:
+        what, item = event["type"], event["object"]
+        if what == "ERROR":
+            # 410 mostly, also where the version comes from before a restart.
+            raise _TooOld
+        version = str(item["metadata"]["resourceVersion"])
+        if what == "BOOKMARK":
+            return version
+        with self._changed:
+            if what == "DELETED":
+                self._world.pop(_name(item), None)
+            else:
+                self._world[_name(item)] = self._keep(item)
+            self._note_change()
+        return version
+
+    def _replace(self, world: dict[str, T]) -> None:
+        with self._changed:
+            if world != self._world or self._silence is not None:
+                self._world, self._silence = world, None
+                self._note_change()
+
+    def _fall_silent(self, answer: Refused | Silence) -> None:
+        if isinstance(answer, Refused):
+            answer = self._connection.silence(f"does not let us look: {answer.message}")
+        with self._changed:
+            if answer != self._silence:
+                self._silence = answer
+                self._note_change()
+
+    def _note_change(self) -> None:
+        self._seen = None
+        self._count += 1
+        self._changed.notify_all()
+
+
+def _not_yet(path: str) -> Silence:
+    """Return what is known before the first list."""
+    return Silence(f"GET {path}: not listed yet", time.time())
+
+
+def _name(item: Object) -> str:
+    return str(item["metadata"]["name"])
+
+
+def _lines(response: httpx.Response) -> Iterator[bytes]:
+    r"""Give lines that end in \n alone: httpx's end at U+0085 and others, which JSON may hold."""
+    rest = b""
+    for chunk in response.iter_bytes():
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from filter(None, lines)

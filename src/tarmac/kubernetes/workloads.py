@@ -1,0 +1,40 @@
+"""What Kueue's Workloads say: why a Job of a queue is not admitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.kubernetes.answers import Object
+
+__all__ = ["explain_workload", "job_of_workload"]
+
+# In the order of admission. An eviction says why before the next reservation has been tried:
+# https://kueue.sigs.k8s.io/docs/concepts/workload/
+_CONDITIONS = (("QuotaReserved", "False"), ("Admitted", "False"), ("Evicted", "True"))
+
+
+def job_of_workload(workload: Object) -> str:
+    """Return the name of the Job that a Workload stands for; empty where it is of no Job."""
+    owners = (workload.get("metadata") or {}).get("ownerReferences") or ()
+    return next((str(it.get("name")) for it in owners if it.get("kind") == "Job"), "")
+
+
+def explain_workload(workload: Object) -> str:
+    """Return why a Workload is not admitted, in Kueue's words; empty where nothing is said.
+
+    Example:
+        >>> explain_workload({"status": {"conditions": [{"type": "QuotaReserved", "status": "False",
+        ...     "message": "ClusterQueue gpus is inactive"}]}})
+        'ClusterQueue gpus is inactive'
+    """
+    status: Mapping[str, Any] = workload.get("status") or {}
+    said = {
+        (it.get("type"), it.get("status")): " ".join(str(it.get("message") or "").split())
+        for it in status.get("conditions") or ()
+    }
+    if ("Admitted", "True") in said:
+        return ""
+    return next((said[each] for each in _CONDITIONS if said.get(each)), "")

@@ -1,0 +1,79 @@
+"""Where a Ray cluster's jobs are asked for, and by which token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["dashboard_address", "read_token"]
+
+# Where a head that was told nothing else listens: ray start's --dashboard-host, --dashboard-port.
+_DEFAULT = "http://127.0.0.1:8265"
+
+# What `ray job submit` reads, in its order.
+_VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
+
+
+def dashboard_address(environment: Mapping[str, str], named: str = "") -> str:
+    """Return the URL of a cluster's dashboard.
+
+    Args:
+        environment: Usually ``os.environ``; ``RAY_API_SERVER_ADDRESS``, else a ``RAY_ADDRESS`` that
+            is a URL, names it.
+        named: Goes before them.
+
+    Raises:
+        RequestError: What was named is no URL.
+    """
+    for name in _VARIABLES:
+        value = environment.get(name, "")
+        # RAY_ADDRESS may also be the port of the head itself.
+        if not named and (name != "RAY_ADDRESS" or value.startswith(("http://", "https://"))):
+            named = value
+    if not named:
+        return _DEFAULT
+    try:
+        parts = urlsplit(named)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    # What it holds beside the host may be a password.
+    if not is_url or "@" in named:
+        raise RequestError(
+            "the address of Ray's dashboard is not of the form http://HOST:PORT",
+            hint=f"Without one it is {_DEFAULT}",
+        )
+    return named.rstrip("/")
+
+
+def read_token(environment: Mapping[str, str]) -> str | None:
+    """Return the token for a cluster that asks for one; None where there is none here.
+
+    Args:
+        environment: Usually ``os.environ``: ``RAY_AUTH_TOKEN``, else the file that
+            ``RAY_AUTH_TOKEN_PATH`` names, else ``~/.ray/auth_token``, as Ray itself reads them.
+
+    Raises:
+        RequestError: The file that was named cannot be read.
+    """
+    own = environment.get("RAY_AUTH_TOKEN", "").strip()
+    if own:
+        return own
+    named = environment.get("RAY_AUTH_TOKEN_PATH", "")
+    path = Path(named or "~/.ray/auth_token").expanduser()
+    try:
+        return path.read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError) as error:
+        if not named and isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            return None
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise RequestError(
+            f"{path}: the token for Ray cannot be read: {reason}",
+            hint="Name its file by RAY_AUTH_TOKEN_PATH",
+        ) from error

@@ -1,0 +1,221 @@
+"""Ray's Jobs interface over HTTP: one request for each question, and none is repeated here.
+
+Sources: ray 2.60.0, dashboard/modules/job/job_head.py (paths), common.py (fields), job_manager.py
+("already exists"), and dashboard/authentication (401 and 403).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import httpx
+
+__all__ = ["RayJob", "RayJobs", "Refused", "Silence", "Submission"]
+
+_TIMEOUT_S = 30.0
+_CONNECT_TIMEOUT_S = 5.0
+
+# The end of what Ray says is its reason; before that comes a trace of its own code.
+_MOST_WORDS = 300
+_ERROR = re.compile(r"^[\w.]*(?:Error|Exception): ")
+
+_States = Literal["pending", "running", "succeeded", "failed", "stopped"]
+_STATES: Mapping[str, _States] = {
+    "PENDING": "pending",
+    "RUNNING": "running",
+    "SUCCEEDED": "succeeded",
+    "FAILED": "failed",
+    "STOPPED": "stopped",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Silence:
+    """No answer, or one that says nothing; what was asked for may have been done.
+
+    Attributes:
+        words: Why, for people.
+    """
+
+    words: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """Ray has answered, and does not do it.
+
+    Attributes:
+        status: Of HTTP.
+        words: Ray's, shortened, or what they mean.
+        hint: What to do about it; empty where nothing is known.
+    """
+
+    status: int
+    words: str
+    hint: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A job for Ray. Whoever may ask the cluster can read all of it, so nothing here is secret.
+
+    Attributes:
+        name: Its submission's id, its own for ever: letters, digits, hyphens and underscores.
+        entrypoint: A line for bash, run on the head as the user that Ray runs as.
+        variables: For it and for what it starts by Ray.
+        metadata: Texts that come with the job when it is asked for.
+    """
+
+    name: str
+    entrypoint: str
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class RayJob:
+    """What Ray says of a job.
+
+    Attributes:
+        name: Its submission's id.
+        state: What it does.
+        message: Ray's words on that, in one line.
+        exit_code: Of its program, where Ray says it.
+    """
+
+    name: str
+    state: _States
+    message: str
+    exit_code: int | None = None
+
+
+class RayJobs:
+    """Asks a cluster for its jobs.
+
+    Args:
+        address: Of its dashboard, `dashboard_address`.
+        token: For a cluster that asks for one.
+        timeout_s: How long one answer may take.
+    """
+
+    def __init__(
+        self, address: str, token: str | None = None, *, timeout_s: float = _TIMEOUT_S
+    ) -> None:
+        self.address = address
+        # Not where `repr` or an error would show it.
+        self.__headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._timeout_s = timeout_s
+
+    def version(self) -> str | Refused | Silence:
+        """Return the cluster's version of Ray, ``2.60.0``."""
+        found = self._ask("GET", "/api/version")
+        if isinstance(found, (Refused, Silence)):
+            return found
+        version = found.get("ray_version")
+        return version if isinstance(version, str) else self._unlike("its version")
+
+    def submit(self, submission: Submission) -> str | Refused | Silence:
+        """Submit a job, once: one of that name that is there already is this one.
+
+        Returns:
+            Its name.
+        """
+        body = {
+            "submission_id": submission.name,
+            "entrypoint": submission.entrypoint,
+            "runtime_env": {"env_vars": dict(submission.variables)},
+            "metadata": dict(submission.metadata),
+        }
+        found = self._ask("POST", "/api/jobs/", body)
+        if isinstance(found, Refused) and "already exists" in found.words:
+            return submission.name
+        return found if isinstance(found, (Refused, Silence)) else submission.name
+
+    def look(self, name: str) -> RayJob | Refused | Silence | None:
+        """Return what Ray says of a job; None where it knows of none."""
+        found = self._ask("GET", f"/api/jobs/{name}")
+        if isinstance(found, Refused) and found.status == HTTPStatus.NOT_FOUND:
+            # A server that is no dashboard has no such page either.
+            return None if name in found.words else found
+        if isinstance(found, (Refused, Silence)):
+            return found
+        state = _STATES.get(str(found.get("status")))
+        if state is None:
+            return self._unlike(f"a job's state: {_shortened(str(found.get('status')))}")
+        code = found.get("driver_exit_code")
+        # What a program has printed is no word of Ray's.
+        said, _, _ = str(found.get("message") or "").partition(", last available logs")
+        message = _shortened(said)
+        return RayJob(name, state, message, code if isinstance(code, int) else None)
+
+    def stop(self, name: str) -> bool | Refused | Silence:
+        """End a job: SIGTERM, and 3 seconds later SIGKILL.
+
+        Returns:
+            Whether it was there and had not ended.
+        """
+        found = self._ask("POST", f"/api/jobs/{name}/stop")
+        if isinstance(found, Refused) and found.status == HTTPStatus.NOT_FOUND:
+            return False
+        return found if isinstance(found, (Refused, Silence)) else found.get("stopped") is True
+
+    def _ask(
+        self, verb: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any] | Refused | Silence:
+        # Takes a tenth of a second, which other executors need not wait for.
+        import httpx  # noqa: PLC0415
+
+        connect_s = min(self._timeout_s, _CONNECT_TIMEOUT_S)
+        try:
+            answer = httpx.request(
+                verb,
+                f"{self.address}{path}",
+                json=body,
+                headers=self.__headers,
+                timeout=httpx.Timeout(self._timeout_s, connect=connect_s),
+            )
+        except httpx.TimeoutException:
+            return Silence(f"{self.address} has not answered within {self._timeout_s:g} s")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return Silence(f"{self.address}: {_shortened(str(error)) or type(error).__name__}")
+        if answer.is_success:
+            try:
+                found = answer.json()
+            except ValueError:
+                found = None
+            return found if isinstance(found, dict) else self._unlike("JSON")
+        return self._failure(answer, knows_token=bool(self.__headers))
+
+    def _failure(self, answer: httpx.Response, *, knows_token: bool) -> Refused | Silence:
+        status = answer.status_code
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            known = "does not take the token" if knows_token else "asks for a token"
+            return Refused(
+                status,
+                f"{self.address} {known}",
+                "Set RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH to its file; on the head: "
+                "~/.ray/auth_token",
+            )
+        words = _shortened(answer.text)
+        # A 500 is what the head says of its agent's refusals too, with the agent's trace.
+        is_busy = status >= HTTPStatus.INTERNAL_SERVER_ERROR and "already exists" not in words
+        return Silence(f"{self.address}: {status}: {words}") if is_busy else Refused(status, words)
+
+    def _unlike(self, what: str) -> Silence:
+        return Silence(f"{self.address} gives an answer that is not {what}: is it Ray's dashboard?")
+
+
+def _shortened(text: str) -> str:
+    """Return the reason in what Ray says: without the trace, in one line, of bounded length."""
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    reasons = [number for number, line in enumerate(lines) if _ERROR.match(line)]
+    if reasons and lines[0].startswith("Traceback"):
+        lines = lines[reasons[-1] :]
+    words = " ".join(lines)
+    return words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}..."
