@@ -56,7 +56,7 @@ class Engine:
         return QueueingExecutor(self)
 
     def kind(self, name: str) -> ExecutorKind:
-        return ExecutorKind(name, "an engine", lambda *_: None, self.open, queues=True)
+        return ExecutorKind(name, "an engine", lambda *_: None, self.open, outlives=True)
 
 
 class QueueingExecutor:

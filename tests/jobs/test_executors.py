@@ -205,9 +205,9 @@ def plugin(tmp_path, monkeypatch):
 
 
 def test_packages_provide_executors_that_on_offers(plugin):
-    assert executor_names() == ("local", "slurm", "gone", "none", "noted")
+    assert executor_names() == ("local", "slurm", "kubernetes", "ray", "gone", "none", "noted")
     shown = CliRunner().invoke(command, ["--help"]).output
-    assert "[local|slurm|gone|none|noted]" in shown
+    assert "[local|slurm|kubernetes|ray|gone|none|noted]" in shown
     assert find_executor("noted").title == "here, with a note"
     with pytest.raises(RequestError, match="unknown executor 'notde'"):
         find_executor("notde")

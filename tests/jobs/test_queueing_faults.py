@@ -129,7 +129,9 @@ def queue(tmp_path, monkeypatch):
 
     site = Site(tasks=tasks, run=tmp_path, base=tmp_path, shared=tmp_path / "shared")
     engine = Scripted()
-    patience = Patience(record_s=0.1, success_s=0.1, unknown_s=0.1, unknown_looks=1, beat_s=0.1)
+    patience = Patience(
+        record_s=0.1, reason_s=0.1, success_s=0.1, unknown_s=0.1, unknown_looks=1, beat_s=0.1
+    )
     executor = QueueingExecutor(engine, site, prepare, patience=patience, find_again_s=0.05)
     yield Queue(engine, executor, attempts)
     executor.close()
@@ -270,3 +272,28 @@ def test_two_that_believe_to_be_a_runs_runner_share_no_chunk(queue, tmp_path):
     for number in range(3):
         queue.write(number, state="ended", outcome="succeeded", exit_code=0)
     queue.finished()
+
+
+def test_news_that_come_while_a_look_is_heard_are_looked_at(queue, monkeypatch):
+    class Late(Scripted):
+        """Has news between its look and the hearing of it."""
+
+        looks = 0
+
+        def look(self, chunks):
+            self.looks += 1
+            if self.looks == 2:
+                monkeypatch.setattr("tarmac.jobs.executors.queueing.watch._LOOK_SOON_S", 1000.0)
+                queue.executor._watch._look_pause_s = 1000.0
+                queue.executor.look_now()
+            return self.shown
+
+    queue.engine = queue.executor._watch._engine = Late()
+    units = [UnitName(0, number) for number in range(3)]
+    queue.engine.shown = {unit: Shown("running", f"80_{unit.unit}") for unit in units}
+    queue.executor._submissions._engine = queue.engine
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.looks == 3)
+    for number in range(3):
+        queue.write(number, state="ended", outcome="succeeded", exit_code=0)
+    assert {end.outcome for end in queue.finished()} == {"succeeded"}

@@ -214,7 +214,7 @@ def test_a_container_ends_with_an_agent_that_was_killed(prepared, run, busybox_i
     element = prepared(
         f"""
         name: x
-        environment: {{kind: container, image: {busybox_image}}}
+        environment: {{kind: container, image: {busybox_image}, engine: docker}}
         command: [sh, -c, "echo begun; sleep 600"]
         """
     )

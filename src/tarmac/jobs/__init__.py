@@ -44,8 +44,10 @@ if TYPE_CHECKING:
         create_run,
         find_run,
         list_statuses,
+        note_executor,
         note_outcome,
         prepare,
+        refuse_lost_lock,
         work_on,
         working_on,
     )
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
         TaskSpec,
         Venv,
     )
+    from tarmac.jobs.pauses import MOST_DISTURBANCES, disturbed_pause_s
     from tarmac.jobs.placeholders import escape
     from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, specs_of, thread_variables
     from tarmac.jobs.progress import Ended, Reporter, Silent
@@ -80,15 +83,17 @@ if TYPE_CHECKING:
     )
     from tarmac.jobs.scheduler import run_tasks, task_directory
     from tarmac.jobs.secrets import missing_secrets, read_secret_mapping, secret_variables
-    from tarmac.jobs.status import RunStatus, TaskStatus, read_status
+    from tarmac.jobs.status import RunStatus, TaskStatus, is_asked_to_end, read_status
     from tarmac.jobs.sweep import Sweep
     from tarmac.jobs.timeline import AttemptSpan, TaskTrace, Timeline, read_timeline
     from tarmac.jobs.training_jobs import training_job
+    from tarmac.jobs.unfit import UnfitFileError, placed
 
 __all__ = [
     "DISTURBANCES",
     "JOB",
     "LAUNCH",
+    "MOST_DISTURBANCES",
     "SHARED",
     "WORK",
     "Attempt",
@@ -136,6 +141,7 @@ __all__ = [
     "TaskStatus",
     "TaskTrace",
     "Timeline",
+    "UnfitFileError",
     "Venv",
     "Waiting",
     "as_written",
@@ -143,18 +149,22 @@ __all__ = [
     "circle_of",
     "create_run",
     "directory_name",
+    "disturbed_pause_s",
     "end_runner_jobs",
     "escape",
     "executor_names",
     "find_executor",
     "find_run",
     "glance_job",
+    "is_asked_to_end",
     "is_retried",
     "job_of",
     "list_statuses",
     "missing_secrets",
+    "note_executor",
     "note_outcome",
     "parse_job",
+    "placed",
     "plan_tasks",
     "prepare",
     "read_job",
@@ -165,6 +175,7 @@ __all__ = [
     "read_status",
     "read_timeline",
     "recall_secrets",
+    "refuse_lost_lock",
     "run_tasks",
     "runner_options",
     "secret_variables",
@@ -208,6 +219,7 @@ _MODULES = {
     "Journal": "journal",
     "LAUNCH": "plan",
     "LocalExecutor": "executors",
+    "MOST_DISTURBANCES": "pauses",
     "Machine": "machine",
     "Mount": "model",
     "Outcome": "executors",
@@ -232,6 +244,7 @@ _MODULES = {
     "Task": "plan",
     "TaskSpec": "model",
     "TaskStatus": "status",
+    "UnfitFileError": "unfit",
     "Venv": "model",
     "WORK": "containers",
     "Waiting": "executors",
@@ -240,18 +253,22 @@ _MODULES = {
     "circle_of": "graph",
     "create_run": "job_run",
     "directory_name": "run_files",
+    "disturbed_pause_s": "pauses",
     "end_runner_jobs": "runner_jobs",
     "escape": "placeholders",
     "executor_names": "executors",
     "find_executor": "executors",
     "find_run": "job_run",
     "glance_job": "glance",
+    "is_asked_to_end": "status",
     "is_retried": "executors",
     "job_of": "reader",
     "list_statuses": "job_run",
     "missing_secrets": "secrets",
+    "note_executor": "job_run",
     "note_outcome": "job_run",
     "parse_job": "reader",
+    "placed": "unfit",
     "plan_tasks": "plan",
     "prepare": "job_run",
     "read_job": "reader",
@@ -261,6 +278,7 @@ _MODULES = {
     "read_secret_mapping": "secrets",
     "read_status": "status",
     "recall_secrets": "runner_jobs",
+    "refuse_lost_lock": "job_run",
     "run_tasks": "scheduler",
     "runner_options": "handle",
     "secret_variables": "secrets",

@@ -16,6 +16,8 @@ from tarmac.errors import RequestError, TarmacError, unknown_name
 from tarmac.files import LeaseWatch
 from tarmac.jobs.executors import find_executor
 from tarmac.jobs.job_run import find_run, work_on
+from tarmac.jobs.model import Job
+from tarmac.jobs.plan import plan_tasks
 from tarmac.jobs.progress import Silent
 from tarmac.jobs.record import read_record
 from tarmac.jobs.runner_jobs import end_runner_jobs
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.job_run import JobRun
     from tarmac.jobs.model import Secret
+    from tarmac.jobs.plan import Task
     from tarmac.jobs.status import RunStatus, TaskStatus
 
 __all__ = ["Handle", "JobFailed", "attach", "runner_options", "start_runner"]
@@ -102,7 +105,7 @@ class Handle:
             Whether it was running, or an engine had tasks of it, or a runner that it has lost.
 
         Raises:
-            RequestError: It is another user's, or a pipeline at work on another machine.
+            RequestError: It is another user's, or at work on a machine that has not said which.
             StorageError: The runner on another machine may not be asked by this user.
         """
         status = self.status()
@@ -113,12 +116,15 @@ class Handle:
         if not status.is_active:
             return True
         if status.state in ("detached", "queued"):
-            work_on(find_run(str(self.path)), Silent(), stop=lambda: True)
+            run = find_run(str(self.path))
+            if run.job.pipeline is not None:
+                run = dataclasses.replace(run, tasks=_left_of(run, status))
+            work_on(run, Silent(), stop=lambda: True)
             return True
         runner = status.runner
-        if runner is None or find_executor(record.executor).queues:
+        if runner is None or find_executor(record.executor).outlives:
             asked = runner or status.elsewhere
-            if asked is None or record.num_tasks is None:
+            if asked is None:
                 raise RequestError(
                     f"{self.path.name} is at work on another machine", hint="Cancel it there."
                 )
@@ -214,6 +220,17 @@ class Handle:
             raise unknown_name("task", name, {key: task.state for key, task in begun.items()})
         path = begun[name].directory / stream
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+def _left_of(run: JobRun, status: RunStatus) -> Sequence[Task]:
+    """Return tasks that stand for those of a pipeline which an engine has, to be ended."""
+    stand_in = Job(name=run.job.name, command=("true",), options=run.job.options)
+    (template,) = plan_tasks(stand_in, run.base)
+    return [
+        dataclasses.replace(template, name=task.name, index=task.index)
+        for task in status.tasks
+        if task.state in ("queued", "running")
+    ]
 
 
 def start_runner(

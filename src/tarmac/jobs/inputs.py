@@ -27,6 +27,7 @@ from tarmac.files import (
     list_objects,
     without_password,
 )
+from tarmac.jobs.receipts import RECEIPTS
 from tarmac.jobs.run_files import is_shared
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ class _Source:
         for uri in list_objects(root, os.environ):
             name = uri.removeprefix(root)
             path = target / name
-            if not self._is_wanted(name):
+            if not self._is_wanted(name) or RECEIPTS in name.split("/"):
                 continue
             if not path.resolve().is_relative_to(target.resolve()):
                 raise TarmacError(

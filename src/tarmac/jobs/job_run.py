@@ -54,8 +54,10 @@ __all__ = [
     "create_run",
     "find_run",
     "list_statuses",
+    "note_executor",
     "note_outcome",
     "prepare",
+    "refuse_lost_lock",
     "work_on",
     "working_on",
 ]
@@ -87,6 +89,7 @@ def prepare(
     *,
     fake_gpus: int = 0,
     executor: str = "local",
+    by_job: bool = False,
 ) -> tuple[Task, ...]:
     """Expand a job, and refuse what cannot be done before anything starts.
 
@@ -96,6 +99,7 @@ def prepare(
         mapping: What names of secrets stand for here.
         fake_gpus: GPUs to pretend.
         executor: Where tasks are to run, one of `executor_names`.
+        by_job: Whether the run's runner is to be a job there, where it can be one.
 
     Raises:
         RequestError: The job says that it cannot be run here, a task can never fit, needs a secret
@@ -106,12 +110,13 @@ def prepare(
         raise RequestError(f"{job.name} cannot be run here: {first}", hint="\n".join(rest) or None)
     kind = find_executor(executor)
     tasks = tuple(plan_tasks(job, base))
-    missing_secrets(tasks, os.environ, mapping, base)
+    missing_secrets(tasks, os.environ, mapping, base, has_named=kind.has_secrets)
     for task in tasks:
         refuse_unknown_stores(task.outputs)
         if not task.needs:
             refuse_missing_inputs(task.inputs, base)
-    kind.refuse(tasks, fake_gpus)
+    afar = kind.refuse_afar if by_job else None
+    (afar or kind.refuse)(tasks, fake_gpus)
     return tasks
 
 
@@ -269,7 +274,7 @@ def work_on(
     kind = find_executor(run.executor)
     myself = identify(os.getpid())
     with working_on(run.path) as lock:
-        _note_executor(run)
+        note_executor(run)
         with contextlib.closing(kind.open(site)) as executor:
             counts = run_tasks(
                 run.tasks,
@@ -285,16 +290,25 @@ def work_on(
                 # What an engine has is whose who has taken the run over.
                 detach=lambda: detach() or lock.is_lost,
             )
-        if lock.is_lost:
-            raise TarmacError(
-                f"another process has taken over {run.path.name}, for this one stood still",
-                hint="See it: tarmac ps",
-            )
+        refuse_lost_lock(run.path, lock)
         return counts
 
 
-def _note_executor(run: JobRun) -> None:
-    """Write down where a run's tasks run from now on."""
+def refuse_lost_lock(run: Path, lock: Lock) -> None:
+    """Raise a TarmacError where another process has taken a run over; see `work_on`."""
+    if lock.is_lost:
+        raise TarmacError(
+            f"another process has taken over {run.name}, for this one stood still",
+            hint="See it: tarmac ps",
+        )
+
+
+def note_executor(run: JobRun) -> None:
+    """Write down where a run's tasks run from now on.
+
+    Raises:
+        RequestError: Some are still with another engine.
+    """
     record = read_record(run.path)
     if record.executor == run.executor:
         return

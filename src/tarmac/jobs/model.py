@@ -254,10 +254,11 @@ def _check_program(spec: TaskSpec | Job) -> None:
         raise ValueError("settings belong to a workload")
 
 
-# A pipeline's nodes say what they need, and its algorithms what they run in.
+# A pipeline's nodes say what they need, and its algorithms what they run in; what an engine alone
+# understands holds for all of them.
 _NOT_OF_PIPELINES = frozenset(
     {*_Settings.model_fields, "command", "workload", "settings", "tasks", "after_all"}
-)
+) - {"options"}
 
 
 class Job(_Settings):

@@ -15,7 +15,7 @@ from tarmac.files import SCHEMES, Location, atomic_writer, put_object
 from tarmac.jobs.run_files import is_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tarmac.jobs.model import Output
 
@@ -37,7 +37,13 @@ def refuse_unknown_stores(outputs: Sequence[Output]) -> None:
 
 
 def keep_outputs(
-    outputs: Sequence[Output], directory: Path, base: Path, *, succeeded: bool, linked: str = ""
+    outputs: Sequence[Output],
+    directory: Path,
+    base: Path,
+    *,
+    succeeded: bool,
+    linked: str = "",
+    told: Callable[[Path, str], None] = lambda *_: None,
 ) -> list[str]:
     """Copy what is to be kept to where it belongs.
 
@@ -49,6 +55,7 @@ def keep_outputs(
         base: What relative destinations start from: the job file's directory.
         succeeded: Whether the task did.
         linked: What in the directory may be a link of Tarmac's to outside; empty for nothing.
+        told: Called with each file that was kept, and where it is.
 
     Returns:
         What went wrong, a line each.
@@ -66,7 +73,9 @@ def keep_outputs(
             problems.append(f"output {output.path}: nothing matches")
         for path in found:
             try:
-                _keep(path, output.to, _name(path, directory, output.root), base)
+                name = _name(path, directory, output.root)
+                _keep(path, output.to, name, base)
+                told(path, f"{output.to.rstrip('/')}/{name.as_posix()}")
             except (OSError, TarmacError) as error:
                 reason = getattr(error, "strerror", None) or str(error)
                 problems.append(f"output {path.relative_to(directory)}: {reason}")

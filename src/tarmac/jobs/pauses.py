@@ -1,8 +1,11 @@
-"""How long a task waits before its next attempt."""
+"""How long a task waits before its next attempt, and how many disturbances it bears."""
 
 from __future__ import annotations
 
-__all__ = ["disturbed_pause_s", "pause_s"]
+__all__ = ["MOST_DISTURBANCES", "disturbed_pause_s", "pause_s"]
+
+# Disturbances of one task that are borne.
+MOST_DISTURBANCES = 10
 
 # Longer pauses help nobody who waits; a pause that was asked for is kept all the same.
 _LONGEST_PAUSE_S = 3600.0

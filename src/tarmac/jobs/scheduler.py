@@ -21,7 +21,7 @@ from tarmac.jobs.executors import (
 from tarmac.jobs.history import read_history
 from tarmac.jobs.journal import Journal
 from tarmac.jobs.order import Order
-from tarmac.jobs.pauses import disturbed_pause_s, pause_s
+from tarmac.jobs.pauses import MOST_DISTURBANCES, disturbed_pause_s, pause_s
 from tarmac.jobs.progress import Ended
 from tarmac.jobs.run_files import directory_name
 
@@ -47,9 +47,6 @@ _MOST_AT_ONCE = 1000
 # to offer the same thousand attempts after each end would cost more than all else.
 _FULL_FOR_S = 5.0
 _FREED_PART = 0.1
-
-# Disturbances of one task that are borne.
-_MOST_DISTURBANCES = 10
 
 
 def task_directory(run: Path, task: Task) -> Path:
@@ -292,7 +289,7 @@ class _Session:
         outcome, reason, cause = finished.outcome, finished.reason, finished.cause
         if finished.problems and outcome == "succeeded":
             outcome, reason = "failed", f"its outputs were not kept: {finished.problems[0]}"
-        if cause in DISTURBANCES and self._disturbances[task.index] > _MOST_DISTURBANCES:
+        if cause in DISTURBANCES and self._disturbances[task.index] > MOST_DISTURBANCES:
             reason = f"{reason}; disturbed {self._disturbances[task.index]} times"
         self._record(
             Ended(
@@ -322,7 +319,7 @@ class _Session:
             delay_s, free = 0.0, free + 1
         elif finished.outcome == "failed" and cause in DISTURBANCES:
             self._disturbances[task.index] += 1
-            if self._disturbances[task.index] > _MOST_DISTURBANCES:
+            if self._disturbances[task.index] > MOST_DISTURBANCES:
                 return False
             delay_s, free = disturbed_pause_s(self._disturbances[task.index]), free + 1
         elif is_retried(attempt, finished.outcome, finished.exit_code, cause):

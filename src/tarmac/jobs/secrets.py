@@ -120,6 +120,8 @@ def missing_secrets(
     environment: Mapping[str, str],
     mapping: Mapping[str, Secret],
     base: Path,
+    *,
+    has_named: bool = False,
 ) -> None:
     """Raise a RequestError that names every secret that tasks will not find.
 
@@ -128,6 +130,7 @@ def missing_secrets(
         environment: Usually ``os.environ``.
         mapping: What names stand for here.
         base: What relative paths of tasks' secrets start from.
+        has_named: Whether names that stand for nothing here are found where the tasks run.
     """
     for name, place in mapping.items():
         if place.env is None and place.file is None:
@@ -135,6 +138,8 @@ def missing_secrets(
     problems: dict[str, str | None] = {}
     for task in tasks:
         for variable, secret in _wanted(task).items():
+            if has_named and secret.name is not None and _name(secret) not in mapping:
+                continue
             try:
                 _resolve(variable, secret, environment, mapping, base)
             except RequestError as error:

@@ -4,7 +4,9 @@ Needs Python 3.9 and its standard library alone, for it travels with a run to no
 more. It is packed into one file, `agent.pyz`, together with `tarmac.processes`.
 """
 
-from tarmac.node.packing import agent_file, place_agent, write_agent
+from tarmac.node.packing import agent_file, place_agent, small_agent, write_agent
+from tarmac.node.plain import plain_units
+from tarmac.node.pod import RECORD, STREAMS, packed_elements
 from tarmac.node.records import (
     AttemptRecord,
     Cause,
@@ -12,10 +14,13 @@ from tarmac.node.records import (
     Element,
     attempt_file,
     fence_file,
+    log_file,
     read_attempt,
 )
 
 __all__ = [
+    "RECORD",
+    "STREAMS",
     "AttemptRecord",
     "Cause",
     "Chunk",
@@ -23,7 +28,11 @@ __all__ = [
     "agent_file",
     "attempt_file",
     "fence_file",
+    "log_file",
+    "packed_elements",
     "place_agent",
+    "plain_units",
     "read_attempt",
+    "small_agent",
     "write_agent",
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tarmac.node.gate import Gate, UnfitGpus
 from tarmac.node.gpus import BrokenGpu, choose_gpus, held_by_others
 from tarmac.node.program import Ending, Program, run_program
+from tarmac.node.records import log_file, own_variables
 from tarmac.node.staging import StageError, ask_tarmac
 from tarmac.processes import MARK, guarded, parent_of_groups
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tarmac.node.records import Element
     from tarmac.node.staging import Staged
 
-__all__ = ["Here", "find_gpus", "log_file", "perform", "without_gpus"]
+__all__ = ["Here", "find_gpus", "perform", "without_gpus"]
 
 
 class Here(NamedTuple):
@@ -84,17 +85,6 @@ def without_gpus(error: GpuError, engine: Engine) -> Ending:
     return Ending("failed", "start", f"not started: {error}")
 
 
-def log_file(element: Element, stream: str, rank: int) -> Path:
-    """Return the file that an attempt's program prints to on a node.
-
-    Args:
-        element: The attempt.
-        stream: ``stdout`` or ``stderr``.
-        rank: Of the node.
-    """
-    return Path(element.directory, f"{stream}.node-{rank}" if rank else stream)
-
-
 def perform(element: Element, gpus: Sequence[str], here: Here) -> Ending:
     """Bring what an attempt needs on this node, run its program, and keep what it made.
 
@@ -130,6 +120,9 @@ def _perform_in(work: Path, element: Element, gpus: Sequence[str], here: Here) -
         shares = here.rank > 0 and element.work == "shared"
         words = ("environment" if shares else "in", str(work))
         staged = _ask(element, words, given, here)
+        if staged.done_before:
+            note = f"an earlier attempt of it has succeeded: {staged.done_before} says so"
+            return Ending("succeeded", exit_code=0, notes=(note,))
     met = here.meet() if here.meet is not None and here.inbox.asked is None else {}
     if here.inbox.asked is not None:
         return Ending("interrupted", here.inbox.asked.cause, here.inbox.asked.reason)
@@ -138,7 +131,7 @@ def _perform_in(work: Path, element: Element, gpus: Sequence[str], here: Here) -
         **(staged.variables if staged else {}),
         **given,
         **element.variables,
-        **_own_variables(element, here),
+        **own_variables(element, restart=here.engine.restart, rank=here.rank),
         **met,
         **_read_secrets(element, here),
         MARK: here.mark,
@@ -192,26 +185,14 @@ def _program(
         command=command,
         directory=work,
         environment=variables,
-        stdout=log_file(element, "stdout", here.rank),
-        stderr=log_file(element, "stderr", here.rank),
+        stdout=log_file(element.directory, "stdout", here.rank),
+        stderr=log_file(element.directory, "stderr", here.rank),
         group=f"tarmac-{here.mark}-{element.task}-{element.number}-{here.rank}",
         kill_command=staged.kill_command if staged else (),
         timeout_s=element.timeout_s,
         memory_bytes=None if in_container else element.memory_bytes,
         grace_s=element.grace_s,
     )
-
-
-def _own_variables(element: Element, here: Here) -> dict[str, str]:
-    return {
-        "TARMAC_TASK": element.name,
-        "TARMAC_TASK_INDEX": str(element.task),
-        "TARMAC_ATTEMPT": str(element.number),
-        "TARMAC_RESTART": str(here.engine.restart),
-        "TARMAC_NODES": str(element.nodes),
-        "TARMAC_NODE_RANK": str(here.rank),
-        "TARMAC_GPUS_PER_NODE": str(element.gpus),
-    }
 
 
 def _read_secrets(element: Element, here: Here) -> dict[str, str]:

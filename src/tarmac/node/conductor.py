@@ -1,9 +1,10 @@
 """One attempt on several nodes: started on all of them, and ended on all where one has failed.
 
 The agent that the engine has started, on the first node, conducts: it lets srun start an agent on
-each node, waits until all have come, has them see that the first one can be reached, and tells them
-to begin. What happens from then on passes over the connections between them: how each has ended,
-that all shall end, and, as a connection ends with its process, that one is gone.
+each node, unless the engine itself has done so; waits until all have come, has them see that the
+first one can be reached, and tells them to begin. What happens from then on passes over the
+connections between them: how each has ended, that all shall end, and, as a connection ends with its
+process, that one is gone.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def conduct(
     mark: str,
     meet_within_s: float = MEET_WITHIN_S,
 ) -> Ending:
-    """Run an attempt on all nodes that Slurm has given, and return how it ended.
+    """Run an attempt on all nodes that the engine has given, and return how it ended.
 
     Args:
         element: The attempt.
@@ -75,10 +76,16 @@ def conduct(
     """
     # The agents end by themselves with this one, and have a program's whole grace for it: this
     # one's guardian, which is in a hurry, is not to find them.
-    agent = ("env", "-u", MARK, "sh", str(Path(sys.argv[0]).resolve()))
-    command = [*_srun(element.nodes, environment), *agent]
+    command = [*_starter(element.nodes, environment), "env", "-u", MARK, *_agent(environment)]
     nodes = Nodes(element, hosts_of(environment.get("SLURM_JOB_NODELIST", "")))
-    conductor = _Conductor(element, nodes, inbox, began, meet_within_s=meet_within_s)
+    conductor = _Conductor(
+        element,
+        nodes,
+        inbox,
+        began,
+        meet_within_s=meet_within_s,
+        invitation=Invitation.find(environment),
+    )
     with conductor.invited(environment) as variables:
         try:
             starter = spawn(
@@ -87,7 +94,7 @@ def conduct(
                 mark=f"{MARK}={mark}",
             )
         except OSError as error:
-            return Ending("failed", "start", f"not started: srun: {error.strerror}")
+            return Ending("failed", "start", f"not started: {command[0]}: {error.strerror}")
         try:
             conductor.conduct(starter)
         finally:
@@ -96,12 +103,19 @@ def conduct(
     return nodes.judge(inbox.asked)
 
 
-def _srun(nodes: int, environment: Mapping[str, str]) -> list[str]:
-    """Return what starts a program once on each node.
+def _starter(nodes: int, environment: Mapping[str, str]) -> list[str]:
+    """Return what starts a program once on each node, and ends with the last of them.
+
+    What runs in an engine without such a command names one of its own. Nothing does where the
+    engine has started the others, which are invited already: this node's own agent is left.
 
     Agents say by themselves how they have ended and are told when to end, so that a node may be
     done minutes before another (``--wait=0``); srun ends all where an agent itself is gone.
     """
+    if Invitation.find(environment) is not None:
+        return []
+    if "TARMAC_STARTER" in environment:
+        return [environment["TARMAC_STARTER"]]
     command = [
         "srun",
         f"--nodes={nodes}",
@@ -117,6 +131,13 @@ def _srun(nodes: int, environment: Mapping[str, str]) -> list[str]:
     return [*command, f"--cpus-per-task={cpus}"] if cpus else command
 
 
+def _agent(environment: Mapping[str, str]) -> list[str]:
+    file = str(Path(sys.argv[0]).resolve())
+    # On another node another Python may do; on this one it is known.
+    is_here = Invitation.find(environment) is not None
+    return [sys.executable, "-I", "-S", file] if is_here else ["sh", file]
+
+
 class _Conductor:
     """Conducts one attempt.
 
@@ -126,6 +147,7 @@ class _Conductor:
         inbox: What is asked in it ends all.
         began: Is told the GPUs of all nodes.
         meet_within_s: How long all nodes are waited for, in seconds.
+        invitation: What the others were told before this one began; None where they are not.
     """
 
     def __init__(
@@ -136,13 +158,16 @@ class _Conductor:
         began: Callable[[list[str]], None],
         *,
         meet_within_s: float,
+        invitation: Invitation | None,
     ) -> None:
         self._element = element
         self._nodes = nodes
         self._inbox = inbox
         self._began = began
         self._meet_within_s = meet_within_s
-        self._token = secrets.token_hex(16)
+        self._token = invitation.token if invitation else secrets.token_hex(16)
+        self._port = invitation.port if invitation else 0
+        self._waits_for = "its own agent" if invitation else "srun"
         self._end_at = math.inf
         self._ended_at: float | None = None
         self._selector = selectors.DefaultSelector()
@@ -150,7 +175,7 @@ class _Conductor:
     @contextlib.contextmanager
     def invited(self, environment: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
         """Listen meanwhile; give the variables by which agents find the way here."""
-        with listen() as server, self._selector:
+        with listen(self._port) as server, self._selector:
             accept = functools.partial(self._accept, server)
             self._selector.register(server, selectors.EVENT_READ, accept)
             addresses = host_addresses(environment)
@@ -179,7 +204,7 @@ class _Conductor:
         missing = self._nodes.missing
         how = f"within {self._meet_within_s:g} s"
         if starter.has_ended():
-            how = "before srun ended; what it said is in the engine's log"
+            how = f"before {self._waits_for} ended; what it said is in the engine's log"
         names = ", ".join(map(self._nodes.name, missing))
         self._fail(missing[0], "node", f"{names} did not come {how}")
         return False

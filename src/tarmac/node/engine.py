@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Engine", "given_environment", "read_engine"]
+__all__ = ["Engine", "given_environment", "rank_of", "read_engine"]
 
 # What names the GPUs that a job was given; the first that is there holds. Under control groups
 # Slurm numbers them anew in CUDA_VISIBLE_DEVICES alone (slurm.conf(5), ConstrainDevices).
@@ -26,6 +26,8 @@ class Engine(NamedTuple):
         host: Its name for the node.
         gpus: The GPUs that it gave, by number or UUID.
         signals_all: Whether its SIGTERM goes to each process of the unit, not to this one alone.
+        has_lifeline: Whether this agent's standard input ends with the process that started it, and
+            this agent is to end with that.
     """
 
     name: str = ""
@@ -34,6 +36,7 @@ class Engine(NamedTuple):
     host: str = ""
     gpus: tuple[str, ...] = ()
     signals_all: bool = False
+    has_lifeline: bool = False
 
 
 def read_engine(variables: Mapping[str, str]) -> Engine:
@@ -47,6 +50,24 @@ def read_engine(variables: Mapping[str, str]) -> Engine:
     gpus = tuple(part.strip() for part in named.split(",") if part.strip())
     if gpus in {("all",), ("void",), ("none",), ("NoDevFiles",)}:
         gpus = ()
+    if "TARMAC_ENGINE" in variables:
+        # What runs in the engine has started this agent, and says what the engine does not.
+        return Engine(
+            name=variables["TARMAC_ENGINE"],
+            unit=variables.get("TARMAC_ENGINE_UNIT", ""),
+            host=variables.get("TARMAC_ENGINE_HOST") or os.uname().nodename,
+            gpus=gpus,
+            has_lifeline=True,
+        )
+    if "TARMAC_KUBERNETES_JOB" in variables:
+        # A pod's devices are its own, however often its index is begun again.
+        index = variables.get("JOB_COMPLETION_INDEX", "0")
+        return Engine(
+            name="Kubernetes",
+            unit=f"{variables['TARMAC_KUBERNETES_JOB']}-{index}",
+            host=variables.get("TARMAC_KUBERNETES_NODE") or os.uname().nodename,
+            gpus=gpus,
+        )
     host = variables.get("SLURMD_NODENAME") or os.uname().nodename
     if "SLURM_JOB_ID" not in variables:
         return Engine(host=host, gpus=gpus)
@@ -61,6 +82,18 @@ def read_engine(variables: Mapping[str, str]) -> Engine:
         gpus=gpus,
         signals_all=True,
     )
+
+
+def rank_of(variables: Mapping[str, str]) -> int:
+    """Return which of an attempt's nodes this agent is on, from 0.
+
+    Args:
+        variables: The environment that the engine started this agent with.
+    """
+    for name in ("TARMAC_ENGINE_RANK", "JOB_COMPLETION_INDEX"):
+        if variables.get(name):
+            return int(variables[name])
+    return int(variables["SLURM_NODEID"])
 
 
 def given_environment() -> dict[str, str]:

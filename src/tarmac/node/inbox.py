@@ -41,13 +41,16 @@ class Inbox:
 
     Args:
         signals_all: Whether SIGTERM goes to each process of the unit.
+        lifeline: A descriptor that ends with the process that started this agent, which is asked to
+            end then; None where there is none.
 
     Attributes:
         asked: The first that was asked; None while nothing was.
     """
 
-    def __init__(self, *, signals_all: bool) -> None:
+    def __init__(self, *, signals_all: bool, lifeline: int | None = None) -> None:
         self._signals_all = signals_all
+        self._lifeline = lifeline
         self.asked: Asked | None = None
         self._woken, self._wakes = os.pipe()
         for descriptor in (self._woken, self._wakes):
@@ -73,10 +76,15 @@ class Inbox:
     def wait(self, patience_s: float, *descriptors: int) -> None:
         """Wait for a signal, a request, or one of some descriptors to become readable."""
         poll = select.poll()
-        for descriptor in (self._woken, *descriptors):
+        held = () if self._lifeline is None else (self._lifeline,)
+        for descriptor in (self._woken, *held, *descriptors):
             poll.register(descriptor, select.POLLIN)
         for descriptor, _ in poll.poll(max(0.0, patience_s) * 1000):
-            if descriptor == self._woken:
+            if descriptor == self._lifeline:
+                # Nothing is ever written to it.
+                self._lifeline = None
+                self.ask("the process that started its agent is gone", ends_unit=True)
+            elif descriptor == self._woken:
                 with contextlib.suppress(BlockingIOError):
                     while os.read(self._woken, 4096):
                         pass

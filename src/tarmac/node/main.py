@@ -22,7 +22,7 @@ from tarmac.node.gate import Gate
 from tarmac.node.gpus import GpuError
 from tarmac.node.inbox import Inbox
 from tarmac.node.program import Ending
-from tarmac.node.records import AttemptRecord, Chunk
+from tarmac.node.records import PART, AttemptRecord, Chunk
 from tarmac.processes import guarded_by_fork, parent_of_groups
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ _SEEN_WITHIN_S = 30
 _NOT_STARTED = 1
 _WRONG_USE = 2
 
-# What the agents of several nodes are called with, beside the one that conducts.
-_PART = "--part"
+# What an agent is called with whose files the runner does not see.
+_FRAMED = "--framed"
 
 
 def run() -> NoReturn:
@@ -58,8 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Of the command line; by default this process's.
     """
     given = sys.argv[1:] if arguments is None else [*arguments]
-    if given[:1] == [_PART]:
+    if given[:1] == [PART]:
         return _run_part(Path(given[1]), int(given[2]))
+    if given[:1] == [_FRAMED]:
+        from tarmac.node.pod import run_framed  # noqa: PLC0415 - costs the start of others
+
+        return run_framed(given[1:])
     try:
         spec, unit, per_job = given[0], int(given[1]), int(given[2]) if len(given) > 2 else 1
     except (IndexError, ValueError):
@@ -79,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if number > first and here.inbox.asked is not None:
                 # This one is left to another unit: the engine is not to take all for done.
                 return exit_code or _NOT_STARTED
-            ended_with = _run(element, [_PART, spec, str(number)], here)
+            ended_with = _run(element, [PART, spec, str(number)], here)
             exit_code = exit_code or ended_with
             here.inbox.forget()
     return exit_code
@@ -92,7 +96,8 @@ def _here() -> Iterator[Here]:
     engine = read_engine(environment)
     mark = os.urandom(8).hex()
     with guarded_by_fork(mark, parent_of_groups()):
-        yield Here(engine, environment, Inbox(signals_all=engine.signals_all), mark, Gate())
+        inbox = Inbox(signals_all=engine.signals_all, lifeline=0 if engine.has_lifeline else None)
+        yield Here(engine, environment, inbox, mark, Gate())
 
 
 def _read_element(spec: Path, number: int, here: Here) -> Element:
@@ -228,8 +233,8 @@ def _exit_code(ending: Ending) -> int:
         return _NOT_STARTED
     if ending.exit_code < 0:
         return 128 - ending.exit_code
-    # One that ended well and yet was over its memory has not succeeded.
-    return ending.exit_code or int(ending.outcome == "failed")
+    # One that ended well when it was told to, or was over its memory, has not succeeded.
+    return ending.exit_code or int(ending.outcome != "succeeded")
 
 
 def _say(words: str) -> None:

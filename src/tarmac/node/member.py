@@ -12,8 +12,10 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tarmac.node.attempt import find_gpus, log_file, perform, without_gpus
+from tarmac.node.attempt import find_gpus, perform, without_gpus
+from tarmac.node.engine import rank_of
 from tarmac.node.gpus import GpuError
+from tarmac.node.records import log_file
 from tarmac.node.rendezvous import (
     BEAT_EVERY_S,
     MEET_WITHIN_S,
@@ -60,7 +62,7 @@ def perform_part(element: Element, here: Here) -> None:
         NotMet: There is nobody to be told.
     """
     environment = dict(here.environment)
-    rank = int(environment["SLURM_NODEID"])
+    rank = rank_of(environment)
     try:
         invitation = Invitation.take(environment)
         _, connection = reach(invitation, MEET_WITHIN_S)
@@ -68,7 +70,7 @@ def perform_part(element: Element, here: Here) -> None:
         raise NotMet(f"node {rank} cannot reach the first one: {error}") from error
     member = Member(element, rank, Line(connection), invitation.token, here.inbox)
     here = here._replace(environment=environment, rank=rank, meet=member.meet)
-    stderr = log_file(element, "stderr", rank)
+    stderr = log_file(element.directory, "stderr", rank)
     before = stderr.stat().st_size if stderr.exists() else 0
     with member.answering():
         try:

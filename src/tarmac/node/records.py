@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tarmac.node.durable import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 __all__ = [
+    "PART",
     "AttemptRecord",
     "Cause",
     "Chunk",
     "Element",
     "attempt_file",
     "fence_file",
+    "log_file",
+    "own_variables",
     "read_attempt",
 ]
+
+# What the agents of several nodes are called with, beside the one that conducts.
+PART = "--part"
 
 # Why an attempt ended. The first five are its own and spend a retry; `cancelled` is somebody's will
 # and ends the task; the rest are disturbances, which have a budget of their own:
@@ -91,6 +97,25 @@ class Element(NamedTuple):
     shares_gpus: bool = False
     check: str = "off"
     beat_s: float = 30.0
+
+
+def own_variables(element: Element, *, restart: int, rank: int) -> dict[str, str]:
+    """Return what an agent tells an attempt's program of it, as variables.
+
+    Args:
+        element: The attempt.
+        restart: How often the engine has begun it again.
+        rank: Of the node, from 0.
+    """
+    return {
+        "TARMAC_TASK": element.name,
+        "TARMAC_TASK_INDEX": str(element.task),
+        "TARMAC_ATTEMPT": str(element.number),
+        "TARMAC_RESTART": str(restart),
+        "TARMAC_NODES": str(element.nodes),
+        "TARMAC_NODE_RANK": str(rank),
+        "TARMAC_GPUS_PER_NODE": str(element.gpus),
+    }
 
 
 class Chunk(NamedTuple):
@@ -191,6 +216,17 @@ def attempt_file(directory: Path, number: int) -> Path:
 def fence_file(directory: Path, number: int) -> Path:
     """Return the file that tells an agent, at its next beat, to end its attempt."""
     return directory / f"attempt-{number}.fence"
+
+
+def log_file(directory: str | Path, stream: str, rank: int) -> Path:
+    """Return the file that an attempt's program prints to on a node.
+
+    Args:
+        directory: The task's.
+        stream: ``stdout`` or ``stderr``.
+        rank: Of the node.
+    """
+    return Path(directory, f"{stream}.node-{rank}" if rank else stream)
 
 
 def read_attempt(directory: Path, number: int) -> AttemptRecord | None:

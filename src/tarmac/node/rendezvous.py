@@ -77,6 +77,11 @@ class Invitation:
         return {_INVITATION: " ".join([str(self.port), self.token, *self.addresses])}
 
     @classmethod
+    def find(cls, environment: Mapping[str, str]) -> Invitation | None:
+        """Return the one that is in an environment; None where none is."""
+        return cls.take(dict(environment)) if _INVITATION in environment else None
+
+    @classmethod
     def take(cls, environment: dict[str, str]) -> Invitation:
         """Take it out of an environment, which no program is to see.
 
@@ -132,11 +137,15 @@ class Line:
         self.socket.close()
 
 
-def listen() -> socket.socket:
-    """Return a socket that listens at a free port, at all addresses of this host."""
+def listen(port: int = 0) -> socket.socket:
+    """Return a socket that listens at a port, by default a free one, at all addresses of this host.
+
+    Raises:
+        OSError: The port is not free.
+    """
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
-    return socket.create_server(("", 0), family=family, backlog=1024, dualstack_ipv6=both)
+    return socket.create_server(("", port), family=family, backlog=1024, dualstack_ipv6=both)
 
 
 def reach(invitation: Invitation, limit_s: float) -> tuple[str, socket.socket]:
@@ -203,11 +212,16 @@ def _is_shown(connection: socket.socket, token: str) -> bool:
 def host_addresses(environment: Mapping[str, str]) -> list[str]:
     """Return the names and addresses by which other nodes may reach this one, the likeliest first.
 
-    The engine's name for it comes first, which sites resolve to the network that is meant for it.
+    The engine's name for it comes first, which sites resolve to the network that is meant for it; a
+    pod has that of its Job's service.
     Loopback ones come last: for nodes that are on one machine. A token tells whether the host that
     answers at one is the right one.
     """
-    names = [environment.get("SLURMD_NODENAME", ""), socket.gethostname(), socket.getfqdn()]
+    pod = ""
+    if "TARMAC_KUBERNETES_JOB" in environment:
+        job = environment["TARMAC_KUBERNETES_JOB"]
+        pod = f"{job}-{environment.get('JOB_COMPLETION_INDEX', '0')}.{job}"
+    names = [environment.get("SLURMD_NODENAME", ""), pod, socket.gethostname(), socket.getfqdn()]
     ranked = [*filter(None, names), *_interface_addresses()]
     loopback = [address for address in ranked if _is_loopback(address)]
     rest = [address for address in ranked if address not in loopback]

@@ -26,6 +26,9 @@ __all__ = ["StageError", "Staged", "ask_module", "ask_tarmac"]
 _MODULE = "tarmac.jobs.executors.stage"
 _MOST_WORDS = 300
 
+# As Python has it.
+_LACKS_TARMAC = "No module named 'tarmac"
+
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -42,6 +45,7 @@ class Staged(NamedTuple):
         kill_command: What ends the container.
         problems: What went wrong with outputs, a line each.
         is_over_memory: Whether the container was ended for its memory.
+        done_before: What shows that an earlier attempt did all of it; empty where nothing does.
         stopped_for: Why it was ended before it had an answer; empty where it was not.
     """
 
@@ -50,6 +54,7 @@ class Staged(NamedTuple):
     kill_command: Sequence[str] = ()
     problems: Sequence[str] = ()
     is_over_memory: bool = False
+    done_before: str = ""
     stopped_for: str = ""
 
 
@@ -119,14 +124,16 @@ def ask_module(
     Raises:
         StageError: Tarmac's interpreter is not on this node.
     """
-    if not Path(element.python).exists():
-        raise StageError(_without_tarmac(element, what, f"is not on {host}"))
+    python = _interpreter(element.python)
+    if python is None:
+        how = f"is not on {host}"
+        raise StageError(_without_tarmac(element, what, how, environment))
     with _memory("request") as request, _memory("answer") as answer, _memory("errors") as errors:
         request.write(given.encode())
         request.seek(0)
         try:
             child = spawn(
-                [element.python, "-P", "-m", *words],
+                [python, "-P", "-m", *words],
                 environment=environment,
                 mark=f"{MARK}={mark}",
                 directory=Path("/"),
@@ -136,20 +143,42 @@ def ask_module(
             )
         except OSError as error:
             how = f"does not start on {host}: {error.strerror}"
-            raise StageError(_without_tarmac(element, what, how)) from error
+            raise StageError(_without_tarmac(element, what, how, environment)) from error
         process = watch(child)
         code, _ = supervise(process, inbox, timeout_s=timeout_s, grace_s=element.grace_s)
         if process.stopped_for:
             return _read(answer), code, process.stopped_for
         lines = _read(errors).decode(errors="replace").strip().splitlines()
-        return _read(answer), code, lines[-1][:_MOST_WORDS] if lines else ""
+        said = lines[-1][:_MOST_WORDS] if lines else ""
+        if code and _LACKS_TARMAC in said and _is_pod(environment):
+            raise StageError(_without_tarmac(element, what, "has no Tarmac", environment))
+        return _read(answer), code, said
 
 
-def _without_tarmac(element: Element, what: str, how: str) -> str:
+def _interpreter(named: str) -> str | None:
+    """Return the interpreter's path, where a path or a name in PATH leads to one."""
+    if "/" in named:
+        return named if Path(named).exists() else None
+    import shutil  # noqa: PLC0415 - costs the start of others
+
+    return shutil.which(named)
+
+
+def _without_tarmac(element: Element, what: str, how: str, environment: Mapping[str, str]) -> str:
+    if _is_pod(environment):
+        return (
+            f"the image's interpreter {element.python} {how}, and this task {what}. Take an image "
+            "with Tarmac in it, for object stores with its extra `objects`; "
+            "options.kubernetes.python names the Python that has it"
+        )
     return (
         f"Tarmac's interpreter {element.python} {how}, and this task {what}. Install Tarmac in a "
         "directory that the nodes see; tarmac check --on slurm says which nodes see it"
     )
+
+
+def _is_pod(environment: Mapping[str, str]) -> bool:
+    return "TARMAC_KUBERNETES_JOB" in environment
 
 
 def _understand(answer: bytes, code: int, said: str) -> Staged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.spool import Spool
     from tarmac.jobs.model import Environment
     from tarmac.jobs.plan import Task
+    from tarmac.jobs.receipts import Receipt
 
 __all__ = [
+    "Apart",
     "build_environments",
     "prepare_element",
     "refuse_unknown_containers",
     "staging_variables",
+    "store_settings",
 ]
 
 # What clients of stores and web servers read in their environment, and what installers do.
@@ -46,11 +50,33 @@ _OF_CLIENTS = (
 )
 _OF_INSTALLERS = ("PIP_", "UV_")
 
+# What is no secret of the first: where a store is, and how it is asked.
+_PLAIN = (
+    *("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_SKIP_SIGNATURE"),
+    *("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "S3_ENDPOINT", "S3_USE_HTTPS", "S3_VERIFY_SSL"),
+    *("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ENDPOINT"),
+)
+
 # What the agent itself tells the program, and a container must be told by name.
 _OF_AGENTS = (
     *("TARMAC_RESTART", "TARMAC_NODES", "TARMAC_NODE_RANK", "TARMAC_GPUS_PER_NODE"),
     *("MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK"),
 )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Apart:
+    """What goes to a node that sees no file of this machine, in place of such files.
+
+    Attributes:
+        python: The Python there that has Tarmac: a path, or a name in PATH.
+        settings: For clients of stores, with nothing secret in them; keys the node has itself.
+        receipt: What the task leaves in its store.
+    """
+
+    python: str
+    settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    receipt: Receipt | None = None
 
 
 def prepare_element(
@@ -61,6 +87,7 @@ def prepare_element(
     *,
     options: Mapping[str, Any],
     grace_s: float = 10.0,
+    apart: Apart | None = None,
 ) -> Element:
     """Return what the agent of an attempt takes.
 
@@ -76,6 +103,7 @@ def prepare_element(
             environments and images that were made for nodes are kept, which all nodes see; by
             default a part of the user's cache directory.
         grace_s: Between SIGTERM and SIGKILL, in seconds.
+        apart: Where nodes see no file of this machine; None where they do.
 
     Raises:
         RequestError: A secret is not to be had, or cannot be put down.
@@ -110,8 +138,9 @@ def prepare_element(
             name=f"tarmac-{nonce}-{task.index}-{attempt.number}",
             options=options,
             names=(*variables, *secrets),
+            apart=apart,
         ),
-        python=sys.executable,
+        python=apart.python if apart is not None else sys.executable,
         is_pretending=site.fake_gpus > 0,
         shares_gpus=0 < task.resources.gpus < 1,
         check=str(options.get("check") or "off"),
@@ -186,6 +215,7 @@ def _staged(
     name: str,
     options: Mapping[str, Any],
     names: tuple[str, ...],
+    apart: Apart | None,
 ) -> str | None:
     """Return what is to be staged for an attempt; None where nothing is."""
     task = attempt.task
@@ -205,7 +235,9 @@ def _staged(
         store=_store(options),
         engine=options.get("containers"),
         is_pretending=site.fake_gpus > 0,
-        clients=_client_settings(task, spool),
+        clients=_client_settings(task, spool) if apart is None else None,
+        settings={} if apart is None else {**apart.settings},
+        receipt=None if apart is None else apart.receipt,
         retried_on=_retried_on(attempt),
         kept=attempt.kept,
     )
@@ -243,6 +275,30 @@ def staging_variables(task: Task, environment: Mapping[str, str]) -> dict[str, s
         wanted += _OF_INSTALLERS
     # Nothing begins with one of no beginnings.
     return {name: value for name, value in environment.items() if name.upper().startswith(wanted)}
+
+
+def store_settings(task: Task, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the variables that staging a task reads which may go where secrets may not.
+
+    Args:
+        task: What is staged. What its own secrets are named goes before.
+        environment: Usually ``os.environ``.
+
+    Raises:
+        RequestError: One holds a password.
+    """
+    found = {
+        name: value
+        for name, value in staging_variables(task, environment).items()
+        if name in _PLAIN and name not in task.secrets
+    }
+    for name, value in found.items():
+        if "@" in value:
+            raise RequestError(
+                f"task {task.name!r}: {name} holds a password, and nodes read it where others may",
+                hint=f"Make it a secret of the task: secrets: {{{name}: {{env: {name}}}}}",
+            )
+    return found
 
 
 def _client_settings(task: Task, spool: Spool) -> Path | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tarmac.jobs.executors.attempt import Attempt, Outcome
 from tarmac.jobs.executors.events import DISTURBANCES
@@ -59,9 +59,10 @@ class Executor(Protocol):
 
     @property
     def queues(self) -> bool:
-        """Whether attempts wait in an engine's queue and outlive this process.
+        """Whether attempts wait in an engine's queue, and outlive this executor.
 
-        How many run at once is the executor's business then, else the scheduler's.
+        How many run at once is the executor's business then, else the scheduler's. Whether they
+        outlive the process too is said by `ExecutorKind.outlives`.
         """
         ...
 
@@ -180,21 +181,34 @@ class ExecutorKind:
         refuse: Raises a RequestError where a task can never run there, before a run is made. Gets
             the tasks and how many GPUs to pretend.
         open: Makes the executor of a run.
-        queues: As its executors say.
+        outlives: Whether what was started goes on when the process ends that asked for it, so that
+            Ctrl-C lets go of it. More than that its executors queue: Ray's do, and end with it.
+        has_secrets: Whether it has secrets of its own, by name and key; `refuse` looks for them.
         options: The model of ``options: {NAME: ...}`` in jobs, where it has any.
         preview: Yields each text that a run would submit, whole, where it submits any. Nothing is
             made; the site's run is not there.
         runners: Has runners as jobs; None where they run on the user's machine alone.
+        refuse_afar: In place of `refuse` where the run's runner is to be a job, for the cluster may
+            be one that this machine cannot ask; None where `refuse` does for that too.
+        refuse_apart: Raises a RequestError where tasks with such options of its own see no
+            directory of this machine, for work that lives in one, and says what that is; None where
+            all see one.
+        runs_containers: Whether a task with a container is that container, so that nothing beside
+            it on its node could run one.
     """
 
     name: str
     title: str
     refuse: Callable[[Sequence[Task], int], None]
     open: Callable[[Site], Executor]
-    queues: bool = False
+    outlives: bool = False
+    has_secrets: bool = False
     options: type[BaseModel] | None = None
     preview: Callable[[Site], Iterator[str]] | None = None
     runners: RunnerEngine | None = None
+    refuse_afar: Callable[[Sequence[Task], int], None] | None = None
+    refuse_apart: Callable[[Mapping[str, Any], str], None] | None = None
+    runs_containers: bool = False
 
 
 def is_retried(

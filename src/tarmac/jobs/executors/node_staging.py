@@ -33,6 +33,8 @@ from tarmac.jobs.model import (
     Output,
     Resources,
 )
+from tarmac.jobs.outputs import refuse_unknown_stores
+from tarmac.jobs.receipts import Receipt  # noqa: TC001 - pydantic reads it
 from tarmac.jobs.secrets import resolve_secrets
 from tarmac.processes import MARK
 
@@ -63,6 +65,7 @@ class NodeAnswer:
         kill_command: What ends that, where its process's end is not enough; may be empty.
         problems: What went wrong with outputs, a line each.
         is_over_memory: Whether a container was ended for taking more memory than its limit.
+        done_before: What shows that an earlier attempt did all of it; empty where nothing does.
     """
 
     error: str | None = None
@@ -71,6 +74,7 @@ class NodeAnswer:
     kill_command: Sequence[str] = ()
     problems: Sequence[str] = ()
     is_over_memory: bool = False
+    done_before: str = ""
 
     def to_text(self) -> str:
         """Return it as the agent reads it: one JSON object."""
@@ -96,6 +100,9 @@ class NodeRequest:
         is_pretending: Whether GPUs are taken for given that are not there.
         clients: A file of variables for clients of stores and for installers, JSON; they may hold
             passwords.
+        settings: Variables for clients of stores, without anything secret; those that the node has
+            itself go before.
+        receipt: Of the task in its store, where that alone outlives an attempt.
         retried_on: Exit codes that another attempt follows, which needs no outputs of this one: all
             where it is empty; None where none follows.
         kept: What in the task's directory outlives its attempts; empty for nothing.
@@ -114,6 +121,8 @@ class NodeRequest:
     engine: str | None = None
     is_pretending: bool = False
     clients: Path | None = None
+    settings: dict[str, str] = dataclasses.field(default_factory=dict)
+    receipt: Receipt | None = None
     retried_on: tuple[int, ...] | None = None
     kept: str = ""
 
@@ -147,6 +156,11 @@ class NodeRequest:
             OSError: A file is not to be had.
             TarmacError: An input, an image or an environment is not to be had.
         """
+        if not only_environment:
+            # Before the program's hours, not after them.
+            refuse_unknown_stores(self.outputs)
+            if self.receipt is not None and self.receipt.is_there():
+                return NodeAnswer(done_before=self.receipt.uri)
         container = self.environment if isinstance(self.environment, Container) else None
         engine = None if container is None else find_cluster_engine(self._engine_name(container))
         if container is not None and engine is not None:
@@ -189,6 +203,7 @@ class NodeRequest:
             work=work,
             succeeded=succeeded,
             kept=self.kept,
+            receipt=self.receipt,
         )
         return NodeAnswer(problems=tuple(request.perform()), is_over_memory=over)
 
@@ -199,7 +214,7 @@ class NodeRequest:
             TarmacError: Their file cannot be read on this node.
         """
         if self.clients is None:
-            return {}
+            return {name: value for name, value in self.settings.items() if name not in os.environ}
         try:
             found: dict[str, str] = json.loads(self.clients.read_bytes())
         except (OSError, ValueError) as error:

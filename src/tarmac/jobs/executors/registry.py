@@ -8,7 +8,9 @@ from tarmac.environments import find_engine
 from tarmac.errors import unknown_name
 from tarmac.extensions import load_provided, names_with_provided
 from tarmac.jobs.executors.interface import ExecutorKind
+from tarmac.jobs.executors.kubernetes import KUBERNETES
 from tarmac.jobs.executors.local import LocalExecutor
+from tarmac.jobs.executors.ray import RAY
 from tarmac.jobs.executors.slurm import SLURM
 from tarmac.jobs.machine import read_machine
 from tarmac.jobs.model import Container
@@ -46,6 +48,8 @@ def _open_here(site: Site) -> Executor:
 _BUILT_IN = {
     "local": ExecutorKind("local", "this machine", refuse=_refuse_here, open=_open_here),
     "slurm": SLURM,
+    "kubernetes": KUBERNETES,
+    "ray": RAY,
 }
 
 

@@ -21,6 +21,7 @@ from tarmac.environments import (
 from tarmac.jobs.inputs import fetch_inputs
 from tarmac.jobs.model import Container, Venv
 from tarmac.jobs.outputs import keep_outputs
+from tarmac.jobs.receipts import FileKept
 from tarmac.jobs.run_files import within_run
 from tarmac.jobs.secrets import resolve_secrets
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.jobs.model import Environment, Input, Output, Secret
+    from tarmac.jobs.receipts import Receipt
 
 __all__ = ["Answer", "StageIn", "StageOut", "perform", "venv_spec"]
 
@@ -99,6 +101,7 @@ class StageOut:
         work: The task's directory.
         succeeded: Whether the task did.
         kept: What in it outlives each attempt, and may be a link to where it does.
+        receipt: Left in the store once all are there; None where none is wanted.
     """
 
     outputs: Sequence[Output]
@@ -107,6 +110,7 @@ class StageOut:
     work: Path
     succeeded: bool
     kept: str = ""
+    receipt: Receipt | None = None
 
     def perform(self) -> Sequence[str]:
         """Do it; return what went wrong, a line each."""
@@ -114,9 +118,18 @@ class StageOut:
             output.model_copy(update={"to": within_run(output.to, self.shared)})
             for output in self.outputs
         ]
-        return keep_outputs(
-            outputs, self.work, self.base, succeeded=self.succeeded, linked=self.kept
+        files: list[FileKept] = []
+        problems = keep_outputs(
+            outputs,
+            self.work,
+            self.base,
+            succeeded=self.succeeded,
+            linked=self.kept,
+            told=lambda path, to: files.append(FileKept(to, path.stat().st_size)),
         )
+        if self.receipt is not None and self.succeeded and not problems:
+            self.receipt.leave(files)
+        return problems
 
 
 @dataclasses.dataclass(frozen=True)

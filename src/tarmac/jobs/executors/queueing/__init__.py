@@ -14,6 +14,7 @@ from tarmac.jobs.executors.queueing.engine import (
     Shown,
     Silent,
     Terms,
+    TooLarge,
     UnitName,
 )
 from tarmac.jobs.executors.queueing.executor import QueueingExecutor
@@ -33,6 +34,7 @@ __all__ = [
     "Shown",
     "Silent",
     "Terms",
+    "TooLarge",
     "UnitName",
     "chunk_size",
     "run_code",

@@ -37,7 +37,7 @@ class Calls:
     """Makes calls that may take a minute, in a thread that its process does not wait for."""
 
     def __init__(self) -> None:
-        self._answers: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.is_idle = True
 
     def make(self, call: Call[_Answer]) -> None:
@@ -53,6 +53,10 @@ class Calls:
 
         threading.Thread(target=run, name="engine", daemon=True).start()
 
+    def wake(self) -> None:
+        """End the waiting in `finish`; from any thread."""
+        self._answers.put(None)
+
     def finish(self, patience_s: float) -> bool:
         """Wait for the call on its way, hand its answer on, and return whether it came.
 
@@ -65,6 +69,8 @@ class Calls:
         try:
             answered = self._answers.get(timeout=max(0.0, patience_s))
         except queue.Empty:
+            return False
+        if answered is None:
             return False
         self.is_idle = True
         answered()

@@ -25,6 +25,7 @@ __all__ = [
     "Shown",
     "Silent",
     "Terms",
+    "TooLarge",
     "UnitName",
 ]
 
@@ -58,6 +59,17 @@ class Full:
 
     Attributes:
         words: Its own.
+    """
+
+    words: str
+
+
+@dataclasses.dataclass(frozen=True)
+class TooLarge:
+    """The engine takes no chunk of this size, but takes its units in smaller ones.
+
+    Attributes:
+        words: What is too large.
     """
 
     words: str
@@ -118,6 +130,7 @@ class Ending:
             is not said.
         near_limit: The time limit that it was near to, in words; empty where it was not, None
             where that is not known.
+        bad_host: The node whose GPUs were found unfit before its agent began; empty where none was.
     """
 
     cause: Cause | None
@@ -125,6 +138,7 @@ class Ending:
     host: str = ""
     when: str = ""
     near_limit: str | None = None
+    bad_host: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,7 +180,7 @@ class Engine(Protocol):
 
     def submit(
         self, chunk: ChunkRecord, *, most_at_once: int | None, excluded: Collection[str]
-    ) -> Accepted | Full | Refused | Silent:
+    ) -> Accepted | Full | TooLarge | Refused | Silent:
         """Submit a chunk.
 
         Args:

@@ -17,7 +17,7 @@ from tarmac.jobs.executors.queueing.cancellations import Cancellations
 from tarmac.jobs.executors.queueing.chunks import ChunkFiles
 from tarmac.jobs.executors.queueing.held import Flight, HeldChunk, evidence_of
 from tarmac.jobs.executors.queueing.ledger import Ledger, grant_of
-from tarmac.jobs.executors.queueing.submissions import MOST_HELD, Submissions
+from tarmac.jobs.executors.queueing.submissions import GATHER_S, MOST_HELD, Submissions
 from tarmac.jobs.executors.queueing.verdict import Judge, Patience
 from tarmac.jobs.executors.queueing.watch import Watch
 
@@ -50,6 +50,7 @@ class QueueingExecutor:
             attempt's end.
         patience: How long witnesses are waited for.
         find_again_s: Between two looks for a chunk that the engine may have.
+        gather_s: Between two submissions, so that what becomes ready one by one goes together.
     """
 
     queues = True
@@ -62,6 +63,7 @@ class QueueingExecutor:
         *,
         patience: Patience | None = None,
         find_again_s: float = 10.0,
+        gather_s: float = GATHER_S,
     ) -> None:
         self._calls = Calls()
         self._ledger = Ledger(ChunkFiles(site.run), engine.title, keep_going=site.keep_going)
@@ -73,6 +75,7 @@ class QueueingExecutor:
             self._cancellations,
             concurrency=site.concurrency,
             find_again_s=find_again_s,
+            gather_s=gather_s,
         )
         judge = Judge(engine=engine.title, run=str(site.run), patience=patience or Patience())
         self._watch = Watch(self._ledger, engine, judge, self._submissions, self._cancellations)
@@ -100,6 +103,11 @@ class QueueingExecutor:
             self._calls.finish(min(deadline, self._next_step(now)) - now)
         events, self._ledger.events = self._ledger.events, []
         return events
+
+    def look_now(self) -> None:
+        """Look at records and at the engine at once, for it has news; from any thread."""
+        self._watch.look_at_once()
+        self._calls.wake()
 
     def end(self, attempt: Attempt, reason: str, grace_s: float) -> None:  # noqa: ARG002 - the site's KillWait, which its element has
         """End one attempt, within the grace that all of them have; see `Executor`."""

@@ -10,7 +10,7 @@ from tarmac.errors import TarmacError
 from tarmac.jobs.executors.events import Finished
 from tarmac.jobs.executors.queueing.backlog import Backlog
 from tarmac.jobs.executors.queueing.calls import Call
-from tarmac.jobs.executors.queueing.engine import Accepted, Full, Refused, Silent
+from tarmac.jobs.executors.queueing.engine import Accepted, Full, Refused, Silent, TooLarge
 from tarmac.jobs.executors.queueing.fences import fence_unbegun
 from tarmac.jobs.executors.queueing.held import MOST_TOLD, Flight, HeldChunk, evidence_of
 from tarmac.jobs.executors.queueing.window import Window
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.ledger import Ledger
     from tarmac.node import Element
 
-__all__ = ["MOST_HELD", "Submissions", "chunk_size"]
+__all__ = ["GATHER_S", "MOST_HELD", "Submissions", "chunk_size"]
 
 # Attempts in hand at once, with the engine or on their way to it: what most sites let all their
 # users have together (slurm.conf(5), MaxJobCount).
@@ -37,7 +37,7 @@ _MOST_OF_A_CHUNK = 1000
 
 # Between two submissions while some still wait there, so that what becomes ready one by one goes
 # together.
-_GATHER_S = 2.0
+GATHER_S = 2.0
 
 # Where the site takes no more, a small part of what it takes waits longer than that for others of
 # ours to end: their places go together.
@@ -50,7 +50,7 @@ _AGAIN_SOON_S, _AGAIN_SELDOM_S = 5.0, 60.0
 # A chunk is looked for so often before it is submitted again.
 _FINDS = 2
 
-_Answer = Accepted | Full | Refused | Silent
+_Answer = Accepted | Full | TooLarge | Refused | Silent
 
 
 def chunk_size(engine: Engine, per_unit: int) -> int:
@@ -92,6 +92,7 @@ class Submissions:
         cancellations: Gets what was asked to end while it was on its way.
         concurrency: At most so many units at once.
         find_again_s: Between two looks for a chunk.
+        gather_s: Between two submissions, so that what becomes ready one by one goes together.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Submissions:
         *,
         concurrency: int | None,
         find_again_s: float,
+        gather_s: float = GATHER_S,
     ) -> None:
         self._ledger = ledger
         self._engine = engine
@@ -110,7 +112,9 @@ class Submissions:
         self._cancellations = cancellations
         self._concurrency = concurrency
         self._find_again_s = find_again_s
+        self._gather_s = gather_s
         self._window = Window(MOST_HELD)
+        self._most_units = engine.most_units
         self._submit_at = 0.0
         self._avoid_at = 0.0
         self._pause_s = 0.0
@@ -149,7 +153,7 @@ class Submissions:
         if self._concurrency is not None and (waiting or held >= self._concurrency):
             return None
         at_once = None if self._concurrency is None else self._concurrency - held
-        units = min(room, wanted, chunk_size(self._engine, per_unit))
+        units = min(room, wanted, self._most_units, chunk_size(self._engine, per_unit))
         taken = self.backlog.take(units * per_unit)
         keys = [flight.key for flight in taken]
         record = self._ledger.files.make(dict(shape), keys, per_unit)
@@ -246,7 +250,7 @@ class Submissions:
                 self._ledger.hear_answer()
                 self._hold(made)
                 self._window.accept(made.held + num_units)
-                self._submit_at, self._pause_s = now + _GATHER_S, 0.0
+                self._submit_at, self._pause_s = now + self._gather_s, 0.0
             case Silent() as silent:
                 self._hold(made)
                 self._ledger.hear_silence(silent, made.flights[:MOST_TOLD])
@@ -258,6 +262,11 @@ class Submissions:
                 # A smaller one may be taken at once; a single one only once others are over.
                 if num_units == 1 or not self._window.room(made.held):
                     self._back_off(now)
+            case TooLarge() as large:
+                self._ledger.hear_answer()
+                # What follows is mostly alike; halves need no counting of what each one takes.
+                self._most_units = max(1, num_units // 2)
+                self._take_back(made.flights, large.words)
             case Refused() as refused:
                 for flight in made.flights:
                     self._ledger.refuse(flight, refused.words)
@@ -330,6 +339,9 @@ class Submissions:
                 self._window.refuse(sum(held.num_units() for held in others), chunk.num_units())
                 self._give_up(chunk, "evicted", full.words)
                 self._back_off(now)
+            case TooLarge() as large:
+                self._most_units = max(1, chunk.num_units() // 2)
+                self._give_up(chunk, "evicted", large.words)
             case Refused() as refused:
                 self._give_up(chunk, "start", refused.words)
 

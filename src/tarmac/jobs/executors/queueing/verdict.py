@@ -35,6 +35,7 @@ class Patience:
 
     Attributes:
         record_s: For a record, once the engine has said that its unit failed.
+        reason_s: For the engine to say why it ended a unit, once the record says that it did.
         success_s: For a record, once the engine has said that its unit succeeded.
         unknown_s: For an engine that does not know a unit to know it again.
         unknown_looks: So often it must not know it besides.
@@ -42,6 +43,7 @@ class Patience:
     """
 
     record_s: float = 30.0
+    reason_s: float = 30.0
     success_s: float = 90.0
     unknown_s: float = 120.0
     unknown_looks: int = 3
@@ -296,7 +298,7 @@ class Judge:
 
     def _is_late(self, evidence: Evidence, now: float) -> bool:
         since = evidence.missing_since
-        return since is not None and now - since >= self.patience.record_s
+        return since is not None and now - since >= self.patience.reason_s
 
 
 def _cause(record: AttemptRecord) -> Cause:

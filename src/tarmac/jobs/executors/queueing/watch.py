@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,7 @@ class Watch:
         self._newest = -1
         self._doubtful: dict[tuple[int, int], tuple[HeldChunk, Flight]] = {}
         self._look_at, self._look_pause_s, self._looked_at = 0.0, _LOOK_SOON_S, 0.0
+        self._has_news = threading.Event()
         self._ask_at, self._ask_pause_s = 0.0, 0.0
         self._read_at, self._read_pause_s = 0.0, _READ_SOON_S
 
@@ -83,6 +85,11 @@ class Watch:
         self._read_at, self._read_pause_s = now, _READ_SOON_S
         self._look_pause_s = _LOOK_SOON_S
         self._look_at = min(self._look_at, now + _LOOK_SOON_S)
+
+    def look_at_once(self) -> None:
+        """Look now: the engine has said that something has ended; from any thread."""
+        self._has_news.set()
+        self._read_at = self._look_at = self._ask_at = 0.0
 
     def take_up(self, chunk: HeldChunk, flight: Flight) -> None:
         """See how far an attempt has come that an earlier session has left; nothing is told."""
@@ -128,6 +135,7 @@ class Watch:
         if now < self._look_at or not held:
             return None
         records = [chunk.record for chunk in held]
+        self._has_news.clear()
         return Call(
             lambda: self._engine.look(records), lambda answer: self._hear_look(held, now, answer)
         )
@@ -211,6 +219,8 @@ class Watch:
             fence_unbegun(flight.attempt, chunk.record.nonce)
             fence_at_work(flight.attempt, over.reason)
             self._cancellations.end_unit(chunk, flight.index)
+            if evidence.ending is not None and over.cause == "node":
+                finished = dataclasses.replace(finished, bad_host=evidence.ending.bad_host)
         self._ledger.finish(chunk, finished)
 
     def _still_doubtful(self) -> list[tuple[HeldChunk, Flight]]:
@@ -235,6 +245,9 @@ class Watch:
                 self._see_chunk(chunk, answer, asked_at)
         pause_s = self._look_pause_s
         self._look_at = now + (min(pause_s, _LOOK_SOON_S) if self._doubtful else pause_s)
+        if self._has_news.is_set():
+            # It came after the engine had looked, and would wait for the next look.
+            self._look_at = 0.0
 
     def _see_chunk(
         self, chunk: HeldChunk, answer: Mapping[UnitName, Shown], asked_at: float

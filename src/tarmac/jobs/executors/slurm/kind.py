@@ -185,7 +185,7 @@ SLURM = ExecutorKind(
     "a Slurm cluster",
     refuse=_refuse,
     open=_open,
-    queues=True,
+    outlives=True,
     options=SlurmOptions,
     preview=_preview,
     runners=SlurmRunners(),

@@ -132,7 +132,8 @@ class SlurmOptions(JobOptions):
     requeue_on_timeout: bool = False
     work: str = "shared"
     check: Annotated[Literal["quick", "off"], BeforeValidator(_switch)] = "off"
-    containers: Literal["pyxis", "apptainer", "podman", "docker"] | None = None
+    # In the order that all have: Python gives unions of equal names to whoever asks first.
+    containers: Literal["docker", "podman", "apptainer", "pyxis"] | None = None
     environments: Literal["node", "here"] = "node"
     store: str = ""
     runner: RunnerOptions = RunnerOptions()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
 from tarmac.jobs.executors.queueing import run_code
-from tarmac.jobs.executors.runners import RunnerState
+from tarmac.jobs.executors.runners import RunnerState, runner_memory
 from tarmac.jobs.executors.slurm.options import RunnerOptions, SlurmOptions
 from tarmac.jobs.executors.spool import Spool
 from tarmac.slurm import (
@@ -38,10 +38,6 @@ __all__ = ["SlurmRunners"]
 
 # In the run's spool.
 _SECRETS = "runner.json"
-
-# Twice and more of what was measured: 54 MiB with 100 tasks, 80 with 10,000 and 195 with 100,000;
-# planning a million took 1,335.
-_MEMORY_BYTES, _MEMORY_OF_TASK_BYTES = 256 * 2**20, 3 * 2**10
 
 # Before its end a runner has so long to queue its successor.
 _WARNED_S = 120
@@ -144,12 +140,11 @@ def _name(run: Path, number: int) -> str:
 
 def _script(job: RunnerJob) -> Script:
     options = _options(job)
-    enough = _MEMORY_BYTES + job.num_tasks * _MEMORY_OF_TASK_BYTES
     extra = [*options.sbatch, f"--signal=B:USR1@{_WARNED_S}"]
     if job.after:
         extra.append(f"--dependency=afterany:{job.after}")
     shape = Shape(
-        memory_bytes=enough if options.memory is None else options.memory,
+        memory_bytes=runner_memory(job.num_tasks) if options.memory is None else options.memory,
         time_limit_s=options.time,
         partition=options.partition,
         account=options.account,

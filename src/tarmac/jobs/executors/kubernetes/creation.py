@@ -1,0 +1,64 @@
+"""Why a Job has fewer pods than it wants: its events say it, and are asked for seldom."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from tarmac.kubernetes import Refused, Silence, explain_creation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tarmac.jobs.executors.kubernetes.pods import SeenJob
+    from tarmac.kubernetes import Cluster, Object
+
+__all__ = ["Creation"]
+
+# A Job makes its pods within that; later it asks ever more seldom whether anything has changed.
+_FIRST_S, _LONGEST_S = 2.0, 60.0
+
+
+class Creation:
+    """What keeps Jobs from making pods: a quota, a webhook.
+
+    Nothing is asked about a Job that has all the pods it wants. A login that may not list events
+    sees no reasons, and is not asked again.
+
+    Args:
+        cluster: Where the Jobs are.
+        clock: Seconds of some clock.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._next: dict[str, tuple[float, float]] = {}
+        self._words: dict[str, str] = {}
+        self._may_list = True
+
+    def why(self, job: SeenJob) -> str:
+        """Return why a Job lacks pods, in words; empty where it does not, or nothing is said."""
+        if not job.lacks_pods:
+            self._next.pop(job.name, None)
+            self._words.pop(job.name, None)
+            return ""
+        now = self._clock()
+        when, pause_s = self._next.setdefault(job.name, (now + _FIRST_S, _FIRST_S))
+        if now >= when and self._may_list:
+            self._next[job.name] = now + pause_s, min(2 * pause_s, _LONGEST_S)
+            self._ask(job.name)
+        return self._words.get(job.name, "")
+
+    def _ask(self, job: str) -> None:
+        fields = f"involvedObject.kind=Job,involvedObject.name={job}"
+        events = self._cluster.list("Event", fields=fields)
+        if isinstance(events, Refused):
+            self._may_list = False
+        elif not isinstance(events, Silence):
+            words = explain_creation(sorted(events.items, key=_when))
+            self._words[job] = f"its Job makes no pod: {words}" if words else ""
+
+
+def _when(event: Object) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")

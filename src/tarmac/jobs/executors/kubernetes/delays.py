@@ -1,0 +1,29 @@
+"""How long what keeps a pod from its end has kept it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tarmac.jobs.executors.kubernetes.pods import SeenPod
+
+__all__ = ["Delays"]
+
+
+class Delays:
+    """What keeps pods, by their names, and since when by this machine's clock."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[str, float]] = {}
+
+    def is_overdue(self, pod: SeenPod) -> bool:
+        """Whether what keeps a pod has kept it for as long as it may."""
+        if pod.limit_s is None:
+            self._since.pop(pod.name, None)
+            return False
+        matter, since = self._since.get(pod.name, ("", 0.0))
+        if matter != pod.matter:
+            since = time.monotonic()
+            self._since[pod.name] = pod.matter, since
+        return time.monotonic() - since >= pod.limit_s

@@ -1,0 +1,197 @@
+"""What a task asks of Kubernetes, as plain values: tasks of equal demands share a Job."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import RequestError
+from tarmac.jobs.executors.kubernetes.options import options_of
+from tarmac.jobs.executors.kubernetes.stores import refuse_unreachable_files, store_keys
+from tarmac.jobs.model import Container, Venv
+from tarmac.jobs.plan import LAUNCH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.jobs.model import Secret
+    from tarmac.jobs.plan import Task
+
+__all__ = ["Demand", "cluster_secrets", "demand_of", "program_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Demand:
+    """What each pod of a Job needs.
+
+    Attributes:
+        image: The container's.
+        cpus: Cores.
+        memory: Bytes that the program may take; None leaves it unlimited.
+        shm: Bytes of shared memory; None leaves the runtime's own 64 MiB.
+        gpus: Whole ones.
+        gpu_resource: What the cluster calls them; empty for the one kind that it has.
+        nodes: So many pods do an attempt together, each on a node of its own.
+        user: Number of the user that the container runs as, with a group's behind a colon; empty
+            for the image's own.
+        claim: A volume's, with `path`; empty where there is none.
+        path: Where the volume is.
+        queue: Kueue's.
+        node_selector: Labels that nodes must have.
+        tolerations: As Kubernetes has them.
+        priority_class: Of pods.
+        pull: When the image is fetched.
+        pull_secrets: Names of Secrets.
+        secrets: Variables from Secrets of the user's own: variable to name and key.
+        given: Variables whose values this machine has.
+        queue_priority: Kueue's, of its Job.
+        service_account: Of pods; empty for none with a token.
+        check_image: What checks its GPUs before it begins; empty where nothing does.
+        check_python: The Python in that which has Tarmac.
+    """
+
+    image: str
+    cpus: float
+    memory: int | None = None
+    shm: int | None = None
+    gpus: int = 0
+    gpu_resource: str = ""
+    nodes: int = 1
+    user: str = ""
+    claim: str = ""
+    path: str = ""
+    queue: str = ""
+    node_selector: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tolerations: tuple[Mapping[str, str], ...] = ()
+    priority_class: str = ""
+    pull: str = "IfNotPresent"
+    pull_secrets: tuple[str, ...] = ()
+    secrets: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    given: tuple[str, ...] = ()
+    queue_priority: str = ""
+    service_account: str = ""
+    check_image: str = ""
+    check_python: str = "python3"
+
+
+_PULLS = {"missing": "IfNotPresent", "always": "Always", "never": "Never"}
+
+
+def demand_of(task: Task, mapping: Mapping[str, Secret] | None = None) -> Demand:
+    """Return what a task's pods need.
+
+    Args:
+        task: Which.
+        mapping: What names of secrets stand for on this machine; others are the cluster's.
+
+    Raises:
+        RequestError: Kubernetes, or this way of using it, has no place for what it asks.
+    """
+    options, needs, environment = options_of(task), task.resources, task.environment
+    _refuse_unknown(task, has_volume=options.volume is not None)
+    gpus = int(needs.gpus)
+    if needs.gpus != gpus:
+        raise RequestError(
+            f"task {task.name!r}: resources.gpus is {needs.gpus:g}: Kubernetes gives whole GPUs",
+            hint="Where the cluster cuts GPUs in parts, ask for 1 of those: options: {kubernetes: "
+            "{gpu_resource: nvidia.com/mig-1g.10gb}}",
+        )
+    container = environment if isinstance(environment, Container) else None
+    image = container.image if container else options.image
+    if not image:
+        raise RequestError(
+            f"task {task.name!r} has no image, and Kubernetes runs nothing without one",
+            hint="--set options.kubernetes.image=python:3.12-slim, or an environment of the kind "
+            "container",
+        )
+    theirs = store_keys(task) | cluster_secrets(task, mapping or {})
+    return Demand(
+        image=image,
+        cpus=needs.cpus,
+        memory=needs.memory,
+        shm=needs.shm,
+        gpus=gpus,
+        gpu_resource=options.gpu_resource,
+        nodes=needs.nodes,
+        user=(container.user or "") if container else "",
+        claim=options.volume.claim if options.volume else "",
+        path=options.volume.path if options.volume else "",
+        queue=options.queue,
+        node_selector=options.node_selector,
+        tolerations=tuple(
+            {name: value for name, value in each.model_dump().items() if value}
+            for each in options.tolerations
+        ),
+        priority_class=options.priority_class,
+        pull=_PULLS[container.pull] if container else "IfNotPresent",
+        pull_secrets=options.image_pull_secrets,
+        secrets=theirs,
+        given=tuple(sorted(task.secrets.keys() - theirs.keys())),
+        queue_priority=options.queue_priority,
+        service_account=options.service_account,
+        check_image=(options.check_image or image) if options.check == "quick" and gpus else "",
+        check_python=options.python,
+    )
+
+
+def program_of(task: Task) -> tuple[str, ...]:
+    """Return what runs in a task's container, which is not the image's own entry point.
+
+    The Python that Tarmac runs with here stands for the image's.
+    """
+    environment = task.environment
+    first = environment.entrypoint or () if isinstance(environment, Container) else ()
+    python = options_of(task).python
+    return tuple(python if word == sys.executable else word for word in (*first, *task.command))
+
+
+def cluster_secrets(task: Task, mapping: Mapping[str, Secret]) -> dict[str, tuple[str, str]]:
+    """Return the secrets of a task that are the cluster's own: variable to name and key."""
+    return {
+        variable: (secret.name, secret.key)
+        for variable, secret in task.secrets.items()
+        if secret.name is not None
+        and secret.key is not None
+        and f"{secret.name}/{secret.key}" not in mapping
+    }
+
+
+def _refuse_unknown(task: Task, *, has_volume: bool) -> None:
+    def refuse(what: str, hint: str | None = None) -> None:
+        raise RequestError(f"task {task.name!r}: {what}", hint=hint)
+
+    environment = task.environment
+    if isinstance(environment, Venv):
+        refuse(
+            "its environment is a virtual one, which Kubernetes has no place for",
+            "Put the packages into an image: environment: {kind: container, image: ...}",
+        )
+    if (task.trains or LAUNCH in task.env) and not has_volume:
+        refuse(
+            "it trains, and no volume has its run, which would be lost with its pod",
+            "options.kubernetes.volume names a claim that the run's directory lies on",
+        )
+    if not has_volume:
+        refuse_unreachable_files(task)
+    if not isinstance(environment, Container):
+        return
+    if not program_of(task):
+        refuse(
+            "it has no command; on Kubernetes, what an image runs by itself is not known before",
+            "Say it: command: [python, main.py]. In a definition of HKube's it stands in "
+            f"options.tarmac, beside environment: {{image: {environment.image}}}",
+        )
+    unknown: dict[str, Any] = {
+        "login": (environment.login, "options.kubernetes.image_pull_secrets names a Secret"),
+        "mounts": (environment.mounts, "options.kubernetes.volume is a claim that pods mount"),
+        "network": (environment.network, None),
+        "workdir": (environment.workdir, None),
+        "ipc": (environment.ipc, "resources.shm is shared memory"),
+        "ulimits": (environment.ulimits, None),
+    }
+    for name, (value, hint) in unknown.items():
+        if value:
+            refuse(f"environment.{name} has no meaning on Kubernetes", hint)
+    if environment.user and not environment.user.replace(":", "", 1).isdigit():
+        refuse(f"environment.user is {environment.user!r}: Kubernetes takes numbers alone")

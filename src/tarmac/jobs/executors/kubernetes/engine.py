@@ -1,0 +1,422 @@
+"""Kubernetes as an engine: chunks are Indexed Jobs, units their pods; two watches say all."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from tarmac.jobs.executors.kubernetes.admission import Admission
+from tarmac.jobs.executors.kubernetes.creation import Creation
+from tarmac.jobs.executors.kubernetes.delays import Delays
+from tarmac.jobs.executors.kubernetes.demand import demand_of
+from tarmac.jobs.executors.kubernetes.disruptions import Disruptions
+from tarmac.jobs.executors.kubernetes.groups import Group
+from tarmac.jobs.executors.kubernetes.making import JobMaker, demand_in, silent
+from tarmac.jobs.executors.kubernetes.manifests import RUN
+from tarmac.jobs.executors.kubernetes.mirrors import Mirrors
+from tarmac.jobs.executors.kubernetes.options import options_of
+from tarmac.jobs.executors.kubernetes.pods import SeenJob, SeenPod, keep_job, keep_pod
+from tarmac.jobs.executors.queueing import (
+    Accepted,
+    ChunkRecord,
+    Ending,
+    Full,
+    Refused,
+    Shown,
+    Silent,
+    Terms,
+    TooLarge,
+    UnitName,
+    run_code,
+)
+from tarmac.kubernetes import Silence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.jobs.executors.events import Cause
+    from tarmac.jobs.executors.queueing import ChunkFiles
+    from tarmac.jobs.model import Secret
+    from tarmac.jobs.plan import Task
+    from tarmac.kubernetes import Cluster
+
+__all__ = ["MOST_UNITS", "KubernetesEngine"]
+
+MOST_UNITS = 1000
+
+# How pods end that are told to, and with them an attempt on several nodes.
+_SAYS_NO_REASON: frozenset[Cause | None] = frozenset({None, "exit", "signal", "start", "lost"})
+
+# The first list comes within this, or its silence is told.
+_NOT_YET_S = 20.0
+
+
+class KubernetesEngine:
+    """A namespace of a cluster, for the chunks of one run.
+
+    Args:
+        cluster: Where.
+        run: The run's directory.
+        agent: The agent's file, for pods that see the run's directory.
+        files: Of the run's chunks.
+        mapping: What names of secrets stand for on this machine.
+        values: Returns the values of variables of a task, by its number, that this machine has.
+        gpu_resource: What the cluster calls GPUs where a task does not say.
+        heard: Called, from any thread, when the cluster has news.
+    """
+
+    title = "Kubernetes"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        run: Path,
+        agent: Path,
+        files: ChunkFiles,
+        mapping: Mapping[str, Secret],
+        values: Callable[[int, Iterable[str]], Mapping[str, bytes]],
+        gpu_resource: Callable[[], str],
+        heard: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._code = run_code(run)
+        self._mapping = mapping
+        self._jobs_made = JobMaker(cluster, run=self._code, agent=agent, files=files, values=values)
+        self._gpu_resource = gpu_resource
+        self._heard = heard
+        self.most_units = MOST_UNITS
+        self._mirrors = Mirrors(cluster, files, heard)
+        self._creation = Creation(cluster)
+        self._admission = Admission(cluster)
+        labels = f"{RUN}={self._code}"
+        self._pods = cluster.watch("Pod", labels, keep=keep_pod)
+        self._jobs = cluster.watch("Job", labels, keep=keep_job)
+        self._has_begun = False
+        self._is_closed = threading.Event()
+        self._known: dict[str, ChunkRecord] = {}
+        self._seen_jobs: set[str] = set()
+        self._endings: dict[UnitName, Ending] = {}
+        self._disruptions = Disruptions()
+        self._groups: dict[str, Group] = {}
+        self._unwanted: set[UnitName] = set()
+        self._delays = Delays()
+        self._deleted: set[str] = set()
+
+    def close(self) -> None:
+        """End the watches."""
+        self._is_closed.set()
+        if self._has_begun:
+            self._pods.close()
+            self._jobs.close()
+        self._cluster.close()
+
+    def shape(self, task: Task) -> Mapping[str, Any]:
+        """Return what a task's pods need; see `Engine`."""
+        demand = demand_of(task, self._mapping)
+        if demand.gpus and not demand.gpu_resource:
+            demand = dataclasses.replace(demand, gpu_resource=self._gpu_resource())
+        return dataclasses.asdict(demand)
+
+    def terms(self, task: Task) -> Terms:
+        """Return what a task's options ask for; see `Engine`."""
+        return Terms(pending_limit_s=options_of(task).pending_limit)
+
+    def submit(
+        self, chunk: ChunkRecord, *, most_at_once: int | None, excluded: Collection[str]
+    ) -> Accepted | Full | TooLarge | Refused | Silent:
+        """Make a chunk's Job; see `Engine`."""
+        self._begin()
+        return self._jobs_made.make(chunk, most_at_once=most_at_once, excluded=excluded)
+
+    def find(self, chunk: ChunkRecord) -> Accepted | Silent | None:
+        """Return what the cluster has under a chunk's name; see `Engine`."""
+        self._begin()
+        return self._jobs_made.find(chunk)
+
+    def look(self, chunks: Sequence[ChunkRecord]) -> Mapping[UnitName, Shown] | Silent:
+        """Return the units that the watches know of; no request is made for it; see `Engine`."""
+        self._begin()
+        self._sweep({chunk.name for chunk in chunks})
+        pods, jobs = self._pods.look(), self._jobs.look()
+        end = time.monotonic() + _NOT_YET_S
+        while isinstance(pods, Silence) or isinstance(jobs, Silence):
+            silence = pods if isinstance(pods, Silence) else jobs
+            assert isinstance(silence, Silence)
+            if "not listed yet" not in silence.words or time.monotonic() > end:
+                return silent(silence)
+            self._is_closed.wait(0.05)
+            pods, jobs = self._pods.look(), self._jobs.look()
+        newest: dict[tuple[str, int], SeenPod] = {}
+        for pod in pods.values():
+            before = newest.get((pod.job, pod.index))
+            if before is None or _is_newer(pod, before):
+                newest[pod.job, pod.index] = pod
+        shown: dict[UnitName, Shown] = {}
+        for chunk in chunks:
+            self._known[chunk.name] = chunk
+            job = jobs.get(chunk.name)
+            if job is not None:
+                self._seen_jobs.add(chunk.name)
+            nodes = demand_in(chunk).nodes
+            if nodes > 1:
+                there = {rank: newest.get((chunk.name, rank)) for rank in range(nodes)}
+                group = self._groups.setdefault(chunk.name, Group(nodes))
+                group.see({rank: pod for rank, pod in there.items() if pod is not None})
+                together = self._show_group(chunk, job, group)
+                if together is not None:
+                    shown[UnitName(chunk.number, 0)] = self._explained(chunk, job, together)
+                continue
+            for index in range(chunk.num_units):
+                unit = UnitName(chunk.number, index)
+                found = self._show(chunk, unit, job, newest.get((chunk.name, index)))
+                if found is not None:
+                    shown[unit] = self._explained(chunk, job, found)
+        return shown
+
+    def _explained(self, chunk: ChunkRecord, job: SeenJob | None, shown: Shown) -> Shown:
+        if shown.phase != "over":
+            return shown
+        return dataclasses.replace(shown, ending=self._reason(chunk, job, shown.ending))
+
+    def endings(
+        self, units: Iterable[tuple[ChunkRecord, int]]
+    ) -> Mapping[UnitName, Ending] | Silent:
+        """Return how units ended, as the watches have said it; see `Engine`."""
+        jobs = self._jobs.look()
+        if isinstance(jobs, Silence):
+            return silent(jobs)
+        found: dict[UnitName, Ending] = {}
+        for chunk, number in units:
+            unit = UnitName(chunk.number, number)
+            disrupted = self._disruptions.last(unit)
+            known = disrupted or self._reason(chunk, jobs.get(chunk.name), self._endings.get(unit))
+            if known is not None:
+                found[unit] = known
+        return found
+
+    def _reason(
+        self, chunk: ChunkRecord, job: SeenJob | None, ending: Ending | None
+    ) -> Ending | None:
+        """Return how a unit ended, or that its Job was deleted where its pods' end says no more."""
+        is_open = ending is None or ending.cause in _SAYS_NO_REASON
+        if is_open and job is None and self._was_deleted(chunk):
+            return Ending("cancelled", "its Job was deleted in the cluster")
+        return ending
+
+    def _was_deleted(self, chunk: ChunkRecord) -> bool:
+        """Whether a Job that no watch shows is not there any more, rather than not shown yet."""
+        # Its whole life may lie between two looks.
+        if chunk.name not in self._seen_jobs and self._cluster.get("Job", chunk.name) is None:
+            self._seen_jobs.add(chunk.name)
+        return chunk.name in self._seen_jobs
+
+    def last_words(self, chunk: ChunkRecord, unit: int) -> Ending | None:
+        """Return why a unit's last pod was ended for others' needs; see `Engine`."""
+        return self._disruptions.last(UnitName(chunk.number, unit))
+
+    def cancel(
+        self, units: Sequence[tuple[ChunkRecord, int]] = (), chunks: Sequence[ChunkRecord] = ()
+    ) -> Silent | None:
+        """Delete units' pods, or chunks' Jobs; see `Engine`."""
+        self._begin()
+        pods = self._pods.look()
+        wanted = {
+            (chunk.name, pod)
+            for chunk, number in units
+            for pod in ([number] if demand_in(chunk).nodes == 1 else range(demand_in(chunk).nodes))
+        }
+        whole = {chunk.name for chunk in chunks}
+        self._unwanted |= {UnitName(chunk.number, number) for chunk, number in units}
+        for chunk in chunks:
+            self._unwanted |= {UnitName(chunk.number, i) for i in range(chunk.num_units)}
+        if isinstance(pods, Silence):
+            return silent(pods)
+        for pod in pods.values():
+            if (pod.job, pod.index) in wanted and not pod.is_over:
+                answer = self._cluster.delete("Pod", pod.name)
+                if isinstance(answer, Silence):
+                    return silent(answer)
+        for name in whole:
+            answer = self._cluster.delete("Job", name)
+            if isinstance(answer, Silence):
+                return silent(answer)
+        return None
+
+    def avoid(self, chunk: ChunkRecord, hosts: Collection[str]) -> None:  # noqa: ARG002 - a Job's pods are as they were submitted
+        """Do nothing: what a Job's pods ask for cannot be changed once it has started."""
+        return
+
+    def throttle(self, chunk: ChunkRecord, most_at_once: int) -> Silent | None:
+        """Let at most so many pods of a Job run at once; see `Engine`."""
+        patch = {"spec": {"parallelism": max(1, min(most_at_once, chunk.num_units))}}
+        answer = self._cluster.patch("Job", chunk.name, patch)
+        return silent(answer) if isinstance(answer, Silence) else None
+
+    def _begin(self) -> None:
+        if self._has_begun:
+            return
+        self._has_begun = True
+        self._pods.__enter__()
+        self._jobs.__enter__()
+        for watch in (self._pods, self._jobs):
+            threading.Thread(target=self._tell, args=(watch,), daemon=True).start()
+
+    def _tell(self, watch: Any) -> None:
+        while not self._is_closed.is_set():
+            if watch.wait_for_change(5.0):
+                self._heard()
+
+    def _show(
+        self, chunk: ChunkRecord, unit: UnitName, job: SeenJob | None, pod: SeenPod | None
+    ) -> Shown | None:
+        place = f"{chunk.name}_{unit.unit}"
+        if pod is not None:
+            pod = self._disruptions.note(chunk, unit, job, pod)
+            found = self._show_pod(chunk, unit, pod, place)
+            if found is not None:
+                return found
+        elif self._take_vanished(chunk, unit, job):
+            return Shown("over", place, ending=self._endings.get(unit))
+        return None if job is None else self._show_podless(chunk, unit, job, place)
+
+    def _show_podless(self, chunk: ChunkRecord, unit: UnitName, job: SeenJob, place: str) -> Shown:
+        """Show by its Job's word a unit that has no pod now."""
+        if unit.unit in job.completed:
+            # Its pod may be gone before any watch has shown its end.
+            is_unheard = unit not in self._endings and not demand_in(chunk).claim
+            is_heard = not is_unheard or self._mirrors.end_vanished(chunk, unit)
+            if not is_heard and self._mirrors.is_reading(chunk, unit):
+                return Shown("running", place)
+            ending = self._endings.setdefault(unit, Ending(None, "Complete"))
+            return Shown("over", place, ending=ending)
+        if unit.unit in job.failed or job.problem:
+            words = job.problem or "its pod is gone, and how it ended is not known"
+            ending = self._endings.setdefault(unit, Ending("lost", words))
+            return Shown("over", place, ending=ending)
+        last = self.last_words(chunk, unit.unit)
+        words = f"begins again: {last.words}" if last else ""
+        return Shown("waiting", place, self._held(chunk, job) or words)
+
+    def _show_pod(
+        self, chunk: ChunkRecord, unit: UnitName, pod: SeenPod, place: str
+    ) -> Shown | None:
+        is_mirrored = not demand_in(chunk).claim
+        if unit in self._unwanted and not pod.is_over and pod.name not in self._deleted:
+            self._delete(pod)
+        if not pod.is_over and self._delays.is_overdue(pod):
+            # A Job waits for ever for the end of a pod whose node is silent, and may begin it again
+            # when that is back; by then another attempt is at work.
+            self._unwanted.add(unit)
+            self._delete(pod)
+            cause: Cause = "node" if pod.matter == "node" else "start"
+            self._endings[unit] = Ending(cause, pod.reason, pod.host)
+            return Shown("over", place, host=pod.host, ending=self._endings[unit])
+        if pod.phase == "Pending":
+            return Shown("waiting", place, pod.reason, pod.host)
+        restarts = self._disruptions.restarts(unit, pod)
+        if not pod.is_over:
+            if is_mirrored and not self._mirrors.begin(chunk, unit, pod, restarts=restarts):
+                self._delete(pod)
+            return Shown("running", place, host=pod.host)
+        if is_mirrored and not self._mirrors.end(chunk, unit, pod, restarts=restarts):
+            return Shown("running", place, host=pod.host)
+        self._delete(pod)
+        if pod.disruption is not None:
+            return None
+        assert pod.ending is not None
+        self._endings[unit] = pod.ending
+        return Shown("over", place, host=pod.host, ending=pod.ending)
+
+    def _show_group(  # noqa: PLR0911 - a row for each thing that may be so
+        self, chunk: ChunkRecord, job: SeenJob | None, group: Group
+    ) -> Shown | None:
+        """Show an attempt on several nodes, which is one unit."""
+        unit, place = UnitName(chunk.number, 0), chunk.name
+        if unit in self._endings:
+            return Shown("over", place, host=group.host, ending=self._endings[unit])
+        for pod in group.live:
+            if unit in self._unwanted:
+                self._delete(pod)
+            if self._delays.is_overdue(pod):
+                cause: Cause = "node" if pod.matter == "node" else "start"
+                self._endings[unit] = Ending(cause, pod.reason, pod.host)
+                return Shown("over", place, host=pod.host, ending=self._endings[unit])
+        is_mirrored = not demand_in(chunk).claim
+        if is_mirrored and not self._mirrors.follow_group(chunk, unit, group):
+            self._unwanted.add(unit)
+        problem = job.problem if job is not None else ""
+        queue = demand_in(chunk).queue if job is not None and job.is_suspended else ""
+        is_completed = job is not None and len(job.completed) == group.size
+        if group.phase == "over" or (not group.live and (problem or is_completed)):
+            if is_mirrored and not self._mirrors.end_group(chunk, unit, group):
+                return Shown("running", place, host=group.host)
+            is_known = bool(group.pods) or not is_completed
+            ending = group.ending(problem, queue) if is_known else Ending(None, "Complete")
+            self._endings[unit] = ending
+            return Shown("over", place, host=group.host, ending=ending)
+        if group.phase == "running":
+            return Shown("running", place, host=group.host)
+        if job is None and not group.pods:
+            return None
+        held = self._held(chunk, job) if job is not None else ""
+        return Shown("waiting", place, held or group.reason, group.host)
+
+    def _held(self, chunk: ChunkRecord, job: SeenJob) -> str:
+        """Return why a Job makes no pods, in words; empty where nothing is known to keep it."""
+        if job.is_suspended:
+            queue = demand_in(chunk).queue
+            return self._admission.why(job.name, queue) if queue else ""
+        return self._creation.why(job)
+
+    def _take_vanished(self, chunk: ChunkRecord, unit: UnitName, job: SeenJob | None) -> bool:
+        """Write down what a pod has said that is gone for good; return whether it had.
+
+        It was ended here, or its Job was deleted. One whose end is told already has nothing more to
+        say.
+        """
+        if unit not in self._unwanted and (job is not None or chunk.name not in self._seen_jobs):
+            return False
+        if unit in self._endings:
+            return True
+        return self._mirrors.end_vanished(chunk, unit)
+
+    def _delete(self, pod: SeenPod) -> None:
+        if pod.name in self._deleted:
+            return
+        answer = self._cluster.delete("Pod", pod.name)
+        if not isinstance(answer, Silence):
+            self._deleted.add(pod.name)
+
+    def _sweep(self, live: set[str]) -> None:
+        """Delete the Jobs of chunks that are over, and forget them."""
+        for name in [*self._known]:
+            if name in live:
+                continue
+            answer = self._cluster.delete("Job", name)
+            if isinstance(answer, Silence):
+                return
+            chunk = self._known.pop(name)
+            self._groups.pop(name, None)
+            for index in range(chunk.num_units):
+                unit = UnitName(chunk.number, index)
+                self._mirrors.forget(unit)
+                self._endings.pop(unit, None)
+                self._disruptions.forget(unit)
+                self._unwanted.discard(unit)
+
+    def sweep(self) -> None:
+        """Delete all Jobs that are left; nothing of them is at work."""
+        with contextlib.suppress(OSError):
+            self._sweep(set())
+
+
+def _is_newer(pod: SeenPod, before: SeenPod) -> bool:
+    """Whether a pod of an index follows another one; times have whole seconds."""
+    if pod.created != before.created:
+        return pod.created > before.created
+    return before.is_over and not pod.is_over

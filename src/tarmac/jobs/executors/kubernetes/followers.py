@@ -1,0 +1,144 @@
+"""Reads pods' logs while they run, a thread for each, so that nothing of an ended pod is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from tarmac.errors import TarmacError
+from tarmac.jobs.executors.kubernetes.manifests import CONTAINER
+from tarmac.jobs.executors.kubernetes.mirror import Heard, mirror_log
+from tarmac.kubernetes import Refused, Silence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tarmac.kubernetes import Cluster
+
+__all__ = ["Followed", "Followers"]
+
+# Each is a connection to the API server; what more pods print is read when they have ended.
+_MOST_AT_ONCE = 64
+
+# The log of an ended pod that cannot be had after so many tries is gone; the pause after each is
+# twice the one before. The container of one that has not ended may only just be starting.
+_MOST_TRIES = 5
+_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 8.0
+
+
+class Followed(NamedTuple):
+    """Whose log it is.
+
+    Attributes:
+        pod: The pod's name.
+        directory: The task's.
+        number: The attempt's.
+        rank: Of the pod's node, where several do the attempt.
+    """
+
+    pod: str
+    directory: Path
+    number: int
+    rank: int = 0
+
+
+class Followers:
+    """The logs of a run's pods.
+
+    Args:
+        cluster: Where they are.
+        heard: Called, from any thread, when one has come to its end.
+    """
+
+    def __init__(self, cluster: Cluster, heard: Callable[[], None]) -> None:
+        self._cluster = cluster
+        self._heard = heard
+        self._lock = threading.Lock()
+        self._at_work: set[str] = set()
+        self._failures: dict[str, int] = {}
+        self._results: dict[str, Heard] = {}
+        self._whose: dict[str, tuple[Path, int]] = {}
+
+    def follow(self, followed: Followed, *, is_over: bool) -> None:
+        """Read a pod's log to its end, unless that is done or under way.
+
+        Args:
+            followed: Whose.
+            is_over: Whether the pod has ended: those go first.
+        """
+        with self._lock:
+            if followed.pod in self._at_work or followed.pod in self._results:
+                return
+            if len(self._at_work) >= _MOST_AT_ONCE * (2 if is_over else 1):
+                return
+            self._at_work.add(followed.pod)
+            self._whose[followed.pod] = followed.directory, followed.number
+        threading.Thread(
+            target=self._read, args=(followed, is_over), name=f"log {followed.pod}", daemon=True
+        ).start()
+
+    def is_reading(self, pod: str) -> bool:
+        """Whether a pod's log may still say something: it is being read."""
+        with self._lock:
+            return pod in self._at_work
+
+    def is_reading_of(self, directory: Path, number: int) -> bool:
+        """Whether a log of one of an attempt's pods is being read."""
+        with self._lock:
+            return any(self._whose[pod] == (directory, number) for pod in self._at_work)
+
+    def result(self, pod: str) -> Heard | None:
+        """Return what a pod's log has said; None while it is not at its end."""
+        with self._lock:
+            return self._results.get(pod)
+
+    def of(self, directory: Path, number: int) -> list[Heard]:
+        """Return what the logs of an attempt's pods have said that are at their ends."""
+        with self._lock:
+            return [
+                heard
+                for pod, heard in self._results.items()
+                if self._whose[pod] == (directory, number)
+            ]
+
+    def forget(self, directory: Path, number: int) -> None:
+        """Forget the pods of an attempt that is over."""
+        with self._lock:
+            of_it = [pod for pod, whose in self._whose.items() if whose == (directory, number)]
+            for pod in of_it:
+                self._results.pop(pod, None)
+                self._failures.pop(pod, None)
+
+    def _read(self, followed: Followed, is_over: bool) -> None:
+        heard = self._try(followed, is_over=is_over)
+        failures = 0 if is_over else self._failures.get(followed.pod, 0)
+        while heard is None:
+            time.sleep(min(_PAUSE_S * 2**failures, _LONGEST_PAUSE_S))
+            failures += 1
+            if not is_over:
+                # Whether it has ended by now, whoever follows it knows.
+                break
+            is_last = failures >= _MOST_TRIES
+            heard = Heard() if is_last else self._try(followed, is_over=is_over)
+        with self._lock:
+            self._at_work.discard(followed.pod)
+            if heard is not None:
+                self._results[followed.pod] = heard
+            else:
+                self._failures[followed.pod] = failures
+        self._heard()
+
+    def _try(self, followed: Followed, *, is_over: bool) -> Heard | None:
+        """Read a log to its end; None where it cannot be had, or broke off."""
+        try:
+            log = self._cluster.log(followed.pod, CONTAINER, follow=True)
+            if isinstance(log, (Refused, Silence)):
+                return None
+            heard = mirror_log(*followed, log=log)
+        except (ConnectionError, TarmacError):
+            return None
+        # The first node's has the record; without one something on the way has ended the log.
+        is_whole = heard.record is not None or followed.rank or is_over
+        return heard if is_whole else None

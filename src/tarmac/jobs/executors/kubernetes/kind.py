@@ -1,0 +1,284 @@
+"""The row of the table of executors for Kubernetes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from tarmac.errors import RequestError
+from tarmac.files import storage_errors
+from tarmac.jobs.executors.elements import prepare_element
+from tarmac.jobs.executors.interface import ExecutorKind
+from tarmac.jobs.executors.kubernetes.demand import demand_of, program_of
+from tarmac.jobs.executors.kubernetes.engine import MOST_UNITS, KubernetesEngine
+from tarmac.jobs.executors.kubernetes.making import JobMaker
+from tarmac.jobs.executors.kubernetes.manifests import (
+    RUN_DIRECTORY,
+    Unit,
+    job_manifest,
+    service_manifest,
+)
+from tarmac.jobs.executors.kubernetes.nodes import allocatable, gpu_resource, why_never
+from tarmac.jobs.executors.kubernetes.options import KubernetesOptions, options_of
+from tarmac.jobs.executors.kubernetes.place import connect_to
+from tarmac.jobs.executors.kubernetes.runners import KubernetesRunners
+from tarmac.jobs.executors.kubernetes.stores import apart_of, refuse_apart
+from tarmac.jobs.executors.queueing import ChunkFiles, Patience, QueueingExecutor, run_code
+from tarmac.jobs.executors.spool import Spool, sweep_spools
+from tarmac.jobs.model import SystemEnvironment
+from tarmac.jobs.secrets import place_of_secret
+from tarmac.kubernetes import RIGHTS, Refused, Right, Silence, explain_refusal, role_for
+from tarmac.node import agent_file, place_agent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tarmac.jobs.executors.attempt import Attempt
+    from tarmac.jobs.executors.interface import Executor, Site
+    from tarmac.jobs.executors.kubernetes.demand import Demand
+    from tarmac.jobs.plan import Task
+    from tarmac.kubernetes import Cluster
+    from tarmac.node import Element
+
+__all__ = ["KUBERNETES", "KubernetesExecutor"]
+
+_READS_SECRETS = Right("get", "secrets")
+_MAKES_SERVICES = Right("create", "services")
+# Nobody has to have it.
+_SEES_REASONS = (Right("list", "events"), Right("list", "workloads", "kueue.x-k8s.io"))
+
+# Where pods' words come by the API, they are here before their end is told.
+_MIRRORED = Patience(record_s=1.0, success_s=5.0)
+
+
+class KubernetesExecutor(QueueingExecutor):
+    """Has Kubernetes run the attempts of a run.
+
+    Args:
+        site: What the run gives.
+        patience: How long witnesses are waited for.
+
+    Raises:
+        RequestError: There is no cluster, or tasks name several.
+    """
+
+    def __init__(self, site: Site, *, patience: Patience | None = None) -> None:
+        cluster = _connect(site.tasks)
+        self._site = site
+        sweep_spools()
+        self._spool = Spool(site.run)
+        self._is_detached = False
+        with storage_errors(site.run):
+            site.run.mkdir(parents=True, exist_ok=True)
+            agent = place_agent(site.run)
+
+        def prepare(attempt: Attempt, nonce: str) -> Element:
+            return _prepare(attempt, nonce, site, self._spool)
+
+        self._engine = KubernetesEngine(
+            cluster,
+            run=site.run,
+            agent=agent,
+            files=ChunkFiles(site.run),
+            mapping=site.secrets,
+            values=self._secret_values,
+            gpu_resource=lambda: gpu_resource(cluster),
+            heard=self.look_now,
+        )
+        if any(_is_alone(task) for task in _origins(site.tasks)):
+            self._engine.most_units = 1
+        has_volume = any(options_of(task).volume for task in _origins(site.tasks))
+        patience = patience or (Patience() if has_volume else _MIRRORED)
+        super().__init__(self._engine, site, prepare, patience=patience)
+
+    def _secret_values(self, index: int, names: Iterable[str]) -> Mapping[str, bytes]:
+        """Return the values of a task's variables that this machine has.
+
+        Raises:
+            RequestError: One is not to be had.
+            OSError: Likewise.
+        """
+        task = next(task for task in self._site.tasks if task.index == index)
+        values: dict[str, bytes] = {}
+        for name in names:
+            secret = task.secrets[name]
+            place = place_of_secret(name, secret, self._site.secrets, self._site.base)
+            if isinstance(place, Path):
+                values[name] = place.read_bytes().rstrip(b"\n")
+                continue
+            # The session that was to submit it may have had the variable, and this one not.
+            value = self._spool.read(place)
+            if value is None:
+                raise RequestError(f"secret for {name}: the variable {place} is not set")
+            values[name] = value
+        return values
+
+    def detach(self) -> None:
+        """Let go of what is queued and runs; see `Executor`."""
+        self._is_detached = True
+        super().detach()
+
+    def close(self) -> None:
+        """Let go of everything; see `Executor`."""
+        super().close()
+        if not self._is_detached and self.is_idle:
+            self._engine.sweep()
+            self._spool.remove()
+        self._engine.close()
+
+
+def _prepare(attempt: Attempt, nonce: str, site: Site, spool: Spool) -> Element:
+    """Return what the agent in a pod takes: the pod is its container, and has its secrets."""
+    task = attempt.task
+    theirs = demand_of(task, site.secrets).secrets
+    plain = dataclasses.replace(
+        task,
+        command=program_of(task),
+        environment=SystemEnvironment(),
+        secrets={name: secret for name, secret in task.secrets.items() if name not in theirs},
+    )
+    changed = dataclasses.replace(attempt, task=plain)
+    has_volume = options_of(task).volume is not None
+    element = prepare_element(
+        changed,
+        nonce,
+        site,
+        spool,
+        # Each of several pods has a disk of its own, and brings the inputs there.
+        options={"work": "shared" if has_volume or task.resources.nodes == 1 else RUN_DIRECTORY},
+        apart=apart_of(attempt, f"{site.run.name}-{run_code(site.run)}"),
+    )
+    # Its pod has them in its variables, from a Secret.
+    return element._replace(secrets={})
+
+
+def _is_alone(task: Task) -> bool:
+    """Whether each attempt of a task has a Job of its own.
+
+    Kueue admits a Job whole or not at all; and several pods that are one attempt end together.
+    """
+    return bool(options_of(task).queue) or task.resources.nodes > 1
+
+
+def _origins(tasks: Sequence[Task]) -> list[Task]:
+    """Return a task of each origin: the others differ in what they are given alone."""
+    return [*{(task.spec, task.is_last): task for task in tasks}.values()]
+
+
+def _connect(tasks: Sequence[Task]) -> Cluster:
+    places = {
+        (options.kubeconfig, options.context, options.namespace)
+        for options in map(options_of, _origins(tasks))
+    }
+    if len(places) > 1:
+        raise RequestError(
+            "the tasks name several kubeconfigs, contexts or namespaces: a run's tasks are in one"
+        )
+    kubeconfig, context, namespace = places.pop() if places else ("", "", "")
+    return connect_to(kubeconfig, context, namespace)
+
+
+def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Kubernetes gives GPUs
+    theirs = [demand_of(task).secrets for task in _origins(tasks)]
+    with _connect(tasks) as cluster:
+        has_groups = any(task.resources.nodes > 1 for task in _origins(tasks))
+        spared = {_READS_SECRETS: not any(theirs), _MAKES_SERVICES: not has_groups}
+        rights = [right for right in RIGHTS if not spared.get(right)]
+        missing = cluster.may(*(right for right in rights if right not in _SEES_REASONS))
+        if isinstance(missing, Silence):
+            raise RequestError(f"{cluster.title} does not answer: {missing.words}")
+        if missing:
+            raise RequestError(
+                f"{cluster.title}: one may not {_words(missing)} in the namespace "
+                f"{cluster.namespace}",
+                hint="Whoever administers it applies this and binds it to you:\n"
+                f"{role_for(rights, cluster.namespace)}",
+            )
+        nodes = allocatable(cluster)
+        for task in _origins(tasks):
+            _refuse_shape(cluster, task, nodes)
+
+
+def _refuse_shape(cluster: Cluster, task: Task, nodes: Sequence[Mapping[str, float]]) -> None:
+    demand = _with_gpu_resource(cluster, demand_of(task))
+    never = "" if options_of(task).autoscaling else why_never(demand, nodes)
+    if never:
+        raise RequestError(
+            f"task {task.name!r}: no node of {cluster.title} can run it: {never}",
+            hint="Where the cluster grows by itself: --set options.kubernetes.autoscaling=true",
+        )
+    for name, key in demand.secrets.values():
+        found = cluster.get("Secret", name)
+        if found is None or (isinstance(found, dict) and key not in (found.get("data") or {})):
+            what = f"no Secret {name}" if found is None else f"no key {key} in the Secret {name}"
+            raise RequestError(
+                f"task {task.name!r}: there is {what} in the namespace {cluster.namespace}",
+                hint=f"kubectl create secret generic {name} --from-file={key}=FILE",
+            )
+    unit = Unit("tarmac-test", "test", "test", 1, ("true",), demand.nodes)
+    answer = cluster.create(job_manifest(unit, demand), dry_run=True)
+    if isinstance(answer, Refused) and "exceeded quota" not in answer.message:
+        explained = explain_refusal(answer, cluster.namespace)
+        raise RequestError(
+            f"task {task.name!r}: Kubernetes refuses it: {explained.words}", hint=explained.hint
+        )
+
+
+def _preview(site: Site) -> Iterator[str]:
+    with _connect(site.tasks) as cluster:
+        files = ChunkFiles(site.run)
+        maker = JobMaker(
+            cluster,
+            run=run_code(site.run),
+            agent=agent_file(site.run),
+            files=files,
+            values=lambda _, names: dict.fromkeys(names, b""),
+        )
+        shapes: dict[str, list[Task]] = {}
+        for task in site.tasks:
+            demand = _with_gpu_resource(cluster, demand_of(task, site.secrets))
+            shapes.setdefault(json.dumps(dataclasses.asdict(demand)), []).append(task)
+        for key, tasks in shapes.items():
+            size = 1 if _is_alone(tasks[0]) else MOST_UNITS
+            for first in range(0, len(tasks), size):
+                attempts = [(task.index, 1) for task in tasks[first : first + size]]
+                record = files.make(json.loads(key), attempts, 1)
+                manifest = maker.manifest(record, most_at_once=site.concurrency)
+                yield f"---\n{yaml.safe_dump(manifest, sort_keys=False)}"
+                if tasks[0].resources.nodes > 1:
+                    # Only a Job that is there has one.
+                    manifest["metadata"]["uid"] = "UID-OF-THE-JOB"
+                    yield f"---\n{yaml.safe_dump(service_manifest(manifest), sort_keys=False)}"
+
+
+def _with_gpu_resource(cluster: Cluster, demand: Demand) -> Demand:
+    if not demand.gpus or demand.gpu_resource:
+        return demand
+    return dataclasses.replace(demand, gpu_resource=gpu_resource(cluster))
+
+
+def _words(rights: Sequence[Right]) -> str:
+    return ", ".join(f"{right.verb} {right.resource}" for right in rights)
+
+
+def _open(site: Site) -> Executor:
+    return KubernetesExecutor(site)
+
+
+KUBERNETES = ExecutorKind(
+    "kubernetes",
+    "a Kubernetes cluster",
+    refuse=_refuse,
+    open=_open,
+    outlives=True,
+    has_secrets=True,
+    options=KubernetesOptions,
+    preview=_preview,
+    runners=KubernetesRunners(),
+    refuse_apart=refuse_apart,
+    runs_containers=True,
+)

@@ -1,0 +1,369 @@
+"""From a chunk to the objects that a cluster gets; nothing is asked or read here."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.jobs.executors.kubernetes.demand import Demand
+
+__all__ = [
+    "BEGUN_AGAIN",
+    "CHECK",
+    "CONTAINER",
+    "GRACE_S",
+    "NONCE",
+    "RUN",
+    "RUN_DIRECTORY",
+    "SWEPT_AFTER_S",
+    "Manifest",
+    "Unit",
+    "config_manifest",
+    "job_manifest",
+    "secret_manifest",
+    "service_manifest",
+]
+
+Manifest = dict[str, Any]
+
+# By which all that belongs to a run is found, and whose submission a Job is.
+RUN = "tarmac.dev/run"
+NONCE = "tarmac.dev/nonce"
+CONTAINER = "task"
+CHECK = "check"
+
+# Where a pod finds the agent and what it is to run, and where it writes, without a volume.
+_CHUNK = "/tarmac/chunk"
+RUN_DIRECTORY = "/tarmac/run"
+
+# What an agent needs beside its program, as under Slurm.
+_AGENT_BYTES = 64 * 2**20
+
+# The program's grace and what its agent needs after that.
+GRACE_S = 30
+
+# A broom for what a runner has left that never came back: the runner removes what it has seen end.
+SWEPT_AFTER_S = 86_400
+
+# What others' needs have ended is no failure.
+BEGUN_AGAIN: Manifest = {
+    "rules": [
+        {
+            "action": "Ignore",
+            "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+        }
+    ]
+}
+
+_KUEUE = "kueue.x-k8s.io/queue-name"
+_KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
+
+# Its last line is the reason that is told; a missing Python or Tarmac is no fault of the node.
+_CHECK = """\
+said=$("$0" -P -m tarmac.checks.pod_gpus "$1" 2>&1)
+code=$?
+printf '%s\\n' "$said" >&2
+printf '%s\\n' "$said" | tail -n 1 > /dev/termination-log
+exit $code
+"""
+
+# As the Job controller labels pods.
+_OF_JOB = "batch.kubernetes.io/job-name"
+
+# Where the agent on the first of several nodes listens: below what systems give at random
+# (ip_local_port_range) and above what programs are known by. Nodes of a machine's own network,
+# which pods rarely have, meet each at one of their own.
+_FIRST_PORT, _NUM_PORTS = 20_000, 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """What the pods of a Job run.
+
+    Attributes:
+        name: The Job's, its own in the namespace.
+        run: By which all of the run is found.
+        nonce: The submission's.
+        size: How many attempts.
+        command: Of each pod.
+        nodes: So many pods do one attempt together; `size` is 1 then.
+    """
+
+    name: str
+    run: str
+    nonce: str
+    size: int
+    command: Sequence[str]
+    nodes: int = 1
+
+
+def job_manifest(
+    unit: Unit,
+    demand: Demand,
+    *,
+    most_at_once: int | None = None,
+    excluded: Sequence[str] = (),
+) -> Manifest:
+    """Return a Job with an index for each attempt, which is not to start yet.
+
+    What its pods read is made after it, owned by it, so that nothing is left where a runner dies
+    between the two. A pod that others' needs have ended is begun again by the cluster itself; any
+    other failure is final, for retries are the runner's.
+
+    Pods that do an attempt together are begun and ended together: the end of one is that of the
+    Job, for whatever reason, and another attempt has another Job.
+
+    Args:
+        unit: What its pods run.
+        demand: What each of them needs.
+        most_at_once: So many at once; all where it is None.
+        excluded: Nodes where they may not run.
+    """
+    labels = {RUN: unit.run}
+    queue = {_KUEUE: demand.queue} if demand.queue else {}
+    if demand.queue and demand.queue_priority:
+        queue[_KUEUE_PRIORITY] = demand.queue_priority
+    spec: Manifest = {
+        "completionMode": "Indexed",
+        **(_together(unit) if unit.nodes > 1 else _one_by_one(unit, most_at_once)),
+        "podReplacementPolicy": "Failed",
+        "ttlSecondsAfterFinished": SWEPT_AFTER_S,
+        "suspend": True,
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": _pod(unit, demand, excluded),
+        },
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": unit.name,
+            "labels": labels | queue,
+            "annotations": {NONCE: unit.nonce},
+        },
+        "spec": spec,
+    }
+
+
+def _one_by_one(unit: Unit, most_at_once: int | None) -> Manifest:
+    return {
+        "completions": unit.size,
+        "parallelism": min(unit.size, most_at_once or unit.size),
+        "backoffLimitPerIndex": 0,
+        "maxFailedIndexes": unit.size,
+        "podFailurePolicy": BEGUN_AGAIN,
+    }
+
+
+def _together(unit: Unit) -> Manifest:
+    return {"completions": unit.nodes, "parallelism": unit.nodes, "backoffLimit": 0}
+
+
+def service_manifest(job: Mapping[str, Any]) -> Manifest:
+    """Return the Service by which a Job's pods know each other, which goes with the Job.
+
+    It has no address of its own: it gives each pod a name, also before that is ready.
+
+    Args:
+        job: As the cluster has it.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _owned(job),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {_OF_JOB: job["metadata"]["name"]},
+        },
+    }
+
+
+def config_manifest(job: Mapping[str, Any], files: Mapping[str, bytes]) -> Manifest:
+    """Return the ConfigMap that a Job's pods read, which goes with the Job.
+
+    Args:
+        job: As the cluster has it.
+        files: What is in it, by name.
+    """
+    data = {name: base64.b64encode(content).decode() for name, content in files.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _owned(job),
+        "immutable": True,
+        "binaryData": data,
+    }
+
+
+def secret_manifest(job: Mapping[str, Any], values: Mapping[str, bytes]) -> Manifest:
+    """Return the Secret that a Job's pods read, which goes with the Job.
+
+    Args:
+        job: As the cluster has it.
+        values: Of variables.
+    """
+    data = {name: base64.b64encode(value).decode() for name, value in values.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": _owned(job),
+        "type": "Opaque",
+        "immutable": True,
+        "data": data,
+    }
+
+
+def _owned(job: Mapping[str, Any]) -> Manifest:
+    metadata = job["metadata"]
+    return {
+        "name": metadata["name"],
+        "labels": {RUN: metadata["labels"][RUN]},
+        "ownerReferences": [
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+                "blockOwnerDeletion": True,
+                "controller": True,
+            }
+        ],
+    }
+
+
+def _pod(unit: Unit, demand: Demand, excluded: Sequence[str]) -> Manifest:
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_S,
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+        "containers": [_container(unit, demand)],
+        "volumes": _volumes(unit, demand),
+    }
+    if demand.service_account:
+        spec["serviceAccountName"] = demand.service_account
+        spec["automountServiceAccountToken"] = True
+    if demand.check_image and demand.gpu_resource.startswith("nvidia.com/"):
+        spec["initContainers"] = [_check(demand)]
+    if demand.user:
+        user, _, group = demand.user.partition(":")
+        spec["securityContext"] = {"runAsUser": int(user)}
+        if group:
+            spec["securityContext"] |= {"runAsGroup": int(group)}
+    if demand.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in demand.pull_secrets]
+    if demand.node_selector:
+        spec["nodeSelector"] = {**demand.node_selector}
+    if demand.tolerations:
+        spec["tolerations"] = [{**each} for each in demand.tolerations]
+    if demand.priority_class:
+        spec["priorityClassName"] = demand.priority_class
+    affinity: Manifest = {}
+    if unit.nodes > 1:
+        spec["subdomain"] = unit.name
+        term = {
+            "labelSelector": {"matchLabels": {_OF_JOB: unit.name}},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    if excluded:
+        others = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": sorted(excluded)}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [others]}]}
+        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    if affinity:
+        spec["affinity"] = affinity
+    return spec
+
+
+def _container(unit: Unit, demand: Demand) -> Manifest:
+    requests: dict[str, str] = {"cpu": f"{max(1, round(demand.cpus * 1000))}m"}
+    limits: dict[str, str] = {}
+    if demand.memory is not None:
+        # Shared memory counts as memory of whoever writes to it.
+        limits["memory"] = str(demand.memory + (demand.shm or 0) + _AGENT_BYTES)
+    if demand.gpus:
+        limits[demand.gpu_resource] = str(demand.gpus)
+    return {
+        "name": CONTAINER,
+        "image": demand.image,
+        "imagePullPolicy": demand.pull,
+        "command": [*unit.command],
+        "env": _variables(unit, demand),
+        "resources": {"requests": requests | limits, **({"limits": limits} if limits else {})},
+        "securityContext": {"allowPrivilegeEscalation": False},
+        "volumeMounts": _mounts(demand),
+    }
+
+
+def _check(demand: Demand) -> Manifest:
+    """Return what computes on a pod's GPUs before its program begins."""
+    limits = {demand.gpu_resource: str(demand.gpus)}
+    return {
+        "name": CHECK,
+        "image": demand.check_image,
+        "imagePullPolicy": demand.pull,
+        "command": ["sh", "-c", _CHECK, demand.check_python, str(demand.gpus)],
+        "env": [
+            {
+                "name": "TARMAC_KUBERNETES_NODE",
+                "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}},
+            }
+        ],
+        "resources": {"requests": limits, "limits": limits},
+        "securityContext": {"allowPrivilegeEscalation": False},
+    }
+
+
+def _variables(unit: Unit, demand: Demand) -> list[Manifest]:
+    def field(path: str) -> Manifest:
+        return {"valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+    def key(name: str, key: str) -> Manifest:
+        return {"valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+
+    return [
+        {"name": "TARMAC_KUBERNETES_JOB", "value": unit.name},
+        {"name": "TARMAC_KUBERNETES_NODE", **field("spec.nodeName")},
+        *([{"name": "TARMAC_MEETING", "value": _meeting(unit)}] if unit.nodes > 1 else ()),
+        *({"name": name, **key(unit.name, name)} for name in demand.given),
+        *({"name": name, **key(*place)} for name, place in sorted(demand.secrets.items())),
+    ]
+
+
+def _meeting(unit: Unit) -> str:
+    """Return where the agents of several nodes meet, as `tarmac.node.rendezvous` reads it."""
+    digest = hashlib.sha256(f"{unit.name} {unit.nonce}".encode()).digest()
+    port = _FIRST_PORT + int.from_bytes(digest[:4], "big") % _NUM_PORTS
+    return f"{port} {unit.nonce} {unit.name}-0.{unit.name}"
+
+
+def _volumes(unit: Unit, demand: Demand) -> list[Manifest]:
+    volumes: list[Manifest] = []
+    if demand.claim:
+        claim = {"claimName": demand.claim}
+        volumes.append({"name": "run", "persistentVolumeClaim": claim})
+    else:
+        volumes += [
+            {"name": "chunk", "configMap": {"name": unit.name}},
+            {"name": "run", "emptyDir": {}},
+        ]
+    if demand.shm is not None:
+        memory = {"medium": "Memory", "sizeLimit": str(demand.shm)}
+        volumes.append({"name": "shm", "emptyDir": memory})
+    return volumes
+
+
+def _mounts(demand: Demand) -> list[Manifest]:
+    mounts: list[Manifest] = [{"name": "run", "mountPath": demand.path or RUN_DIRECTORY}]
+    if not demand.claim:
+        mounts.append({"name": "chunk", "mountPath": _CHUNK, "readOnly": True})
+    if demand.shm is not None:
+        mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - the pod's own
+    return mounts

@@ -1,0 +1,152 @@
+"""Writes what a pod says of its attempt where an agent would have written it.
+
+So whoever reads a run's directory finds the same files whether its nodes see that or not.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tarmac.files import storage_errors, write_bytes
+from tarmac.node import RECORD, STREAMS, AttemptRecord, attempt_file, log_file, read_attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["Heard", "mirror_log", "write_began", "write_ended"]
+
+_STREAM_OF = {mark: name for name, mark in STREAMS.items()}
+
+
+class Heard:
+    """What a pod's log has said beside what its program printed.
+
+    Attributes:
+        record: Of the attempt, as its agent left it; None where that has not come.
+        said: What the agent itself has said, the last lines.
+    """
+
+    def __init__(self) -> None:
+        self.record: AttemptRecord | None = None
+        self.said: list[str] = []
+
+
+def mirror_log(
+    pod: str, directory: Path, number: int, rank: int = 0, *, log: Iterable[bytes]
+) -> Heard:
+    """Add what a pod's program has printed to the attempt's files.
+
+    A log that broke off is read anew from its beginning: what it had added before is taken away.
+
+    Args:
+        pod: Its name.
+        directory: The task's.
+        number: The attempt's.
+        rank: Of its node, where several do the attempt.
+        log: In pieces.
+
+    Raises:
+        StorageError: A file cannot be written.
+        ConnectionError: The log broke off.
+    """
+    heard = Heard()
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        paths = {mark: log_file(directory, name, rank) for mark, name in _STREAM_OF.items()}
+        note = directory / f".attempt-{number}.log{f'-{rank}' if rank else ''}"
+        _begin(note, pod, [*paths.values()])
+        files = {mark: path.open("ab", buffering=0) for mark, path in paths.items()}
+        try:
+            for line in _lines(log):
+                mark, kind, rest = line[:1], line[1:2], line[2:]
+                if mark in files and kind in (b" ", b"+"):
+                    files[mark].write(rest + (b"\n" if kind == b" " else b""))
+                elif mark == RECORD and kind == b" ":
+                    heard.record = _record(rest)
+                else:
+                    heard.said = [*heard.said[-4:], line.decode(errors="replace")]
+        finally:
+            for file in files.values():
+                file.close()
+        for path in paths.values():
+            if not path.stat().st_size:
+                path.unlink()
+    return heard
+
+
+def write_began(directory: Path, number: int, record: AttemptRecord) -> bool:
+    """Note that an attempt is at work; return whether it may be.
+
+    Args:
+        directory: The task's.
+        number: The attempt's.
+        record: Its own.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    with storage_errors(directory):
+        found = read_attempt(directory, number)
+    if found is not None and found.nonce == record.nonce:
+        if found.state == "fenced":
+            return False
+        if found.state == "ended" or found.restart >= record.restart:
+            return True
+    write_bytes(attempt_file(directory, number), record.to_bytes())
+    return True
+
+
+def write_ended(directory: Path, number: int, record: AttemptRecord) -> None:
+    """Note how an attempt ended, unless that is known.
+
+    Args:
+        directory: The task's.
+        number: The attempt's.
+        record: Its own.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    with storage_errors(directory):
+        found = read_attempt(directory, number)
+    if found is None or found.nonce != record.nonce:
+        write_bytes(attempt_file(directory, number), record.to_bytes())
+    elif found.state not in ("ended", "fenced"):
+        # A pod does not know how many there were before it.
+        record = record._replace(restart=max(found.restart, record.restart))
+        write_bytes(attempt_file(directory, number), record.to_bytes())
+
+
+def _begin(note: Path, pod: str, paths: Sequence[Path]) -> None:
+    """Have the files as they were before this pod added to them."""
+    sizes: dict[str, Any] = {}
+    if note.exists():
+        sizes = json.loads(note.read_bytes())
+    if sizes.get("pod") != pod:
+        sizes = {"pod": pod}
+        for path in paths:
+            sizes[path.name] = path.stat().st_size if path.exists() else 0
+        write_bytes(note, json.dumps(sizes).encode())
+        return
+    for path in paths:
+        if path.exists():
+            with path.open("r+b") as file:
+                file.truncate(min(sizes[path.name], path.stat().st_size))
+
+
+def _record(text: bytes) -> AttemptRecord | None:
+    try:
+        return AttemptRecord(**json.loads(text))
+    except (ValueError, TypeError):
+        return None
+
+
+def _lines(log: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in log:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest

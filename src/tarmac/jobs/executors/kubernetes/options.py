@@ -1,0 +1,146 @@
+"""``options: {kubernetes: ...}`` of a job, a task or the user's settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from tarmac.documents import Bytes, Seconds  # noqa: TC001 - pydantic reads them
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from tarmac.jobs.plan import Task
+
+__all__ = ["KubernetesOptions", "RunnerPod", "Toleration", "Volume", "options_of"]
+
+
+def _switch(value: Any) -> Any:
+    # YAML reads `off` as false.
+    return "off" if value is False else value
+
+
+class Volume(BaseModel):
+    """A claim that all pods mount, and this machine too: the run's directory lies on it.
+
+    Attributes:
+        claim: The PersistentVolumeClaim's name; many nodes write to it at once (RWX).
+        path: Where it is, in the pods as well as here.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    claim: str = Field(min_length=1)
+    path: str = Field(pattern=r"^/.+")
+
+
+class Toleration(BaseModel):
+    """A taint of nodes that pods bear, in Kubernetes' own words.
+
+    Attributes:
+        key: The taint's; empty for all, with `operator` ``Exists``.
+        operator: Whether `value` must be the taint's.
+        value: The taint's.
+        effect: The taint's; all where it is not given.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str = ""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: str = ""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+
+
+class RunnerPod(BaseModel):
+    """What the pod of a runner needs.
+
+    Attributes:
+        image: That has Tarmac; by default that of tasks.
+        service_account: That may do in the namespace what runs need; by default the namespace's
+            own, which mostly may nothing.
+        memory: Bytes that it may take; by default what its number of tasks needs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    image: str = ""
+    service_account: str = ""
+    memory: Bytes | None = None
+
+
+class KubernetesOptions(BaseModel):
+    """What only Kubernetes understands.
+
+    Attributes:
+        kubeconfig: The file that says where the cluster is; by default ``KUBECONFIG``, else
+            ``~/.kube/config``, else what a pod is given.
+        context: Which of its clusters.
+        namespace: Where Jobs are made; by default the context's.
+        image: What tasks without a container of their own run in. Python 3.9 in it is needed
+            for inputs, outputs, a volume and several nodes; else ``sh`` will do.
+        python: The Python of the image that has Tarmac, for trainings, searches and runners, for
+            inputs and outputs without a volume, and for whatever names the one that Tarmac runs
+            with here.
+        image_pull_secrets: Names of Secrets with logins of registries.
+        volume: A claim that the run's directory lies on. Without one, what tasks print and how
+            they end comes back by the API, and inputs and outputs are in object stores.
+        store_secret: Name of a Secret with the keys of S3 for inputs and outputs,
+            ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``; by default pods have what their
+            service account or the task's own secrets give them.
+        queue: Of Kueue; each task is a Job of its own then.
+        node_selector: Labels that nodes must have.
+        tolerations: Taints of nodes that pods bear.
+        gpu_resource: What the cluster calls its GPUs: ``nvidia.com/mig-3g.40gb``; by default the
+            one kind that its nodes report.
+        priority_class: Of pods.
+        queue_priority: Of Kueue: which Jobs of its queue are admitted first.
+        service_account: What pods may do in the cluster; by default nothing, without a token.
+        check: ``quick`` checks the NVIDIA GPUs that a task is given before it begins. A node whose
+            GPU is not fit gets no more of the run.
+        check_image: What has Tarmac for the check; by default the task's own image.
+        autoscaling: Whether the cluster grows for what waits: nothing is refused then because no
+            node is large enough yet.
+        pending_limit: How long a task waits for a node before it fails; for ever where it is not
+            given.
+        runner: Of the runner, where that is a pod too.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+    image: str = ""
+    python: str = Field(default="python3", min_length=1)
+    image_pull_secrets: tuple[str, ...] = ()
+    volume: Volume | None = None
+    store_secret: str = ""
+    queue: str = ""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    gpu_resource: str = Field(default="", pattern=r"^([a-z0-9.-]+/[A-Za-z0-9._-]+)?$")
+    priority_class: str = ""
+    queue_priority: str = ""
+    service_account: str = ""
+    check: Annotated[Literal["quick", "off"], BeforeValidator(_switch)] = "off"
+    check_image: str = ""
+    autoscaling: bool = False
+    pending_limit: Seconds | None = None
+    runner: RunnerPod = RunnerPod()
+
+
+def options_of(task: Task) -> KubernetesOptions:
+    """Return a task's options.
+
+    Raises:
+        RequestError: They are not of this form.
+    """
+    try:
+        return KubernetesOptions.model_validate(task.options.get("kubernetes", {}))
+    except ValidationError as error:
+        # Files are checked as they are read, with line and column; this is a job made in Python.
+        first = error.errors()[0]
+        place = ".".join(map(str, ("options", "kubernetes", *first["loc"])))
+        said = first["msg"].removeprefix("Value error, ")
+        raise RequestError(f"task {task.name!r}: {place}: {said}") from error

@@ -1,0 +1,41 @@
+"""Which cluster, for a process here or in a pod."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tarmac.jobs.runner_notes import RUNNER_JOB
+
+if TYPE_CHECKING:
+    from tarmac.kubernetes import Cluster
+
+__all__ = ["connect_to"]
+
+
+def connect_to(
+    kubeconfig: str, context: str, namespace: str, *, patience_s: float | None = None
+) -> Cluster:
+    """Find a cluster as options name it; a runner that is a pod is in it already.
+
+    Args:
+        kubeconfig: Its file; empty for kubectl's own choice.
+        context: In the file; empty for its current one.
+        namespace: Empty for the context's.
+        patience_s: How long one question may take; by default as long as any.
+
+    Raises:
+        RequestError: There is none.
+    """
+    # Loads httpx, a tenth of a second, which no other executor needs.
+    from tarmac.kubernetes import connect  # noqa: PLC0415
+
+    is_pod = RUNNER_JOB in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ
+    patience: dict[str, Any] = {} if patience_s is None else {"patience_s": patience_s}
+    return connect(
+        kubeconfig=Path(kubeconfig).expanduser() if kubeconfig and not is_pod else None,
+        context=(context or None) if not is_pod else None,
+        namespace=namespace or None,
+        **patience,
+    )

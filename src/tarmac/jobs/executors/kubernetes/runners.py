@@ -1,0 +1,242 @@
+"""Runners as Jobs of the cluster: of one small pod each, which a service account lets make others.
+
+The run's directory lies on the claim that the pod mounts, at the same path as here. Its Job has no
+time limit, so that no other follows it; where others' needs end its pod, the cluster begins it
+again, and it goes on with the run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.files import read_errors, write_json
+from tarmac.jobs.executors.kubernetes.manifests import (
+    BEGUN_AGAIN,
+    CONTAINER,
+    GRACE_S,
+    RUN,
+    SWEPT_AFTER_S,
+    Manifest,
+    secret_manifest,
+)
+from tarmac.jobs.executors.kubernetes.options import KubernetesOptions
+from tarmac.jobs.executors.kubernetes.place import connect_to
+from tarmac.jobs.executors.queueing import run_code
+from tarmac.jobs.executors.runners import RunnerState, runner_memory
+from tarmac.kubernetes import Refused, Silence, explain_pod, explain_refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from tarmac.jobs.executors.runners import RunnerJob
+    from tarmac.kubernetes import Cluster, Object
+
+__all__ = ["KubernetesRunners"]
+
+# Who lists runs does not wait for longer.
+_ANSWERS_WITHIN_S = 10.0
+
+# Pauses before what had no answer is asked for again, which finds what is there by its name.
+_AGAIN_AFTER_S = (1.0, 5.0, 15.0)
+
+# What a runner is marked by; a run's own mark is on what its runner sweeps.
+_RUNNER = "tarmac.dev/runner"
+
+# Between two looks at what its tasks do it waits.
+_CPUS = "250m"
+
+# In the run's directory: where its runners are.
+_PLACE = "runners/cluster.json"
+_PLACED_BY = ("kubeconfig", "context", "namespace")
+
+_HERE = "Start it on this machine: --runner here"
+
+
+class KubernetesRunners:
+    """Has Kubernetes run runners."""
+
+    def submit(self, job: RunnerJob) -> str:
+        """Submit a runner, once; see `RunnerEngine`."""
+        options = KubernetesOptions.model_validate(job.options)
+        _refuse_unknown(job, options)
+        write_json(job.run / _PLACE, options.model_dump(include={*_PLACED_BY}))
+        manifest = _manifest(job, options)
+        with _connect(job.run) as cluster:
+            made = _insist(cluster, manifest)
+            if job.secrets:
+                values = {name: os.fsencode(value) for name, value in job.secrets.items()}
+                try:
+                    _insist(cluster, secret_manifest(made, values))
+                except TarmacError:
+                    cluster.delete("Job", made["metadata"]["name"])
+                    raise
+            return str(made["metadata"]["name"])
+
+    def secrets(self, run: Path) -> Mapping[str, str]:  # noqa: ARG002 - its pod has them already
+        """Return nothing: a runner's pod has its secrets as variables; see `RunnerEngine`."""
+        return {}
+
+    def look(self, run: Path, number: int, place: str, since: datetime) -> RunnerState:
+        """Return what is known of a runner's Job now; see `RunnerEngine`."""
+        del number, since
+        try:
+            with _connect(run, patience_s=_ANSWERS_WITHIN_S) as cluster:
+                return _state(cluster, place)
+        except TarmacError as error:
+            return RunnerState("unknown", f"job cannot be asked for: {error.message}")
+
+    def cancel(self, run: Path, numbers: Sequence[int]) -> None:
+        """Delete runners' Jobs that have not begun; see `RunnerEngine`."""
+        try:
+            with _connect(run, patience_s=_ANSWERS_WITHIN_S) as cluster:
+                for name in (_name(run, number) for number in numbers):
+                    # One that works ends by itself, as the run's directory says.
+                    if _state(cluster, name).kind == "waits":
+                        cluster.delete("Job", name)
+        except TarmacError:
+            # What cannot be reached stays there, and has nothing to do once it begins.
+            return
+
+
+def _connect(run: Path, patience_s: float | None = None) -> Cluster:
+    with read_errors(run / _PLACE):
+        placed = json.loads((run / _PLACE).read_bytes())
+    return connect_to(*(placed[name] for name in _PLACED_BY), patience_s=patience_s)
+
+
+def _refuse_unknown(job: RunnerJob, options: KubernetesOptions) -> None:
+    if options.volume is None or not job.run.is_relative_to(options.volume.path):
+        where = "there is none"
+        if options.volume is not None:
+            where = f"{job.run} is not below {options.volume.path}"
+        raise RequestError(
+            f"a runner that is a pod needs a volume with the run's directory, and {where}",
+            hint="--set 'options.kubernetes.volume={claim: NAME, path: DIR}' and --output below "
+            f"DIR\n{_HERE}",
+        )
+    if not (options.runner.image or options.image):
+        raise RequestError(
+            "a runner that is a pod needs an image that has Tarmac",
+            hint=f"--set options.kubernetes.runner.image=IMAGE\n{_HERE}",
+        )
+
+
+def _insist(cluster: Cluster, manifest: Manifest) -> Object:
+    """Create an object, once, and return it as the cluster has it.
+
+    Raises:
+        TarmacError: It is refused, or nothing answers.
+    """
+    answer = cluster.create(manifest)
+    for pause_s in _AGAIN_AFTER_S:
+        if not isinstance(answer, Silence):
+            break
+        time.sleep(pause_s)
+        answer = cluster.create(manifest)
+    if isinstance(answer, Refused) and answer.is_conflict:
+        # No other runner of the run has this name: it is what came before the silence.
+        found = cluster.get(manifest["kind"], manifest["metadata"]["name"])
+        answer = answer if found is None else found
+    if isinstance(answer, Silence):
+        raise TarmacError(
+            f"Kubernetes does not say whether it has the runner: {answer.words}", hint=_HERE
+        )
+    if isinstance(answer, Refused):
+        told = explain_refusal(answer, cluster.namespace)
+        raise TarmacError(
+            f"Kubernetes refuses the runner: {told.words}", hint=f"{told.hint}\n{_HERE}".strip()
+        )
+    return answer
+
+
+def _state(  # noqa: PLR0911 - a row for each thing that may be so
+    cluster: Cluster, name: str
+) -> RunnerState:
+    job = cluster.get("Job", name)
+    if isinstance(job, (Silence, Refused)):
+        words = job.words if isinstance(job, Silence) else job.message
+        # Without the Job's name: it is said of other runs' too, for which nobody asks then.
+        return RunnerState("unknown", f"job cannot be asked for: {words}")
+    if job is None:
+        return RunnerState("ended", f"job {name} is not there any more")
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] == "Complete":
+            return RunnerState("ended", f"job {name} has ended")
+    pods = cluster.list("Pod", labels=f"batch.kubernetes.io/job-name={name}")
+    if isinstance(pods, (Silence, Refused)):
+        return RunnerState("waits", f"job {name} is there; its pod cannot be asked for")
+    states = [explain_pod(pod, container=CONTAINER) for pod in pods.items]
+    for state in states:
+        if state.phase == "running":
+            return RunnerState("runs", f"job {name} runs on {state.host}")
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] == "Failed":
+            why = next((state.words for state in states if state.words), condition.get("message"))
+            return RunnerState("ended", f"job {name} has failed: {why}")
+    why = next((f": {state.words}" for state in states if state.matter), " for a node")
+    return RunnerState("waits", f"job {name} waits{why}")
+
+
+def _name(run: Path, number: int) -> str:
+    return f"tarmac-{run_code(run)}-runner-{number}"
+
+
+def _command(job: RunnerJob, python: str) -> Sequence[str]:
+    # The first word is the Python that Tarmac runs with here.
+    words = shlex.join([python, *job.command[1:]])
+    run = shlex.quote(str(job.run))
+    # What it does not see is said where the pod's own log has it.
+    seen = f"cd {run} || {{ echo 'the pod does not see the directory' {run} >&2; exit 1; }}"
+    return ["sh", "-c", f"{seen}; exec {words} >> runner.log 2>&1"]
+
+
+def _manifest(job: RunnerJob, options: KubernetesOptions) -> Manifest:
+    """Return the Job of a runner: a pod that is begun again where others' needs have ended it."""
+    assert options.volume is not None
+    name, run = _name(job.run, job.number), run_code(job.run)
+    memory = str(options.runner.memory or runner_memory(job.num_tasks))
+    variables = [{"name": key, "value": value} for key, value in sorted(job.variables.items())]
+    secrets = [
+        {"name": key, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+        for key in sorted(job.secrets)
+    ]
+    container: Manifest = {
+        "name": CONTAINER,
+        "image": options.runner.image or options.image,
+        "command": [*_command(job, options.python)],
+        "env": [*variables, *secrets],
+        "resources": {"requests": {"cpu": _CPUS, "memory": memory}, "limits": {"memory": memory}},
+        "securityContext": {"allowPrivilegeEscalation": False},
+        "volumeMounts": [{"name": "run", "mountPath": options.volume.path}],
+    }
+    claim = {"claimName": options.volume.claim}
+    pod: Manifest = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_S,
+        "enableServiceLinks": False,
+        "containers": [container],
+        "volumes": [{"name": "run", "persistentVolumeClaim": claim}],
+    }
+    if options.runner.service_account:
+        pod["serviceAccountName"] = options.runner.service_account
+    if options.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": each} for each in options.image_pull_secrets]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": {RUN: run, _RUNNER: run}},
+        "spec": {
+            "backoffLimit": 0,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": BEGUN_AGAIN,
+            "ttlSecondsAfterFinished": SWEPT_AFTER_S,
+            "template": {"metadata": {"labels": {_RUNNER: run}}, "spec": pod},
+        },
+    }

@@ -1,0 +1,148 @@
+"""How files come to pods and go from them without a volume: by stores that pods ask themselves."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl, urlsplit
+
+from tarmac.errors import RequestError
+from tarmac.files import Location, without_password
+from tarmac.jobs.executors.elements import Apart, store_settings
+from tarmac.jobs.executors.kubernetes.options import options_of
+from tarmac.jobs.receipts import receipt_of
+from tarmac.jobs.unfit import UnfitFileError
+from tarmac.masking import is_secret_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.jobs.executors.attempt import Attempt
+    from tarmac.jobs.plan import Task
+
+__all__ = ["apart_of", "refuse_apart", "refuse_unreachable_files", "store_keys"]
+
+# What keys of S3 are called: by its clients, and in the Secret.
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+_NO_WAY = (
+    "has no way on Kubernetes, where it has no volume: its pods see no directory of this machine"
+)
+_IN_CONFIG_MAP = "that others could read in a ConfigMap"
+_VOLUME = "Or options.kubernetes.volume names a claim that the run's directory lies on"
+
+
+def refuse_apart(options: Mapping[str, Any], what: str) -> None:
+    """Refuse work that lives in a directory, where pods see none of this machine.
+
+    Args:
+        options: Kubernetes' own.
+        what: Lives there, and how, in words.
+
+    Raises:
+        RequestError: There is no volume.
+    """
+    if not options.get("volume"):
+        raise RequestError(
+            f"{what}, and on Kubernetes no volume has it",
+            hint="Name a claim that this machine mounts at the same path. In settings.toml:\n"
+            '  [kubernetes]\n  volume = {claim = "runs", path = "/runs"}\n'
+            "Then, with what it needs below that path: --on kubernetes --output /runs\n"
+            "Or run it on this machine: without --on",
+        )
+
+
+def refuse_unreachable_files(task: Task) -> None:
+    """Refuse inputs and outputs that no pod without a volume reaches.
+
+    Raises:
+        RequestError: There is one, or a setting of stores holds a password.
+    """
+    for number, given in enumerate(task.inputs):
+        location, shown = Location.parse(given.source), without_password(given.source)
+        if not (location.is_url or location.is_object):
+            hint = (
+                "Put it into a store: from: s3://BUCKET/..., for which the image needs Tarmac "
+                "(options.kubernetes.python)"
+            )
+            raise _unfit(task, "inputs", number, f"the input {shown} {_NO_WAY}", hint)
+        if location.is_url and _holds_secret(given.source):
+            hint = (
+                "Put the file into a store: from: s3://BUCKET/...; or have the program itself "
+                "fetch it, with the URL in one of the task's secrets"
+            )
+            what = f"the URL of the input {shown} holds a password or a signature {_IN_CONFIG_MAP}"
+            raise _unfit(task, "inputs", number, what, hint)
+    for number, output in enumerate(task.outputs):
+        if not Location.parse(output.to).is_object:
+            hint = (
+                "Keep it in a store: to: s3://BUCKET/..., for which the image needs Tarmac "
+                "(options.kubernetes.python)"
+            )
+            what = f"the output {output.path} to {output.to} {_NO_WAY}"
+            raise _unfit(task, "outputs", number, what, hint)
+    store_settings(task, os.environ)
+
+
+def _unfit(
+    task: Task, kind: Literal["inputs", "outputs"], number: int, what: str, hint: str
+) -> UnfitFileError:
+    return UnfitFileError(
+        f"task {task.name!r}: {what}",
+        hint=f"{hint}\n{_VOLUME}",
+        spec=task.spec,
+        kind=kind,
+        number=number,
+    )
+
+
+def _holds_secret(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    is_signed = any(is_secret_name(name) or "sig" in name.lower() for name in names)
+    return parts.username is not None or is_signed
+
+
+def store_keys(task: Task) -> dict[str, tuple[str, str]]:
+    """Return the variables by which a task's pods get keys of S3: to name of a Secret and key.
+
+    Those that the task's own secrets say go before.
+    """
+    name = options_of(task).store_secret
+    places = [*(given.source for given in task.inputs), *(output.to for output in task.outputs)]
+    if not name or not any(Location.parse(place).scheme == "s3" for place in places):
+        return {}
+    return {key: (name, key) for key in _KEYS if key not in task.secrets}
+
+
+def apart_of(attempt: Attempt, run: str) -> Apart:
+    """Return what goes to a pod for an attempt, which sees no file of this machine but a volume's.
+
+    Args:
+        attempt: Which.
+        run: The run's own name among all.
+
+    Raises:
+        RequestError: A setting of stores holds a password.
+    """
+    task = attempt.task
+    options = options_of(task)
+    python = options.python
+    if options.volume is not None and "python" not in options.model_fields_set:
+        # The image has it at the same path, or the volume has both.
+        python = sys.executable
+    receipt = None
+    # Several nodes know of each other's end by themselves.
+    if options.volume is None and task.resources.nodes == 1:
+        receipt = receipt_of(
+            task.outputs, run=run, task=task.name, index=task.index, attempt=attempt.number
+        )
+    return Apart(
+        python=python,
+        settings=store_settings(task, os.environ),
+        receipt=receipt,
+    )

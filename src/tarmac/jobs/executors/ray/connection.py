@@ -1,0 +1,275 @@
+"""This process's one connection to a Ray cluster, as its driver.
+
+Ray has one driver in a process, and what it has started ends with it. Everything that may be known
+beforehand to go wrong is told in words before Ray itself is asked, which retries for a minute, or
+ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import platform
+import signal
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tarmac.distribution import install_hint
+from tarmac.errors import RequestError
+from tarmac.jobs.executors.ray.demand import RayNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["Connection", "Versions", "connect", "explain_versions"]
+
+_ANSWERS_WITHIN_S = 5.0
+
+# Nodes and what is free of them are asked for again after this.
+_KNOWN_FOR_S = 2.0
+
+_WHERE = (
+    "Name it: --set options.ray.address=HOST:PORT, or RAY_ADDRESS; or start one here: "
+    "ray start --head"
+)
+
+
+class Versions(NamedTuple):
+    """What must be equal on all sides of a cluster.
+
+    Attributes:
+        ray: Its version.
+        python: As ``3.11.7``.
+    """
+
+    ray: str
+    python: str
+
+
+def explain_versions(here: Versions, cluster: Versions, address: str) -> str:
+    """Return why this process cannot work with a cluster; empty where it can."""
+    words = []
+    if here.ray != cluster.ray:
+        words.append(f"Ray {cluster.ray} there, {here.ray} here")
+    if here.python != cluster.python:
+        words.append(f"Python {cluster.python} there, {here.python} here")
+    return f"the Ray cluster at {address} is of another version: {', '.join(words)}" * bool(words)
+
+
+class Connection:
+    """What this process asks of a cluster.
+
+    Args:
+        ray: The package.
+        address: The head's, ``HOST:PORT``.
+    """
+
+    def __init__(self, ray: Any, address: str) -> None:
+        self.ray = ray
+        self.address = address
+        self._lock = threading.Lock()
+        self._asked_at = float("-inf")
+        self._nodes: Sequence[RayNode] = ()
+        self._free: Mapping[str, float] = {}
+
+    def nodes(self) -> Sequence[RayNode]:
+        """Return the nodes that are alive, as of a moment ago."""
+        self._ask()
+        return self._nodes
+
+    def free(self) -> Mapping[str, float]:
+        """Return what nobody uses of all nodes, by resource, as of a moment ago."""
+        self._ask()
+        return self._free
+
+    def answers(self) -> bool:
+        """Whether the head's port takes connections."""
+        return _problem_of(self.address) is None
+
+    def _ask(self) -> None:
+        with self._lock:
+            if time.monotonic() - self._asked_at < _KNOWN_FOR_S:
+                return
+            self._nodes = _named([node for node in self.ray.nodes() if node["Alive"]])
+            self._free = self.ray.available_resources()
+            self._asked_at = time.monotonic()
+
+
+_connected: Connection | None = None
+_connecting = threading.Lock()
+
+
+def connect(address: str = "") -> Connection:
+    """Connect this process to a cluster, or return the connection that it has.
+
+    Args:
+        address: ``HOST:PORT``, or ``auto`` for the one that this machine is part of; by default
+            ``RAY_ADDRESS``, else ``auto``.
+
+    Raises:
+        RequestError: The package is missing, there is no cluster, it does not answer, it is of
+            another version, or this process is connected to another one.
+    """
+    global _connected  # noqa: PLW0603 - Ray itself has one in a process
+    ray = _package()
+    with _connecting:
+        if _connected is not None and ray.is_initialized():
+            wanted = _resolved(address)
+            if wanted in (_connected.address, None):
+                return _connected
+            raise RequestError(
+                f"this process works with the Ray cluster at {_connected.address}, not {wanted}"
+            )
+        found = _resolved(address)
+        if found is None:
+            raise RequestError("no Ray cluster was found on this machine", hint=_WHERE)
+        _refuse_silent(found)
+        _refuse_other_version(ray, found)
+        _start_driver(ray, found)
+        _connected = Connection(ray, found)
+        return _connected
+
+
+def _package() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise RequestError(
+            "--on ray needs the package ray, of the cluster's own version",
+            hint=f"Install it: {install_hint('ray')}\n"
+            "Or have the runner started by the cluster's head, over HTTP: tarmac submit FILE --on "
+            "ray",
+        ) from error
+
+
+def _resolved(address: str) -> str | None:
+    """Return a cluster's address as host and port; None where there is none to be found."""
+    named = address or os.environ.get("RAY_ADDRESS", "") or "auto"
+    if named.startswith(("ray://", "http://", "https://")):
+        raise RequestError(
+            f"options.ray.address is {named}: expected HOST:PORT of the cluster's head, on a "
+            "machine of the cluster",
+            hint="The head's port is 6379 where ray start was not told another.",
+        )
+    if named != "auto":
+        return named
+    utils = importlib.import_module("ray._private.utils")
+    found: str | None = utils.read_ray_address(None)
+    return found
+
+
+def _refuse_silent(address: str) -> None:
+    problem = _problem_of(address)
+    if problem is None and os.environ.get("RAY_USE_TLS", "0").lower() in ("", "0", "false"):
+        problem = _strangeness_of(address)
+    if problem is not None:
+        raise RequestError(f"the Ray cluster at {address} does not answer: {problem}", hint=_WHERE)
+
+
+def _problem_of(address: str) -> str | None:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        return "expected HOST:PORT"
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_WITHIN_S).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _strangeness_of(address: str) -> str | None:
+    """Return why what answers there is no head of Ray's, which Ray itself would try for 20 s."""
+    try:
+        grpc = importlib.import_module("grpc")
+    except ImportError:
+        # Not every way to install Ray brings it; then Ray's own words have to do.
+        return None
+    # All of Ray's servers answer to this (ray: src/ray/rpc/grpc_server.cc).
+    options = [("grpc.enable_http_proxy", 0)]
+    try:
+        with grpc.insecure_channel(address, options=options) as channel:
+            channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=_ANSWERS_WITHIN_S)
+    except grpc.RpcError as error:
+        said = error.details() or error.code().name
+        return f"what answers there is no head of Ray's: {said}"
+    return None
+
+
+def _refuse_other_version(ray: Any, address: str) -> None:
+    said: Mapping[str, str] | None = None
+    # Private to Ray: where it has moved, Ray's own words on this have to do.
+    with contextlib.suppress(ImportError, AttributeError, KeyError, ray.exceptions.RayError):
+        raylet = importlib.import_module("ray._raylet")
+        usage = importlib.import_module("ray._common.usage.usage_lib")
+        said = usage.get_cluster_metadata(raylet.GcsClient(address=address))
+    if said is None:
+        return
+    here = Versions(ray.__version__, platform.python_version())
+    cluster = Versions(said["ray_version"], said["python_version"])
+    words = explain_versions(here, cluster, address)
+    if words:
+        raise RequestError(
+            words,
+            hint=f"Install Tarmac with Python {cluster.python} and ray=={cluster.ray}\n"
+            "Or have the runner started by the cluster's head, where those are: tarmac submit FILE "
+            "--on ray",
+        )
+
+
+def _start_driver(ray: Any, address: str) -> None:
+    with _own_signals(), _without_address():
+        try:
+            ray.init(
+                address=address,
+                log_to_driver=False,
+                logging_level="ERROR",
+                configure_logging=False,
+                namespace="tarmac",
+            )
+        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            said = str(error).strip().splitlines()
+            raise RequestError(
+                f"the Ray cluster at {address} does not take this process: "
+                f"{said[0] if said else type(error).__name__}",
+                hint="The runner needs a machine of the cluster: ray start --address=HOST:PORT",
+            ) from error
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep this process's answer to SIGTERM, which Ray would replace by its own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _without_address() -> Iterator[None]:
+    """Have Ray take the address that was chosen: it prefers the variable's."""
+    before = os.environ.pop("RAY_ADDRESS", None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["RAY_ADDRESS"] = before
+
+
+def _named(nodes: Sequence[Mapping[str, Any]]) -> list[RayNode]:
+    """Give nodes names of their own: their hosts', or what they were started as where two share."""
+    hosts = [node["NodeManagerHostname"] for node in nodes]
+    names = [node.get("NodeName") or node["NodeManagerAddress"] for node in nodes]
+    found = []
+    for node, host, name in zip(nodes, hosts, names, strict=True):
+        own = host if hosts.count(host) == 1 else name
+        if hosts.count(host) > 1 and names.count(name) > 1:
+            own = f"{host}-{node['NodeID'][:6]}"
+        found.append(RayNode(node["NodeID"], own, node["Resources"], node.get("Labels") or {}))
+    return found

@@ -1,0 +1,180 @@
+"""What tasks ask Ray for, and which nodes have it: numbers and words, no cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tarmac.jobs.executors.ray.options import options_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tarmac.jobs.plan import Task
+
+__all__ = ["Demand", "RayNode", "demand_of", "num_slots", "why_never", "why_waiting"]
+
+# Ray counts resources in ten-thousandths (ray: src/ray/common/scheduling/fixed_point.h).
+_GRAIN = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class RayNode:
+    """A node of a cluster that is alive.
+
+    Attributes:
+        id: Ray's own name for it, which no other has.
+        name: For people, and as attempts' records have it.
+        total: What it has, by resource.
+        labels: Of it.
+    """
+
+    id: str
+    name: str
+    total: Mapping[str, float]
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Demand:
+    """What each node of an attempt must give.
+
+    Attributes:
+        cpus: May be a part of one.
+        gpus: May be a part of one, which others share then.
+        memory_bytes: None where nothing is asked for.
+        resources: Custom ones, by name.
+        labels: That the node must have.
+        nodes: So many, each another one.
+        spread: Whether attempts go to many nodes.
+    """
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+    memory_bytes: int | None = None
+    resources: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    nodes: int = 1
+    spread: bool = False
+
+    def amounts(self) -> dict[str, float]:
+        """Return what each node must give, by Ray's names of resources."""
+        amounts = {"CPU": self.cpus, "GPU": self.gpus, "memory": float(self.memory_bytes or 0)}
+        return {name: n for name, n in {**amounts, **self.resources}.items() if n > 0}
+
+    def to_options(self) -> dict[str, Any]:
+        """Return the options of a remote function that ask for this."""
+        options: dict[str, Any] = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0}
+        if self.memory_bytes:
+            options["memory"] = self.memory_bytes
+        if self.resources:
+            options["resources"] = {**self.resources}
+        if self.labels:
+            options["label_selector"] = {**self.labels}
+        if self.spread:
+            options["scheduling_strategy"] = "SPREAD"
+        return options
+
+
+def demand_of(task: Task) -> Demand:
+    """Return what a task asks for.
+
+    Raises:
+        RequestError: Its options are not of their form.
+    """
+    options, needs = options_of(task), task.resources
+    return Demand(
+        cpus=needs.cpus,
+        gpus=needs.gpus,
+        memory_bytes=needs.memory,
+        resources=options.resources,
+        labels=options.labels,
+        nodes=needs.nodes,
+        spread=options.spread,
+    )
+
+
+def num_slots(demand: Demand, nodes: Iterable[RayNode]) -> int:
+    """Return how many attempts fit onto nodes at once that nothing else uses."""
+    slots = [_slots(demand, node) for node in nodes]
+    if demand.nodes > 1:
+        # Each takes one slot of so many nodes.
+        return sum(slots) // demand.nodes if sum(n > 0 for n in slots) >= demand.nodes else 0
+    return sum(slots)
+
+
+def why_never(demand: Demand, nodes: Sequence[RayNode]) -> str:
+    """Return why an attempt fits onto no nodes of these, in numbers; empty where it does."""
+    if num_slots(demand, nodes):
+        return ""
+    if not nodes:
+        return "the cluster has no node that is alive"
+    fit = sum(_slots(demand, node) > 0 for node in nodes)
+    if fit:
+        return f"it needs {demand.nodes} nodes with {_words(demand)}; {fit} have that"
+    labelled = [node for node in nodes if _has_labels(demand, node)]
+    if not labelled:
+        wanted = ", ".join(f"{name}={value}" for name, value in demand.labels.items())
+        return f"none of {len(nodes)} nodes has the labels {wanted}"
+    where = f"{demand.nodes} nodes each" if demand.nodes > 1 else "a node"
+    short = [
+        f"the largest has {_amount(name, max(node.total.get(name, 0.0) for node in labelled))}"
+        for name, amount in demand.amounts().items()
+        if all(node.total.get(name, 0.0) + _GRAIN / 2 < amount for node in labelled)
+    ]
+    found = ", ".join(short) or "no node has all of that at once"
+    return f"it needs {where} with {_words(demand)}; {found}"
+
+
+def why_waiting(
+    demand: Demand, nodes: Sequence[RayNode], available: Mapping[str, float], *, autoscaling: bool
+) -> str:
+    """Return why an attempt has not begun yet.
+
+    Args:
+        demand: What it asks for.
+        nodes: That are alive.
+        available: What nobody uses of all nodes, by resource.
+        autoscaling: Whether the cluster grows.
+    """
+    never = why_never(demand, nodes)
+    if never:
+        return f"{never}; the cluster may grow" if autoscaling else f"{never} now"
+    free = ", ".join(
+        f"{available.get(name, 0.0):g} of {total:g} {_noun(name)} free"
+        for name in demand.amounts()
+        if name != "memory" and (total := sum(node.total.get(name, 0.0) for node in nodes)) > 0
+    )
+    return f"waits for {_words(demand)}" + (f" ({free})" if free else "")
+
+
+def _slots(demand: Demand, node: RayNode) -> int:
+    if not _has_labels(demand, node):
+        return 0
+    amounts = demand.amounts()
+    if not amounts:
+        return 1
+    return min(int((node.total.get(name, 0.0) + _GRAIN / 2) / n) for name, n in amounts.items())
+
+
+def _has_labels(demand: Demand, node: RayNode) -> bool:
+    # Selectors such as `!in(a, b)` are Ray's to read; a plain value is an equality.
+    return all(
+        node.labels.get(name) == value or value.startswith(("!", "in("))
+        for name, value in demand.labels.items()
+    )
+
+
+def _words(demand: Demand) -> str:
+    amounts = demand.amounts()
+    return ", ".join(_amount(name, n) for name, n in amounts.items()) or "nothing"
+
+
+def _amount(name: str, amount: float) -> str:
+    if name == "memory":
+        return f"{amount / 2**30:.1f} GiB of memory"
+    return f"{amount:g} {_noun(name, amount)}"
+
+
+def _noun(name: str, amount: float = 2.0) -> str:
+    return f"{name}s" if name in ("CPU", "GPU") and amount != 1 else name

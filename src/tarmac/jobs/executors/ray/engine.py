@@ -1,0 +1,237 @@
+"""Ray as an engine: units are tasks of this process's driver, and end with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import TarmacError
+from tarmac.jobs.executors.queueing import Accepted, Shown, Terms, UnitName
+from tarmac.jobs.executors.ray.demand import Demand, demand_of, why_waiting
+from tarmac.jobs.executors.ray.options import options_of
+from tarmac.jobs.executors.ray.says import RUNNER_GONE
+from tarmac.jobs.executors.ray.units import Unit
+from tarmac.node import Chunk, attempt_file
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from tarmac.jobs.executors.queueing import ChunkFiles, ChunkRecord, Ending, Silent
+    from tarmac.jobs.executors.ray.connection import Connection
+    from tarmac.jobs.executors.ray.units import Units
+    from tarmac.jobs.executors.spool import Spool
+    from tarmac.jobs.plan import Task
+    from tarmac.node import Element
+
+__all__ = ["Probe", "RayEngine"]
+
+_MOST_UNITS = 1000
+
+# A head that does not answer is looked for so often before it is given up; each takes 5 s at most.
+_LOOKS_FOR_HEAD = 3
+
+# After its loss the agents have their programs' grace to end.
+_ENDS_WITHIN_S = 15.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """By which a node sees whether it has the run's directory.
+
+    Attributes:
+        path: A file there.
+        nonce: What it holds.
+    """
+
+    path: Path
+    nonce: str
+
+
+class RayEngine:
+    """A Ray cluster, for the chunks of one run.
+
+    Args:
+        connection: To it.
+        units: Of this process's driver.
+        files: Of the run's chunks.
+        agent: The agent's file, in the run's directory.
+        probe: In the run's directory.
+        spool: Of the run's secrets.
+    """
+
+    title = "Ray"
+    most_units = _MOST_UNITS
+
+    def __init__(
+        self,
+        connection: Connection,
+        units: Units,
+        *,
+        files: ChunkFiles,
+        agent: Path,
+        probe: Probe,
+        spool: Spool,
+    ) -> None:
+        self._connection = connection
+        self._units = units
+        self._files = files
+        self._agent = agent
+        self._agent_bytes = agent.read_bytes()
+        self._probe = probe
+        self._spool = spool
+        self._shapes: dict[tuple[str, bool], Mapping[str, Any]] = {}
+        self._silences = 0
+
+    def shape(self, task: Task) -> Mapping[str, Any]:
+        """Return what units of a task need; see `Engine`."""
+        # Tasks of one origin differ in what they are given alone.
+        origin = task.spec, task.is_last
+        if origin not in self._shapes:
+            options = options_of(task)
+            pending = options.max_pending if options.autoscaling else None
+            demand = dataclasses.asdict(demand_of(task))
+            self._shapes[origin] = {"demand": demand, "max_pending": pending}
+        return self._shapes[origin]
+
+    def terms(self, task: Task) -> Terms:
+        """Return what a task's options ask for; see `Engine`."""
+        return Terms(pending_limit_s=options_of(task).pending_limit)
+
+    def submit(
+        self, chunk: ChunkRecord, *, most_at_once: int | None, excluded: Collection[str]
+    ) -> Accepted:
+        """Take a chunk on; see `Engine`. What does not fit waits in this process."""
+        spec = Chunk(self._files.spec(chunk))
+        nodes = self._ids(excluded)
+        units = [
+            self._unit(chunk, number, spec.element(number), nodes)
+            for number in range(chunk.num_units)
+        ]
+        self._units.add(units, most_at_once)
+        return Accepted(chunk.name)
+
+    def find(self, chunk: ChunkRecord) -> Accepted | None:
+        """Return whether this process's driver has a chunk; see `Engine`."""
+        return Accepted(chunk.name) if (chunk.name, 0) in self._units else None
+
+    def look(self, chunks: Sequence[ChunkRecord]) -> Mapping[UnitName, Shown] | Silent:
+        """Return the units of chunks, also those that have ended; see `Engine`.
+
+        Raises:
+            TarmacError: The cluster's head is gone.
+        """
+        self._look_for_head()
+        self._units.forget(self._units.known_chunks() - {chunk.name for chunk in chunks})
+        shown = {}
+        for chunk in chunks:
+            found = {unit.number: unit for unit in self._units.of(chunk.name)}
+            words = ""
+            for number in range(chunk.num_units):
+                name = UnitName(chunk.number, number)
+                unit = found.get(number)
+                place = f"{chunk.name}_{number}"
+                if unit is None:
+                    shown[name] = Shown("over", place, ending=RUNNER_GONE)
+                elif unit.state == "over":
+                    host = unit.ending.host if unit.ending else ""
+                    shown[name] = Shown("over", place, host=host, ending=unit.ending)
+                elif unit.state == "sent" and self._has_begun(unit):
+                    shown[name] = Shown("running", place)
+                else:
+                    words = words or self._why_waiting(chunk)
+                    shown[name] = Shown("waiting", place, words)
+        return shown
+
+    def endings(self, units: Iterable[tuple[ChunkRecord, int]]) -> Mapping[UnitName, Ending]:
+        """Return how units ended; `look` has said that already."""
+        return {
+            UnitName(chunk.number, unit.number): unit.ending
+            for chunk, number in units
+            for unit in self._units.of(chunk.name)
+            if unit.number == number and unit.ending is not None
+        }
+
+    def last_words(self, chunk: ChunkRecord, unit: int) -> None:  # noqa: ARG002 - Ray begins nothing again
+        """Return nothing: Ray puts no unit back into its queue."""
+        return
+
+    def cancel(
+        self, units: Sequence[tuple[ChunkRecord, int]] = (), chunks: Sequence[ChunkRecord] = ()
+    ) -> None:
+        """End units, or all that chunks have; see `Engine`."""
+        wanted = [unit for chunk in chunks for unit in self._units.of(chunk.name)]
+        for chunk, number in units:
+            wanted += [unit for unit in self._units.of(chunk.name) if unit.number == number]
+        self._units.cancel(wanted)
+
+    def avoid(self, chunk: ChunkRecord, hosts: Collection[str]) -> None:
+        """Let what waits of a chunk not run on hosts; see `Engine`."""
+        self._units.avoid(chunk.name, self._ids(hosts))
+
+    def throttle(self, chunk: ChunkRecord, most_at_once: int) -> None:
+        """Let at most so many units of a chunk run at once; see `Engine`."""
+        self._units.cap(chunk.name, most_at_once)
+
+    def _unit(
+        self, chunk: ChunkRecord, number: int, element: Element, excluded: tuple[str, ...]
+    ) -> Unit:
+        spooled = {
+            name: text.rstrip(b"\n")
+            for name, path in element.secrets.items()
+            if (text := self._spooled(path)) is not None
+        }
+        left = {name: path for name, path in element.secrets.items() if name not in spooled}
+        work = {
+            "element": element._replace(secrets=left)._asdict(),
+            "secrets": spooled,
+            "probe": str(self._probe.path),
+            "nonce": self._probe.nonce,
+            "agent": str(self._agent),
+            "unit": f"{chunk.name}_{number}",
+        }
+        return Unit(
+            chunk.name,
+            number,
+            element.name,
+            Demand(**chunk.shape["demand"]),
+            work,
+            self._agent_bytes,
+            max_pending=chunk.shape["max_pending"],
+            excluded=excluded,
+        )
+
+    def _spooled(self, path: str) -> bytes | None:
+        """Return a secret that lies in the runner's spool, which nodes may not see."""
+        directory, _, name = path.rpartition("/")
+        return self._spool.read(name) if directory == str(self._spool.directory) else None
+
+    def _has_begun(self, unit: Unit) -> bool:
+        element = unit.work.get("element")
+        if element is None:
+            return True
+        return attempt_file(Path(element["directory"]), element["number"]).exists()
+
+    def _why_waiting(self, chunk: ChunkRecord) -> str:
+        return why_waiting(
+            Demand(**chunk.shape["demand"]),
+            self._connection.nodes(),
+            self._connection.free(),
+            autoscaling=chunk.shape["max_pending"] is not None,
+        )
+
+    def _ids(self, hosts: Collection[str]) -> tuple[str, ...]:
+        if not hosts:
+            return ()
+        return tuple(node.id for node in self._connection.nodes() if node.name in hosts)
+
+    def _look_for_head(self) -> None:
+        for _ in range(_LOOKS_FOR_HEAD):
+            if self._connection.answers():
+                return
+        self._units.cancel_all(_ENDS_WITHIN_S)
+        address = self._connection.address
+        raise TarmacError(
+            f"the head of the Ray cluster at {address} is gone, and with it what ran there",
+            hint="Once it is back: tarmac run --resume latest",
+        )

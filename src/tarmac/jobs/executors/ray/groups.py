@@ -1,0 +1,66 @@
+"""Placement groups: the nodes of one attempt, each another one, held together or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tarmac.jobs.executors.ray.demand import Demand
+
+__all__ = ["Group"]
+
+# A group's resources come back within moments; a node that is gone gives nothing back.
+_REMOVED_WITHIN_S = 30.0
+_LOOK_EVERY_S = 0.05
+
+
+class Group:
+    """A placement group of one attempt.
+
+    Args:
+        ray: The package.
+        demand: What each node must give.
+        excluded: Ids of nodes that it is not to have.
+
+    Attributes:
+        handle: Ray's own.
+        ready: Comes once all nodes are held; a `concurrent.futures.Future`.
+    """
+
+    def __init__(self, ray: Any, demand: Demand, excluded: tuple[str, ...] = ()) -> None:
+        self._ray = ray
+        self._util = importlib.import_module("ray.util.placement_group")
+        labels = {**demand.labels}
+        if excluded:
+            labels["ray.io/node-id"] = f"!in({','.join(excluded)})"
+        selectors = {"bundle_label_selector": [labels] * demand.nodes} if labels else {}
+        # A bundle must ask for something.
+        bundle = demand.amounts() or {"CPU": 0.0001}
+        self.handle = self._util.placement_group(
+            [bundle] * demand.nodes, strategy="STRICT_SPREAD", **selectors
+        )
+        self.ready = self.handle.ready().future()
+
+    def strategy(self, rank: int) -> Any:
+        """Return what has a task run on one of its nodes."""
+        strategies = importlib.import_module("ray.util.scheduling_strategies")
+        return strategies.PlacementGroupSchedulingStrategy(
+            self.handle, placement_group_bundle_index=rank
+        )
+
+    def give_up(self) -> None:
+        """Have it not wait for nodes any longer."""
+        self._util.remove_placement_group(self.handle)
+
+    def remove(self) -> None:
+        """Remove it, and wait until what it held is free again."""
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            self._util.remove_placement_group(self.handle)
+            end = time.monotonic() + _REMOVED_WITHIN_S
+            while time.monotonic() < end:
+                if self._util.placement_group_table(self.handle).get("state") == "REMOVED":
+                    return
+                time.sleep(_LOOK_EVERY_S)

@@ -1,0 +1,194 @@
+"""The row of the table of executors for Ray."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from tarmac.errors import RequestError
+from tarmac.files import storage_errors, write_text
+from tarmac.jobs.executors.elements import (
+    build_environments,
+    prepare_element,
+    refuse_unknown_containers,
+)
+from tarmac.jobs.executors.interface import ExecutorKind
+from tarmac.jobs.executors.queueing import ChunkFiles, QueueingExecutor
+from tarmac.jobs.executors.ray.connection import connect
+from tarmac.jobs.executors.ray.demand import demand_of, why_never
+from tarmac.jobs.executors.ray.engine import Probe, RayEngine
+from tarmac.jobs.executors.ray.options import RayOptions, options_of
+from tarmac.jobs.executors.ray.runners import RayRunners
+from tarmac.jobs.executors.ray.units import Units
+from tarmac.jobs.executors.spool import Spool, sweep_spools
+from tarmac.node import place_agent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tarmac.jobs.executors.attempt import Attempt
+    from tarmac.jobs.executors.interface import Executor, Site
+    from tarmac.jobs.executors.queueing import Patience
+    from tarmac.jobs.executors.ray.connection import Connection
+    from tarmac.jobs.executors.ray.demand import Demand
+    from tarmac.jobs.plan import Task
+    from tarmac.node import Element
+
+__all__ = ["RAY", "RayExecutor"]
+
+# Ray's workers end right after their agents; that a node is lost is known in half a minute.
+_SETTLES_WITHIN_S = 30.0
+
+# A submission costs no command of an engine, but three files.
+_GATHER_S = 0.1
+
+# This process's driver, and what it has started.
+_units: dict[int, Units] = {}
+
+
+class RayExecutor(QueueingExecutor):
+    """Has Ray run the attempts of a run.
+
+    Args:
+        site: What the run gives.
+        patience: How long witnesses are waited for.
+
+    Raises:
+        RequestError: There is no cluster that takes this process.
+    """
+
+    def __init__(self, site: Site, *, patience: Patience | None = None) -> None:
+        connection = connect(_address(site.tasks))
+        build_environments(site.tasks, site.base, engine="ray")
+        sweep_spools()
+        self._spool = Spool(site.run)
+        self._is_detached = False
+        probe = Probe(site.run / "chunks" / "ray-probe", secrets.token_hex(8))
+        with storage_errors(site.run):
+            site.run.mkdir(parents=True, exist_ok=True)
+            probe.path.parent.mkdir(exist_ok=True)
+            agent = place_agent(site.run)
+        write_text(probe.path, probe.nonce)
+
+        def prepare(attempt: Attempt, nonce: str) -> Element:
+            options = attempt.task.options.get("ray", {})
+            return prepare_element(attempt, nonce, site, self._spool, options=options)
+
+        self._units = units = _units_of(connection)
+        engine = RayEngine(
+            connection,
+            units,
+            files=ChunkFiles(site.run),
+            agent=agent,
+            probe=probe,
+            spool=self._spool,
+        )
+        super().__init__(engine, site, prepare, patience=patience, gather_s=_GATHER_S)
+        units.heard = self.look_now
+
+    def detach(self) -> None:
+        """Let go of what is queued and runs, as long as this process lives; see `Executor`."""
+        self._is_detached = True
+        super().detach()
+
+    def close(self) -> None:
+        """Let go of everything; see `Executor`."""
+        super().close()
+        if not self._is_detached and self.is_idle:
+            # Ends were on record before Ray had taken back what their attempts held.
+            self._units.settle(_SETTLES_WITHIN_S)
+            self._spool.remove()
+
+
+def _units_of(connection: Connection) -> Units:
+    if id(connection) not in _units:
+        _units[id(connection)] = Units(connection)
+    return _units[id(connection)]
+
+
+def _address(tasks: Sequence[Task]) -> str:
+    """Return the address that tasks name.
+
+    Raises:
+        RequestError: They name several.
+    """
+    named = {options_of(task).address for task in {task.spec: task for task in tasks}.values()}
+    if len(named) > 1:
+        raise RequestError(
+            f"options.ray.address is {' and '.join(sorted(map(repr, named)))}: a run's tasks are "
+            "in one cluster"
+        )
+    return named.pop() if named else ""
+
+
+def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Ray gives GPUs, pretended or not
+    demands = _demands(tasks)
+    _refuse_too_large(demands, connect(_address(tasks)))
+
+
+def _refuse_afar(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - as above
+    """Refuse what can be seen from here: a runner over HTTP needs neither Ray nor its version."""
+    demands, address = _demands(tasks), _address(tasks)
+    try:
+        connection = connect(address)
+    except RequestError:
+        # The runner meets the cluster, and says of each task what it waits for.
+        return
+    _refuse_too_large(demands, connection)
+
+
+def _demands(tasks: Sequence[Task]) -> Sequence[tuple[Demand, Task]]:
+    """Return each kind of what tasks ask for, with the first that does."""
+    refuse_unknown_containers(tasks, engine="ray")
+    demands: dict[str, tuple[Demand, Task]] = {}
+    for task in tasks:
+        demand = demand_of(task)
+        demands.setdefault(json.dumps(dataclasses.asdict(demand)), (demand, task))
+    return [*demands.values()]
+
+
+def _refuse_too_large(demands: Sequence[tuple[Demand, Task]], connection: Connection) -> None:
+    for demand, task in demands:
+        if options_of(task).autoscaling:
+            continue
+        words = why_never(demand, connection.nodes())
+        if words:
+            raise RequestError(
+                f"task {task.name!r}: no node of the Ray cluster at {connection.address} can run "
+                f"it: {words}",
+                hint="Where the cluster grows by itself: --set options.ray.autoscaling=true",
+            )
+
+
+def _preview(site: Site) -> Iterator[str]:
+    requests: dict[str, list[str]] = {}
+    for task in site.tasks:
+        demand = demand_of(task)
+        request: dict[str, Any] = {
+            "resources": demand.amounts(),
+            "options": demand.to_options(),
+        }
+        if demand.nodes > 1:
+            request["placement_group"] = {"strategy": "STRICT_SPREAD", "bundles": demand.nodes}
+        requests.setdefault(json.dumps(request, sort_keys=True), []).append(task.name)
+    for text, names in requests.items():
+        request = {"tasks": len(names), "first": names[0], "last": names[-1], **json.loads(text)}
+        yield json.dumps(request, indent=2) + "\n"
+
+
+def _open(site: Site) -> Executor:
+    return RayExecutor(site)
+
+
+RAY = ExecutorKind(
+    "ray",
+    "a Ray cluster",
+    refuse=_refuse,
+    open=_open,
+    options=RayOptions,
+    preview=_preview,
+    runners=RayRunners(),
+    refuse_afar=_refuse_afar,
+)

@@ -1,0 +1,98 @@
+"""``options: {ray: ...}`` of a job, a task or the user's settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from tarmac.documents import Seconds  # noqa: TC001 - pydantic reads it
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from tarmac.jobs.plan import Task
+
+__all__ = ["RayOptions", "options_of"]
+
+# What a job says by its resources.
+_INSTEAD = {
+    "CPU": "`cpus` of the task's resources",
+    "GPU": "`gpus` of the task's resources",
+    "memory": "`memory` of the task's resources",
+    "object_store_memory": "nothing: tasks of Tarmac do not use Ray's object store",
+}
+
+
+def _switch(value: object) -> object:
+    # `off` without quotes is a truth value in YAML and in settings.
+    return "off" if value is False else value
+
+
+class RayOptions(BaseModel):
+    """What only Ray understands.
+
+    Attributes:
+        address: Of the cluster's head, ``HOST:PORT``, or ``auto`` for the one that this machine is
+            part of. By default ``RAY_ADDRESS``, else ``auto``.
+        dashboard: URL of the cluster's dashboard, where a runner is submitted as a job. By default
+            ``RAY_API_SERVER_ADDRESS``, else ``http://127.0.0.1:8265``.
+        resources: Custom resources that each node of a task must give: ``{tpu_host: 1}``.
+        labels: Labels that its nodes must have: ``{"ray.io/accelerator-type": A100}``.
+        spread: Whether tasks go to many nodes rather than filling one after the other.
+        autoscaling: Whether the cluster grows for what waits: nothing is refused then because no
+            node is large enough yet, and `max_pending` tasks wait in Ray's own queue.
+        max_pending: So many tasks wait in Ray's queue at most where the cluster grows.
+        pending_limit: How long a task waits in Ray's queue before it fails; for ever where it is
+            not given.
+        work: Where a task works: ``shared``, below the run's directory, or a directory on the
+            node's own disk.
+        check: ``quick`` checks the GPUs that a task was given before its program begins.
+        containers: What runs containers: by default the first of apptainer, podman and docker
+            that is there.
+        environments: Where virtual environments are built: on the first node that needs one, or
+            ``here`` before anything is submitted.
+        store: A directory that all nodes see, for environments and images that were made for them;
+            by default in the user's cache directory.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    address: str = ""
+    dashboard: str = ""
+    resources: dict[str, float] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict)
+    spread: bool = False
+    autoscaling: bool = False
+    max_pending: int = Field(default=100, ge=1, le=10_000)
+    pending_limit: Seconds | None = None
+    work: str = "shared"
+    check: Annotated[Literal["quick", "off"], BeforeValidator(_switch)] = "off"
+    containers: Literal["apptainer", "podman", "docker"] | None = None
+    environments: Literal["node", "here"] = "node"
+    store: str = ""
+
+    @field_validator("resources")
+    @classmethod
+    def _only_custom(cls, value: dict[str, float]) -> dict[str, float]:
+        for name, amount in value.items():
+            if name in _INSTEAD:
+                raise ValueError(f"{name} is set by Tarmac itself; say it by {_INSTEAD[name]}")
+            if amount <= 0:
+                raise ValueError(f"{name} is {amount:g}, expected more than 0")
+        return value
+
+
+def options_of(task: Task) -> RayOptions:
+    """Return a task's options.
+
+    Raises:
+        RequestError: They are not of this form.
+    """
+    try:
+        return RayOptions.model_validate(task.options.get("ray", {}))
+    except ValidationError as error:
+        # Files are checked as they are read, with line and column; this is a job made in Python.
+        first = error.errors()[0]
+        place = ".".join(map(str, ("options", "ray", *first["loc"])))
+        said = first["msg"].removeprefix("Value error, ")
+        raise RequestError(f"task {task.name!r}: {place}: {said}") from error

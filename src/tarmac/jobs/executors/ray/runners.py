@@ -1,0 +1,165 @@
+"""Runners as jobs of Ray's, by its REST interface: this machine needs nothing of Ray's for them.
+
+A job of Ray's is started once, on the head, and lives no longer than the head does. All of it can
+be read by whoever may ask the cluster, so secrets lie in the run's spool, as on Slurm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError, TarmacError
+from tarmac.jobs.executors.queueing import run_code
+from tarmac.jobs.executors.ray.options import RayOptions
+from tarmac.jobs.executors.runners import RunnerState
+from tarmac.jobs.executors.spool import Spool
+from tarmac.jobs.runner_notes import runner_place
+from tarmac.ray import (
+    RayJob,
+    RayJobs,
+    Refused,
+    Silence,
+    Submission,
+    dashboard_address,
+    read_token,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tarmac.jobs.executors.runners import RunnerJob
+
+__all__ = ["RayRunners"]
+
+# In the run's spool.
+_SECRETS = "runner.json"
+
+# Who lists runs does not wait for longer.
+_ANSWERS_WITHIN_S = 10.0
+
+# Ray itself ends a job that waits for 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS), without what it
+# waited for; a runner asks for nothing, so that one that waits so long never begins.
+_WAITS_AT_MOST_S = 600.0
+# Before that a word on what it waits for would only be noise.
+_WAITS_QUIETLY_S = 60.0
+
+# Pauses before a submission that had no answer is made again, which finds the job that is there.
+_AGAIN_AFTER_S = (1.0, 5.0, 15.0)
+
+_WHERE = (
+    "Name it: --set options.ray.dashboard=http://HOST:8265, or RAY_API_SERVER_ADDRESS\n"
+    "Or start the runner on this machine: --runner here"
+)
+
+_ENDS = {"succeeded": "has ended", "failed": "has failed", "stopped": "was stopped"}
+
+
+class RayRunners:
+    """Has Ray run runners."""
+
+    def submit(self, job: RunnerJob) -> str:
+        """Submit a runner, once; see `RunnerEngine`."""
+        options = RayOptions.model_validate(job.options)
+        address = dashboard_address(os.environ, options.dashboard)
+        jobs = RayJobs(address, read_token(os.environ))
+        known = jobs.version()
+        if isinstance(known, Silence):
+            raise TarmacError(f"Ray's dashboard does not answer: {known.words}", hint=_WHERE)
+        if isinstance(known, Refused):
+            raise TarmacError(f"Ray refuses the runner: {known.words}", hint=known.hint or _WHERE)
+        submission = _submission(job)
+        if job.secrets:
+            Spool(job.run).put(_SECRETS, json.dumps(dict(job.secrets)).encode())
+        answer = jobs.submit(submission)
+        for pause_s in _AGAIN_AFTER_S:
+            if not isinstance(answer, Silence):
+                break
+            time.sleep(pause_s)
+            answer = jobs.submit(submission)
+        if isinstance(answer, str):
+            return f"{answer} at {address}"
+        if isinstance(answer, Silence):
+            raise TarmacError(
+                f"Ray does not say whether it has the runner: {answer.words}",
+                hint=f"Look for it: ray job status {submission.name}",
+            )
+        Spool(job.run).forget(_SECRETS)
+        raise TarmacError(
+            f"Ray refuses the runner: {answer.words}",
+            hint=answer.hint or "Start it on this machine: --runner here",
+        )
+
+    def secrets(self, run: Path) -> Mapping[str, str]:
+        """Return the secrets that runners of a run have; see `RunnerEngine`."""
+        text = Spool(run).read(_SECRETS)
+        return {} if text is None else json.loads(text)
+
+    def look(self, run: Path, number: int, place: str, since: datetime) -> RunnerState:
+        """Return what is known of a runner's job now; see `RunnerEngine`."""
+        del run, number
+        name, _, address = place.partition(" at ")
+        try:
+            jobs = RayJobs(address, read_token(os.environ), timeout_s=_ANSWERS_WITHIN_S)
+        except RequestError as error:
+            return RunnerState("unknown", f"job cannot be asked for: {error.message}")
+        found = jobs.look(name)
+        if isinstance(found, RayJob):
+            waits_s = (datetime.now(UTC) - since).total_seconds()
+            return _waiting(jobs, found, waits_s) if found.state == "pending" else _begun(found)
+        if found is not None:
+            # Without the job's name: it is said of other runs' too, for which Ray is not asked.
+            return RunnerState("unknown", f"job cannot be asked for: {found.words}")
+        return RunnerState("ended", f"job {name} is not known to Ray any more: its head began anew")
+
+    def cancel(self, run: Path, numbers: Sequence[int]) -> None:
+        """Take runner jobs of a run out of the queue; see `RunnerEngine`."""
+        Spool(run).forget(_SECRETS)
+        for number in numbers:
+            place = runner_place(run, number)
+            # One that Ray has not answered on is ended by what the run's directory says.
+            if not place:
+                continue
+            name, _, address = place.partition(" at ")
+            with contextlib.suppress(RequestError):
+                jobs = RayJobs(address, read_token(os.environ))
+                found = jobs.look(name)
+                # Ray would kill a runner that works after 3 seconds: it ends by itself, as asked.
+                if isinstance(found, RayJob) and found.state == "pending":
+                    jobs.stop(name)
+
+
+def _waiting(jobs: RayJobs, found: RayJob, waits_s: float) -> RunnerState:
+    if waits_s <= _WAITS_QUIETLY_S:
+        return RunnerState("waits", f"job {found.name} waits for its turn")
+    if waits_s <= _WAITS_AT_MOST_S:
+        return RunnerState("waits", f"job {found.name} waits: {found.message}")
+    jobs.stop(found.name)
+    words = f"was stopped, for it has not begun in {_WAITS_AT_MOST_S / 60:g} minutes"
+    return RunnerState("ended", f"job {found.name} {words}: {found.message}")
+
+
+def _begun(found: RayJob) -> RunnerState:
+    if found.state == "running":
+        return RunnerState("runs", f"job {found.name} runs on the head")
+    code = "" if found.exit_code in (None, 0) else f", exit code {found.exit_code}"
+    why = f": {found.message}" if found.state == "failed" and not code else ""
+    return RunnerState("ended", f"job {found.name} {_ENDS[found.state]}{code}{why}")
+
+
+def _submission(job: RunnerJob) -> Submission:
+    run = shlex.quote(str(job.run))
+    # The head may be another machine: what it does not see is said where Ray's own log has it.
+    seen = f"cd {run} || {{ echo 'the head does not see the directory' {run}; exit 1; }}"
+    return Submission(
+        name=f"tarmac-{run_code(job.run)}-{job.number}",
+        entrypoint=f"{seen}; exec {shlex.join(job.command)} >> runner.log 2>&1",
+        variables=job.variables,
+        metadata={"tarmac_run": str(job.run)},
+    )

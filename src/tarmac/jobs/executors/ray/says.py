@@ -1,0 +1,94 @@
+"""What Ray says of a task that did not return, as a cause in words."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tarmac.jobs.executors.queueing import Ending
+
+if TYPE_CHECKING:
+    from tarmac.jobs.executors.events import Cause
+
+__all__ = ["RUNNER_GONE", "ending_of", "returned_ending"]
+
+# What Ray's exceptions mean, by the names of their classes, of which the first that an exception
+# has among its own and its bases' holds (ray: python/ray/exceptions.py).
+_BY_NAME: dict[str, tuple[Cause, str]] = {
+    "TaskCancelledError": ("cancelled", "cancelled in Ray from outside"),
+    "RuntimeEnvSetupError": ("start", "Ray could not set up its runtime environment"),
+    "TaskUnschedulableError": ("node", "Ray cannot place it any more"),
+    "TaskPlacementGroupRemoved": ("node", "its placement group was removed"),
+    "NodeDiedError": ("node", "its node was lost"),
+    "LocalRayletDiedError": ("node", "Ray ended on its node"),
+    "WorkerCrashedError": ("node", "its Ray worker ended without a word"),
+    "RayActorError": ("node", "a process of Ray that it needs was lost"),
+    "ObjectLostError": ("node", "what Ray kept for it was lost with a node"),
+    "OutOfDiskError": ("node", "the disk of its node is full"),
+    "RayTaskError": ("start", "its agent was not started"),
+}
+
+RUNNER_GONE = Ending("lost", "its runner has ended, and Ray ends what a runner has started with it")
+
+_MOST_WORDS = 300
+
+# Of a line that has ids and Ray's own advice besides (ray: src/ray/raylet/node_manager.cc).
+_FULL = re.compile(r"was ([\d.]+ ?[KMGT]?i?B) used / ([\d.]+ ?[KMGT]?i?B)")
+
+
+def ending_of(error: BaseException, host: str = "", *, is_first_time: bool = True) -> Ending:
+    """Say how a task ended by the exception that Ray has for it.
+
+    Args:
+        error: Ray's.
+        host: Where it ran, where that is known.
+        is_first_time: Whether the task's node has not been full before. Ray ends the newest task
+            of a node that is full, not the one that has filled it, so that this is its node's doing
+            once; then it counts as its own.
+    """
+    kinds = [kind.__name__ for kind in type(error).__mro__]
+    if "OutOfMemoryError" in kinds:
+        return _full_ending(str(error), host, is_first_time=is_first_time)
+    name = next((kind for kind in kinds if kind in _BY_NAME), "")
+    if not name:
+        return Ending("lost", f"Ray says {kinds[0]}: {_said(error)}", host)
+    cause, words = _BY_NAME[name]
+    said = _said(error)
+    if name in ("TaskCancelledError", "WorkerCrashedError"):
+        # Their own words say the same in three lines.
+        return Ending(cause, words, host)
+    return Ending(cause, f"{words}: {said}" if said else words, host)
+
+
+def returned_ending(exit_code: int, said: str, host: str) -> Ending:
+    """Say how an agent ended that a task has waited for.
+
+    Args:
+        exit_code: The agent's, negative for a signal.
+        said: The last that it printed itself.
+        host: Where.
+    """
+    if exit_code == 0:
+        return Ending(None, "that it has ended", host)
+    how = f"exit code {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
+    words = f"its agent ended with {how}"
+    return Ending("start", f"{words}: {said}" if said else words, host)
+
+
+def _full_ending(said: str, host: str, *, is_first_time: bool) -> Ending:
+    found = _FULL.search(said)
+    room = f" ({found[1]} of {found[2]})" if found else ""
+    words = f"its node's memory was full{room}, and Ray ended"
+    if is_first_time:
+        return Ending("evicted", f"{words} the newest task there", host)
+    again = "it for the second time: ask for what it needs, resources: {memory: ...}, or for less"
+    return Ending("memory", f"{words} {again}", host)
+
+
+def _said(error: BaseException) -> str:
+    """Return the line of an exception that says most: a trace's last, else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return ""
+    line = lines[-1] if "Traceback" in str(error) else lines[0]
+    return line[:_MOST_WORDS]

@@ -1,0 +1,293 @@
+"""Attempts on their way through Ray: a few more than fit are with it, the others wait here.
+
+Ray's queue is kept short, so that the order stays the run's, and what is cancelled leaves nothing.
+Whatever Ray answers comes by callbacks, and nothing is asked for again and again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal
+
+from tarmac.jobs.executors.queueing import Ending
+from tarmac.jobs.executors.ray import worker
+from tarmac.jobs.executors.ray.demand import num_slots
+from tarmac.jobs.executors.ray.groups import Group
+from tarmac.jobs.executors.ray.says import ending_of, returned_ending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tarmac.jobs.executors.ray.connection import Connection
+    from tarmac.jobs.executors.ray.demand import Demand
+
+__all__ = ["Unit", "Units"]
+
+# In flight beside twice what fits: what ends while the next are on their way.
+_MORE = 16
+
+
+@dataclasses.dataclass(eq=False)
+class Unit:
+    """An attempt for Ray.
+
+    Attributes:
+        chunk: The name of its chunk.
+        number: Its own in the chunk.
+        task: The task's name.
+        demand: What each of its nodes must give.
+        work: What a worker is given; see `worker.perform`.
+        agent: The agent's file.
+        max_pending: So many wait in Ray's queue at most; None for as many as fit.
+        state: ``here``, ``sent`` to Ray, or ``over``.
+        ending: How it ended, by Ray's word.
+        is_cancelled: Whether it was asked to end.
+        has_mirror: Whether its node does not see the run's directory.
+        excluded: Ids of nodes where it is not to run.
+    """
+
+    chunk: str
+    number: int
+    task: str
+    demand: Demand
+    work: dict[str, Any]
+    agent: bytes
+    max_pending: int | None = None
+    state: Literal["here", "sent", "over"] = "here"
+    ending: Ending | None = None
+    is_cancelled: bool = False
+    has_mirror: bool = False
+    excluded: tuple[str, ...] = ()
+    ref: Any = None
+    group: Group | None = None
+
+    @property
+    def place(self) -> str:
+        """What messages call it: the chunk's name and its number there."""
+        return f"{self.chunk}_{self.number}"
+
+
+class Units:
+    """The units of this process's driver.
+
+    Args:
+        connection: To the cluster.
+
+    Attributes:
+        heard: Called, in any thread, when one has ended.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._ray = connection.ray
+        self._lock = threading.RLock()
+        self._settled = threading.Condition(self._lock)
+        self._units: dict[tuple[str, int], Unit] = {}
+        self._waiting: deque[Unit] = deque()
+        self._sent: set[Unit] = set()
+        self._caps: dict[str, int] = {}
+        self._full_once: set[str] = set()
+        self._agents: dict[bytes, Any] = {}
+        self._mirror: Any = None
+        self._said: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        # Ray's own threads, which tell of ends, must not be kept waiting.
+        threading.Thread(target=self._listen, name="tarmac-ray", daemon=True).start()
+        self.heard: Callable[[], None] = lambda: None
+        self._ray.cloudpickle.register_pickle_by_value(worker)
+        # A process with a GPU may keep memory there that its next task would miss.
+        self._once = self._ray.remote(max_calls=1)(worker.perform)
+        self._often = self._ray.remote(worker.perform)
+
+    def __contains__(self, key: tuple[str, int]) -> bool:
+        """Whether this process's driver has had a unit."""
+        return key in self._units
+
+    def of(self, chunk: str) -> list[Unit]:
+        """Return the units of a chunk that this process's driver has had."""
+        with self._lock:
+            return [unit for (name, _), unit in self._units.items() if name == chunk]
+
+    def add(self, units: Iterable[Unit], cap: int | None) -> None:
+        """Take units on, of which so many are with Ray at once at most."""
+        with self._lock:
+            for unit in units:
+                self._units[unit.chunk, unit.number] = unit
+                self._waiting.append(unit)
+                if cap is not None:
+                    self._caps[unit.chunk] = cap
+        self._send_some()
+
+    def cap(self, chunk: str, most: int) -> None:
+        """Let so many of a chunk be with Ray at once."""
+        with self._lock:
+            self._caps[chunk] = most
+        self._send_some()
+
+    def avoid(self, chunk: str, nodes: tuple[str, ...]) -> None:
+        """Let what has not been sent of a chunk not run on nodes, by their ids."""
+        with self._lock:
+            for unit in self.of(chunk):
+                if unit.state == "here":
+                    unit.excluded = nodes
+
+    def forget(self, chunks: Iterable[str]) -> None:
+        """Forget the units of chunks that are over."""
+        with self._lock:
+            gone = set(chunks)
+            self._units = {key: unit for key, unit in self._units.items() if key[0] not in gone}
+
+    def known_chunks(self) -> set[str]:
+        """Return the chunks whose units are kept."""
+        with self._lock:
+            return {chunk for chunk, _ in self._units}
+
+    def cancel(self, units: Iterable[Unit]) -> None:
+        """End units: what Ray has not begun at once, the others by their agents."""
+        with self._lock:
+            for unit in units:
+                if unit.state == "over" or unit.is_cancelled:
+                    continue
+                unit.is_cancelled = True
+                if unit.state == "here":
+                    self._waiting.remove(unit)
+                    self._end(unit, Ending("cancelled", "taken back before Ray had it"))
+                elif unit.ref is not None:
+                    self._ray.cancel(unit.ref)
+                elif unit.group is not None:
+                    unit.group.give_up()
+        self.heard()
+
+    def cancel_all(self, patience_s: float) -> None:
+        """End all that is with Ray, and wait for it for some seconds."""
+        self.cancel([*self._units.values()])
+        self.settle(patience_s)
+
+    def settle(self, patience_s: float) -> None:
+        """Wait until nothing is with Ray, and what was held there is free, for some seconds."""
+        with self._settled:
+            self._settled.wait_for(lambda: not self._sent, patience_s)
+
+    def _listen(self) -> None:
+        while True:
+            self._said.get()()
+
+    def _send_some(self) -> None:
+        with self._lock:
+            skipped: list[Unit] = []
+            held: dict[str, int] = {}
+            for unit in self._sent:
+                held[unit.chunk] = held.get(unit.chunk, 0) + 1
+            while self._waiting and len(self._sent) < self._window(self._waiting[0]):
+                unit = self._waiting.popleft()
+                cap = self._caps.get(unit.chunk)
+                if cap is not None and held.get(unit.chunk, 0) >= cap:
+                    skipped.append(unit)
+                    continue
+                held[unit.chunk] = held.get(unit.chunk, 0) + 1
+                self._send(unit)
+            self._waiting.extendleft(reversed(skipped))
+
+    def _window(self, unit: Unit) -> int:
+        fits = num_slots(unit.demand, self._connection.nodes())
+        return fits + unit.max_pending if unit.max_pending else 2 * fits + _MORE
+
+    def _send(self, unit: Unit) -> None:
+        unit.state = "sent"
+        self._sent.add(unit)
+        if unit.demand.nodes == 1:
+            self._call(unit)
+            return
+        unit.group = Group(self._ray, unit.demand, unit.excluded)
+        unit.group.ready.add_done_callback(
+            lambda ready: self._said.put(lambda: self._hear_group(unit, ready))
+        )
+
+    def _hear_group(self, unit: Unit, ready: Any) -> None:
+        with self._lock:
+            problem = ready.exception()
+            if problem is None and not unit.is_cancelled:
+                self._call(unit)
+                return
+        ending = ending_of(problem) if problem else Ending("cancelled", "its group was given up")
+        self._finish(unit, ending)
+
+    def _call(self, unit: Unit) -> None:
+        options = unit.demand.to_options()
+        if unit.excluded:
+            nodes = ",".join(unit.excluded)
+            options.setdefault("label_selector", {})["ray.io/node-id"] = f"!in({nodes})"
+        work = {**unit.work, "names": {node.id: node.name for node in self._connection.nodes()}}
+        if unit.group is not None:
+            work |= {"group": unit.group.handle, "options": unit.demand.to_options()}
+            options["scheduling_strategy"] = unit.group.strategy(0)
+            options.pop("label_selector", None)
+            work["options"].pop("label_selector", None)
+        function = self._once if unit.demand.gpus else self._often
+        call = function.options(name=f"tarmac {unit.task}", **options)
+        mirror = self._get_mirror() if unit.has_mirror else None
+        unit.ref = call.remote(work, [self._agent(unit.agent)], mirror)
+        unit.ref.future().add_done_callback(
+            lambda done: self._said.put(lambda: self._hear(unit, done))
+        )
+
+    def _hear(self, unit: Unit, done: Any) -> None:
+        error = done.exception()
+        if error is None:
+            answer: Mapping[str, Any] = done.result()
+            if "unseen" in answer and not unit.is_cancelled:
+                with self._lock:
+                    unit.has_mirror = True
+                    self._call(unit)
+                return
+            ending = returned_ending(
+                answer.get("exit", 0), answer.get("said", ""), answer.get("host", "")
+            )
+        else:
+            is_first = unit.task not in self._full_once
+            if type(error).__name__ == "OutOfMemoryError":
+                self._full_once.add(unit.task)
+            ending = ending_of(error, is_first_time=is_first)
+        self._finish(unit, ending)
+
+    def _finish(self, unit: Unit, ending: Ending) -> None:
+        group, unit.group = unit.group, None
+        if group is None:
+            self._conclude(unit, ending)
+            return
+
+        def conclude() -> None:
+            # Another attempt's group would wait for what this one still holds (ray#40212).
+            group.remove()
+            self._conclude(unit, ending)
+
+        threading.Thread(target=conclude, name="tarmac-ray-group", daemon=True).start()
+
+    def _conclude(self, unit: Unit, ending: Ending) -> None:
+        with self._lock:
+            self._sent.discard(unit)
+            self._end(unit, ending)
+            self._settled.notify_all()
+        self._send_some()
+        self.heard()
+
+    def _end(self, unit: Unit, ending: Ending) -> None:
+        unit.state, unit.ending = "over", ending
+        # What Ray keeps of its answer, and secrets, are no longer needed.
+        unit.ref, unit.work = None, {}
+
+    def _agent(self, content: bytes) -> Any:
+        if content not in self._agents:
+            self._agents[content] = self._ray.put(content)
+        return self._agents[content]
+
+    def _get_mirror(self) -> Any:
+        if self._mirror is None:
+            strategies = self._ray.util.scheduling_strategies
+            here = self._ray.get_runtime_context().get_node_id()
+            strategy = strategies.NodeAffinitySchedulingStrategy(here, soft=False)
+            actor = self._ray.remote(worker.Mirror)
+            self._mirror = actor.options(num_cpus=0, scheduling_strategy=strategy).remote()
+        return self._mirror

@@ -1,0 +1,433 @@
+"""What runs in Ray's workers: starts an agent on the node, and waits for it.
+
+Ray carries this module's functions to the nodes as they are, which need not have Tarmac: nothing
+here may import it, or anything but Python's own library and ray.
+
+The agent is a process of its own, in a session of its own, which ends its program when the pipe to
+the worker closes: a worker that is killed leaves no orphan (ray-project/ray#42913). What Ray asks
+by `ray.cancel` the agent gets as SIGTERM, and its program has its grace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Mirror", "perform", "see"]
+
+# How fast a cancellation is heard, and what an agent prints is carried where that is needed.
+_LOOK_EVERY_S = 0.2
+
+# Beside a program's grace, what its agent may take to keep what it made.
+_AGENTS_S = 5.0
+
+_MOST_BYTES = 64 * 2**10
+_MOST_WORDS = 300
+
+# Variables of a worker that are Ray's own, or say what another part of the job was given.
+_OF_RAY = ("RAY_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
+
+# Stands for srun: tells the worker that all nodes are invited, and stays while they are at work.
+_STARTER = """\
+#!{python} -IS
+import os, socket, sys
+worker = socket.socket(socket.AF_UNIX)
+worker.connect({path!r})
+worker.sendall(os.environ["TARMAC_MEETING"].encode() + b"\\n")
+sys.exit(1 if worker.recv(1) == b"!" else 0)
+"""
+
+
+def see(work: dict[str, Any]) -> tuple[str, bool]:
+    """Return this node's name, and whether the run's directory is here what the runner has."""
+    with contextlib.suppress(OSError):
+        return _host(work), Path(work["probe"]).read_text(encoding="utf-8") == work["nonce"]
+    return _host(work), False
+
+
+def perform(
+    work: dict[str, Any], agent: list[Any], mirror: Any = None, part: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Run an attempt's agent on this node.
+
+    Args:
+        work: The element, and what the node must know beside it; see `units.Unit`.
+        agent: A reference to the agent's file, fetched where the run's directory is not seen.
+        mirror: The actor that writes into the run's directory for nodes that do not see it.
+        part: Of one of several nodes: its ``rank``, and how it finds the first (``meeting``).
+
+    Returns:
+        ``host``; ``exit`` and ``said``, how the agent ended and the last that it printed; or only
+        ``unseen`` where nothing was done, for this node needs a mirror.
+    """
+    host, is_seen = see(work)
+    element: dict[str, Any] = {**work["element"]}
+    blind = [] if is_seen else [host]
+    is_first = element["nodes"] > 1 and part is None
+    if is_first:
+        blind += _look_on_others(work)
+    if blind and mirror is None:
+        return {"host": host, "unseen": blind[0]}
+    if not is_seen and element["stage"] is not None:
+        said = (
+            f"it has inputs, outputs, a container or a virtual environment, and {host} does not "
+            "see the run's directory; make the run where all nodes see it: --output DIRECTORY"
+        )
+        _refuse(mirror, element, host, said)
+        return {"host": host, "exit": 1, "said": said}
+    scratch = Path(tempfile.mkdtemp(prefix="tarmac-"))
+    secrets = Path(tempfile.mkdtemp(prefix="tarmac-", dir=_memory())) if work["secrets"] else None
+    copy = None
+    try:
+        element["secrets"] = {**element["secrets"], **_put_down(work["secrets"], secrets)}
+        if not is_seen:
+            copy = _Copy(mirror, element, scratch / "task", host)
+            element["directory"] = str(scratch / "task")
+        spec = _write_spec(scratch, element)
+        archive = _agent(work, agent, is_seen=is_seen)
+        variables = _variables(work, host, part)
+        parts = None
+        if is_first:
+            given = agent, mirror
+            parts = _Parts(work, given, archive=archive, spec=spec, scratch=scratch)
+        if parts is not None:
+            variables["TARMAC_STARTER"] = str(parts.starter)
+        words = [str(spec), "0"] if part is None else ["--part", str(spec), "0"]
+        with parts or contextlib.nullcontext(), (scratch / "log").open("w+b") as log:
+            code = _run([*_python(), str(archive), *words], variables, log, element, copy)
+            log.seek(0)
+            lines = log.read()[-4096:].decode(errors="replace").strip().splitlines()
+        said = (parts.said if parts is not None else "") or (lines[-1] if lines else "")
+        return {"host": host, "exit": code, "said": said[:_MOST_WORDS]}
+    finally:
+        if copy is not None:
+            copy.carry()
+        for directory in filter(None, (scratch, secrets)):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _refuse(mirror: Any, element: dict[str, Any], host: str, reason: str) -> None:
+    """Have it written down that an attempt does not begin, as its agent would."""
+    import ray  # noqa: PLC0415 - only workers have it for sure
+
+    record = {"schema": 1, "nonce": element["nonce"], "state": "ended", "host": host}
+    record |= {"outcome": "failed", "cause": "start", "reason": f"not started: {reason}"}
+    number, data = element["number"], json.dumps(record).encode()
+    ray.get(mirror.put.remote(element["directory"], number, element["nonce"], data))
+
+
+class Mirror:
+    """Writes into the run's directory what agents write on nodes that do not see it.
+
+    An actor on the runner's machine.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[tuple[str, str, str], int] = {}
+
+    def append(self, nonce: str, directory: str, name: str, data: bytes) -> None:
+        """Add to a file of an attempt."""
+        del nonce
+        path = Path(directory, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(data)
+
+    def put(self, directory: str, number: int, nonce: str, data: bytes) -> str:
+        """Write an attempt's record whole; return why its program is to end, empty where not."""
+        path = Path(directory, f"attempt-{number}.json")
+        with contextlib.suppress(FileNotFoundError):
+            found = json.loads(path.read_bytes())
+            if found["nonce"] != nonce or found["state"] == "fenced":
+                return "its runner gave it up"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        new.write_bytes(data)
+        new.replace(path)
+        fence = Path(directory, f"attempt-{number}.fence")
+        return fence.read_text(encoding="utf-8") or "fenced" if fence.exists() else ""
+
+
+class _Copy:
+    """Carries what an agent writes on this node to the runner's mirror."""
+
+    def __init__(self, mirror: Any, element: dict[str, Any], place: Path, host: str) -> None:
+        self._mirror = mirror
+        self._target = element["directory"]
+        self._element = element
+        self._place = place
+        self._host = host
+        self._sent: dict[str, int] = {}
+        self._record = b""
+
+    def carry(self) -> str:
+        """Send what is new; return why the program is to end, empty where it is not."""
+        import ray  # noqa: PLC0415 - only workers have it for sure
+
+        # The record is read first: what it says has ended prints no more.
+        record, number, nonce = b"", self._element["number"], self._element["nonce"]
+        with contextlib.suppress(FileNotFoundError):
+            record = (self._place / f"attempt-{number}.json").read_bytes()
+        for path in sorted(self._place.glob("std*")):
+            with path.open("rb") as file:
+                file.seek(self._sent.get(path.name, 0))
+                while data := file.read(_MOST_BYTES):
+                    ray.get(self._mirror.append.remote(nonce, self._target, path.name, data))
+                    self._sent[path.name] = self._sent.get(path.name, 0) + len(data)
+        if record in (b"", self._record):
+            return ""
+        self._record = record
+        words: str = ray.get(self._mirror.put.remote(self._target, number, nonce, record))
+        return words
+
+
+class _Parts:
+    """Has the other nodes of an attempt begin once its agent on this one invites them."""
+
+    def __init__(
+        self,
+        work: dict[str, Any],
+        given: tuple[list[Any], Any],
+        *,
+        archive: Path,
+        spec: Path,
+        scratch: Path,
+    ) -> None:
+        self._work = work
+        self._agent, self._mirror = given
+        self._archive, self._spec, self._scratch = archive, spec, scratch
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(str(scratch / "starter.socket"))
+        self._server.listen()
+        self._refs: list[Any] = []
+        self._here: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._start, daemon=True)
+        self.said = ""
+        self.starter = scratch / "starter"
+        text = _STARTER.format(python=sys.executable, path=str(scratch / "starter.socket"))
+        self.starter.write_text(text, encoding="utf-8")
+        self.starter.chmod(0o700)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        import ray  # noqa: PLC0415 - only workers have it for sure
+
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for ref in self._refs:
+            ray.cancel(ref)
+        # Parts have seen by now that the first is gone, and end what they have.
+        patience_s = self._work["element"]["grace_s"] + _AGENTS_S
+        ray.wait(
+            self._refs, num_returns=len(self._refs), timeout=patience_s
+        ) if self._refs else None
+        self._thread.join(patience_s)
+
+    def _start(self) -> None:
+        """Wait for the starter, have all nodes begin, and let it end with the last of them."""
+        import ray  # noqa: PLC0415 - only workers have it for sure
+
+        try:
+            starter, _ = self._server.accept()
+        except OSError:
+            return
+        with starter:
+            meeting = starter.makefile("r").readline().strip()
+            for rank in range(1, self._work["element"]["nodes"]):
+                self._refs.append(
+                    _on_node(perform, self._work, rank).remote(
+                        self._work,
+                        self._agent,
+                        self._mirror,
+                        {"rank": rank, "meeting": meeting},
+                    )
+                )
+            own = {"rank": 0, "meeting": meeting}
+            variables = _variables(self._work, _host(self._work), own)
+            command = [*_python(), str(self._archive), "--part", str(self._spec), "0"]
+            with (
+                (self._scratch / "log-0").open("wb") as log,
+                _started(command, variables, log) as me,
+            ):
+                left = [*self._refs]
+                while left and self.said == "":
+                    done, left = ray.wait(left, timeout=_LOOK_EVERY_S)
+                    for ref in done:
+                        self._hear(ref)
+                    if starter in select.select([starter], [], [], 0)[0]:
+                        break
+                if self.said:
+                    with contextlib.suppress(OSError):
+                        starter.sendall(b"!")
+                me.wait()
+
+    def _hear(self, ref: Any) -> None:
+        import ray  # noqa: PLC0415 - only workers have it for sure
+
+        try:
+            answer = ray.get(ref)
+        except ray.exceptions.RayError as error:
+            self.said = f"a node of it was lost: {type(error).__name__}"
+        else:
+            if answer.get("exit"):
+                self.said = f"{answer['host']}: {answer['said']}"
+
+
+def _on_node(function: Any, work: dict[str, Any], rank: int) -> Any:
+    """Return a remote function that runs on a node of an attempt's placement group."""
+    import ray  # noqa: PLC0415 - only workers have it for sure
+    from ray.util.scheduling_strategies import (  # noqa: PLC0415
+        PlacementGroupSchedulingStrategy,
+    )
+
+    strategy = PlacementGroupSchedulingStrategy(work["group"], placement_group_bundle_index=rank)
+    given = {} if function is see else work["options"]
+    options = {"num_cpus": 0, "max_retries": 0, **given, "scheduling_strategy": strategy}
+    return ray.remote(function).options(**options)
+
+
+def _look_on_others(work: dict[str, Any]) -> list[str]:
+    """Return those of an attempt's other nodes that do not see the run's directory."""
+    import ray  # noqa: PLC0415 - only workers have it for sure
+
+    ranks = range(1, work["element"]["nodes"])
+    found = ray.get([_on_node(see, work, rank).remote(work) for rank in ranks])
+    return [host for host, is_seen in found if not is_seen]
+
+
+def _host(work: dict[str, Any]) -> str:
+    import ray  # noqa: PLC0415 - only workers have it for sure
+
+    here: str = ray.get_runtime_context().get_node_id()
+    names: dict[str, str] = work["names"]
+    return names.get(here) or os.uname().nodename
+
+
+def _python() -> list[str]:
+    # The agent needs neither the user's settings of Python nor packages.
+    return [sys.executable, "-I", "-S"]
+
+
+def _variables(work: dict[str, Any], host: str, part: dict[str, Any] | None) -> dict[str, str]:
+    import ray  # noqa: PLC0415 - only workers have it for sure
+
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_OF_RAY)}
+    own = {
+        # Ray itself leaves all GPUs to be seen where none was asked for (ray-project/ray#62492).
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, ray.get_gpu_ids())),
+        "TARMAC_ENGINE": "Ray",
+        "TARMAC_ENGINE_UNIT": work["unit"],
+        "TARMAC_ENGINE_HOST": host,
+    }
+    if part is not None:
+        own |= {"TARMAC_ENGINE_RANK": str(part["rank"]), "TARMAC_MEETING": part["meeting"]}
+    return {**kept, **own}
+
+
+def _run(
+    command: list[str],
+    variables: dict[str, str],
+    log: Any,
+    element: dict[str, Any],
+    copy: _Copy | None,
+) -> int:
+    """Run an agent to its end; what Ray asks to end it gets as SIGTERM."""
+    kill_at = float("inf")
+    agent: subprocess.Popen[bytes]
+    with _started(command, variables, log) as agent:
+        pidfd = os.pidfd_open(agent.pid)
+        try:
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            while agent.poll() is None:
+                try:
+                    # Ray's interrupt comes between two steps of Python, not into a call.
+                    poll.poll(_LOOK_EVERY_S * 1000)
+                    is_asked = copy is not None and bool(copy.carry())
+                except KeyboardInterrupt:
+                    is_asked = True
+                if is_asked and kill_at == float("inf"):
+                    agent.terminate()
+                    kill_at = time.monotonic() + element["grace_s"] + _AGENTS_S
+                if time.monotonic() > kill_at:
+                    agent.kill()
+        finally:
+            os.close(pidfd)
+    return agent.returncode
+
+
+@contextlib.contextmanager
+def _started(command: list[str], variables: dict[str, str], log: Any) -> Any:
+    """Start an agent whose standard input ends with this process."""
+    agent = subprocess.Popen(
+        command,
+        env=variables,
+        cwd="/",
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+    try:
+        yield agent
+    finally:
+        # That ends it, should it still be there.
+        assert agent.stdin is not None
+        agent.stdin.close()
+        agent.wait()
+
+
+def _agent(work: dict[str, Any], agent: list[Any], *, is_seen: bool) -> Path:
+    if is_seen:
+        return Path(work["agent"])
+    import ray  # noqa: PLC0415 - only workers have it for sure
+
+    content: bytes = ray.get(agent[0])
+    place = Path(tempfile.gettempdir(), f"tarmac-agents-{os.getuid()}")
+    place.mkdir(mode=0o700, exist_ok=True)
+    if place.stat().st_uid != os.getuid() or place.is_symlink():
+        raise PermissionError(f"{place} is another user's")
+    path = place / f"{hashlib.sha256(content).hexdigest()[:16]}.pyz"
+    if not path.exists():
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        new.write_bytes(content)
+        new.replace(path)
+    return path
+
+
+def _write_spec(scratch: Path, element: dict[str, Any]) -> Path:
+    (scratch / "0.index").write_bytes((0).to_bytes(8, "little"))
+    spec = scratch / "0.spec"
+    spec.write_text(json.dumps(element) + "\n", encoding="utf-8")
+    return spec
+
+
+def _put_down(secrets: dict[str, bytes], directory: Path | None) -> dict[str, str]:
+    """Put secrets into files of a node's memory that nobody else can read."""
+    paths = {}
+    for number, (name, value) in enumerate(secrets.items()):
+        assert directory is not None
+        path = directory / str(number)
+        path.touch(mode=0o600)
+        path.write_bytes(value)
+        paths[name] = str(path)
+    return paths
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - names are random

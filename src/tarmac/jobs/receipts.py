@@ -1,0 +1,108 @@
+"""What a task leaves in an object store once all of its outputs are there.
+
+Where nothing but the store outlives an attempt, its end may be lost with its node: a later attempt
+finds the receipt, and does not do again what is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from typing import TYPE_CHECKING
+
+from tarmac.errors import TarmacError
+from tarmac.files import Location, read_object, write_object
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.jobs.model import Output
+
+__all__ = ["RECEIPTS", "FileKept", "Receipt", "receipt_of"]
+
+# Where they are, below what outputs are kept in; no input brings what is there.
+RECEIPTS = ".tarmac"
+
+
+@dataclasses.dataclass(frozen=True)
+class FileKept:
+    """A file that was kept.
+
+    Attributes:
+        uri: Where it is.
+        size_bytes: Its size.
+    """
+
+    uri: str
+    size_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Receipt:
+    """The receipt of a task.
+
+    Attributes:
+        uri: Where it is.
+        run: The run's own name among all.
+        task: The task's name.
+        attempt: Which attempt leaves it.
+    """
+
+    uri: str
+    run: str
+    task: str
+    attempt: int
+
+    def is_there(self) -> bool:
+        """Whether an attempt of this task of this run has left it.
+
+        Raises:
+            TarmacError: The store does not answer.
+        """
+        content = read_object(self.uri, os.environ)
+        if content is None:
+            return False
+        try:
+            found = json.loads(content)
+            return bool((found["run"], found["task"]) == (self.run, self.task))
+        except (ValueError, TypeError, KeyError):
+            return False
+
+    def leave(self, files: Sequence[FileKept]) -> None:
+        """Leave it, as the last of all.
+
+        Without it the task is done again where its end is lost, which harms nothing: a store that
+        takes outputs alone is no fault.
+
+        Args:
+            files: All that were kept.
+        """
+        content = {
+            "run": self.run,
+            "task": self.task,
+            "attempt": self.attempt,
+            "files": [dataclasses.asdict(file) for file in files],
+        }
+        with contextlib.suppress(TarmacError):
+            write_object(self.uri, json.dumps(content, indent=1).encode(), os.environ)
+
+
+def receipt_of(
+    outputs: Sequence[Output], *, run: str, task: str, index: int, attempt: int
+) -> Receipt | None:
+    """Return the receipt that a task leaves; None where it keeps nothing in a store.
+
+    Args:
+        outputs: The task's.
+        run: The run's own name among all.
+        task: The task's name.
+        index: The task's number.
+        attempt: Which attempt.
+    """
+    for output in outputs:
+        if output.when != "failure" and Location.parse(output.to).is_object:
+            uri = f"{output.to.rstrip('/')}/{RECEIPTS}/{run}/{index:06d}.json"
+            return Receipt(uri, run, task, attempt)
+    return None

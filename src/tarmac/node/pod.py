@@ -1,0 +1,153 @@
+"""An attempt where nodes and the runner share no files: all that it writes goes to one stream.
+
+``python3 agent.pyz --framed CHUNK UNIT ROOT``: CHUNK is a file of elements as JSON lines in gzip's
+form. The agent itself writes below ROOT, a directory of this pod's own. What its program
+prints there is passed on as it comes, each line behind the number of its stream, and the attempt's
+record follows it::
+
+    1 a line of stdout
+    2 a line of stderr
+    1+a part of a line that was not ended, or is long
+    = {"state": "ended", ...}
+
+Whatever is not of this form the agent has said itself.
+
+Of an attempt on several nodes each has such a pod, and UNIT is 0. The first one has the record; the
+others do their parts (``TARMAC_MEETING`` says where the first is).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from tarmac.node.engine import rank_of
+from tarmac.node.records import PART, Chunk, Element, attempt_file, log_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["RECORD", "STREAMS", "packed_elements", "run_framed"]
+
+STREAMS = {"stdout": b"1", "stderr": b"2"}
+RECORD = b"="
+
+# Runtimes cut lines at 16 KiB, and mark that where the API does not show it.
+_LONGEST_LINE = 8192
+_LOOK_EVERY_S = 0.1
+_AT_ONCE_BYTES = 2**20
+
+
+def packed_elements(elements: Iterable[Element]) -> bytes:
+    """Return elements as CHUNK holds them; the same bytes each time."""
+    lines = b"".join(json.dumps(element._asdict()).encode() + b"\n" for element in elements)
+    return gzip.compress(lines, mtime=0)
+
+
+def run_framed(arguments: Sequence[str]) -> int:
+    """Run an attempt, pass on what it writes, and return the agent's exit code.
+
+    Args:
+        arguments: CHUNK, UNIT and ROOT.
+    """
+    agent: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        if agent is None:
+            early.append(number)
+        else:
+            agent.send_signal(number)
+
+    # First: the kernel drops what the first process of a container does not handle.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        signal.signal(number, pass_on)
+    chunk, unit, root = Path(arguments[0]), int(arguments[1]), Path(arguments[2])
+    line = gzip.decompress(chunk.read_bytes()).splitlines()[unit]
+    element = Element(**json.loads(line))
+    spec = root / "0000.spec"
+    Chunk(spec).write([element])
+    directory = Path(element.directory)
+    rank = rank_of(os.environ) if element.nodes > 1 else 0
+    part = [PART] if rank else []
+    directory.mkdir(parents=True, exist_ok=True)
+    agent = subprocess.Popen([sys.executable, "-I", "-S", sys.argv[0], *part, str(spec), "0"])
+    for missed in early:
+        agent.send_signal(missed)
+    out = sys.stdout.buffer
+    streams = [_Stream(log_file(directory, name, rank), mark) for name, mark in STREAMS.items()]
+    while agent.poll() is None:
+        has_news = [stream.pass_on(out) for stream in streams]
+        if True not in has_news:
+            time.sleep(_LOOK_EVERY_S)
+    for stream in streams:
+        while stream.pass_on(out):
+            pass
+        stream.close(out)
+    try:
+        record = attempt_file(directory, element.number).read_bytes()
+    except OSError:
+        record = b""
+    if record:
+        out.write(RECORD + b" " + record.rstrip(b"\n") + b"\n")
+    out.flush()
+    return agent.returncode
+
+
+class _Stream:
+    """A file that grows, passed on in lines.
+
+    Args:
+        path: The file; nothing is passed on as long as it is not there.
+        mark: Its lines'.
+    """
+
+    def __init__(self, path: Path, mark: bytes) -> None:
+        self._path = path
+        self._mark = mark
+        self._file: IO[bytes] | None = None
+        self._rest = b""
+
+    def pass_on(self, out: IO[bytes]) -> bool:
+        """Pass on what has come since; return whether anything had."""
+        if self._file is None:
+            try:
+                self._file = self._path.open("rb")
+            except FileNotFoundError:
+                return False
+        content = self._file.read(_AT_ONCE_BYTES)
+        if not content:
+            if os.fstat(self._file.fileno()).st_nlink:
+                return False
+            # An empty one is removed with its program; what the agent says then is in a new one.
+            self._file.close()
+            self._file = None
+            return self.pass_on(out)
+        *lines, self._rest = (self._rest + content).split(b"\n")
+        for line in lines:
+            self._write(line, out, is_ended=True)
+        while len(self._rest) >= _LONGEST_LINE:
+            self._write(self._rest[:_LONGEST_LINE], out, is_ended=False)
+            self._rest = self._rest[_LONGEST_LINE:]
+        out.flush()
+        return True
+
+    def close(self, out: IO[bytes]) -> None:
+        """Pass on what was left without an end of its line."""
+        if self._rest:
+            self._write(self._rest, out, is_ended=False)
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, line: bytes, out: IO[bytes], *, is_ended: bool) -> None:
+        while len(line) > _LONGEST_LINE:
+            out.write(self._mark + b"+" + line[:_LONGEST_LINE] + b"\n")
+            line = line[_LONGEST_LINE:]
+        out.write(self._mark + (b" " if is_ended else b"+") + line + b"\n")

@@ -1,0 +1,184 @@
+"""A real Ray of several nodes on this machine, for each module of tests."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from ray_heads import OBJECT_STORE_BYTES, start_head
+from tarmac.jobs import Event, Silent, Site, Task, parse_job, plan_tasks, run_tasks, scheduler
+from tarmac.jobs.executors.ray import RayExecutor
+from tarmac.jobs.progress import Ended
+
+# The loss of a node is seen in seconds rather than half a minute.
+_HASTY = {
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 5000,
+    "health_check_failure_threshold": 5,
+}
+
+# A busy machine takes longer, and a passing test does not wait.
+_WITHIN_S = 90.0
+
+
+@dataclasses.dataclass
+class RayCluster:
+    """A cluster whose nodes are processes of this machine.
+
+    Attributes:
+        cluster: Ray's own.
+    """
+
+    cluster: Any
+
+    @property
+    def address(self) -> str:
+        return self.cluster.address
+
+    @property
+    def options(self) -> dict[str, dict[str, Any]]:
+        return {"ray": {"address": self.address}}
+
+    def add_node(self, **what: Any) -> Any:
+        return self.cluster.add_node(object_store_memory=OBJECT_STORE_BYTES, **what)
+
+    def kill_node(self, name: str) -> None:
+        """Kill a node that a module has named in ``NODES``."""
+        known = {node["NodeName"]: node["ObjectStoreSocketName"] for node in ray.nodes()}
+        (node,) = (
+            node
+            for node in self.cluster.worker_nodes
+            if node.plasma_store_socket_name == known[name]
+        )
+        self.cluster.remove_node(node, allow_graceful=False)
+
+
+@pytest.fixture(scope="module")
+def cluster(request):
+    """Start a cluster whose head has what the module says in ``HEAD``."""
+    head = {"num_cpus": 4, "num_gpus": 2, "_system_config": _HASTY}
+    started = start_head(**head | getattr(request.module, "HEAD", {}))
+    for node in getattr(request.module, "NODES", ()):
+        started.add_node(object_store_memory=OBJECT_STORE_BYTES, **node)
+    yield RayCluster(started)
+    ray.shutdown()
+    started.shutdown()
+
+
+class Progress(Silent):
+    """Keeps what a run tells, and does what a test wants to be done as it goes.
+
+    Attributes:
+        events: What was told of attempts.
+        ends: Of tasks, by name.
+        retries: Reasons for another attempt.
+        act: Gets this object each time something was told, or time has passed.
+    """
+
+    def __init__(self, act: Callable[[Progress], None] = lambda _: None) -> None:
+        self.events: list[Event] = []
+        self.ends: dict[str, Ended] = {}
+        self.retries: list[str] = []
+        self.act = act
+
+    def told(self, event: Event) -> None:
+        self.events.append(event)
+
+    def retrying(self, task: Task, reason: str, delay_s: float) -> None:
+        self.retries.append(reason)
+
+    def ended(self, ended: Ended) -> None:
+        assert ended.task.name not in self.ends, f"{ended.task.name} ended twice"
+        self.ends[ended.task.name] = ended
+
+    def waited(self) -> None:
+        self.act(self)
+
+    def of(self, kind: type[Event]) -> list[Any]:
+        """Return the events of a kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+def progress():
+    """Keep what a run tells."""
+    return Progress()
+
+
+@dataclasses.dataclass
+class Runs:
+    """Takes jobs' tasks through Ray in a directory of their own."""
+
+    directory: Path
+    address: str
+
+    @property
+    def run(self) -> Path:
+        return self.directory / "run"
+
+    def tasks(self, job: str) -> list[Task]:
+        parsed = parse_job(textwrap.dedent(job))
+        options = {"ray": {"address": self.address, **parsed.options.get("ray", {})}}
+        return [*plan_tasks(parsed.model_copy(update={"options": options}), self.directory)]
+
+    def __call__(
+        self,
+        job: str,
+        act: Callable[[Progress], None] = lambda _: None,
+        concurrency: int | None = None,
+    ) -> Progress:
+        """Work on a job's tasks until they have ended."""
+        tasks, progress = self.tasks(job), Progress(act)
+        (self.run / "tasks").mkdir(parents=True, exist_ok=True)
+        site = Site(
+            tasks=tasks,
+            run=self.run,
+            base=self.directory,
+            shared=self.run / "shared",
+            fake_gpus=2,
+            concurrency=concurrency,
+        )
+        with contextlib.closing(RayExecutor(site)) as executor:
+            run_tasks(tasks, self.run, executor, progress)
+        return progress
+
+    def lines(self, name: str) -> list[str]:
+        """Return the lines of a file that tasks have written."""
+        path = self.directory / name
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def runs_on(tmp_path, monkeypatch):
+    """Take jobs through the cluster at an address; what was disturbed begins again at once."""
+    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    return lambda address: Runs(tmp_path, address)
+
+
+@pytest.fixture
+def runs(cluster, runs_on):
+    """Take jobs through the module's cluster."""
+    return runs_on(cluster.address)
+
+
+@pytest.fixture
+def until():
+    """Return a function that waits until something is so."""
+
+    def wait(is_so: Callable[[], Any], what: str) -> Any:
+        end = time.monotonic() + _WITHIN_S
+        while not (found := is_so()):
+            assert time.monotonic() < end, what
+            time.sleep(0.05)
+        return found
+
+    return wait

@@ -1,0 +1,65 @@
+"""The API as a node asks it: the same HTTP as everybody's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+
+_STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
+
+
+class Client:
+    """Asks a server for what a node needs."""
+
+    def __init__(self, url: str, token: str, verify: Any = True) -> None:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+        self._http = httpx.Client(
+            base_url=url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(30, read=None),
+            limits=limits,
+            trust_env=False,
+            verify=verify,
+        )
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """Return an object; None where it is not there."""
+        answer = self._http.get(path)
+        return answer.json() if answer.status_code == 200 else None
+
+    def post(self, path: str, thing: Any) -> dict[str, Any] | None:
+        """Create an object; None where that is refused."""
+        answer = self._http.post(path, json=thing)
+        return answer.json() if answer.status_code < 300 else None
+
+    def patch(self, path: str, patch: Any) -> dict[str, Any] | None:
+        """Patch an object; None where it is gone."""
+        answer = self._http.patch(path, content=json.dumps(patch), headers=_STRATEGIC)
+        return answer.json() if answer.status_code < 300 else None
+
+    def delete(self, path: str, uid: str) -> None:
+        """Delete a pod at once, if it is still the one."""
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+        self._http.request("DELETE", path, json=body)
+
+    def watch(self, path: str, query: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """List, as events, and watch until the server ends that."""
+        listed = self._http.get(path, params=query).raise_for_status().json()
+        names = [it["metadata"]["uid"] for it in listed["items"]]
+        yield {"type": "LISTED", "uids": names}
+        for thing in listed["items"]:
+            yield {"type": "ADDED", "object": thing}
+        more = {"watch": "true", "resourceVersion": listed["metadata"]["resourceVersion"]}
+        with self._http.stream("GET", path, params=query | more) as answer:
+            for line in answer.iter_lines():
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    return
+                yield event
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._http.close()

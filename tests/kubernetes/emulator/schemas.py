@@ -1,0 +1,111 @@
+"""Fields that the API has: by the schemas of the newest versions that kubernetes-validate brings.
+
+The schemas are read as they are, and the words are those of the real server's strict decoder.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kubernetes_validate.utils import all_versions, schema_contents
+
+from .errors import ApiError
+from .kinds import Kind
+
+# How many of the newest versions an object must be right for.
+_VERSIONS = 3
+_GO_NAMES = {str: "string", bool: "bool", dict: "object", list: "array", int: "number"}
+_TYPES = {"string": str, "boolean": bool, "object": dict, "array": list}
+
+
+class _Wrong(NamedTuple):
+    """What is wrong with a field."""
+
+    words: str
+    is_unknown: bool
+
+
+@functools.cache
+def newest_versions() -> tuple[str, ...]:
+    """Return the versions, the newest first."""
+    return tuple(reversed(all_versions()[-_VERSIONS:]))
+
+
+def check_fields(kind: Kind, thing: Mapping[str, Any]) -> None:
+    """Refuse an object with a field that one of the versions does not know, or of another type.
+
+    Raises:
+        ApiError: 400.
+    """
+    for version in newest_versions():
+        wrong = list(_look(thing, _root(version, kind), _definitions(version), "", kind.name))
+        if not wrong:
+            continue
+        told = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: '
+        for each in wrong:
+            if not each.is_unknown:
+                raise ApiError(400, told + each.words)
+        unknown = ", ".join(each.words for each in wrong)
+        raise ApiError(400, f"{told}strict decoding error: {unknown}")
+
+
+@functools.cache
+def _definitions(version: str) -> Mapping[str, Any]:
+    file = f"kubernetes-json-schema/v{version}-local-strict/_definitions.json"
+    found: Mapping[str, Any] = schema_contents(file, version)["$defs"]
+    return found
+
+
+def _root(version: str, kind: Kind) -> Mapping[str, Any]:
+    group = kind.group.partition(".")[0] or "core"
+    named = f".{group}.{kind.version}.{kind.name}"
+    definitions = _definitions(version)
+    found: Mapping[str, Any] = next(
+        schema for name, schema in definitions.items() if name.endswith(named)
+    )
+    return found
+
+
+def _look(
+    value: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any], path: str, struct: str
+) -> Iterator[_Wrong]:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        schema, struct = definitions[name], name.rpartition(".")[2]
+    if value is None:
+        return
+    types = schema.get("type", [])
+    wanted = next((it for it in types if it != "null"), "") if isinstance(types, list) else types
+    if not _is_of(value, wanted):
+        yield _Wrong(_type_words(value, wanted, schema, path, struct), is_unknown=False)
+        return
+    if isinstance(value, dict):
+        fields = schema.get("properties")
+        more = schema.get("additionalProperties")
+        for key, inner in value.items():
+            place = f"{path}.{key}" if path else key
+            if fields is not None and key in fields:
+                yield from _look(inner, fields[key], definitions, place, struct)
+            elif isinstance(more, Mapping):
+                yield from _look(inner, more, definitions, place, struct)
+            elif fields is not None and more is False:
+                yield _Wrong(f'unknown field "{place}"', is_unknown=True)
+    if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+        for number, inner in enumerate(value):
+            yield from _look(inner, schema["items"], definitions, f"{path}[{number}]", struct)
+
+
+def _is_of(value: Any, wanted: str) -> bool:
+    if wanted == "integer":
+        return isinstance(value, int) and not isinstance(value, bool)
+    if wanted == "number":
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return wanted not in _TYPES or isinstance(value, _TYPES[wanted])
+
+
+def _type_words(value: Any, wanted: str, schema: Mapping[str, Any], path: str, struct: str) -> str:
+    go = {"integer": schema.get("format", "int32"), "boolean": "bool"}.get(wanted, wanted)
+    given = _GO_NAMES.get(type(value), "number")
+    return f"json: cannot unmarshal {given} into Go struct field {struct}.{path} of type {go}"

@@ -1,0 +1,83 @@
+"""Which objects the server refuses for what they say: 422, with all that is wrong at once."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .errors import Cause
+from .fields import forbidden_change, invalid_value, too_long
+from .job_rules import check_job
+from .kinds import CONFIG_MAP, JOB, POD, SECRET, Kind
+from .metadata_rules import check_labels, check_metadata
+from .pod_rules import check_pod_spec
+
+# Of all values of one object (MaxSecretSize; ConfigMaps have the same).
+_DATA_BYTES = 1024 * 1024
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_KEY_WORDS = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
+    "'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+# ValidateJobUpdate; of a template, only scheduling may change while the job is suspended.
+_FIXED = ("completionMode", "selector", "podFailurePolicy", "backoffLimitPerIndex")
+
+
+def checked_new(kind: Kind, thing: Mapping[str, Any]) -> list[Cause]:
+    """Return what is wrong with a new object, which has its defaults."""
+    causes = list(check_metadata(kind, thing["metadata"]))
+    if kind is JOB:
+        template = thing["spec"]["template"]
+        causes += check_job(thing)
+        causes += check_labels(template.get("metadata") or {}, "spec.template.metadata")
+        causes += check_pod_spec(template["spec"], "spec.template.spec")
+    elif kind is POD:
+        causes += check_pod_spec(thing["spec"], "spec")
+    elif kind in (CONFIG_MAP, SECRET):
+        causes += _data(thing)
+    return causes
+
+
+def checked_update(
+    kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any], subresource: str
+) -> list[Cause]:
+    """Return what is wrong with a change."""
+    if subresource == "status":
+        return []
+    causes = list(check_labels(new["metadata"], "metadata"))
+    if kind is JOB:
+        spec, before = new["spec"], old["spec"]
+        for name in (*_FIXED, "template"):
+            if spec.get(name) != before.get(name):
+                if name == "template" and before.get("suspend"):
+                    continue
+                causes.append(invalid_value(f"spec.{name}", "", "field is immutable"))
+    elif kind is POD and new["spec"] != old["spec"]:
+        # ValidatePodUpdate
+        words = (
+            "pod updates may not change fields other than `spec.containers[*].image`,"
+            "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
+            "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to "
+            "be set to 1 if it was previously negative)"
+        )
+        causes.append(forbidden_change("spec", words))
+    elif kind in (CONFIG_MAP, SECRET):
+        causes += _data(new)
+        if old.get("immutable") and new.get("data") != old.get("data"):
+            causes.append(forbidden_change("data", "field is immutable when `immutable` is set"))
+    return causes
+
+
+def _data(thing: Mapping[str, Any]) -> Iterator[Cause]:
+    # ValidateSecret, ValidateConfigMap
+    size = 0
+    for part in ("data", "binaryData"):
+        for key, value in (thing.get(part) or {}).items():
+            is_text = part == "data" and thing["kind"] == "ConfigMap"
+            size += len(value.encode() if is_text else base64.b64decode(value))
+            if not _KEY.fullmatch(key):
+                yield invalid_value(f"{part}[{key}]", key, _KEY_WORDS)
+    if size > _DATA_BYTES:
+        yield too_long("data" if thing["kind"] == "Secret" else "", _DATA_BYTES)

@@ -1,0 +1,24 @@
+"""The executor ``kubernetes`` keeps what all executors promise, where a volume has the run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tarmac.jobs import find_executor
+from tarmac.testing.executors import EXECUTOR_CHECKS, ExecutorCase
+
+# A pod's processes have numbers of their own, by which nobody else finds them.
+_OF_ONE_MACHINE = "check_a_stop_leaves_no_process"
+CHECKS = [check for check in EXECUTOR_CHECKS if check.__name__ != _OF_ONE_MACHINE]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_kubernetes_conforms(check, cluster):
+    shared = cluster.directory / "claims" / cluster.namespace / "runs"
+    options = {
+        "kubeconfig": str(cluster.kubeconfig),
+        "image": "python:3.12-slim",
+        "volume": {"claim": "runs", "path": str(shared)},
+    }
+    shared.mkdir(parents=True, exist_ok=True)
+    check(ExecutorCase(find_executor("kubernetes"), shared, options={"kubernetes": options}))
