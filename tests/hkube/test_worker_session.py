@@ -230,6 +230,24 @@ async def test_initialize_says_what_the_task_is(tmp_path):
         assert (await task).succeeded
 
 
+@in_loop
+async def test_late_words_on_a_task_are_not_the_next_ones(tmp_path):
+    async with hosted(tmp_path) as (session, algorithm):
+        task = run(session)
+        await algorithm.begin()
+        await algorithm.say("done", "first")
+        assert (await task).value == "first"
+        task = run(session)
+        await algorithm.hear("initialize")
+        await algorithm.say("done", "first again")
+        await algorithm.say("progress", {"progress": 1})
+        await algorithm.say("startAlgorithmExecution")
+        await algorithm.say("initialized")
+        await algorithm.hear("start")
+        await algorithm.say("done", "second")
+        assert (await task).value == "second"
+
+
 @pytest.mark.parametrize("when", ["at initialize", "at work"])
 @in_loop
 async def test_an_error_of_the_algorithm_is_its_tasks(tmp_path, when):

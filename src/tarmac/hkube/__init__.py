@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tarmac.distribution import explained_imports
 
 if TYPE_CHECKING:
+    from tarmac.hkube.clusters import run_errand
     from tarmac.hkube.extended_json import to_json, write_json
     from tarmac.hkube.hosting import Ending, Work
     from tarmac.hkube.running import (
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         PipelineEnd,
         PipelinePlan,
         Silent,
+        asked_of_cluster,
         forecast,
         plan_pipeline,
         prepare_pipeline,
@@ -35,9 +37,11 @@ __all__ = [
     "PipelinePlan",
     "Silent",
     "Work",
+    "asked_of_cluster",
     "forecast",
     "plan_pipeline",
     "prepare_pipeline",
+    "run_errand",
     "run_pipeline",
     "serve",
     "to_json",
@@ -49,6 +53,7 @@ __all__ = [
 _PARTS = {
     "Ending": "tarmac.hkube.hosting",
     "Work": "tarmac.hkube.hosting",
+    "run_errand": "tarmac.hkube.clusters",
     "serve": "tarmac.hkube.serving",
     "to_json": "tarmac.hkube.extended_json",
     "write_json": "tarmac.hkube.extended_json",

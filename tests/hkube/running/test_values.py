@@ -9,13 +9,13 @@ import tracemalloc
 
 import pytest
 from bson import json_util
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tarmac.errors import TarmacError
 from tarmac.hkube import to_json, write_json
 from tarmac.hkube.running.results import Results
-from tarmac.hkube.running.values import digest_of, pack, unpack
+from tarmac.hkube.values import digest_of, pack, unpack
 
 _LEAVES = (
     st.none()
@@ -37,6 +37,7 @@ def test_every_plain_value_comes_back_the_same(value):
 
 
 @given(st.binary())
+@example(b"\x81\x90\x00")
 def test_bytes_that_are_no_value_are_damage_and_nothing_else(data):
     with contextlib.suppress(TarmacError):
         unpack(data)

@@ -6,8 +6,11 @@ Example:
     10.0
 """
 
+from tarmac.hkube.hosting.instances import first_of
 from tarmac.hkube.hosting.interface import Calls, Ending, Host, RetryPolicy, Watcher, Why, Work
+from tarmac.hkube.hosting.logs import last_line
 from tarmac.hkube.hosting.pool import Pool, refuse
+from tarmac.hkube.hosting.retries import is_tried_again
 from tarmac.hkube.hosting.timers import Timers
 
 __all__ = [
@@ -20,5 +23,8 @@ __all__ = [
     "Watcher",
     "Why",
     "Work",
+    "first_of",
+    "is_tried_again",
+    "last_line",
     "refuse",
 ]

@@ -49,6 +49,7 @@ class Exchange:
         answer: Sends a message once there is a connection.
         storage: The storage's directory.
         max_bytes: A value in the storage has at most so many.
+        follows: Whether the same connection did a task before.
 
     Attributes:
         work: Likewise.
@@ -72,12 +73,14 @@ class Exchange:
         answer: Callable[[Message], Awaitable[None]],
         storage: Path,
         max_bytes: int,
+        follows: bool,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._watcher = watcher
         self._send = send
         self._directory = storage
         self._max_bytes = max_bytes
+        self._follows = follows
         self._calls = calls
         self._answer = answer
         # Few ask for anything; and it refers to this one, which would keep large values longer.
@@ -121,6 +124,9 @@ class Exchange:
         command = message.command
         if self.ended.done():
             # Late words on a task that has its end.
+            return
+        if self._follows and self.stage < Stage.INITIALIZED and command in _ON_A_TASK:
+            # Late too: they were on their way when the task before had its end.
             return
         if command == "initialized":
             self._expect(command, Stage.INITIALIZING)
@@ -257,6 +263,8 @@ class Exchange:
             self._watcher.progress(self.work, value, details)
 
 
+# Words that have no place before `initialized`.
+_ON_A_TASK = frozenset(("done", "storing", "progress", *COMMANDS))
 _TOLD = {
     Stage.NEW: "of which it was told nothing",
     Stage.INITIALIZING: "before it said 'initialized'",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from tarmac.hkube.hosting.environment import Folders, hosted_task, plain_task
 from tarmac.hkube.hosting.images import fetching_task, listening_host, ready_to_start
 from tarmac.hkube.hosting.instances import Instance, Place, first_of
 from tarmac.hkube.hosting.interface import Ending
+from tarmac.hkube.hosting.logs import last_line
 from tarmac.hkube.hosting.retries import is_tried_again
 from tarmac.hkube.hosting.session import open_session
 from tarmac.hkube.hosting.tasks import (
@@ -188,7 +188,7 @@ class Lives:
             self._processes.end(attempt, _THE_END, self._timers.kill_s)
         finished = await ended
         if finished.outcome != "succeeded":
-            said = _last_line(attempt.directory / "stderr") or finished.reason
+            said = last_line(attempt.directory / "stderr") or finished.reason
             raise TarmacError(f"image {image} cannot be had: {said}")
 
     async def _open_place(self, hosted: Hosted) -> None:
@@ -368,10 +368,3 @@ def _fail(entry: Entry, error: Exception) -> None:
 def _next_number(folder: Path) -> int:
     numbers = (path.name.partition("-")[0] for path in folder.glob("*-*"))
     return max((int(number) + 1 for number in numbers if number.isdigit()), default=0)
-
-
-def _last_line(path: Path) -> str:
-    with contextlib.suppress(OSError):
-        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1] if lines else ""
-    return ""

@@ -82,6 +82,7 @@ class Session:
         self._turned_at = self._loop.time()
         self._pinging: asyncio.Task[None] | None = None
         self._unusable = ""
+        self._has_done_a_task = False
         self.url, self.host, self.port = "", "", 0
 
     async def open(self, host: str) -> None:
@@ -150,7 +151,9 @@ class Session:
             answer=self._answer,
             storage=self._storage,
             max_bytes=self._max_payload_bytes,
+            follows=self._has_done_a_task,
         )
+        self._has_done_a_task = True
         exchange.storage = self._link.storage
         self._listener.num_heard = 0
         self._turned_at = self._loop.time()

@@ -4,7 +4,7 @@ from tarmac.hkube.running.api import run_pipeline
 from tarmac.hkube.running.observer import Observer, Silent
 from tarmac.hkube.running.outcome import RESULT, PipelineEnd
 from tarmac.hkube.running.plan import PipelinePlan, forecast, plan_pipeline
-from tarmac.hkube.running.verb import prepare_pipeline, work_on_pipeline
+from tarmac.hkube.running.verb import asked_of_cluster, prepare_pipeline, work_on_pipeline
 
 __all__ = [
     "RESULT",
@@ -12,6 +12,7 @@ __all__ = [
     "PipelineEnd",
     "PipelinePlan",
     "Silent",
+    "asked_of_cluster",
     "forecast",
     "plan_pipeline",
     "prepare_pipeline",

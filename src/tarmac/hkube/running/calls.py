@@ -14,7 +14,7 @@ from tarmac.hkube.hosting import Ending, Work
 from tarmac.hkube.running.expansion import expand
 from tarmac.hkube.running.flow import Flow
 from tarmac.hkube.running.plan import refuse_unknown
-from tarmac.hkube.running.values import digest_of
+from tarmac.hkube.values import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,8 +14,8 @@ from tarmac.formats import merged, read_tuner_spec
 from tarmac.hkube.hosting import Ending, Work
 from tarmac.hkube.pipelines import NodeFailure, PipelineState
 from tarmac.hkube.running.expansion import TUNER, expand
-from tarmac.hkube.running.values import digest_of
 from tarmac.hkube.tuning import tune
+from tarmac.hkube.values import digest_of
 from tarmac.jobs import directory_name
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.hosting import Ending, Work
     from tarmac.hkube.running.results import Place
+    from tarmac.jobs import Cause
 
 __all__ = ["Earlier", "History", "open_history"]
 
@@ -105,27 +106,38 @@ class History:
             index, self._next = self._next, self._next + 1
         return index
 
-    def started(self, work: Work, attempt: int, directory: Path, gpus: Sequence[str]) -> None:
-        """Write down that an attempt begins, and which GPUs it has."""
-        self._attempts[work.index] = attempt
-        self._journal.write(
+    def started(
+        self, work: Work, attempt: int, directory: Path, gpus: Sequence[str], host: str = ""
+    ) -> None:
+        """Write down that an attempt begins, which GPUs it has, and on which host of a cluster."""
+        self._note(
             "started",
-            task=work.index,
-            name=work.name,
-            attempt=attempt,
-            directory=str(directory.relative_to(self._run)),
+            work,
+            attempt,
+            directory=self._shown(directory),
             **({"gpus": [*gpus]} if gpus else {}),
+            **({"host": host} if host else {}),
         )
+
+    def queued(self, work: Work, attempt: int, directory: Path, place: str) -> None:
+        """Write down that an attempt is in an engine's queue."""
+        self._note("queued", work, attempt, directory=self._shown(directory), place=place)
+
+    def kept(self, work: Work, attempt: int, reason: str, *, is_at_work: bool) -> None:
+        """Write down what keeps an attempt waiting, in the queue or at its work."""
+        self._note("noted" if is_at_work else "waiting", work, attempt, reason=reason)
+
+    def requeued(self, work: Work, attempt: int, cause: Cause, reason: str) -> None:
+        """Write down that an attempt is in the queue again."""
+        self._note("requeued", work, attempt, cause=cause, reason=reason)
+
+    def disturbed(self, work: Work, attempt: int, cause: Cause | None, reason: str) -> None:
+        """Write down that another attempt follows, of which the task is not the reason."""
+        self._note("retried", work, attempt, reason=reason, cause=cause)
 
     def retrying(self, work: Work, reason: str) -> None:
         """Write down that another attempt follows."""
-        self._journal.write(
-            "retried",
-            task=work.index,
-            name=work.name,
-            attempt=self._attempts.get(work.index, 0),
-            reason=reason,
-        )
+        self._note("retried", work, self._attempts.get(work.index, 0), reason=reason)
 
     def ended(self, ending: Ending, digest: str) -> Ending:
         """Write down how a task ended, and store its result.
@@ -167,9 +179,19 @@ class History:
         )
         return ending
 
+    def _note(self, event: str, work: Work, attempt: int, **values: Any) -> None:
+        self._attempts[work.index] = attempt
+        self._journal.write(event, task=work.index, name=work.name, attempt=attempt, **values)
+
+    def _shown(self, directory: Path) -> str:
+        return str(directory.relative_to(self._run))
+
     def _keep(self, position: int, event: dict[str, Any]) -> None:
         name = event["name"]
         self._earlier.pop(name, None)
+        if "why" not in event:
+            # Attempts that an engine had were ended, and nobody has looked at their results.
+            return
         if event["outcome"] == "succeeded":
             start, size = event["result"]
             self._earlier[name] = Earlier(position, event["input"], (start, size))

@@ -17,8 +17,10 @@ __all__ = ["Observer", "Silent"]
 class Observer(Protocol):
     """Receives a run's progress; what it raises ends the run."""
 
-    def started(self, work: Work, attempt: int, directory: Path, gpus: Sequence[str]) -> None:
-        """An attempt begins, in a directory with ``stdout`` and ``stderr``."""
+    def started(
+        self, work: Work, attempt: int, directory: Path, gpus: Sequence[str], host: str = ""
+    ) -> None:
+        """An attempt begins, in a directory with ``stdout`` and ``stderr``; on a cluster, where."""
 
     def progress(self, work: Work, value: float | None, details: str) -> None:
         """An algorithm says how far it is: 0 to 1, None where it says no number."""
@@ -45,7 +47,9 @@ class Observer(Protocol):
 class Silent:
     """Passes no progress on."""
 
-    def started(self, work: Work, attempt: int, directory: Path, gpus: Sequence[str]) -> None:
+    def started(
+        self, work: Work, attempt: int, directory: Path, gpus: Sequence[str], host: str = ""
+    ) -> None:
         """Say nothing."""
 
     def progress(self, work: Work, value: float | None, details: str) -> None:

@@ -32,6 +32,7 @@ class PipelineEnd:
         is_algorithm: Whether it is one task of one algorithm.
         counts: How many tasks ended how.
         seconds: It took, in this session.
+        is_left: Whether it goes on without this process, as an engine has what is at work.
     """
 
     path: Path
@@ -42,6 +43,7 @@ class PipelineEnd:
     is_algorithm: bool = False
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
+    is_left: bool = False
 
     @property
     def result(self) -> Any:

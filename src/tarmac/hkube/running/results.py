@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
 from tarmac.files import read_errors, storage_errors
-from tarmac.hkube.running.values import pack, unpack
+from tarmac.hkube.values import pack, unpack
 
 if TYPE_CHECKING:
     from pathlib import Path

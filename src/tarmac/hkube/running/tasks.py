@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting import Host, Work
     from tarmac.hkube.running.history import History
     from tarmac.hkube.running.observer import Observer
+    from tarmac.jobs import Cause
 
 __all__ = ["Tasks"]
 
 
 class Tasks:
-    """What all pipelines of a run share; the host's `Watcher`.
+    """What all pipelines of a run share; the host's `EngineWatcher`.
 
     Args:
         run: The run's directory.
@@ -34,9 +35,11 @@ class Tasks:
         host: Set before the first task is submitted.
         counts: How many tasks have ended how, those of earlier sessions among them.
         broken: Fails with what keeps the run from going on: a full disk, an observer's error.
+        is_leaving: Whether what is at work is left to an engine, so that it has not ended.
     """
 
     host: Host
+    is_leaving = False
 
     def __init__(self, run: Path, history: History, observer: Observer) -> None:
         self.run = run
@@ -111,6 +114,47 @@ class Tasks:
 
         self._guard(note)
 
+    def queued(self, work: Work, attempt: int, directory: Path, place: str) -> None:
+        """Write down that an engine has an attempt; see `EngineWatcher`."""
+        self._guard(lambda: self.history.queued(work, attempt, directory, place))
+
+    def began(
+        self, work: Work, attempt: int, directory: Path, gpus: Sequence[str], host: str
+    ) -> None:
+        """Write down that an attempt begins on a host; see `EngineWatcher`."""
+
+        def note() -> None:
+            self.history.started(work, attempt, directory, gpus, host)
+            self._observer.started(work, attempt, directory, gpus, host)
+
+        self._guard(note)
+
+    def kept(self, work: Work, attempt: int, reason: str, *, is_at_work: bool) -> None:
+        """Write down what keeps an attempt waiting, and tell it; see `EngineWatcher`."""
+        self._guard(lambda: self.history.kept(work, attempt, reason, is_at_work=is_at_work))
+        if reason:
+            self.waiting(work, reason)
+
+    def requeued(self, work: Work, attempt: int, cause: Cause, reason: str) -> None:
+        """Write down that an attempt waits again, and tell it; see `EngineWatcher`."""
+
+        def note() -> None:
+            self.history.requeued(work, attempt, cause, reason)
+            self._observer.waiting(work, reason)
+
+        self._guard(note)
+
+    def disturbed(
+        self, work: Work, attempt: int, cause: Cause | None, reason: str, delay_s: float
+    ) -> None:
+        """Write down that another attempt follows, and tell it; see `EngineWatcher`."""
+
+        def note() -> None:
+            self.history.disturbed(work, attempt, cause, reason)
+            self._observer.retrying(work, reason, delay_s)
+
+        self._guard(note)
+
     def progress(self, work: Work, value: float | None, details: str) -> None:
         """Tell how far a task is; see `Watcher`."""
         self._guard(lambda: self._observer.progress(work, value, details))
@@ -137,6 +181,9 @@ class Tasks:
         future: asyncio.Future[Ending],
         hosted: asyncio.Future[Ending],
     ) -> None:
+        if self.is_leaving:
+            future.cancel()
+            return
         try:
             if hosted.cancelled():
                 self.end(Ending(work=work, why="stopped", message="the run was stopped"), digest)

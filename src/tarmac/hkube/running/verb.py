@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
+import os
 import time
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tarmac.distribution import require
 from tarmac.errors import RequestError
+from tarmac.hkube.clusters import ClusterHost, refuse_on, wrap
 from tarmac.hkube.hosting import Pool, refuse
 from tarmac.hkube.running.calls import PipelineCalls
 from tarmac.hkube.running.expansion import TUNER
@@ -17,21 +20,30 @@ from tarmac.hkube.running.history import open_history
 from tarmac.hkube.running.outcome import PipelineEnd, write_result
 from tarmac.hkube.running.plan import plan_pipeline
 from tarmac.hkube.running.tasks import Tasks
-from tarmac.jobs import note_outcome, read_record, working_on
+from tarmac.jobs import (
+    is_asked_to_end,
+    note_executor,
+    note_outcome,
+    read_record,
+    refuse_lost_lock,
+    working_on,
+)
+from tarmac.processes import identify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from tarmac.formats import Algorithm
-    from tarmac.hkube.hosting import Calls, Host, Watcher
+    from tarmac.hkube.clusters import EngineWatcher
+    from tarmac.hkube.hosting import Calls, Host
     from tarmac.hkube.running.history import History
     from tarmac.hkube.running.observer import Observer
     from tarmac.hkube.running.plan import PipelinePlan
-    from tarmac.jobs import Job, JobRun, Secret
+    from tarmac.jobs import Job, JobRun, Secret, Task
 
-__all__ = ["OpenHost", "prepare_pipeline", "work_on_pipeline"]
+__all__ = ["OpenHost", "asked_of_cluster", "prepare_pipeline", "work_on_pipeline"]
 
 # How often it is asked whether to stop.
 _LOOK_EVERY_S = 0.1
@@ -46,7 +58,7 @@ class OpenHost(Protocol):
         run: Path,
         *,
         base: Path,
-        watcher: Watcher,
+        watcher: EngineWatcher,
         calls: Calls,
         concurrency: int | None,
         fake_gpus: int,
@@ -63,6 +75,7 @@ def prepare_pipeline(
     *,
     fake_gpus: int = 0,
     executor: str = "local",
+    by_job: bool = False,
 ) -> PipelinePlan:
     """Refuse what cannot be done before anything starts.
 
@@ -71,24 +84,48 @@ def prepare_pipeline(
         base: What its paths start from.
         secrets: What names of secrets stand for here.
         fake_gpus: GPUs to pretend.
-        executor: Where its tasks are to run; only ``local`` can.
+        executor: Where its tasks are to run, one of `tarmac.jobs.executor_names`.
+        by_job: Whether the run's runner is to be a job there.
 
     Raises:
-        RequestError: The pipeline is wrong or cannot be run here, or an algorithm of its nodes can
+        RequestError: The pipeline is wrong or cannot be run there, or an algorithm of its nodes can
             never fit, or needs a secret or an engine that is not there.
         MissingExtraError: A node tunes, and Optuna is not installed.
     """
     if job.refusals:
         first, *rest = job.refusals
         raise RequestError(f"{job.name} cannot be run here: {first}", hint="\n".join(rest) or None)
-    if executor != "local":
-        raise RequestError(f"pipelines run on this machine alone, not on {executor}")
     plan = plan_pipeline(job)
     for node in plan.pipeline.nodes:
         if node.kind == TUNER:
             require("optuna", f"node {node.node_name}")
-    refuse(plan.needed, base, secrets, fake_gpus)
+    if executor == "local":
+        refuse(plan.needed, base, secrets, fake_gpus)
+    else:
+        refuse_on(
+            plan.needed, base, secrets, executor, job.options, fake_gpus=fake_gpus, by_job=by_job
+        )
     return plan
+
+
+def asked_of_cluster(job: Job, base: Path, on: str) -> Sequence[Task]:
+    """Return what a cluster is asked for to run a job with a pipeline: a task for each algorithm.
+
+    How often, and with which input, is known as it runs.
+
+    Args:
+        job: With a pipeline.
+        base: What its paths start from.
+        on: Where, one of `tarmac.jobs.executor_names`.
+
+    Raises:
+        RequestError: The pipeline is wrong, or an algorithm has no place on such a cluster.
+    """
+    needed = plan_pipeline(job).needed.values()
+    return [
+        dataclasses.replace(wrap(algorithm, base, on, job.options).template, index=index)
+        for index, algorithm in enumerate(needed)
+    ]
 
 
 def work_on_pipeline(
@@ -98,8 +135,9 @@ def work_on_pipeline(
     concurrency: int | None = None,
     fake_gpus: int = 0,
     stop: Callable[[], bool] = lambda: False,
+    detach: Callable[[], bool] = lambda: False,
     secrets: Mapping[str, Secret] | None = None,
-    open_host: OpenHost = Pool,
+    open_host: OpenHost | None = None,
 ) -> PipelineEnd:
     """Run what has not been done yet of a job with a pipeline.
 
@@ -112,15 +150,23 @@ def work_on_pipeline(
         concurrency: At most so many instances of algorithms at once; by default as many as fit.
         fake_gpus: GPUs to pretend.
         stop: Whether to end all that runs and stop; asked a few times a second.
+        detach: Whether to leave what is at work to the engine that has it; asked as often, and not
+            where this machine has it.
         secrets: What names of secrets stand for here.
-        open_host: Opens what runs algorithms.
+        open_host: Opens what runs algorithms; by default what runs them where the run's tasks are.
 
     Raises:
-        RequestError: Another process works on the run, or the pipeline is wrong.
-        TarmacError: It cannot go on: its directory is full, or damaged.
+        RequestError: Another process works on the run, its tasks are still with another engine, or
+            the pipeline is wrong.
+        TarmacError: It cannot go on: its directory is full, or damaged; or another process has
+            taken it over, on whose machine this one seemed dead.
     """
     plan = plan_pipeline(run.job)
-    with working_on(run.path):
+    leaving, myself = _Leaving(), identify(os.getpid())
+    if open_host is None:
+        open_host = Pool if run.executor == "local" else _cluster_of(run, leaving)
+    with working_on(run.path) as lock:
+        note_executor(run)
         was_killed = read_record(run.path).outcome is None
         with open_history(run.path, keeps_failures=was_killed) as history:
             note_outcome(run.path, None, "")
@@ -134,11 +180,42 @@ def work_on_pipeline(
                 fake_gpus=fake_gpus,
                 secrets=secrets or {},
             )
-            end = asyncio.run(_work(plan, run.path, history, observer, host=host, stop=stop))
-        write_result(end)
+            end = asyncio.run(
+                _work(
+                    plan,
+                    run.path,
+                    history,
+                    observer,
+                    host=host,
+                    stop=lambda: (
+                        stop()
+                        or (lock.is_lost and run.executor == "local")
+                        or is_asked_to_end(run.path, myself)
+                    ),
+                    # What an engine has is whose who has taken the run over.
+                    detach=lambda: run.executor != "local" and (detach() or lock.is_lost),
+                    leaving=leaving,
+                )
+            )
+        refuse_lost_lock(run.path, lock)
+        if not end.is_left:
+            write_result(end)
         if end.outcome != "interrupted":
             note_outcome(run.path, end.outcome, end.reason)
         return end
+
+
+class _Leaving:
+    """Whether what is at work is left to its engine."""
+
+    is_so = False
+
+    def __call__(self) -> bool:
+        return self.is_so
+
+
+def _cluster_of(run: JobRun, leaving: _Leaving) -> OpenHost:
+    return functools.partial(ClusterHost, on=run.executor, options=run.job.options, leaves=leaving)
 
 
 async def _work(
@@ -149,6 +226,8 @@ async def _work(
     *,
     host: Callable[..., AbstractAsyncContextManager[Host]],
     stop: Callable[[], bool],
+    detach: Callable[[], bool],
+    leaving: _Leaving,
 ) -> PipelineEnd:
     started = time.monotonic()
     tasks = Tasks(run, history, observer)
@@ -161,6 +240,8 @@ async def _work(
             await asyncio.wait(waited, timeout=_LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
             observer.waited()
             is_stopped = stop()
+            if not is_stopped and detach():
+                leaving.is_so = tasks.is_leaving = is_stopped = True
         work.cancel()
         await asyncio.wait({work})
     if tasks.broken.done():
@@ -182,4 +263,5 @@ async def _work(
         is_algorithm=plan.is_algorithm,
         counts=dict(tasks.counts),
         seconds=time.monotonic() - started,
+        is_left=leaving.is_so,
     )

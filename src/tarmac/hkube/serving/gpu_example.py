@@ -30,7 +30,8 @@ _TEST_SIZE = 1000
 def dataset() -> data.Dataset:
     """Return MNIST with the first test images alone; read once in a process."""
     mnist = data.load("mnist")
-    test = data.Split(mnist.test.inputs[:_TEST_SIZE], mnist.test.targets[:_TEST_SIZE])
+    images, classes = mnist.test.arrays
+    test = data.Split(images[:_TEST_SIZE], classes[:_TEST_SIZE])
     return dataclasses.replace(mnist, test=test)
 
 

@@ -12,11 +12,11 @@ from tarmac.hkube.serving.devices import refuse_fewer_gpus
 from tarmac.hkube.serving.metrics import TaskEvents
 from tarmac.hkube.serving.request import OPTIONS, read_request
 from tarmac.hkube.serving.stored import fetch_run
-from tarmac.runs import Run
+from tarmac.runs import Run, name_words
 from tarmac.training import Options, apply_settings, make_plan, resume, train, uploaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from tarmac.hkube.serving.request import Defaults, Request
@@ -104,7 +104,9 @@ class ServedWorkload:
             is_stopped: Asked after every step whether to save the state and stop.
 
         Returns:
-            ``loss`` and ``acc`` on the test set, and where the weights are as ``output``.
+            ``loss`` and ``acc`` on the test set, and where the weights are as ``output``. Where
+            accuracy is not scored ``acc`` is None, and what the workload is judged by is there by
+            its own name.
 
         Raises:
             Interrupted: It was stopped; the next call with the same task's name goes on.
@@ -118,9 +120,10 @@ class ServedWorkload:
                 run = self._train(request, _Watch(reporter, tell, events), is_stopped)
             if run.record.status == "interrupted":
                 raise Interrupted("stopped; the state is saved", hint=f"It is in {run.path}")
-            scores = {"acc": run.metrics["test_accuracy"], "loss": run.metrics["test_loss"]}
+            scores = _scores(run)
             last = int(run.history[-1]["epoch"])
-            events.write({"epoch": last} | {f"test_{name}": scores[name] for name in scores})
+            known = {name: value for name, value in scores.items() if value is not None}
+            events.write({"epoch": last} | {f"test_{name}": known[name] for name in known})
         finally:
             events.close()
         return {**scores, "output": f"{request.place}/{_WEIGHTS}"}
@@ -178,6 +181,18 @@ class ServedWorkload:
                 raise _begun_with(request.place, name, before.get(name), now.get(name))
 
 
+def _scores(run: Run) -> dict[str, float | None]:
+    """Return a finished training's scores on the test set, by the names that HKube's users know."""
+    judged = run.record.judged_by
+    scores: dict[str, float | None] = {
+        "acc": run.metrics.get("test_accuracy"),
+        "loss": run.metrics["test_loss"],
+    }
+    if judged.metric not in ("accuracy", "loss"):
+        scores[judged.metric] = run.metrics[judged.of("test")]
+    return scores
+
+
 def _begun_with(place: str, name: str, before: Any, now: Any) -> RequestError:
     return RequestError(
         f"{place} was begun with {name} {before}, not {now}",
@@ -204,11 +219,13 @@ class _Watch:
         self._events = events
         self._epochs = self._steps = 1
         self._next_tell = 0.0
+        self._shown: Iterable[str] = ("loss",)
         self.downloading = reporter.downloading
         self.restarting = reporter.restarting
 
     def started(self, plan: Plan, run: Run, num_parameters: int) -> None:
         self._epochs, self._steps = plan.workload.recipe.epochs, plan.num_steps
+        self._shown = dict.fromkeys(("loss", run.record.judged_by.metric))
         self._events.begin(run)
         self._reporter.started(plan, run, num_parameters)
 
@@ -224,8 +241,8 @@ class _Watch:
         self._events.write(row)
         self._reporter.epoch_done(row)
         epoch = int(row["epoch"])
-        words = f"epoch {epoch} of {self._epochs}: loss {row['loss']:.4f}, accuracy "
-        self._tell(epoch / self._epochs, f"{words}{row['accuracy']:.4f}")
+        shown = ", ".join(f"{name_words(name)} {row[name]:.4f}" for name in self._shown)
+        self._tell(epoch / self._epochs, f"epoch {epoch} of {self._epochs}: {shown}")
 
 
 class _KeptDataset:

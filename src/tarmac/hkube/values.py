@@ -44,7 +44,8 @@ def unpack(packed: bytes) -> Any:
         return msgpack.unpackb(
             packed, strict_map_key=False, ext_hook=_unpack_other, unicode_errors="surrogatepass"
         )
-    except (ValueError, msgpack.UnpackException, RecursionError) as error:
+    except (TypeError, ValueError, msgpack.UnpackException, RecursionError) as error:
+        # A TypeError is a list for a key.
         raise TarmacError(f"a stored result is damaged: {error}") from error
 
 

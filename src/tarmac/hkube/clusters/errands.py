@@ -1,0 +1,158 @@
+"""What a node is handed to do one task, and how that ended: two files in the task's directory."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from tarmac.errors import TarmacError
+from tarmac.files import StorageError, atomic_writer, read_errors
+from tarmac.formats import Algorithm
+from tarmac.hkube.hosting import Ending, Work
+from tarmac.hkube.values import pack, unpack
+from tarmac.jobs import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Errand", "ending_file", "errand_file", "read_ending", "write_ending"]
+
+# Of an algorithm, what a host of it needs beside its job.
+_OF_ALGORITHMS = ("name", "protocol", "env", "options", "worker_env", "definition")
+
+# Of a task, what is nobody's business on its node: there it is the only one, and tried once.
+_NOT_OF_WORK = ("caller",)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Errand:
+    """One task that is taken to a node.
+
+    Attributes:
+        work: The task. Its attempts are the runner's, so there is one.
+        algorithm: What does it there; its job as it is to be run on the node.
+        base: What relative paths of that job start from.
+        fake_gpus: GPUs to pretend there.
+    """
+
+    work: Work
+    algorithm: Algorithm
+    base: Path
+    fake_gpus: int = 0
+
+    def write(self, path: Path) -> None:
+        """Write it, whole.
+
+        Raises:
+            StorageError: It cannot be written.
+            TarmacError: The task's input is no plain value.
+        """
+        work = {field: getattr(self.work, field) for field in _WORK}
+        values = {
+            "work": {name: _plain(value) for name, value in work.items()},
+            "algorithm": {name: _plain(getattr(self.algorithm, name)) for name in _OF_ALGORITHMS},
+            "job": self.algorithm.job.model_dump(mode="json", by_alias=True, exclude_unset=True),
+            "base": str(self.base),
+            "fake_gpus": self.fake_gpus,
+        }
+        _write(path, values)
+
+    @classmethod
+    def read(cls, path: Path) -> Errand:
+        """Read what was written.
+
+        Raises:
+            StorageError: It cannot be read.
+            TarmacError: It is damaged, or of another version of Tarmac.
+        """
+        values = _read(path)
+        try:
+            return cls(
+                work=Work(**values["work"]),
+                algorithm=Algorithm(job=Job.model_validate(values["job"]), **values["algorithm"]),
+                base=Path(values["base"]),
+                fake_gpus=values["fake_gpus"],
+            )
+        except (KeyError, TypeError, ValidationError) as error:
+            raise TarmacError(f"{path} is damaged: {error}") from error
+
+
+_WORK = tuple(field.name for field in dataclasses.fields(Work) if field.name not in _NOT_OF_WORK)
+
+
+def errand_file(directory: Path, number: int) -> Path:
+    """Return where an attempt's errand is.
+
+    Args:
+        directory: The task's.
+        number: The attempt's.
+    """
+    return directory / f"errand-{number}.msgpack"
+
+
+def ending_file(errand: Path) -> Path:
+    """Return where a node says how an errand ended."""
+    return errand.with_name(errand.name.replace("errand", "ending", 1))
+
+
+def write_ending(path: Path, ending: Ending) -> None:
+    """Write how a task ended, whole. A result that cannot be stored is its failure.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    said = {
+        field.name: getattr(ending, field.name)
+        for field in dataclasses.fields(Ending)
+        if field.name != "work"
+    }
+    try:
+        _write(path, said)
+    except StorageError:
+        raise
+    except TarmacError as error:
+        failed = dataclasses.replace(ending, value=None, why="error", message=error.message)
+        write_ending(path, failed)
+
+
+def read_ending(path: Path, work: Work) -> Ending | None:
+    """Read how a task ended; None where its node has not said it.
+
+    Args:
+        path: The file.
+        work: The task.
+
+    Raises:
+        StorageError: It cannot be read.
+        TarmacError: It is damaged.
+    """
+    # A network file system asks its server for what is in a directory that is opened anew.
+    with read_errors(path):
+        if path.name not in {each.name for each in path.parent.iterdir()}:
+            return None
+    try:
+        return Ending(work=work, **_read(path))
+    except TypeError as error:
+        raise TarmacError(f"{path} is damaged: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _write(path: Path, values: Mapping[str, Any]) -> None:
+    packed = pack(values)
+    with atomic_writer(path) as file:
+        file.write(packed)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with read_errors(path):
+        content = path.read_bytes()
+    values = unpack(content)
+    if not isinstance(values, dict):
+        raise TarmacError(f"{path} is damaged: it holds no mapping")
+    return values

@@ -1,0 +1,361 @@
+"""Has an engine run a pipeline's tasks, each on a node where Tarmac hosts its algorithm."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any, Self
+
+from tarmac.files import storage_errors
+from tarmac.hkube.clusters.driver import Driver
+from tarmac.hkube.clusters.errands import Errand, ending_file, errand_file, read_ending
+from tarmac.hkube.clusters.judging import ending_without_word, is_disturbed
+from tarmac.hkube.clusters.past import Past
+from tarmac.hkube.clusters.wrapping import wrap
+from tarmac.hkube.hosting import Ending, first_of, is_tried_again
+from tarmac.hkube.values import digest_of
+from tarmac.jobs import (
+    MOST_DISTURBANCES,
+    SHARED,
+    Attempt,
+    Began,
+    Finished,
+    Queued,
+    Requeued,
+    Site,
+    Waiting,
+    directory_name,
+    disturbed_pause_s,
+    find_executor,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from tarmac.formats import Algorithm
+    from tarmac.hkube.clusters.interface import EngineWatcher
+    from tarmac.hkube.clusters.wrapping import Wrapped
+    from tarmac.hkube.hosting import Calls, Work
+    from tarmac.jobs import Event, Executor, Secret, Task
+
+__all__ = ["ClusterHost"]
+
+# On a network file system a result may be seen later than that its attempt has succeeded.
+_LOOK_AGAIN_S = 0.5
+_MOST_LOOKS = 40
+
+
+@dataclasses.dataclass(eq=False)
+class _Flight:
+    """An attempt that the executor has.
+
+    Attributes:
+        work: What it does.
+        attempt: As the executor knows it.
+        finished: Its end.
+    """
+
+    work: Work
+    attempt: Attempt
+    finished: asyncio.Future[Finished]
+
+    @property
+    def errand(self) -> Path:
+        """The file that its node reads."""
+        return errand_file(self.attempt.directory, self.attempt.number)
+
+
+class ClusterHost:
+    """Runs tasks by algorithms on a cluster; a `Host`.
+
+    Leaving the block ends what is at work, or leaves it to the engine.
+
+    Args:
+        algorithms: By the names that tasks name them by.
+        run: The run's directory, which the nodes see; its journal says what was there before.
+        base: What relative paths of their jobs start from.
+        watcher: Is told what happens to tasks.
+        calls: Never asked: what an algorithm starts is refused on its node.
+        concurrency: At most so many tasks at once; by default as many as the engine takes.
+        fake_gpus: GPUs to pretend.
+        secrets: What names of secrets stand for here.
+        on: Where, one of `tarmac.jobs.executor_names`.
+        options: By executor, what only that one understands.
+        leaves: Whether what is at work is left to the engine; asked as the block is left.
+
+    Raises:
+        RequestError: An algorithm's job cannot be planned.
+    """
+
+    def __init__(
+        self,
+        algorithms: Mapping[str, Algorithm],
+        run: Path,
+        *,
+        base: Path,
+        watcher: EngineWatcher,
+        calls: Calls,  # noqa: ARG002 - of a host; see above
+        concurrency: int | None = None,
+        fake_gpus: int = 0,
+        secrets: Mapping[str, Secret] | None = None,
+        on: str,
+        options: Mapping[str, Mapping[str, Any]],
+        leaves: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._run = run.resolve()
+        self._watcher = watcher
+        self._kind = find_executor(on)
+        self._fake_gpus = fake_gpus
+        self._base = base
+        self._leaves = leaves
+        self._algorithms = algorithms
+        self._wrapped = {
+            name: wrap(algorithm, base, on, options) for name, algorithm in algorithms.items()
+        }
+        # The executor learns of tasks as they come; before that, of what they will be like.
+        self._tasks: list[Task] = [
+            dataclasses.replace(wrapped.template, index=-number)
+            for number, wrapped in enumerate(self._wrapped.values(), start=1)
+        ]
+        self._site = Site(
+            tasks=self._tasks,
+            run=self._run,
+            base=base,
+            shared=self._run / SHARED,
+            secrets=secrets or {},
+            fake_gpus=fake_gpus,
+            concurrency=concurrency,
+            # A pipeline bears as many failures as it says itself.
+            keep_going=True,
+        )
+        self._rooms = {
+            name: asyncio.Semaphore(algorithm.max_workers)
+            for name, algorithm in algorithms.items()
+            if algorithm.max_workers
+        }
+        self._flights: dict[tuple[int, int], _Flight] = {}
+        self._left: dict[str, _Flight] = {}
+        self._doing: set[asyncio.Task[None]] = set()
+        self._failure: Exception | None = None
+
+    async def __aenter__(self) -> Self:
+        """Take up what an earlier session has left, and begin to take tasks."""
+        self._loop = asyncio.get_running_loop()
+        executor = await asyncio.to_thread(self._open)
+        self._driver = Driver(
+            executor,
+            [flight.attempt for flight in self._flights.values()],
+            heard=self._hear,
+            failed=self._fail,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End what is at work and wait for its end, or leave it to the engine."""
+        await self._driver.close("detach" if self._leaves() else "stop")
+        for task in self._doing:
+            task.cancel()
+        while self._doing:
+            await asyncio.wait(self._doing)
+
+    def submit(self, work: Work) -> asyncio.Future[Ending]:
+        """Have a task done; see `Host`."""
+        future: asyncio.Future[Ending] = self._loop.create_future()
+        task = self._loop.create_task(self._settle(work, future))
+        self._doing.add(task)
+        task.add_done_callback(self._doing.discard)
+        return future
+
+    def _open(self) -> Executor:
+        """Open the executor with what it has of an earlier session."""
+        self._past = Past(self._run)
+        executor = self._kind.open(self._site)
+        try:
+            for answer in executor.attach(self._attached):
+                self._take_over(answer.attempt)
+        except BaseException:
+            executor.close()
+            raise
+        return executor
+
+    def _attached(self, index: int, number: int) -> Attempt | None:
+        """Return an attempt of an earlier session; None where nobody waits for it."""
+        for directory in sorted(self._run.glob(f"tasks/{index:06d}-*")):
+            path = errand_file(directory, number)
+            if not path.exists():
+                continue
+            work = Errand.read(path).work
+            wrapped = self._wrapped.get(work.algorithm)
+            if wrapped is None or self._past.is_settled(work.name, index, number):
+                return None
+            task = dataclasses.replace(wrapped.task(work, directory, number), index=index)
+            return Attempt(task, number, directory, number - 1)
+        return None
+
+    def _take_over(self, attempt: Attempt) -> None:
+        work = Errand.read(errand_file(attempt.directory, attempt.number)).work
+        self._past.has_had(attempt.task.index, attempt.number)
+        flight = self._flight(work, attempt)
+        self._left[work.name] = flight
+
+    def _flight(self, work: Work, attempt: Attempt) -> _Flight:
+        if attempt.task.secrets:
+            self._tasks.append(attempt.task)
+        flight = _Flight(work, attempt, self._loop.create_future())
+        self._flights[attempt.task.index, attempt.number] = flight
+        return flight
+
+    async def _settle(self, work: Work, future: asyncio.Future[Ending]) -> None:
+        """Do a task, and say how it ended; what breaks the run, too."""
+        try:
+            wrapped = self._wrapped.get(work.algorithm)
+            if wrapped is None:
+                message = f"Algorithm named '{work.algorithm}' does not exist; give its definition"
+                ending = Ending(work=work, why="refused", message=message)
+            else:
+                async with self._rooms.get(work.algorithm) or contextlib.nullcontext():
+                    ending = await self._do(work, wrapped, future)
+        except Exception as error:
+            if not future.done():
+                future.set_exception(error)
+            return
+        if not future.done():
+            future.set_result(ending)
+
+    async def _do(self, work: Work, wrapped: Wrapped, future: asyncio.Future[Ending]) -> Ending:
+        """Take a task through its attempts."""
+        flight = await self._left_behind(work)
+        number, ending = self._found(work) if flight is None else (0, None)
+        spent, disturbances = self._past.spent(work.name), 0
+        while not future.done():
+            if ending is None:
+                flight = flight or self._begin(work, wrapped)
+                finished = await self._finished(flight, future)
+                number, said = flight.attempt.number, await self._word(flight, finished)
+                if is_disturbed(finished, said):
+                    disturbances += 1
+                    delay_s = 0.0 if finished.goes_on else disturbed_pause_s(disturbances)
+                    if disturbances > MOST_DISTURBANCES:
+                        return _given_up(finished, work, disturbances)
+                    reason = finished.reason
+                    self._watcher.disturbed(work, number, finished.cause, reason, delay_s)
+                    await first_of(future, timeout_s=delay_s)
+                    flight = None
+                    continue
+                ending = said or ending_without_word(finished, work, flight.attempt.directory)
+            spent += 1
+            if not is_tried_again(dataclasses.replace(ending, attempts=spent)):
+                return dataclasses.replace(ending, attempts=number)
+            self._watcher.retrying(work, ending.message, 0.0)
+            flight = ending = None
+        return Ending(work=work, why="stopped", message="it was stopped")
+
+    async def _left_behind(self, work: Work) -> _Flight | None:
+        """Return the attempt at a task that an earlier session has left with the engine."""
+        flight = self._left.pop(work.name, None)
+        if flight is None:
+            return None
+        if _is_same(flight.work, work):
+            flight.work = work
+            return flight
+        self._driver.end(flight.attempt, "its input is another one by now")
+        await flight.finished
+        return None
+
+    def _found(self, work: Work) -> tuple[int, Ending | None]:
+        """Return how an attempt has ended that no session has written down, and its number."""
+        unsettled = self._past.unsettled(work.name)
+        if unsettled is not None:
+            directory, number = unsettled
+            errand = errand_file(directory, number)
+            has_ended = errand.exists() and ending_file(errand).exists()
+            if has_ended and _is_same(Errand.read(errand).work, work):
+                return number, read_ending(ending_file(errand), work)
+        return 0, None
+
+    def _begin(self, work: Work, wrapped: Wrapped) -> _Flight:
+        """Have another attempt at a task begin."""
+        if self._failure is not None:
+            raise self._failure
+        number = self._past.number(work.index)
+        directory = self._run / "tasks" / directory_name(work.index, work.name)
+        with storage_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+        errand = Errand(
+            # How often it is tried is seen to here.
+            work=dataclasses.replace(work, retry="Never", limit=1, caller=None),
+            algorithm=wrapped.algorithm,
+            base=self._base,
+            fake_gpus=self._fake_gpus,
+        )
+        errand.write(errand_file(directory, number))
+        task = wrapped.task(work, directory, number)
+        flight = self._flight(work, Attempt(task, number, directory, number - 1))
+        self._driver.begin(flight.attempt)
+        return flight
+
+    async def _finished(self, flight: _Flight, future: asyncio.Future[Ending]) -> Finished:
+        """Wait for the end of an attempt; end it where its task is wanted no more."""
+        await first_of(flight.finished, future)
+        if not flight.finished.done() and not self._leaves():
+            self._driver.end(flight.attempt, "it was stopped")
+        return await flight.finished
+
+    async def _word(self, flight: _Flight, finished: Finished) -> Ending | None:
+        """Return what the node has said of an attempt's end; None where it has said nothing."""
+        path = ending_file(flight.errand)
+        said = read_ending(path, flight.work)
+        for _ in range(_MOST_LOOKS):
+            if said is not None or finished.outcome != "succeeded":
+                break
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            said = read_ending(path, flight.work)
+        return said
+
+    def _hear(self, event: Event) -> None:
+        """Pass on what the executor says of an attempt."""
+        attempt = event.attempt
+        flight = self._flights[attempt.task.index, attempt.number]
+        work, number = flight.work, attempt.number
+        match event:
+            case Queued(place=place) if place:
+                self._watcher.queued(work, number, attempt.directory, place)
+            case Waiting(reason=reason, is_at_work=is_at_work):
+                self._watcher.kept(work, number, reason, is_at_work=is_at_work)
+            case Requeued(cause=cause, reason=reason):
+                self._watcher.requeued(work, number, cause, reason)
+            case Began(grant=grant, host=host):
+                self._watcher.began(work, number, attempt.directory, grant.gpus, host)
+            case Finished():
+                del self._flights[attempt.task.index, number]
+                flight.finished.set_result(event)
+
+    def _fail(self, error: Exception) -> None:
+        """Have all who wait hear of what keeps the executor from going on."""
+        self._failure = error
+        for flight in self._flights.values():
+            if not flight.finished.done():
+                flight.finished.set_exception(error)
+
+
+def _is_same(one: Work, other: Work) -> bool:
+    """Whether two tasks of a name are the same task, with the same input."""
+    digest = digest_of(one.input)
+    return digest != "" and digest == digest_of(other.input) and one.algorithm == other.algorithm
+
+
+def _given_up(finished: Finished, work: Work, count: int) -> Ending:
+    return Ending(
+        work=work,
+        why="crash",
+        message=f"{finished.reason}; disturbed {count} times",
+        attempts=finished.attempt.number,
+    )

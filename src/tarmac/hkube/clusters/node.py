@@ -1,0 +1,166 @@
+"""What runs on a cluster's node: one task, hosted there as on any machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+from tarmac.errors import TarmacError
+from tarmac.hkube.clusters.errands import Errand, ending_file, read_ending, write_ending
+from tarmac.hkube.hosting import Ending, Pool, Timers, first_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.hkube.hosting import Work
+
+__all__ = ["run_errand"]
+
+# The engine leaves ten seconds from SIGTERM to SIGKILL, and the word of the end takes some too.
+_TIMERS = Timers(stop_s=5.0, exit_s=1.0, kill_s=2.0)
+
+# How often what an instance has printed is passed on.
+_LOOK_EVERY_S = 0.1
+
+_PIECE = 2**16
+
+# As a shell says it of what SIGTERM has ended.
+_TERMINATED = 128 + signal.SIGTERM
+
+_NO_OTHERS = (
+    "it starts other algorithms or pipelines, which are at hand only where its whole pipeline runs "
+    "on one machine: tarmac run without --on"
+)
+
+
+def run_errand(path: Path) -> int:
+    """Do what a runner has handed to this node, and write down how it ended.
+
+    What its instance prints is printed here. What was done before, as its node was lost right
+    after, is not done again.
+
+    Args:
+        path: The errand.
+
+    Returns:
+        The exit status: 0 where it has succeeded; 143 where it was told to end, of which nothing is
+        written down.
+
+    Raises:
+        StorageError: The errand cannot be read, or the end not be written.
+        TarmacError: The errand is damaged.
+    """
+    errand = Errand.read(path)
+    before = read_ending(ending_file(path), errand.work)
+    if before is not None and before.succeeded:
+        return 0
+    try:
+        ending = asyncio.run(_host(errand))
+    except TarmacError as error:
+        ending = Ending(work=errand.work, why="refused", message=str(error), attempts=1)
+    if ending is None:
+        return _TERMINATED
+    write_ending(ending_file(path), ending)
+    return 0 if ending.succeeded else 1
+
+
+async def _host(errand: Errand) -> Ending | None:
+    """Host the one task; None where this process was told to end."""
+    directory = Path(tempfile.mkdtemp(prefix="host-", dir=Path.cwd()))
+    loop = asyncio.get_running_loop()
+    watcher, calls = _Printer(), _NoCalls()
+    pool = Pool(
+        {errand.work.algorithm: errand.algorithm},
+        directory,
+        base=errand.base,
+        watcher=watcher,
+        calls=calls,
+        fake_gpus=errand.fake_gpus,
+        timers=_TIMERS,
+    )
+    printing = loop.create_task(watcher.print_now_and_then())
+    try:
+        async with pool:
+            future = pool.submit(errand.work)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, future.cancel)
+            await first_of(future, calls.asked)
+            if not future.done():
+                # Wrappers may take a refusal for a result.
+                future.cancel()
+    finally:
+        printing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await printing
+        watcher.print_new()
+    if calls.asked.done():
+        return Ending(work=errand.work, why="refused", message=_NO_OTHERS, attempts=1)
+    return None if future.cancelled() else future.result()
+
+
+class _Printer:
+    """Prints what an instance prints; the host's `Watcher`."""
+
+    def __init__(self) -> None:
+        self._logs: dict[Path, tuple[IO[bytes], int]] = {}
+
+    def started(self, work: Work, attempt: int, directory: Path, gpus: Sequence[str]) -> None:
+        """Follow what the instance prints from now on."""
+        del work, attempt, gpus
+        for name, to in (("stdout", sys.stdout), ("stderr", sys.stderr)):
+            self._logs.setdefault(directory / name, (to.buffer, 0))
+
+    def progress(self, work: Work, value: float | None, details: str) -> None:
+        """Say nothing: it is the runner's run."""
+
+    def retrying(self, work: Work, reason: str, delay_s: float) -> None:
+        """Say nothing: it is tried once here."""
+
+    def waiting(self, work: Work, reason: str) -> None:
+        """Print why it cannot begin."""
+        sys.stderr.write(f"{work.name} waits: {reason}\n")
+        sys.stderr.flush()
+
+    async def print_now_and_then(self) -> None:
+        """Print what is new, again and again."""
+        while True:
+            self.print_new()
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    def print_new(self) -> None:
+        """Print what is new."""
+        for path, (to, offset) in self._logs.items():
+            with contextlib.suppress(FileNotFoundError), path.open("rb") as log:
+                log.seek(offset)
+                while piece := log.read(_PIECE):
+                    to.write(piece)
+                    to.flush()
+                self._logs[path] = to, log.tell()
+
+
+class _NoCalls:
+    """Notes that an algorithm asks for others, and answers nothing; the host's `Calls`."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run_algorithm(self, caller: Work, algorithm: str, inputs: Sequence[Any]) -> Ending:
+        """Run no other algorithm."""
+        del caller, algorithm, inputs
+        return await self._never()
+
+    async def run_pipeline(self, caller: Work, body: Mapping[str, Any]) -> Any:
+        """Run no pipeline."""
+        del caller, body
+        return await self._never()
+
+    async def _never(self) -> NoReturn:
+        if not self.asked.done():
+            self.asked.set_result(None)
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")

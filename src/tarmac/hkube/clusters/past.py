@@ -1,0 +1,96 @@
+"""What earlier sessions of a run have had a cluster do: which attempts, and which have no end."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tarmac.jobs import directory_name, read_journal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Past"]
+
+
+@dataclasses.dataclass(slots=True)
+class _Known:
+    """What is known of a task.
+
+    Attributes:
+        index: Its number in the run.
+        last: The number of its last attempt.
+        settled: The number of the last one whose end is on record.
+        spent: How many attempts have failed by themselves, since the task last ended.
+    """
+
+    index: int
+    last: int = 0
+    settled: int = 0
+    spent: int = 0
+
+
+class Past:
+    """The attempts of earlier sessions, from the run's journal.
+
+    Args:
+        run: The run's directory.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._known: dict[str, _Known] = {}
+        self._last: dict[int, int] = {}
+        path = run / "journal.jsonl"
+        for event in read_journal(path) if path.exists() else ():
+            self._note(event)
+
+    def number(self, index: int) -> int:
+        """Return a number for another attempt of a task, which none in the run has had.
+
+        Args:
+            index: The task's number.
+        """
+        self._last[index] = self._last.get(index, 0) + 1
+        return self._last[index]
+
+    def has_had(self, index: int, number: int) -> None:
+        """Note an attempt that an engine still has, and the journal may not know of."""
+        self._last[index] = max(self._last.get(index, 0), number)
+
+    def is_settled(self, name: str, index: int, number: int) -> bool:
+        """Whether the end of an attempt is on record."""
+        known = self._known.get(name)
+        return known is not None and known.index == index and number <= known.settled
+
+    def spent(self, name: str) -> int:
+        """Return how many attempts of a task have failed by themselves before the one at work."""
+        known = self._known.get(name)
+        return 0 if known is None else known.spent
+
+    def unsettled(self, name: str) -> tuple[Path, int] | None:
+        """Return the directory of a task and the number of its attempt that has no end on record.
+
+        None where there is no such attempt.
+        """
+        known = self._known.get(name)
+        if known is None or known.last <= known.settled:
+            return None
+        return self._run / "tasks" / directory_name(known.index, name), known.last
+
+    def _note(self, event: dict[str, Any]) -> None:
+        name, index = event.get("name"), event["task"]
+        if name is None:
+            return
+        known = self._known.get(name)
+        if known is None or known.index != index:
+            known = self._known[name] = _Known(index)
+        number = event.get("attempt", 0)
+        known.last = max(known.last, number)
+        self._last[index] = max(self._last.get(index, 0), number)
+        if event["event"] == "retried":
+            known.settled = max(known.settled, number)
+            known.spent += "cause" not in event
+        elif event["event"] == "ended" and ("why" in event or event["outcome"] != "succeeded"):
+            # What ends attempts that nobody looks after does not take their results.
+            known.settled, known.spent = known.last, 0

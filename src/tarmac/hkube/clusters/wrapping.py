@@ -1,0 +1,183 @@
+"""What a cluster is asked for to run an algorithm: a task in which Tarmac hosts it on the node."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tarmac.distribution import install_hint
+from tarmac.errors import RequestError
+from tarmac.hkube.clusters.errands import errand_file
+from tarmac.jobs import (
+    Container,
+    Retries,
+    Secret,
+    SystemEnvironment,
+    escape,
+    find_executor,
+    plan_tasks,
+    prepare,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.formats import Algorithm
+    from tarmac.hkube.hosting import Work
+    from tarmac.jobs import Job, Task
+    from tarmac.jobs import Secret as AnySecret
+
+__all__ = ["HIGHEST_PRIORITY", "Wrapped", "refuse_on", "wrap"]
+
+# Of HKube's pipelines.
+HIGHEST_PRIORITY = 5
+
+# What hosts an algorithm takes memory of the same task.
+_HOST_BYTES = 256 * 2**20
+
+# Without it what trains would look for data in another place.
+_PASSED_ON = ("TARMAC_DATA",)
+
+_RESULTS = "tasks of a pipeline get their inputs and leave their results in its run's directory"
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrapped:
+    """An algorithm as a cluster runs it.
+
+    Attributes:
+        algorithm: As the node hosts it.
+        template: What the cluster is asked for, but for its number, name and command.
+    """
+
+    algorithm: Algorithm
+    template: Task
+
+    def task(self, work: Work, directory: Path, number: int) -> Task:
+        """Return the task of an attempt.
+
+        Args:
+            work: What it does.
+            directory: Of all attempts at that.
+            number: The attempt's.
+        """
+        path = str(errand_file(directory, number))
+        return dataclasses.replace(
+            self.template,
+            name=work.name,
+            index=work.index,
+            command=(*_HOSTING, path),
+            priority=work.priority,
+        )
+
+
+_HOSTING = (sys.executable, "-m", "tarmac", "hkube", "work")
+
+
+def wrap(
+    algorithm: Algorithm, base: Path, on: str, options: Mapping[str, Mapping[str, Any]]
+) -> Wrapped:
+    """Return an algorithm as a cluster runs it.
+
+    Args:
+        algorithm: As it is defined.
+        base: What relative paths of its job start from.
+        on: Where, one of `tarmac.jobs.executor_names`.
+        options: By executor, what only that one understands.
+
+    Raises:
+        RequestError: Its job cannot be planned.
+    """
+    (template,) = plan_tasks(_asked(algorithm, on, options), base)
+    # The host on the node brings the inputs, as it does here.
+    template = dataclasses.replace(template, inputs=(), priority=HIGHEST_PRIORITY)
+    # It is handed one task, and its secrets are the node's variables by then.
+    secrets = {name: Secret(env=name) for name in algorithm.job.secrets}
+    hosted = algorithm.job.model_copy(update={"secrets": secrets})
+    if find_executor(on).runs_containers:
+        hosted = hosted.model_copy(update=_within(algorithm))
+    return Wrapped(
+        dataclasses.replace(algorithm, job=hosted, min_hot_workers=0, max_workers=0), template
+    )
+
+
+def refuse_on(
+    algorithms: Mapping[str, Algorithm],
+    base: Path,
+    secrets: Mapping[str, AnySecret],
+    on: str,
+    options: Mapping[str, Mapping[str, Any]],
+    *,
+    fake_gpus: int = 0,
+    by_job: bool = False,
+) -> None:
+    """Refuse what no cluster of a kind can ever do of some algorithms, before anything starts.
+
+    Args:
+        algorithms: Those that a run will need.
+        base: What relative paths of their jobs start from.
+        secrets: What names of secrets stand for here.
+        on: Where, one of `tarmac.jobs.executor_names`.
+        options: By executor, what only that one understands.
+        fake_gpus: GPUs to pretend.
+        by_job: Whether the run's runner is to be a job there.
+
+    Raises:
+        RequestError: The cluster does not answer, has no node that is large enough or sees no
+            directory of this machine; a secret or an input is not there.
+    """
+    kind = find_executor(on)
+    if kind.refuse_apart is not None:
+        kind.refuse_apart(options.get(on, {}), _RESULTS)
+    for algorithm in algorithms.values():
+        job = _asked(algorithm, on, options)
+        prepare(job, base, secrets, fake_gpus=fake_gpus, executor=on, by_job=by_job)
+
+
+def _asked(algorithm: Algorithm, on: str, options: Mapping[str, Mapping[str, Any]]) -> Job:
+    """Return the job that the cluster is asked to run of an algorithm."""
+    job, needs = algorithm.job, algorithm.job.resources
+    environment = job.environment
+    if not find_executor(on).runs_containers:
+        # The host on the node makes it, as it does here.
+        environment = SystemEnvironment()
+    elif isinstance(environment, Container):
+        _within(algorithm)
+        environment = environment.model_copy(update={"entrypoint": None})
+    memory = None if needs.memory is None else needs.memory + _HOST_BYTES
+    passed = {name: os.environ[name] for name in _PASSED_ON if os.environ.get(name)}
+    return job.model_copy(
+        update={
+            "command": tuple(escape(word) for word in _HOSTING),
+            "environment": environment,
+            "resources": needs.model_copy(update={"memory": memory}),
+            "env": {name: escape(str(Path(value).resolve())) for name, value in passed.items()},
+            "options": {name: dict(values) for name, values in options.items()},
+            "retries": Retries(),
+        }
+    )
+
+
+def _within(algorithm: Algorithm) -> dict[str, Any]:
+    """Return what differs in an algorithm's job where the task is its container already.
+
+    Raises:
+        RequestError: It is not known what to start in it.
+    """
+    environment, command = algorithm.job.environment, algorithm.job.command
+    if not isinstance(environment, Container):
+        return {}
+    first = environment.entrypoint or ()
+    if isinstance(command, str):
+        command = ("sh", "-c", command)
+    if not (*first, *(command or ())):
+        raise RequestError(
+            f"algorithm {algorithm.name} has no command, and Tarmac begins first in its container",
+            hint=f"Say what its image starts, and have Tarmac in it ({install_hint('hkube')}):\n"
+            f"  options: {{tarmac: {{environment: {{image: "
+            f"{environment.image}}}, command: [python, app.py]}}}}",
+        )
+    return {"environment": SystemEnvironment(), "command": (*first, *(command or ()))}
