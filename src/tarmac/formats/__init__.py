@@ -4,11 +4,11 @@ Example:
     >>> from tarmac.documents import parse_document
     >>> read_any(parse_document("{name: hello, command: [echo, hello]}", "job.yaml")).format
     'tarmac'
-    >>> format_names()[:3]
-    ('tarmac', 'shipyard', 'hkube')
+    >>> format_names()[:4]
+    ('tarmac', 'shipyard', 'hkube', 'skypilot')
 """
 
-from tarmac.formats.format import Format, Reading, Written
+from tarmac.formats.format import Format, Reading, Unwritable, Written
 from tarmac.formats.hkube import (
     DATA_SOURCE,
     FLOW_INPUT,
@@ -39,7 +39,7 @@ from tarmac.formats.hkube import (
     with_input,
     write_hkube,
 )
-from tarmac.formats.reader import read_any, read_paths, read_the_job
+from tarmac.formats.reader import is_own, read_any, read_paths, read_the_job
 from tarmac.formats.registry import all_formats, find_format, format_names
 from tarmac.formats.shipyard import read_shipyard, write_shipyard
 
@@ -59,11 +59,13 @@ __all__ = [
     "Reference",
     "Retry",
     "TunerSpec",
+    "Unwritable",
     "Written",
     "all_formats",
     "cluster_faults",
     "find_format",
     "format_names",
+    "is_own",
     "left_out_for_hkube",
     "merged",
     "notes_for_hkube",

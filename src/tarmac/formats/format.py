@@ -19,6 +19,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from tarmac.errors import RequestError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
@@ -26,7 +28,33 @@ if TYPE_CHECKING:
     from tarmac.documents import Document
     from tarmac.jobs import Job
 
-__all__ = ["Format", "Reading", "Written"]
+__all__ = ["Format", "Reading", "Unwritable", "Written"]
+
+
+class Unwritable(RequestError):  # noqa: N818 - named as its neighbours in `tarmac.errors`
+    """A format cannot say what a job does.
+
+    Args:
+        message: What, for people.
+        hint: What to do next.
+        path: Of the value in the job's own file: ``("tasks", 1, "resources", "nodes")``. What
+            stands for all tasks is looked for at the file's top too.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, path: Sequence[str | int] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = tuple(path)
+
+    def in_file(self, document: Document) -> RequestError:
+        """Return this with file, line and column before its words."""
+        path = self.path
+        shared = path[2:] if path[:1] == ("tasks",) else path[1:]
+        found = next((one for one in (path, shared) if one and one in document.places), path)
+        place = document.place_of(found)
+        where = f"{document.name}:{place.line}:{place.column}"
+        return RequestError(f"{where}: {self.message}", hint=self.hint)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,12 +66,14 @@ class Reading:
         jobs: In the order of the file.
         notes: What a reader should know: read otherwise, or without effect here.
         refusals: What keeps the jobs from being run here, though they can be shown.
+        source: The file, where its values are the job's own; None of other systems' files.
     """
 
     format: str
     jobs: Sequence[Job]
     notes: Sequence[str] = ()
     refusals: Sequence[str] = ()
+    source: Document | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +117,7 @@ class Format:
             configuration, later ones over earlier ones. The mapping is the environment, usually
             ``os.environ`` or nothing. Raises `RequestError` with the places of all that is wrong.
         write: Writes jobs, of which patterns of files start from the directory. Raises
-            `RequestError` where the format cannot say what a job does. None where none is written.
+            `Unwritable` where the format cannot say what a job does. None where none is written.
         holds_several: Whether a file may hold several jobs.
         is_part: Whether a document, which looks like this format, has no jobs of its own and is
             read with one that has.

@@ -30,7 +30,7 @@ def _read(documents: Sequence[Document], environment: Mapping[str, str]) -> Read
     job = job_of(documents[-1])
     if job.pipeline is not None:
         return complete_job(job, documents)
-    return Reading("tarmac", [job], refusals=job.refusals)
+    return Reading("tarmac", [job], refusals=job.refusals, source=documents[-1])
 
 
 def _siblings(path: Path, documents: Sequence[Document]) -> Sequence[Document]:

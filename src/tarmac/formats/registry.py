@@ -10,11 +10,12 @@ from tarmac.formats.format import Format
 from tarmac.formats.hkube import HKUBE
 from tarmac.formats.own import TARMAC
 from tarmac.formats.shipyard import SHIPYARD
+from tarmac.formats.skypilot import SKYPILOT
 
 __all__ = ["all_formats", "find_format", "format_names"]
 
 _GROUP = "tarmac.formats"
-_BUILT_IN = {format_.name: format_ for format_ in (TARMAC, SHIPYARD, HKUBE)}
+_BUILT_IN = {format_.name: format_ for format_ in (TARMAC, SHIPYARD, HKUBE, SKYPILOT)}
 
 
 def format_names() -> tuple[str, ...]:

@@ -1,0 +1,148 @@
+"""Which machine a job asks SkyPilot for: its pool's, or one with what its tasks need."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tarmac.formats.format import Unwritable
+from tarmac.formats.original import original_of
+from tarmac.formats.skypilot.azure_sizes import find_size, spelled, successor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tarmac.jobs import Job, Task
+
+__all__ = ["place_in_job", "resources_of"]
+
+# What SkyPilot may choose from where a job says how many GPUs and not which, and the memory of each
+# in 10^9 bytes, by its maker's datasheet. The names are SkyPilot's.
+_CHOICE = {
+    "T4": 16,
+    "L4": 24,
+    "A10G": 24,
+    "A10": 24,
+    "L40S": 48,
+    "A100": 40,
+    "A100-80GB": 80,
+    "H100": 80,
+    "H200": 141,
+}
+# As many as clouds put into one machine.
+_NUMBERS = (1, 2, 4, 8)
+
+# A machine that has nothing to do is stopped after so long; its disk stays, with all outputs.
+_IDLE_MINUTES = 10
+
+
+def resources_of(job: Job, tasks: Sequence[Task]) -> tuple[dict[str, Any], list[str]]:
+    """Return the ``resources`` of a job's task, and notes on them.
+
+    Args:
+        job: Where it was read from Batch Shipyard's files, the size and the kind of machines are
+            its pool's.
+        tasks: Its tasks; the machine has what each of them needs, and they share it.
+
+    Raises:
+        RequestError: No machine has so many GPUs, or the pool's has fewer.
+    """
+    gpus = max((math.ceil(task.resources.gpus) for task in tasks), default=0)
+    cpus = max((math.ceil(task.resources.cpus) for task in tasks), default=1)
+    memory = max((task.resources.memory or 0 for task in tasks), default=0)
+    needs: dict[str, Any] = {"cpus": f"{max(1, cpus)}+"}
+    gib = math.ceil(memory / 2**30)
+    original = original_of(job, "shipyard") or {}
+    pool = original.get("pool_specification")
+    if isinstance(pool, dict) and isinstance(pool.get("vm_size"), str):
+        # Both are said, if only of one: SkyPilot then needs no list of Azure's to read the task.
+        needs["memory"] = f"{max(1, gib)}+"
+        return _of_pool(job, pool, gpus, needs)
+    if gib:
+        needs["memory"] = f"{gib}+"
+    if gpus:
+        gpu_memory = max(task.resources.gpu_memory or 0 for task in tasks)
+        needs["accelerators"] = _any_of(job, tasks, gpus, gpu_memory)
+    return {**needs, "autostop": {"idle_minutes": _IDLE_MINUTES}}, []
+
+
+def place_in_job(job: Job, task: Task, *value: str) -> tuple[str | int, ...]:
+    """Return where a task's value stands in its job's file, or would."""
+    specs = [spec.name for spec in job.tasks]
+    if task.is_last:
+        return ("after_all", *value)
+    return ("tasks", specs.index(task.spec), *value) if task.spec in specs else value
+
+
+def _any_of(job: Job, tasks: Sequence[Task], gpus: int, gpu_memory: int) -> dict[str, int]:
+    number = next((n for n in _NUMBERS if n >= gpus), None)
+    fitting = [name for name, size in _CHOICE.items() if size * 10**9 >= gpu_memory]
+    if number is None or not fitting:
+        wanted = f"{gpus} GPUs" if number is None else f"GPUs of {gpu_memory / 2**30:g} GiB"
+        name = "gpus" if number is None else "gpu_memory"
+        greedy = max(tasks, key=lambda task: getattr(task.resources, name) or 0)
+        raise Unwritable(
+            f"{job.name}: a task asks for {wanted}, and no machine of SkyPilot's has them",
+            hint="Spread it over machines: resources: {nodes: 2, gpus: 8}"
+            if number is None
+            else "The largest that Tarmac offers it is an H200, of 141 GB",
+            path=place_in_job(job, greedy, "resources", name),
+        )
+    return dict.fromkeys(fitting, number)
+
+
+def _of_pool(
+    job: Job, pool: Mapping[str, Any], gpus: int, needs: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    asked = str(pool["vm_size"])
+    notes = []
+    size, old = find_size(asked), successor_of(asked)
+    if old is not None:
+        size = old.size
+        notes.append(
+            f"{job.name}: {old.why.format(f'{spelled(asked)} ({old.had})')}; the task asks for "
+            f"{size.name}, which has {size.gpus:g} {size.gpu}"
+        )
+    resources: dict[str, Any] = {"infra": "azure"}
+    if size is None:
+        resources["instance_type"] = spelled(asked)
+        if gpus:
+            notes.append(
+                f"{job.name}: which GPUs {asked} has is not known here; the task asks for the "
+                "machine alone, and looks at its GPUs when it is open"
+            )
+    else:
+        if gpus > math.ceil(size.gpus):
+            raise Unwritable(
+                f"{job.name}: a task asks for {gpus} GPUs, and {size.name} has {size.gpus:g}",
+                hint="Give the pool another vm_size, or the task fewer gpus",
+            )
+        resources["instance_type"] = size.name
+        if size.gpu:
+            resources["accelerators"] = {size.gpu: size.gpus}
+    resources |= needs
+    dedicated, spot = _counts(pool)
+    if dedicated + spot > 1:
+        notes.append(
+            f"{job.name}: its pool has {dedicated + spot} machines, and one is opened, whose room "
+            "the tasks share"
+        )
+    if spot and not dedicated:
+        resources["use_spot"] = True
+        notes.append(
+            f"{job.name}: low_priority is a spot machine, which is not stopped when it is idle, as "
+            "Azure's cannot be: end it yourself"
+        )
+    else:
+        resources["autostop"] = {"idle_minutes": _IDLE_MINUTES}
+    return resources, notes
+
+
+def _counts(pool: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many machines a pool has: dedicated ones, and ones of low priority."""
+    count = pool.get("vm_count")
+    counts = count if isinstance(count, dict) else {"dedicated": count}
+    found = [counts.get(kind) for kind in ("dedicated", "low_priority")]
+    # Before 2.7 a number was a text, or nothing.
+    first, second = (n if isinstance(n, int) and n > 0 else 0 for n in found)
+    return first, second

@@ -1,0 +1,228 @@
+"""Jobs as SkyPilot's tasks: a machine is opened, looked at, and runs the job as this one would."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tarmac.distribution import DISTRIBUTION, installed_version
+from tarmac.documents import dump_document
+from tarmac.errors import RequestError
+from tarmac.formats.format import Unwritable
+from tarmac.formats.original import original_of
+from tarmac.formats.skypilot.embedded import embed
+from tarmac.formats.skypilot.machines import place_in_job, resources_of
+from tarmac.jobs import Container, Venv, plan_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tarmac.formats.skypilot.embedded import Embedded
+    from tarmac.jobs import Job, Task
+
+__all__ = ["write_skypilot"]
+
+# What SkyPilot takes for a name of a task and, of these, of a cluster: `_VALID_NAME_REGEX` in its
+# task.py, and `CLUSTER_NAME_VALID_REGEX` in skylet/constants.py (0.14.1).
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
+
+# Where the job's file lies, beside what `workdir` brings, and where its runs go.
+_FILE = "tarmac-job.yaml"
+_RUNS = "tarmac-runs"
+_END = "TARMAC_JOB"
+
+# A port for several machines to meet at, as torchrun's own.
+_PORT = 29500
+
+
+def write_skypilot(job: Job, directory: Path) -> tuple[str, list[str]]:
+    """Return a job as the text of a SkyPilot task, and notes.
+
+    The task opens one machine, or as many as its only task's ``nodes``; installs Tarmac there,
+    looks whether its GPUs compute, and has ``tarmac run`` run the job. Secrets are named and left
+    empty: whoever launches it gives them.
+
+    Args:
+        job: No pipeline.
+        directory: What its paths start from.
+
+    Raises:
+        RequestError: It cannot be run so; with what and where.
+    """
+    if job.pipeline is not None:
+        raise Unwritable(
+            f"{job.name} is a pipeline, and a SkyPilot task runs a job whose tasks are known",
+            hint="On a machine that you have opened: tarmac run FILE",
+            path=("pipeline",),
+        )
+    if job.refusals:
+        raise RequestError(
+            f"{job.name} cannot be run: {job.refusals[0]}", hint="\n".join(job.refusals[1:]) or None
+        )
+    tasks = [*plan_tasks(job, directory)]
+    for task in tasks:
+        _refuse_engine(job, task)
+    nodes = _nodes(job, tasks)
+    resources, notes = resources_of(job, tasks)
+    embedded = embed(job)
+    name = _NOT_IN_NAMES.sub("-", job.name.lower()).strip("-") or "job"
+    name = name if name[0].isalpha() else f"job-{name}"
+    value: dict[str, Any] = {"name": name}
+    if nodes > 1:
+        value["num_nodes"] = nodes
+    value["resources"] = resources
+    absolute, is_relative = _places(job, tasks)
+    if is_relative:
+        value["workdir"] = "."
+        notes.append(f"{job.name}: launch it in {directory}, whose files are brought along")
+    if absolute:
+        value["file_mounts"] = {place: place for place in absolute}
+    if embedded.secrets:
+        value["secrets"] = dict.fromkeys(embedded.secrets)
+        notes += [
+            f"{job.name}: give the secret {variable} at launch ({reference}): "
+            f"sky launch --secret {variable}"
+            for variable, reference in embedded.secrets.items()
+        ]
+    value["setup"] = _setup(tasks)
+    value["run"] = _run(tasks, nodes, embedded)
+    notes += _notes(job, tasks, nodes)
+    return _header(name, job, tasks, embedded) + dump_document(value, has_blocks=True), notes
+
+
+def _refuse_engine(job: Job, task: Task) -> None:
+    engine = task.environment.engine if isinstance(task.environment, Container) else None
+    if engine in ("apptainer", "pyxis"):
+        raise Unwritable(
+            f"{job.name}: task {task.name!r}: environment.engine is {engine}, which the machines "
+            "that SkyPilot opens do not have",
+            hint="Leave it out: Docker is there",
+            path=place_in_job(job, task, "environment", "engine"),
+        )
+
+
+def _nodes(job: Job, tasks: Sequence[Task]) -> int:
+    many = [task for task in tasks if task.resources.nodes > 1]
+    if not many:
+        return 1
+    if len(tasks) > 1:
+        raise Unwritable(
+            f"{job.name}: task {many[0].name!r} runs on {many[0].resources.nodes} nodes beside "
+            "others, and SkyPilot starts one program on all machines of a task",
+            hint="Give it a job file of its own",
+            path=place_in_job(job, many[0], "resources", "nodes"),
+        )
+    if isinstance(many[0].environment, Container):
+        raise Unwritable(
+            f"{job.name}: task {many[0].name!r} runs on several nodes in a container, which is not "
+            "told of the other machines",
+            hint="Give it requirements in the image's place, or run it on a cluster: --on slurm",
+            path=place_in_job(job, many[0], "resources", "nodes"),
+        )
+    return many[0].resources.nodes
+
+
+def _places(job: Job, tasks: Sequence[Task]) -> tuple[list[str], bool]:
+    """Return the absolute paths that the job reads here, and whether it reads relative ones."""
+    found: dict[str, None] = {}
+    is_relative = any(spec.sweep is not None and spec.sweep.files for spec in (job, *job.tasks))
+    for task in tasks:
+        for given in task.inputs:
+            if given.source.startswith("run:") or urlsplit(given.source).scheme:
+                continue
+            if given.source.startswith(("/", "~")):
+                found[given.source.rstrip("/") or "/"] = None
+            else:
+                is_relative = True
+        if isinstance(task.environment, Venv):
+            is_relative |= any("-r" in line for line in task.environment.requirements)
+        # A workload of one's own is a file.
+        is_relative |= task.trains and any(".py" in word for word in task.command[3:5])
+    return [*found], is_relative
+
+
+def _setup(tasks: Sequence[Task]) -> str:
+    extra = "[train]" if any(task.trains for task in tasks) else ""
+    wanted = f"{DISTRIBUTION}{extra}=={installed_version()}"
+    return (
+        "command -v uv >/dev/null || curl -LsSf https://astral.sh/uv/install.sh | sh\n"
+        'export PATH="$HOME/.local/bin:$PATH"\n'
+        f"uv tool install --python 3.12 {shlex.quote(wanted)}\n"
+    )
+
+
+def _run(tasks: Sequence[Task], nodes: int, embedded: Embedded) -> str:
+    text = dump_document(embedded.value)
+    end = _END
+    while end in text:
+        end += "_"
+    gpus = max((task.resources.gpus for task in tasks), default=0)
+    check = "tarmac check --quick"
+    if gpus:
+        check += f" --require {shlex.quote(f'gpus>={max(1, int(gpus))}')}"
+        if any(task.trains for task in tasks):
+            check += " --require torch"
+    lines = ["set -e", 'export PATH="$HOME/.local/bin:$PATH"']
+    if nodes > 1:
+        lines += [
+            "# What Tarmac's agents tell a program that is started on several machines.",
+            'export TARMAC_NODES="$SKYPILOT_NUM_NODES" TARMAC_NODE_RANK="$SKYPILOT_NODE_RANK"',
+            'MASTER_ADDR=$(printf %s "$SKYPILOT_NODE_IPS" | head -n 1)',
+            f"export MASTER_ADDR MASTER_PORT=${{MASTER_PORT:-{_PORT}}}",
+        ]
+    lines += [
+        "# A machine that does not compute is said before it is paid for.",
+        check,
+        f"cat > {_FILE} <<'{end}'",
+        f"{text}{end}",
+        f"tarmac run {_FILE} --output ~/{_RUNS}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _notes(job: Job, tasks: Sequence[Task], nodes: int) -> list[str]:
+    notes = []
+    mounted = {
+        mount.source
+        for task in tasks
+        if isinstance(task.environment, Container)
+        for mount in task.environment.mounts
+    }
+    notes += [
+        f"{job.name}: {source} is mounted from the machine that is opened, where it is empty"
+        for source in sorted(mounted)
+    ]
+    if nodes > 1 and any(task.outputs for task in tasks):
+        notes.append(f"{job.name}: outputs are kept by each of the {nodes} machines")
+    if original_of(job, "shipyard") is not None:
+        notes.append(f"{job.name}: of its pool, vm_size and vm_count are used, and nothing else")
+    return notes
+
+
+def _header(name: str, job: Job, tasks: Sequence[Task], embedded: Embedded) -> str:
+    given = "".join(f" --secret {variable}" for variable in embedded.secrets)
+    here = {
+        output.to.rstrip("/")
+        for task in tasks
+        for output in task.outputs
+        if not output.to.startswith("run:") and not urlsplit(output.to).scheme
+    }
+    lines = [
+        f"The job {job.name!a} as a SkyPilot task, written by tarmac convert. This file is FILE:",
+        f"  open, check, run:  sky launch -c {name}{given} FILE",
+        f"  watch:             sky logs {name}; ssh -t {name} .local/bin/tarmac top",
+        f"  bring back:        rsync -a {name}:{_RUNS}/ runs/",
+        *(_brought(name, place) for place in sorted(here)),
+        f"  stop paying:       sky down {name}",
+    ]
+    return "".join(f"# {line}\n" for line in lines)
+
+
+def _brought(name: str, place: str) -> str:
+    # Relative ones start from the job's file, which lies in SkyPilot's working directory.
+    there = place if place.startswith(("/", "~")) else f"sky_workdir/{place}"
+    told = shlex.quote(f"{name}:{there}/"), shlex.quote(f"{place}/")
+    return ascii(f"                     rsync -a {told[0]} {told[1]}")[1:-1]
