@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarmac.cli.views.search import trial_line
+from tarmac.runs import JudgedBy
 from tarmac.studies import export
-from tarmac.studies.objectives import best_first, front, values_of
+from tarmac.studies.errors import FieldError
+from tarmac.studies.objectives import (
+    best_first,
+    find_objectives,
+    front,
+    recorded_objectives,
+    values_of,
+)
 from tarmac.testing.stand_in import search_without_networks
 
 points = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12)
@@ -44,9 +52,57 @@ def test_the_ends_of_a_front_come_before_its_crowded_middle():
 
 
 def test_a_result_that_is_no_number_says_that_the_training_diverged():
-    assert values_of(["val_accuracy", "params"], {"val_accuracy": 1, "num_parameters": 5}) == [1, 5]
+    accuracy, loss, params = find_objectives(["accuracy", "val_loss", "params"], JudgedBy())
+    assert values_of([accuracy, params], {"val_accuracy": 1, "num_parameters": 5}) == [1, 5]
     with pytest.raises(ValueError, match="val_loss is nan: the training diverged"):
-        values_of(["val_loss"], {"val_loss": float("nan")})
+        values_of([loss], {"val_loss": float("nan")})
+
+
+ERROR = JudgedBy("mae", "min", among=("mae", "r2"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "judged", "found"),
+    [
+        ((), JudgedBy(), [("val_accuracy", True)]),
+        ((), ERROR, [("val_mae", False)]),
+        (("mae", "params"), ERROR, [("val_mae", False), ("params", False)]),
+        (("val_loss",), ERROR, [("val_loss", False)]),
+        (("r2:max", "val_mae:min"), ERROR, [("val_r2", True), ("val_mae", False)]),
+    ],
+)
+def test_any_metric_on_held_out_data_can_be_an_objective(asked, judged, found):
+    assert [(one.name, one.maximize) for one in find_objectives(asked, judged)] == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (("val_mea",), "unknown objective 'val_mea', did you mean 'val_mae'"),
+        (("accuracy",), "unknown objective 'accuracy'"),
+        (("test_mae",), "unknown objective 'test_mae'"),
+        (("params", "params"), "objective params is named twice"),
+        (("mae", "val_mae"), "objective val_mae is named twice"),
+        (("r2",), "objective val_r2: nobody says whether more or less of it is better"),
+        (("r2:up",), "objective r2 ends in 'up', expected r2:max or r2:min"),
+        (("mae:max",), "objective mae:max: of val_mae less is better"),
+        (("seconds:max",), "objective seconds:max: of seconds less is better"),
+    ],
+)
+def test_an_objective_that_cannot_be_is_refused(asked, message):
+    with pytest.raises(FieldError, match=message) as refused:
+        find_objectives(asked, ERROR)
+    assert refused.value.path == ("objective",)
+
+
+def test_a_study_without_directions_is_one_of_before_they_were_recorded():
+    names = ("val_loss", "val_accuracy", "params")
+    found = recorded_objectives(names, ())
+    assert [(one.metric, one.maximize) for one in found] == [
+        ("val_loss", False),
+        ("val_accuracy", True),
+        ("num_parameters", False),
+    ]
 
 
 def test_every_objective_is_in_a_trial_s_values_and_in_the_export(make_study):

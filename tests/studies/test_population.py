@@ -347,7 +347,7 @@ def test_preprocessing_of_ones_own_cannot_be_stacked():
                     learning_rate=0.1, momentum=0.9, nesterov=True, iterations=5, fixed_norm=False
                 )
             },
-            "it is trained by Muon",
+            "its recipe has the optimizer Muon",
         ),
     ],
 )

@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 
 import psutil
 import pytest
 
-import tarmac
+from gated_searches import results, search_here, steps, waiting, write_gated
 from tarmac.studies import Study
 
 # Each begins a dozen Pythons with PyTorch, and tests run beside it.
@@ -26,60 +25,6 @@ QUICK = (
     "SlurmdParameters=config_overrides",
 )
 
-# A network of 13 neurons says where it is trained, and waits until it may go on: at the step after
-# the number in the file "gate". How many it had behind it when its process began is written too.
-GATED = """
-    import os, sys, time
-    from pathlib import Path
-    import torch
-    from torch import nn
-    from tarmac.workloads import SGD, Recipe, Scale, Workload
-
-    HERE = Path(__file__).parent
-
-    class Net(nn.Sequential):
-        def __init__(self, hidden):
-            super().__init__(nn.Flatten(), nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, 10))
-            self.hidden = hidden
-            self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
-            self.waits, self.is_new = (HERE / "gate").exists(), True
-
-        def forward(self, inputs):
-            if self.training and self.hidden == 13:
-                self.may_wait()
-            self.steps += self.training
-            return super().forward(inputs)
-
-        def may_wait(self):
-            if self.waits and self.is_new:
-                self.is_new = False
-                with (HERE / "steps").open("a") as file:
-                    file.write(str(int(self.steps)) + chr(10))
-            if self.waits and int(self.steps) >= self.first():
-                names = ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_ID")
-                unit = "_".join(os.environ[name] for name in names[:2] if name in os.environ)
-                with (HERE / "waiting").open("a") as file:
-                    file.write((unit or os.environ["SLURM_JOB_ID"]) + chr(10))
-                while (HERE / "gate").exists():
-                    time.sleep(0.05)
-                self.waits = False
-
-        def first(self):
-            try:
-                return int((HERE / "gate").read_text() or 0)
-            except FileNotFoundError:
-                return 0
-
-    gated = Workload(
-        name="gated", summary="", dataset="digits", model=lambda hidden=8: Net(hidden),
-        recipe=Recipe(
-            optimizer=SGD(learning_rate=0.05, momentum=0.9, nesterov=False),
-            batch_size=64, epochs=2, preprocess=Scale(factor=1 / 16),
-        ),
-    )
-    """
-SPACE = {"hidden": [8, 13, 16, 24]}
-
 
 @pytest.fixture(scope="module")
 def cluster(start_slurm):
@@ -88,19 +33,14 @@ def cluster(start_slurm):
 
 @pytest.fixture
 def place(tmp_path):
-    (tmp_path / "gated.py").write_text(textwrap.dedent(GATED))
+    write_gated(tmp_path)
     return tmp_path
 
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
     """The results of the same search on this machine."""
-    directory = tmp_path_factory.mktemp("local")
-    (directory / "gated.py").write_text(textwrap.dedent(GATED))
-    study = tarmac.search(
-        f"{directory}/gated.py:gated", space=SPACE, method="brute", workers=1, output=directory
-    )
-    return results(study), study.best
+    return search_here(tmp_path_factory.mktemp("local"))
 
 
 @pytest.fixture
@@ -131,13 +71,6 @@ def start(cluster, place):
     cluster.run("scancel", f"--user={os.getuid()}")
 
 
-def results(study):
-    return [
-        (row["number"], row["state"], row["params"], row.get("val_accuracy"))
-        for row in study.trials
-    ]
-
-
 def wait_for(is_so, process, what):
     end = time.monotonic() + 300
     while not is_so():
@@ -145,11 +78,6 @@ def wait_for(is_so, process, what):
             pytest.fail(f"the search has ended: {process.communicate()[0]}")
         assert time.monotonic() < end, f"waited in vain for {what}"
         time.sleep(0.1)
-
-
-def waiting(place):
-    path = place / "waiting"
-    return path.read_text().split() if path.exists() else []
 
 
 def the_study(place):
@@ -173,6 +101,20 @@ def test_a_search_on_a_cluster_finds_what_it_finds_here(start, place, local):
     check(place, process, local)
     (job,) = (the_study(place).path / "cluster").glob("*/job-run.json")
     assert json.loads(job.read_text())["num_tasks"] == 4
+
+
+def test_a_tracker_is_told_of_a_search_on_a_cluster(start, place):
+    pytest.importorskip("wandb")
+    words = ("gated.py:gated", "--set", "hidden=8,13", "--method", "brute", "--log-to", "wandb")
+    process = start(*words, WANDB_MODE="offline", WANDB_X_SERVICE_WAIT="100")
+    output, _ = process.communicate(timeout=500)
+    assert process.returncode == 0, output
+    study = the_study(place)
+    (kept,) = (study.path / "wandb").glob("offline-run-*/run-*.wandb")
+    told = kept.read_bytes()
+    # A row for each network, by this process alone, and the winner's in the end.
+    assert told.count(b"num_parameters") >= len(study.trials)
+    assert b"best.test_accuracy" in told
 
 
 def test_a_trial_whose_worker_was_cancelled_is_trained_by_another(start, place, local, cluster):
@@ -254,8 +196,8 @@ def test_a_trial_whose_worker_ran_out_of_time_goes_on_from_its_checkpoint(start,
     (place / "gate").unlink()
     check(place, process, local)
     # On a busy machine a minute may not suffice for the first epoch, nor the next for more.
-    steps = (place / "steps").read_text().split()
-    assert (steps[0], steps[-1]) == ("0", "19")
+    begun_at = steps(place)
+    assert (begun_at[0], begun_at[-1]) == (0, 19)
     # The worker was begun again; there are no others.
     assert len([*(the_study(place).path / "cluster").glob("*/job-run.json")]) == 1
 

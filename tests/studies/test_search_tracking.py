@@ -6,7 +6,8 @@ import pytest
 
 import tarmac
 from tarmac import TarmacError
-from tarmac.studies import tracking
+from tarmac.studies import open_study, tracking
+from tarmac.studies.reporter import Silent
 
 SMALL = {
     "space": {"hidden": [4, 8]},
@@ -53,6 +54,15 @@ def test_each_network_is_a_step_and_the_best_is_the_summary(tmp_path, monkeypatc
     assert summary["best.test_accuracy"] == study.best.test_accuracy
     assert runs[0].name == study.path.name
     assert runs[0].configuration["method"] == "brute"
+
+
+def test_a_search_that_goes_on_without_this_process_is_told_as_interrupted(tmp_path, monkeypatch):
+    fake = Fake()
+    open_as(fake, monkeypatch)
+    study = open_study("digits-mlp", output=tmp_path, **SMALL)
+    with study.leases.work(), tracking.tracked(study, Silent(), ["wandb"]):
+        study.update(status="running")
+    assert fake.ended == ("interrupted", {})
 
 
 def test_what_is_not_taken_is_a_warning_and_no_failure(tmp_path, monkeypatch):

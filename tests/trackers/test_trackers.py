@@ -14,6 +14,7 @@ from mlflow_stand_in import MlflowStandIn
 from tarmac.distribution import MissingExtraError
 from tarmac.errors import RequestError, TarmacError
 from tarmac.trackers import InThread, TrackedRun, check_tracker, open_tracker
+from tarmac.training import resume, train
 
 # Of LevelDB's log format: the size of its blocks, and the kinds of a record that end one.
 _BLOCK, _WHOLE, _LAST = 32768, 1, 4
@@ -61,13 +62,18 @@ def records_of(path: Path) -> Iterator[bytes]:
 
 
 def points_of(directory: Path) -> tuple[list[dict[str, str]], dict[str, str]]:
-    """Read what Weights & Biases' client keeps offline: history, and the summary."""
+    """Read what Weights & Biases' client keeps offline of one start: history, and the summary."""
+    (path,) = directory.glob("wandb/offline-run-*/run-*.wandb")
+    return points_in(path)
+
+
+def points_in(path: Path) -> tuple[list[dict[str, str]], dict[str, str]]:
+    """Read a file of Weights & Biases' client: history, and the summary."""
     from wandb.proto import wandb_internal_pb2
 
     def by_name(items) -> dict[str, str]:
         return {item.key or ".".join(item.nested_key): item.value_json for item in items}
 
-    (path,) = directory.glob("wandb/offline-run-*/run-*.wandb")
     rows, summary = [], {}
     for content in records_of(path):
         record = wandb_internal_pb2.Record()
@@ -102,6 +108,47 @@ def test_weights_and_biases_keeps_a_run_offline(tmp_path, monkeypatch, capfd):
     assert summary["test_accuracy"] == "0.75"
     assert summary["status"] == '"completed"'
     assert capfd.readouterr().out == "", "standard output is the command's"
+
+
+def test_weights_and_biases_keeps_what_comes_in_any_order(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_X_SERVICE_WAIT", "100")
+    tracker = open_tracker("wandb", tracked(tmp_path, is_ordered=False))
+    for number in (2, 0, 1):
+        tracker.log(number, {"loss": 0.5})
+    tracker.end("completed", {})
+    end = time.monotonic() + 60
+    while "status" not in points_of(tmp_path)[1] and time.monotonic() < end:
+        pass
+    assert [row["number"] for row in points_of(tmp_path)[0]] == ["2", "0", "1"]
+
+
+def test_a_training_that_is_resumed_goes_on_with_its_run_at_weights_and_biases(
+    tmp_path, monkeypatch
+):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_X_SERVICE_WAIT", "100")
+    small = {"epochs": 3, "train_size": 64, "devices": "cpu", "log_to": ["wandb"]}
+
+    def two_are_trained() -> bool:
+        return any(
+            len(path.read_text().splitlines()) == 2 for path in tmp_path.glob("*/metrics.jsonl")
+        )
+
+    first = train("digits-mlp", output=tmp_path, interrupted=two_are_trained, **small)
+    assert first.record.status == "interrupted"
+    second = resume(first.path)
+    # A file for each start, of one run.
+    name = f"run-{first.record.id}.wandb"
+    kept = [Path(run.record.tracked["wandb"]) / name for run in (first, second)]
+    assert kept[0] != kept[1]
+    end = time.monotonic() + 60
+    while "status" not in points_in(kept[1])[1] and time.monotonic() < end:
+        pass
+    steps = [[row["_step"] for row in points_in(path)[0] if "accuracy" in row] for path in kept]
+    assert steps == [["1", "2"], ["3"]]
 
 
 def test_weights_and_biases_without_a_login_is_refused_before_anything_is_asked(

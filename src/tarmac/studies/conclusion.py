@@ -87,7 +87,7 @@ def conclude(
         study.end("failed", error="no network could be trained", why_ended=why)
         return True
     known = study.record.best
-    if known is not None and known.number == winner.number and known.test_accuracy is not None:
+    if known is not None and known.number == winner.number and known.run is not None:
         winner = known.model_copy(update={"confirmed": winner.confirmed})
     else:
         trained = _retrain(study, winner, slot, reporter, halted)
@@ -145,8 +145,9 @@ def _retrain(
     metrics, run = trained
     return winner.model_copy(
         update={
-            "test_accuracy": metrics["test_accuracy"],
-            "test_loss": metrics["test_loss"],
+            "test_accuracy": metrics.get("test_accuracy"),
+            "test_loss": metrics.get("test_loss"),
+            "test_metrics": {k: v for k, v in metrics.items() if k.startswith("test_")},
             "run": f"{BEST}/{run.rpartition('/')[2]}",
         }
     )

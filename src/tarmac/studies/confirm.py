@@ -77,7 +77,7 @@ def confirm(
             return False
         num_done += 1
         if result.error is None:
-            values = values_of(request.objective, result.metrics)
+            values = values_of(study.objectives, result.metrics)
             reached[asked[result.number]] += (values[0],)
     # An evaluator that is halted leaves the rest out.
     if num_done < len(candidates):

@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 from tarmac.studies.errors import HopelessError
 from tarmac.studies.ledger import GENERATION
 from tarmac.studies.methods.pruning import find_rule
-from tarmac.studies.objectives import OBJECTIVES, values_of
+from tarmac.studies.objectives import values_of
 from tarmac.studies.terms import ALONE
 from tarmac.studies.trial_queue import TrialQueue
 
@@ -34,9 +34,8 @@ _LOOK_EVERY_S = 0.3
 _LOOK_AT_LEAST_EVERY_S = 2.0
 _MARGIN = 1.5
 _STORE_TIME_EVERY_S = 5.0
-# What of a result is stored with its trial, where optuna-dashboard shows it.
+# Whole numbers among what of a result is stored with its trial, where optuna-dashboard shows it.
 _COUNTS = ("epochs", "num_parameters")
-_STORED = (*_COUNTS, "seconds", "loss", "accuracy", "val_loss", "val_accuracy")
 
 
 class SearchLoop:
@@ -72,12 +71,15 @@ class SearchLoop:
         self._before_s = study.record.elapsed_s
         self._started = time.monotonic()
         self._stored_time_at = self._started
-        first = OBJECTIVES[study.request.objective[0]]
-        # Objectives that only the end of a training shows have no curve; accuracy has.
-        self._metric = first.metric if first.metric.startswith("val_") else "val_accuracy"
+        first, judged = study.objectives[0], study.record.judged_by
+        # Objectives that only the end of a training shows have no curve; what counts has.
+        is_scored = first.metric.startswith("val_")
+        self._metric = first.metric if is_scored else judged.of("val")
+        is_maximized = first.maximize if is_scored else judged.more_is_better
         rule = find_rule(study.request.prune)
-        sign = -1.0 if self._metric == "val_loss" else 1.0
-        self._pruner = None if rule is None else rule.make_pruner(sign)
+        self._pruner = None if rule is None else rule.make_pruner(1.0 if is_maximized else -1.0)
+        scores = (*judged.scores, *(f"val_{name}" for name in judged.scores))
+        self._stored = (*_COUNTS, "seconds", *scores)
         self.leave: Leave = "stopped"
         self.num_trained = self.num_epochs = 0
         self.has_waited = self._goes_on = False
@@ -229,10 +231,10 @@ class SearchLoop:
         values: list[float] | None = None
         if error is None and not result.stopped:
             try:
-                values = values_of(self._study.request.objective, result.metrics)
+                values = values_of(self._study.objectives, result.metrics)
             except ValueError as divergence:
                 error = str(divergence)
-        for name in _STORED:
+        for name in self._stored:
             if name in result.metrics:
                 value = result.metrics[name]
                 self._study.mark(result.number, name, int(value) if name in _COUNTS else value)

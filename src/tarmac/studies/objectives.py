@@ -6,10 +6,24 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
+from tarmac.errors import unknown_name
+from tarmac.runs import bare_name, name_words
+from tarmac.studies.errors import FieldError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["OBJECTIVES", "Objective", "best_first", "front", "values_of"]
+    from tarmac.runs import Direction, JudgedBy
+
+__all__ = [
+    "COSTS",
+    "Objective",
+    "best_first",
+    "find_objectives",
+    "front",
+    "recorded_objectives",
+    "values_of",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,35 +31,117 @@ class Objective:
     """A number that a training gives.
 
     Attributes:
+        name: What it is asked for by.
         metric: Its name among a result's metrics.
         maximize: Whether more is better.
-        summary: What it is.
     """
 
+    name: str
     metric: str
     maximize: bool
-    summary: str
+
+    @property
+    def direction(self) -> Direction:
+        """Which end of it is the better one."""
+        return "max" if self.maximize else "min"
 
 
-OBJECTIVES = {
-    "val_accuracy": Objective("val_accuracy", True, "accuracy on held-out data, more is better"),
-    "val_loss": Objective("val_loss", False, "loss on held-out data, less is better"),
-    "params": Objective("num_parameters", False, "number of parameters, less is better"),
-    "seconds": Objective("seconds", False, "time to train, less is better"),
-    "epochs": Objective("epochs", False, "epochs trained, less is better"),
+# What every training gives, whatever it is judged by; less of each is better.
+COSTS = {"params": "num_parameters", "seconds": "seconds", "epochs": "epochs"}
+
+_SUMMARIES = {
+    "params": "number of parameters, less is better",
+    "seconds": "time to train, less is better",
+    "epochs": "epochs trained, less is better",
 }
+_BETTER = {"max": ", more is better", "min": ", less is better", None: ": say which end is better"}
 
 
-def values_of(names: Sequence[str], metrics: Mapping[str, float]) -> list[float]:
+def find_objectives(asked: Sequence[str], judged: JudgedBy) -> tuple[Objective, ...]:
+    """Return what networks are judged by.
+
+    Args:
+        asked: Names of metrics on held-out data, with or without ``val_``, or of `COSTS`; with
+            ``:max`` or ``:min`` where nobody says which end of a metric is better. Without any it
+            is what the workload is judged by.
+        judged: By what, and among what.
+
+    Raises:
+        FieldError: A name is unknown or there twice, or which end is better is not known.
+    """
+    found = [_find(text, judged) for text in asked or (judged.of("val"),)]
+    names = [objective.name for objective in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise FieldError(("objective",), f"objective {name} is named twice")
+    return tuple(found)
+
+
+def recorded_objectives(
+    names: Sequence[str], directions: Sequence[Direction]
+) -> tuple[Objective, ...]:
+    """Return the objectives of a study's record.
+
+    Args:
+        names: As `find_objectives` named them.
+        directions: Theirs; empty in studies from before they were recorded, which knew accuracy
+            and the loss alone.
+    """
+    told = directions or ["max" if name == "val_accuracy" else "min" for name in names]
+    return tuple(
+        Objective(name, COSTS.get(name, name), direction == "max")
+        for name, direction in zip(names, told, strict=True)
+    )
+
+
+def _find(text: str, judged: JudgedBy) -> Objective:
+    name, colon, end = text.partition(":")
+    if colon and end not in ("max", "min"):
+        raise FieldError(
+            ("objective",), f"objective {name} ends in {end!r}, expected {name}:max or {name}:min"
+        )
+    if name in COSTS:
+        metric, known = COSTS[name], "min"
+    else:
+        bare = bare_name(name)
+        name = metric = f"val_{bare}" if name in (bare, f"val_{bare}") else name
+        if bare not in judged.scores or not name.startswith("val_"):
+            raise _unknown(text, judged)
+        known = judged.direction_of(bare) or end
+    if not known:
+        raise FieldError(
+            ("objective",),
+            f"objective {name}: nobody says whether more or less of it is better",
+            hint=f"Say it: --objective {name}:max, or {name}:min",
+        )
+    if end and end != known:
+        raise FieldError(
+            ("objective",),
+            f"objective {text}: of {name} {'more' if known == 'max' else 'less'} is better",
+            hint=f"Leave out :{end}.",
+        )
+    return Objective(name, metric, known == "max")
+
+
+def _unknown(text: str, judged: JudgedBy) -> FieldError:
+    valid = {
+        f"val_{name}": f"{name_words(name)} on held-out data{_BETTER[judged.direction_of(name)]}"
+        for name in dict.fromkeys((judged.metric, *judged.scores))
+    }
+    wrong = unknown_name("objective", text, valid | _SUMMARIES)
+    return FieldError(("objective",), wrong.message, hint=wrong.hint)
+
+
+def values_of(objectives: Sequence[Objective], metrics: Mapping[str, float]) -> list[float]:
     """Return a result's objectives.
 
     Raises:
         ValueError: One is not there, or is no number.
     """
-    values = [metrics.get(OBJECTIVES[name].metric, math.nan) for name in names]
-    for name, value in zip(names, values, strict=True):
+    values = [metrics.get(one.metric, math.nan) for one in objectives]
+    for one, value in zip(objectives, values, strict=True):
         if not math.isfinite(value):
-            raise ValueError(f"{name} is {value}: the training diverged")
+            raise ValueError(f"{one.name} is {value}: the training diverged")
     return values
 
 

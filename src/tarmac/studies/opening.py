@@ -13,6 +13,7 @@ from tarmac.studies.errors import FieldError
 from tarmac.studies.evaluation.dataset import load_dataset
 from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.methods.registry import find_method
+from tarmac.studies.objectives import find_objectives
 from tarmac.studies.request import (
     CHANGEABLE,
     Request,
@@ -26,11 +27,13 @@ from tarmac.studies.study.catalogue import find_study
 from tarmac.studies.study.writer import StudyWriter
 from tarmac.studies.tunables import make_space
 from tarmac.training import settings_of
-from tarmac.workloads import find_workload, workload_names
+from tarmac.workloads import find_workload, judged_by, workload_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from tarmac.runs import JudgedBy
+    from tarmac.studies.objectives import Objective
     from tarmac.studies.space import Space
     from tarmac.studies.study.study import Study
     from tarmac.training import Setting
@@ -141,6 +144,7 @@ def _make(checked: Checked, output: Path, *, name: str, is_shared: bool) -> Stud
         checked.settings,
         train_size=checked.train_size,
         validation_size=checked.validation_size,
+        judged_by=checked.judged_by,
         is_shared=is_shared,
     )
 
@@ -155,6 +159,7 @@ class Checked:
         settings: Those of all networks.
         train_size: Samples that each network trains on.
         validation_size: Samples that judge it.
+        judged_by: What the workload is judged by.
     """
 
     request: Request
@@ -162,13 +167,16 @@ class Checked:
     settings: Mapping[str, Setting]
     train_size: int
     validation_size: int
+    judged_by: JudgedBy
 
 
 def _check(request: Request, *, is_shared: bool) -> Checked:
     workload = find_workload(request.workload)
     space, settings = make_space(request.space, workload, settings_of(workload))
-    _refuse_senseless(request, workload)
-    find_method(request.method).check_space(space, len(request.objective))
+    judged = judged_by(workload)
+    objectives = find_objectives(request.objective, judged)
+    _refuse_senseless(request, objectives, workload)
+    find_method(request.method).check_space(space, len(objectives))
     if is_shared and (request.storage or "").startswith("sqlite"):
         raise FieldError(
             ("storage",),
@@ -188,6 +196,7 @@ def _check(request: Request, *, is_shared: bool) -> Checked:
         settings=settings,
         train_size=train_size,
         validation_size=validation_size,
+        judged_by=judged,
     )
 
 
@@ -229,8 +238,16 @@ def check_changes(
         asked = make_request({**unchanged, **changes, "space": texts})
     workload = find_workload(asked.workload)
     space, settings = make_space(asked.space, workload, settings_of(workload))
+    names = asked.objective
+    if names != before.objective:
+        found = find_objectives(names, study.record.judged_by)
+        names = tuple(one.name for one in found)
+        if names == before.objective and found != study.objectives:
+            then, now = (_directions(objectives) for objectives in (study.objectives, found))
+            raise _begun(study, f"with objective {then}, not {now}")
     asked = asked.model_copy(
         update={
+            "objective": names,
             "epochs": asked.epochs or workload.recipe.epochs,
             "workload": _absolute(asked.workload),
             "storage": before.storage,
@@ -253,14 +270,16 @@ def _name(what: str | Path) -> str:
     return Path(text).stem if is_file(text) else text
 
 
-def _refuse_senseless(request: Request, workload: Workload) -> None:
+def _refuse_senseless(
+    request: Request, objectives: Sequence[Objective], workload: Workload
+) -> None:
     for name in ("learning_rate", "batch_size"):
         text = request.space.get(name)
         values = () if text is None else (*(text.choices or ()), text.low, text.high)
         wrong = [value for value in values if value is not None and float(value) <= 0]
         if wrong:
             raise FieldError(("space", name), f"{name} is {wrong[0]}, expected above 0")
-    if "epochs" in request.objective and request.patience is None:
+    if any(one.name == "epochs" for one in objectives) and request.patience is None:
         raise FieldError(
             ("objective",),
             f"epochs is an objective, but every network of {workload.name} trains equally long",
@@ -302,6 +321,14 @@ def _other_search(study: Study, asked: Request, space: Space, differs: list[str]
         what = f"over another space ({', '.join(names) or 'other fixed settings'})"
     else:
         what = f"with {name} {getattr(study.request, name)}, not {getattr(asked, name)}"
+    return _begun(study, what)
+
+
+def _directions(objectives: Sequence[Objective]) -> str:
+    return ", ".join(f"{one.name}:{one.direction}" for one in objectives)
+
+
+def _begun(study: Study, what: str) -> RequestError:
     return RequestError(
         f"study {study.name} was begun {what}",
         hint="Leave that out to go on with the study, or leave out --resume to begin a new one.",

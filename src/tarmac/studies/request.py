@@ -16,15 +16,15 @@ from tarmac.documents import (
     read_document,
     refuse,
 )
-from tarmac.errors import RequestError, unknown_name
+from tarmac.errors import RequestError
 from tarmac.studies.errors import FieldError
 from tarmac.studies.methods.breeding import num_survivors
 from tarmac.studies.methods.interface import MethodOptions
 from tarmac.studies.notation import ParameterText
-from tarmac.studies.objectives import OBJECTIVES
+from tarmac.studies.objectives import COSTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pydantic import GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
@@ -93,7 +93,9 @@ class Request(BaseModel):
         budget: It ends after so many seconds of work, in all sessions; None for no such end.
         space: What is searched over, and what is fixed.
         datasets: For a dataset, what differs in ``space`` on it.
-        objective: What counts; the first decides which network wins.
+        objective: What counts, on held-out data; the first decides which network wins. By default
+            what the workload is judged by. A metric of which nobody says which end is better ends
+            in ``:max`` or ``:min``.
         prune: Whether losers stop early: ``none``, ``halving``, ``median``, or a rule that an
             installed package provides.
         confirm: How many of the best are trained from two more seeds before one is the winner.
@@ -125,7 +127,7 @@ class Request(BaseModel):
     datasets: dict[str, dict[str, _Parameter]] = {}
     objective: Annotated[
         tuple[str, ...], BeforeValidator(_names, json_schema_input_type=str | tuple[str, ...])
-    ] = ("val_accuracy",)
+    ] = ()
     prune: str = "none"
     confirm: int = 0
     epochs: int | None = None
@@ -303,7 +305,7 @@ def _check(request: Request) -> None:
 
     find_rule(request.prune)
     find_method(request.method).check_options(request.method_options)
-    _check_objective(request.objective)
+    first = request.objective[0].partition(":")[0] if request.objective else ""
     if request.prune != "none" and len(request.objective) > 1:
         raise FieldError(
             ("prune",),
@@ -311,23 +313,10 @@ def _check(request: Request) -> None:
             "losers are known by one",
             hint="Leave out --prune, or name one objective.",
         )
-    if request.prune != "none" and not request.objective[0].startswith("val_"):
+    if request.prune != "none" and first in COSTS:
         raise FieldError(
             ("prune",),
-            f"prune is {request.prune} and the objective {request.objective[0]}: losers are known "
-            "by their validation",
-            hint="Leave out --prune, or use --objective val_accuracy or val_loss.",
+            f"prune is {request.prune} and the objective {first}: losers are known by their "
+            "validation",
+            hint="Leave out --prune, or name a metric such as val_loss.",
         )
-
-
-def _check_objective(names: Sequence[str]) -> None:
-    if not names:
-        raise FieldError(("objective",), "objective is empty, expected at least one")
-    for name in names:
-        if name not in OBJECTIVES:
-            wrong = unknown_name(
-                "objective", name, {key: one.summary for key, one in OBJECTIVES.items()}
-            )
-            raise FieldError(("objective",), wrong.message, hint=wrong.hint)
-        if names.count(name) > 1:
-            raise FieldError(("objective",), f"objective {name} is named twice")

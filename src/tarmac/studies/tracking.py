@@ -52,9 +52,14 @@ def tracked(study: Study, reporter: Reporter, names: Sequence[str]) -> Iterator[
         yield _Tracking(reporter, list(trackers.values()))
     finally:
         best = study.record.best
-        found = {} if best is None else {**best.values, "test_accuracy": best.test_accuracy}
+        status = study.record.status
+        if status == "running":
+            # Workers of a cluster go on without this process, which tells no more of them.
+            status = "interrupted"
+        judged = study.record.judged_by
+        found = {} if best is None else {**best.values, judged.of("test"): best.tested(judged)}
         for name, tracker in trackers.items():
-            tracker.end(study.status, _numbers({f"best.{k}": v for k, v in found.items()}))
+            tracker.end(status, _numbers({f"best.{k}": v for k, v in found.items()}))
             if tracker.problem:
                 text = f"{TRACKERS[name]} has not all of the search: {tracker.problem}"
                 warnings.warn(text, stacklevel=2)
@@ -70,6 +75,7 @@ def _tracked(study: Study) -> TrackedRun:
         directory=study.path,
         configuration={**record.request, "settings": record.settings},
         tags={"kind": "search", "workload": record.name},
+        is_ordered=False,
     )
 
 

@@ -22,6 +22,8 @@ class TrackedRun:
         directory: Its own; what a tracker keeps on this machine goes below it.
         configuration: Every effective value.
         tags: What it is found by.
+        is_ordered: Whether each step comes after those before it; networks that are trained at the
+            same time end as they like.
     """
 
     id: str
@@ -29,6 +31,7 @@ class TrackedRun:
     directory: Path
     configuration: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    is_ordered: bool = True
 
 
 class Tracker(Protocol):

@@ -25,6 +25,9 @@ _LOCAL_MODES: Mapping[str, Literal["offline", "disabled"]] = {
     "disabled": "disabled",
 }
 
+# The axis of what comes in any order.
+_NUMBER = "number"
+
 
 class WandbRun:
     """A run; see `Tracker`. Its own files are below the run's directory, in ``wandb/``.
@@ -58,13 +61,20 @@ class WandbRun:
             # What is printed is the run's own affair, on standard output for one with --json.
             settings=wandb.Settings(silent=True, console="off"),
         )
+        self._is_ordered = run.is_ordered
+        if not run.is_ordered:
+            # The client leaves out a step that is less than the last one.
+            self._run.define_metric("*", step_metric=_NUMBER)
         # Below the run's directory where it stays offline, which has no address.
         url = None if self._run.offline else self._run.url
         self.place: str = url or str(Path(self._run.dir).parent)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Tell of a step."""
-        self._run.log(dict(metrics), step=step)
+        if self._is_ordered:
+            self._run.log(dict(metrics), step=step)
+        else:
+            self._run.log({**metrics, _NUMBER: step})
 
     def end(self, status: str, summary: Mapping[str, float]) -> None:
         """Tell how it ended."""

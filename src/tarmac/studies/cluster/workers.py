@@ -41,6 +41,8 @@ STORAGE_VARIABLE = "TARMAC_STUDY_STORAGE"
 # So often a worker may leave for want of time, each time with trials done.
 _MOST_TURNS = 100_000
 
+_MEET = "the workers of a search meet in its directory"
+
 # Without it a worker would look for data in another place.
 _PASSED_ON = ("TARMAC_DATA",)
 
@@ -72,12 +74,15 @@ class Workers:
         """Refuse what no cluster has.
 
         Raises:
-            RequestError: Of a number that is too small.
+            RequestError: Of a number that is too small, or workers that could not meet.
         """
         if self.count < 1:
             raise RequestError(f"workers is {self.count}, expected at least 1")
         if self.time_s is not None and self.time_s < 1:
             raise RequestError(f"a worker's time is {self.time_s:g} s, expected at least 1")
+        refuse_apart = find_executor(self.on).refuse_apart
+        if refuse_apart is not None:
+            refuse_apart(self.options.get(self.on, {}), _MEET)
 
 
 def most_workers(

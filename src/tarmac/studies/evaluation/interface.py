@@ -45,7 +45,8 @@ class Progress:
     Attributes:
         number: The candidate's.
         epoch: From 1.
-        metrics: At least ``loss``, ``accuracy``, ``val_loss`` and ``val_accuracy``.
+        metrics: At least ``loss``, ``val_loss`` and each metric that the workload is scored by,
+            alone and with ``val_``: ``accuracy``, ``val_accuracy``.
     """
 
     number: int

@@ -26,8 +26,8 @@ _CREATE_TRIAL, _SET_STATE, _SET_INTERMEDIATE, _SET_ATTRIBUTE = 4, 6, 7, 8
 _RUNNING, _COMPLETE, _PRUNED, _FAILED = range(4)
 _STATES = {"RUNNING": _RUNNING, "COMPLETE": _COMPLETE, "PRUNED": _PRUNED, "FAIL": _FAILED}
 
-# Of what a search may be judged by, where less is better; see `tarmac.studies.objectives`.
-_MINIMIZED = frozenset({"val_loss", "params", "seconds", "epochs"})
+# All that searches could be judged by before their records said which end is better.
+_MAXIMIZED = frozenset({"val_accuracy"})
 
 # A database that somebody writes to is not waited for.
 _DATABASE_WITHIN_S = 0.1
@@ -77,6 +77,10 @@ def glance_search(path: Path, readings: Readings | None = None) -> Glance:
     trials = _trials(path, record, readings)
     names = request.values.get("objective")
     objective = str(names[0]) if isinstance(names, list) and names else "val_accuracy"
+    directions = record.values.get("directions")
+    is_least = objective not in _MAXIMIZED
+    if isinstance(directions, list) and directions:
+        is_least = directions[0] == "min"
     here = os.uname().nodename
     return Glance(
         kind="search",
@@ -88,7 +92,7 @@ def glance_search(path: Path, readings: Readings | None = None) -> Glance:
         locks=tuple(worker.lock for worker in workers),
         created_at=record.moment("created_at"),
         metric_name=objective,
-        metric=None if trials is None else trials.best(least=objective in _MINIMIZED),
+        metric=None if trials is None else trials.best(least=is_least),
         done=None if trials is None else trials.count(_COMPLETE, _PRUNED, _FAILED),
         total=_total(request),
         note=(record.text("error") or "") if status == "failed" else "",

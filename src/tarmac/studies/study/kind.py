@@ -44,15 +44,17 @@ def _summarize(path: Path) -> RunSummary:
 def _metrics(record: StudyRecord) -> dict[str, float]:
     if record.best is None:
         return {}
-    test = record.best.test_accuracy
-    return record.best.values | ({} if test is None else {"test_accuracy": test})
+    test = record.best.tested(record.judged_by)
+    return record.best.values | ({} if test is None else {record.judged_by.of("test"): test})
 
 
 def _facts(path: Path) -> RunFacts:
     record = read_study_record(path / _RECORD)
     asked = {"request": record.request, "settings": record.settings, "space": record.space}
     winner = {} if record.best is None else record.best.settings
-    return RunFacts(asked=asked | {"winner": winner}, metrics=_metrics(record))
+    return RunFacts(
+        asked=asked | {"winner": winner}, metrics=_metrics(record), judged_by=record.judged_by
+    )
 
 
 def _leases(path: Path, record: StudyRecord) -> Leases:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.files import read_versioned
+from tarmac.runs import Direction, JudgedBy
 from tarmac.studies.study.locks import Locks  # noqa: TC001 - Pydantic reads it
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA_VERSION", "StudyRecord", "Winner", "read_study_record", "status_of"]
 
-SCHEMA_VERSION = 2
+# 2 added `locks`, 3 `judged_by`, `directions` and a winner's `test_metrics`.
+SCHEMA_VERSION = 3
 
 
 class Winner(BaseModel):
@@ -27,8 +29,10 @@ class Winner(BaseModel):
         values: Its objectives, by name.
         epochs: How long its trial trained.
         confirmed: Its first objective from other seeds; empty where none was asked for.
-        test_accuracy: Of the network trained anew on all training data; None before that is done.
+        test_accuracy: Of the network trained anew on all training data; None before that is done,
+            and where accuracy is not scored.
         test_loss: Of the same network; None before.
+        test_metrics: All that it was scored with on the test set, by name; empty before.
         run: That training's run directory, from the study's.
     """
 
@@ -41,7 +45,18 @@ class Winner(BaseModel):
     confirmed: tuple[float, ...] = ()
     test_accuracy: float | None = None
     test_loss: float | None = None
+    test_metrics: dict[str, float] = {}
     run: str | None = None
+
+    def tested(self, judged: JudgedBy) -> float | None:
+        """Return the test score of the network trained anew; None before that is done.
+
+        Args:
+            judged: What the study's workload is judged by.
+        """
+        known = {"test_accuracy": self.test_accuracy, "test_loss": self.test_loss}
+        name = judged.of("test")
+        return self.test_metrics.get(name, known.get(name))
 
 
 class StudyRecord(BaseModel):
@@ -63,6 +78,9 @@ class StudyRecord(BaseModel):
         fingerprint: Of the space that the study began with.
         train_size: Samples that each network trains on.
         validation_size: Samples that judge it.
+        judged_by: What its workload is judged by; accuracy before schema 3.
+        directions: Whether the most or the least of each objective is the best; empty before
+            schema 3.
         storage: Where the trials are; without a password, None for the journal beside this file.
         locks: How its processes keep out of each other's way: by the kernel's locks, or by leases
             where they may be on several hosts.
@@ -90,6 +108,8 @@ class StudyRecord(BaseModel):
     fingerprint: str
     train_size: int
     validation_size: int
+    judged_by: JudgedBy = JudgedBy()
+    directions: tuple[Direction, ...] = ()
     storage: str | None = None
     locks: Locks = "kernel"
     versions: dict[str, str] = {}

@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 from tarmac.errors import RequestError, TarmacError
 from tarmac.studies.ledger import GENERATION, Ledger
 from tarmac.studies.methods.registry import find_method
-from tarmac.studies.objectives import OBJECTIVES
+from tarmac.studies.objectives import recorded_objectives
 from tarmac.studies.request import Request
 from tarmac.studies.space import Space
 from tarmac.studies.study.leases import Leases
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
+    from tarmac.studies.objectives import Objective
     from tarmac.studies.study.record import StudyRecord, Winner
     from tarmac.training import Setting
 
@@ -69,7 +70,9 @@ class Study:
 
     def __repr__(self) -> str:
         best = self.record.best
-        winner = "" if best is None else f": {best.values}, test_accuracy={best.test_accuracy}"
+        judged = self.record.judged_by
+        test = None if best is None else best.tested(judged)
+        winner = "" if best is None else f": {best.values}, {judged.of('test')}={test}"
         return f"<Study {self.path} {self.status}{winner}>"
 
     @property
@@ -171,7 +174,12 @@ class Study:
     @property
     def maximize(self) -> list[bool]:
         """Whether more is better, by objective."""
-        return [OBJECTIVES[name].maximize for name in self.request.objective]
+        return [one.maximize for one in self.objectives]
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """What its networks are judged by, the first most."""
+        return recorded_objectives(self.request.objective, self.record.directions)
 
     def reload(self) -> None:
         """Read the record anew."""

@@ -13,6 +13,8 @@ from tarmac import runs
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError
 from tarmac.files import is_network, write_json
+from tarmac.runs import JudgedBy
+from tarmac.studies.objectives import find_objectives
 from tarmac.studies.study.locks import turns
 from tarmac.studies.study.record import StudyRecord, read_study_record
 from tarmac.studies.study.storage import masked, open_storage
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
 
 __all__ = ["StudyWriter"]
+
+_BY_ACCURACY = JudgedBy()
 
 _PACKAGES = ("optuna", "torch", "numpy")
 
@@ -65,6 +69,7 @@ class StudyWriter(Study):
         *,
         train_size: int,
         validation_size: int,
+        judged_by: JudgedBy = _BY_ACCURACY,
         is_shared: bool = False,
     ) -> StudyWriter:
         """Make a study's directory and its place in the storage.
@@ -77,13 +82,16 @@ class StudyWriter(Study):
             settings: Those of all its networks.
             train_size: Samples that each network trains on.
             validation_size: Samples that judge it.
+            judged_by: What the workload is judged by.
             is_shared: Whether several hosts are to work on it; those of a network file system may
                 in any case.
 
         Raises:
-            RequestError: ``output`` cannot be written.
+            RequestError: ``output`` cannot be written, or an objective cannot be.
             TarmacError: The storage cannot be reached; nothing was made.
         """
+        objectives = find_objectives(request.objective, judged_by)
+        request = request.model_copy(update={"objective": tuple(one.name for one in objectives)})
         locks: Locks = "leases" if is_shared or is_network(output) else "kernel"
         created_at = runs.now()
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".")
@@ -105,6 +113,8 @@ class StudyWriter(Study):
             fingerprint=space.fingerprint,
             train_size=train_size,
             validation_size=validation_size,
+            judged_by=judged_by,
+            directions=tuple(one.direction for one in objectives),
             storage=None if url is None else masked(url),
             locks=locks,
             versions=_versions(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -9,7 +10,8 @@ from tarmac.distribution import require
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from tarmac.studies.study.study import Study
 
@@ -24,7 +26,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 def serve_dashboard(study: Study, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until interrupted.
+    """Serve until interrupted, on this machine's own address nobody whom another site has sent.
 
     Args:
         study: The study.
@@ -46,6 +48,27 @@ def serve_dashboard(study: Study, host: str, port: int, ready: Callable[[str], N
         raise RequestError(
             f"cannot listen on {host}:{port}: {error.strerror}", hint="Name another --port."
         ) from error
+    if ipaddress.ip_address(str(server.server_address[0])).is_loopback:
+        server.set_app(_for_this_machine(application, host))
     with server:
         ready(f"http://{host}:{server.server_port}/dashboard/studies/{number}")
         server.serve_forever()
+
+
+def _for_this_machine(application: WSGIApplication, host: str) -> WSGIApplication:
+    """Refuse what a page of another site asks for, as itself or by a name that it has led here.
+
+    Whoever gets in may change the study and remove it.
+    """
+    names = {"localhost", "127.0.0.1", "[::1]", host}
+
+    def guarded(request: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        asked = request.get("HTTP_HOST", "")
+        above, _, port = asked.rpartition(":")
+        name = above if port.isdigit() else asked
+        if name in names and request.get("HTTP_ORIGIN", f"http://{asked}") == f"http://{asked}":
+            return application(request, start)
+        start("421 Misdirected Request", [("Content-Type", "text/plain")])
+        return [b"This is served to this machine alone\n"]
+
+    return guarded

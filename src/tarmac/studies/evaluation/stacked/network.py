@@ -14,8 +14,13 @@ from tarmac.studies.evaluation.stacked.architecture import (
     read_architecture,
 )
 from tarmac.studies.evaluation.stacked.updates import Rule
-from tarmac.training import apply_settings, bind_dataset, build_model
-from tarmac.workloads import Muon, Scale
+from tarmac.training import (
+    apply_settings,
+    bind_dataset,
+    build_model,
+    why_not_plain_classes,
+)
+from tarmac.workloads import ByType, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,9 +104,10 @@ def can_stack(
         RequestError: A setting that cannot be.
     """
     changed, arguments = _configure(workload, dataset, settings or {})
-    if type(changed.recipe.preprocess) is not Scale:
+    if type(changed.recipe.preprocess) not in (Scale, ByType):
         return "its preprocessing is a function of its own, which may draw at random"
-    if (why := _why_not_plain(changed)) is not None:
+    why = _why_not_plain(changed) or why_not_plain_classes(changed.objective, dataset)
+    if why is not None:
         return why
     try:
         _outline(changed, arguments, 0, None)
@@ -134,9 +140,11 @@ def resolve(
     if candidate.epochs < 1:
         raise RequestError(f"epochs is {candidate.epochs}, expected at least 1")
     recipe = changed.recipe
-    if type(recipe.preprocess) is not Scale:
+    preprocess = recipe.preprocess
+    if not isinstance(preprocess, Scale) or type(preprocess) not in (Scale, ByType):
         raise CannotStackError("its preprocessing is a function of its own")
-    if (why := _why_not_plain(changed)) is not None:
+    why = _why_not_plain(changed) or why_not_plain_classes(changed.objective, dataset)
+    if why is not None:
         raise CannotStackError(why)
     outline = _outline(changed, arguments, candidate.seed, known)
     expected = (_flat_size(dataset), dataset.num_classes)
@@ -148,7 +156,7 @@ def resolve(
     shape = Shape(
         sizes=outline.sizes,
         batch_size=recipe.batch_size,
-        preprocess=recipe.preprocess,
+        preprocess=preprocess,
         label_smoothing=recipe.label_smoothing,
         weight_decay=tuple(recipe.weight_decay.items()),
         names=tuple(outline.names) if recipe.weight_decay else (),
@@ -179,8 +187,6 @@ def _why_not_plain(workload: Workload) -> str | None:
     """Return what stacks do not do, in words, or None where nothing of it is asked for."""
     if workload.initialise is not None:
         return "its weights are set from the data"
-    if isinstance(workload.recipe.optimizer, Muon):
-        return "it is trained by Muon"
     names = workload.recipe.beyond_plain_steps
     return f"its recipe has {', '.join(names)}" if names else None
 
@@ -233,6 +239,6 @@ def _build(workload: Workload, arguments: Mapping[str, Setting], seed: int) -> A
 
 def _flat_size(dataset: Dataset) -> int:
     size = 1
-    for length in dataset.sample_shape:
+    for length in dataset.train.arrays[0].shape[1:]:
         size *= length
     return size

@@ -34,12 +34,10 @@ class Samples:
         self.num_train = train_size
         split = dataset.train
         held_out = slice(len(split) - validation_size, None)
-        self.inputs = _put(split.inputs[:train_size], device)
-        self.targets = _put(split.targets[:train_size], device)
-        self.validation = (
-            _put(split.inputs[held_out], device),
-            _put(split.targets[held_out], device),
-        )
+        images, classes = split.arrays
+        self.inputs = _put(images[:train_size], device)
+        self.targets = _put(classes[:train_size], device)
+        self.validation = (_put(images[held_out], device), _put(classes[held_out], device))
 
     def take(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gather uint8 inputs ``[*index.shape, I]`` and int64 targets ``[*index.shape]``."""
