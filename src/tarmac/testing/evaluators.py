@@ -37,8 +37,7 @@ __all__ = [
     "check_results_are_the_same_from_any_grouping",
 ]
 
-_AFTER_EACH_EPOCH = ("loss", "accuracy", "val_loss", "val_accuracy")
-_AT_THE_END = (*_AFTER_EACH_EPOCH, "epochs", "num_parameters", "seconds")
+_AT_THE_END = ("epochs", "num_parameters", "seconds")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,6 +54,7 @@ class EvaluatorCase:
             trains in the process that uses it.
         tolerance: How far a metric may lie from that of other groupings, relative to it: batched
             products may add up in another order than single ones.
+        metrics: That the candidates' workload is scored by, beside the loss.
     """
 
     open: Callable[[], AbstractContextManager[Evaluator]]
@@ -62,6 +62,13 @@ class EvaluatorCase:
     failing: Sequence[Candidate] = ()
     fatal: Sequence[Candidate] = ()
     tolerance: float = 1e-3
+    metrics: Sequence[str] = ("accuracy",)
+
+    @property
+    def after_each_epoch(self) -> tuple[str, ...]:
+        """What each epoch of a candidate tells."""
+        names = ("loss", *self.metrics)
+        return (*names, *(f"val_{name}" for name in names))
 
 
 def _never(progress: Progress) -> bool:  # noqa: ARG001 - the interface's
@@ -74,10 +81,11 @@ def _by_number(results: Sequence[Result]) -> dict[int, Result]:
     return {result.number: result for result in results}
 
 
-def _check_whole(result: Result, candidate: Candidate) -> None:
+def _check_whole(case: EvaluatorCase, result: Result, candidate: Candidate) -> None:
     assert result.error is None, f"candidate {candidate.number} failed: {result.error}"
     assert not result.stopped, f"candidate {candidate.number} was stopped by nobody"
-    missing = [name for name in _AT_THE_END if name not in result.metrics]
+    names = (*case.after_each_epoch, *_AT_THE_END)
+    missing = [name for name in names if name not in result.metrics]
     assert not missing, f"the result of candidate {candidate.number} lacks {missing}"
     assert result.metrics["epochs"] == candidate.epochs, (
         f"candidate {candidate.number} trained {result.metrics['epochs']} epochs, "
@@ -90,7 +98,7 @@ def check_every_candidate_is_answered_once(case: EvaluatorCase) -> None:
     epochs: dict[int, list[int]] = {candidate.number: [] for candidate in case.good}
 
     def report(progress: Progress) -> bool:
-        missing = [name for name in _AFTER_EACH_EPOCH if name not in progress.metrics]
+        missing = [name for name in case.after_each_epoch if name not in progress.metrics]
         assert not missing, f"an epoch of candidate {progress.number} lacks {missing}"
         epochs[progress.number].append(progress.epoch)
         return False
@@ -101,7 +109,7 @@ def check_every_candidate_is_answered_once(case: EvaluatorCase) -> None:
     assert not nothing, f"no candidates have results: {nothing}"
     assert results.keys() == epochs.keys(), f"answered were {sorted(results)}, not {[*epochs]}"
     for candidate in case.good:
-        _check_whole(results[candidate.number], candidate)
+        _check_whole(case, results[candidate.number], candidate)
         expected = [*range(1, candidate.epochs + 1)]
         assert epochs[candidate.number] == expected, (
             f"candidate {candidate.number} told epochs {epochs[candidate.number]}"
@@ -125,7 +133,7 @@ def check_a_stop_is_obeyed(case: EvaluatorCase) -> None:
     assert results[loser].error is None, f"to be stopped is no failure: {results[loser].error}"
     for candidate in case.good:
         if candidate.number != loser:
-            _check_whole(results[candidate.number], candidate)
+            _check_whole(case, results[candidate.number], candidate)
 
 
 def check_a_failure_is_its_candidates_alone(case: EvaluatorCase) -> None:
@@ -144,8 +152,8 @@ def check_a_failure_is_its_candidates_alone(case: EvaluatorCase) -> None:
         assert error, f"candidate {candidate.number} did not fail, or says nothing of it"
     for candidate in case.good:
         assert candidate.number in results, f"candidate {candidate.number} has no result"
-        _check_whole(results[candidate.number], candidate)
-    _check_whole(again[case.good[0].number], case.good[0])
+        _check_whole(case, results[candidate.number], candidate)
+    _check_whole(case, again[case.good[0].number], case.good[0])
 
 
 def check_results_are_the_same_from_any_grouping(case: EvaluatorCase) -> None:
@@ -157,7 +165,7 @@ def check_results_are_the_same_from_any_grouping(case: EvaluatorCase) -> None:
             [result for one in case.good for result in evaluator.evaluate([one], _never)]
         )
     for candidate in case.good:
-        for name in _AFTER_EACH_EPOCH:
+        for name in case.after_each_epoch:
             values = [group[candidate.number].metrics[name] for group in (first, reverse, alone)]
             near = [math.isclose(v, values[0], rel_tol=case.tolerance) for v in values]
             assert all(near), (
@@ -180,7 +188,7 @@ def check_closing_stops_the_rest(case: EvaluatorCase) -> None:
         results.close()  # type: ignore[attr-defined]  # evaluators are generators
         so_far = len(told)
         again = _by_number([*evaluator.evaluate(case.good[:1], _never)])
-    _check_whole(again[case.good[0].number], case.good[0])
+    _check_whole(case, again[case.good[0].number], case.good[0])
     assert len(told) == so_far, "candidates told epochs after the results were closed"
 
 

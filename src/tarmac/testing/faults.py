@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Failing:
         self._fault: str | None = None
         self._num_calls = 0
 
-    def __call__(self, inputs: torch.Tensor, *, training: bool, dtype: torch.dtype) -> torch.Tensor:
+    def __call__(self, inputs: Any, *, training: bool, dtype: torch.dtype) -> Any:
         """Return what the inner preprocessing does."""
         fault = os.environ.get(_FAULT)
         if fault is not None and training:

@@ -28,10 +28,11 @@ from torch import nn
 from tarmac.data import Dataset, Split
 from tarmac.testing.faults import Failing, failing_once
 from tarmac.testing.strategies import assert_close, weights_of
+from tarmac.testing.traces import traced
 from tarmac.training import apply_settings, bind_dataset, build_model, resume, train
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from tarmac.runs import Run
@@ -39,7 +40,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHECKS",
+    "alike_on_devices",
     "check_equal_on_two_devices",
+    "check_equal_on_two_processes",
+    "check_repeats",
     "check_resumes",
     "check_trains",
     "random_dataset",
@@ -86,14 +90,26 @@ def check_trains(workload: Workload, dataset: Dataset, output: Path) -> None:
             assert not torch.equal(trained[name], value.detach().float()), f"{name} is not trained"
 
 
+def check_repeats(workload: Workload, dataset: Dataset, output: Path) -> None:
+    """Check that one seed makes the same bits twice.
+
+    It does not where something draws by another generator than PyTorch's default one.
+    """
+    first, trace = traced(_small(workload, dataset, epochs=1))
+    one = weights_of(_train(first, output / "first"))
+    again, other = traced(_small(workload, dataset, epochs=1))
+    two = weights_of(_train(again, output / "again"))
+    _check_same_bits(one, two, trace.difference(other, _NUM_STEPS), "one seed, trained twice")
+
+
 def check_resumes(workload: Workload, dataset: Dataset, output: Path) -> None:
     """Check that a training which failed in its second epoch goes on to the same bits.
 
     It does not where something beside parameters, buffers, and PyTorch's generators has a state.
     """
-    small = _small(workload, dataset, epochs=2)
+    small, trace = traced(_small(workload, dataset, epochs=2))
     whole = weights_of(_train(small, output / "whole"))
-    small = _small(workload, dataset, epochs=2)
+    small, other = traced(_small(workload, dataset, epochs=2))
     with failing_once(output / "failed-once", _NUM_STEPS + 1):
         try:
             _train(small, output / "resumed")
@@ -103,8 +119,8 @@ def check_resumes(workload: Workload, dataset: Dataset, output: Path) -> None:
             raise AssertionError("the training did not fail as the test wishes")
     (path,) = (output / "resumed").iterdir()
     resumed = weights_of(resume(path, workload=small))
-    differing = [name for name, value in whole.items() if not torch.equal(resumed[name], value)]
-    assert not differing, f"resumed otherwise: {', '.join(differing)}"
+    where = trace.difference(other, _NUM_STEPS, done=_NUM_STEPS)
+    _check_same_bits(whole, resumed, where, "resumed otherwise")
 
 
 def check_equal_on_two_devices(workload: Workload, dataset: Dataset, output: Path) -> None:
@@ -113,18 +129,59 @@ def check_equal_on_two_devices(workload: Workload, dataset: Dataset, output: Pat
     Without dropout and augmentation, whose draws differ between devices on purpose, and without
     running statistics, which one device takes part after part.
     """
-    small = _without_draws(_small(workload, dataset, epochs=1))
+    small = alike_on_devices(workload, dataset)
     one = weights_of(_train(small, output / "one", precision="fp64", accumulate=2))
     options: dict[str, Any] = {"precision": "fp64", "devices": "cpu:2", "strategy": "towers"}
     two = weights_of(_train(small, output / "two", **options))
     assert_close(two, one, _TOLERANCE, f"{workload.name} on two devices", buffers=False)
 
 
+def check_equal_on_two_processes(
+    workload: Workload, dataset: Dataset, output: Path, *, reference: str
+) -> None:
+    """Check the same of two processes, as ``--strategy ddp`` starts them.
+
+    Args:
+        workload: What is trained.
+        dataset: The small data that ``reference`` has.
+        output: An empty directory.
+        reference: What the processes find a workload by whose trainings are those of
+            ``alike_on_devices(workload, dataset)``.
+    """
+    small = alike_on_devices(workload, dataset)
+    one = weights_of(_train(small, output / "one", precision="fp64", accumulate=2))
+    options: dict[str, Any] = {"precision": "fp64", "devices": "cpu:2", "strategy": "ddp"}
+    two = weights_of(_train(reference, output / "two", **options))
+    assert_close(two, one, _TOLERANCE, f"{workload.name} on two processes", buffers=False)
+
+
 CHECKS: tuple[Callable[[Workload, Dataset, Path], None], ...] = (
     check_trains,
+    check_repeats,
     check_resumes,
     check_equal_on_two_devices,
 )
+
+
+def alike_on_devices(workload: Workload, dataset: Dataset) -> Workload:
+    """Return a workload on small data that draws nothing but its weights, for one short epoch."""
+    return _without_draws(_small(workload, dataset, epochs=1))
+
+
+def _check_same_bits(
+    one: Mapping[str, torch.Tensor], two: Mapping[str, torch.Tensor], where: str | None, what: str
+) -> None:
+    """Assert that two trainings made the same weights, or say where they part first."""
+    differing = [name for name, value in one.items() if not torch.equal(two[name], value)]
+    if differing and where is None:
+        where = f"{differing[0]} differs after the last step"
+    assert not differing, f"{what}: {where}; in the end {_listed(differing)} differ"
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) <= 3:
+        return ", ".join(names)
+    return f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
 def _small(workload: Workload, dataset: Dataset, *, epochs: int) -> Workload:
@@ -138,8 +195,10 @@ def _small(workload: Workload, dataset: Dataset, *, epochs: int) -> Workload:
     return dataclasses.replace(workload, dataset=lambda: dataset, recipe=recipe)
 
 
-def _train(workload: Workload, output: Path, **options: Any) -> Run:
+def _train(workload: str | Workload, output: Path, **options: Any) -> Run:
     asked: dict[str, Any] = {"devices": "cpu", "precision": "fp32", "seed": 0}
+    # Data that are read as they come may have more.
+    asked["train_size"] = _BATCH_SIZE * _NUM_STEPS
     return train(workload, output=output, **(asked | options))
 
 
@@ -161,7 +220,7 @@ def _without_draws(workload: Workload) -> Workload:
 def _plainly(preprocess: Preprocess) -> Preprocess:
     """Preprocess in training as in evaluation."""
 
-    def plain(inputs: torch.Tensor, *, training: bool, dtype: torch.dtype) -> torch.Tensor:  # noqa: ARG001 - the interface's
+    def plain(inputs: Any, *, training: bool, dtype: torch.dtype) -> Any:  # noqa: ARG001 - the interface's
         return preprocess(inputs, training=False, dtype=dtype)
 
     return plain
