@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from textual.widgets import Input
 from top_scenes import HOST, SCENES, full_node, gpu, hostile, node, one, training, two_hosts
 
 from tarmac.errors import TarmacError
-from tarmac.monitor import ProcessRow, ScreenOptions
+from tarmac.monitor import ProcessRow, ScreenOptions, Work
 from tarmac.monitor.screen.app import TopApp
 from tarmac.monitor.screen.dialogs import Page, Question
 from tarmac.monitor.screen.watching import Came, Failed
@@ -361,3 +362,175 @@ async def test_what_has_gone_is_told_to_have_gone():
         assert isinstance(app.screen, Page)
         app.post_message(Came(one(node([gpu(0)]))))
         await until(pilot, lambda: "no longer there" in text_of(app))
+
+
+@driven
+async def test_what_lies_below_a_page_is_drawn_anew_once_that_is_left():
+    async with shown(one(node([gpu(0)]))) as (app, pilot):
+        await pilot.press("enter")
+        app.post_message(Came(one(node([gpu(0, util=0.11)]))))
+        await pilot.resize_terminal(100, 30)
+        await pilot.press("escape")
+        await until(pilot, lambda: "11%" in text_of(app))
+        assert lines_of(app)[-1].startswith("q leave")
+
+
+@driven
+async def test_a_screen_that_goes_on_shows_what_came_last():
+    async with shown(one(node([gpu(0)]))) as (app, pilot):
+        await pilot.press("p")
+        app.post_message(Came(one(node([gpu(0, util=0.11)]))))
+        await pilot.press("p")
+        await until(pilot, lambda: "11%" in text_of(app))
+
+
+@pytest.mark.parametrize(("key", "said"), [("2", "SAMPLES/S"), ("tab", "SAMPLES/S")])
+def test_keys_of_views_lead_away_from_a_page(key, said):
+    async def look():
+        async with shown(full_node()) as (app, pilot):
+            await pilot.press("enter", "c", key)
+            assert not isinstance(app.screen, Page)
+            assert said in text_of(app)
+
+    asyncio.run(look())
+
+
+@driven
+async def test_a_question_is_not_left_by_the_keys_of_views():
+    process = own_process()
+    try:
+        async with shown(scene_of(process)) as (app, pilot):
+            await pilot.press("down", "s", "tab", "2")
+            assert isinstance(app.screen, Question)
+            assert app._view == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@driven
+async def test_what_comes_of_a_key_is_said_on_a_page_too():
+    async with shown(full_node(), readonly=True) as (app, pilot):
+        await pilot.press("down", "enter", "s")
+        assert isinstance(app.screen, Page)
+        assert "this screen is read-only" in lines_of(app)[-1]
+        await pilot.press("p")
+        assert "PAUSED" in lines_of(app)[0]
+
+
+@driven
+async def test_a_page_s_key_stops_what_the_page_is_of_and_not_what_is_marked():
+    process = own_process()
+    try:
+        async with shown(scene_of(process)) as (app, pilot):
+            await pilot.press("space", "enter", "s")
+            assert isinstance(app.screen, Question)
+            assert "3f2a: it saves" in text_of(app)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@driven
+async def test_a_filter_can_be_typed_from_a_page():
+    async with shown(full_node()) as (app, pilot):
+        await pilot.press("enter", "slash")
+        await until(pilot, lambda: app._field.has_focus)
+        await pilot.press(*"bob", "enter")
+        assert len(app._rows.rows) == 2
+
+
+def many_tasks():
+    """Return a job with more tasks than are shown in one place."""
+    whole = Work("nightly", "job", "/runs/nightly", "running")
+    tasks = [
+        Work(f"nightly/fold-{n}", "task", f"/runs/nightly/{n}", "running", parent="nightly")
+        for n in range(40)
+    ]
+    return one(node([gpu(0)], work=(whole, *tasks)))
+
+
+@driven
+async def test_a_filter_finds_parts_that_are_folded_and_leaves_their_siblings_out():
+    async with shown(many_tasks()) as (app, pilot):
+        assert "fold-37" not in text_of(app)
+        await pilot.press("slash", *"fold-37")
+        assert [row.key[2] for row in app._rows.rows if row.key] == ["nightly", "nightly/fold-37"]
+
+
+@driven
+async def test_a_filter_finds_names_for_which_there_is_no_room():
+    async with shown(full_node(), size=(30, 12)) as (app, pilot):
+        await pilot.press("2", "slash", *"77aa")
+        (row,) = (row for row in app._rows.rows if row.key)
+        assert row.key[2].endswith("77aa")
+
+
+@driven
+async def test_a_number_is_shown_whole_and_a_state_said_on_twenty_columns():
+    async with shown(full_node(), size=(20, 10)) as (app, pilot):
+        await pilot.press("2", "p")
+        assert "7/20" in text_of(app)
+        assert "PAUSED" in text_of(app)
+
+
+@pytest.mark.parametrize("key", ["l", "t", "e"])
+def test_files_and_processes_of_other_machines_are_not_looked_for_here(tmp_path, key):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "rank-0.log").write_text("of this machine\n")
+    (tmp_path / "metrics.jsonl").write_text('{"epoch": 1, "loss": 0.9}\n')
+    here = dataclasses.replace(HOST, name=os.uname().nodename)
+    work = training(gpu_uuids=("GPU-0",), path=str(tmp_path), pids=(os.getpid(),))
+    scene = one(node([gpu(0)], host=here, work=(work,)))
+
+    async def look():
+        async with shown(scene, scene, elsewhere="it is on another machine") as (app, pilot):
+            await pilot.press("down", "enter")
+            text = text_of(app)
+            assert "it is on another machine: its files are not read here" in text
+            assert "loss by epoch" not in text
+            assert "of this machine" not in text
+            # What the snapshots tell of it is shown.
+            assert "loss  now 0.0312" in text
+            await pilot.press(key)
+            assert "it is on another machine" in lines_of(app)[-1]
+
+    asyncio.run(look())
+
+
+def test_details_of_a_training_reach_back_to_its_start_by_its_own_samples(tmp_path):
+    session = {"kind": "session", "at_s": 0.0, "host": "node-a", "cpu_count": 8}
+    session["gpus"] = [{"uuid": "GPU-0", "index": 0, "power_limit_watts": 700.0}]
+    lines = [json.dumps(session)]
+    for n in range(1, 60):
+        own = {"utilization_ratio": 0.42, "power_watts": 333.0}
+        point = {"kind": "sample", "at_s": 5.0 * n, "cpu_ratio": 0.25, "gpus": {"GPU-0": own}}
+        lines.append(json.dumps(point))
+    (tmp_path / "samples.jsonl").write_text("\n".join(lines) + '\n{"kind": "sam')
+    work = training(gpu_uuids=("GPU-0",), path=str(tmp_path))
+    scene = one(node([gpu(0)], work=(work,)))
+
+    async def look():
+        async with shown(scene) as (app, pilot):
+            await pilot.press("down", "enter")
+            text = text_of(app)
+            assert "GPU since it began  now 42%" in text
+            assert "watts since it began  now 333" in text
+            assert "CPU since it began  now 25%" in text
+
+    asyncio.run(look())
+
+
+def test_gpus_that_a_training_could_not_sample_are_plotted_as_the_screen_has_seen_them(tmp_path):
+    points = [{"kind": "sample", "at_s": 5.0 * n, "cpu_ratio": 0.25} for n in range(9)]
+    (tmp_path / "samples.jsonl").write_text("".join(json.dumps(p) + "\n" for p in points))
+    scene = one(node([gpu(0)], work=(training(gpu_uuids=("GPU-0",), path=str(tmp_path)),)))
+
+    async def look():
+        async with shown(scene) as (app, pilot):
+            await pilot.press("down", "enter")
+            text = text_of(app)
+            assert "utilization  now 97%" in text
+            assert "CPU since it began  now 25%" in text
+
+    asyncio.run(look())

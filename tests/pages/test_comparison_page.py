@@ -2,8 +2,11 @@ import pytest
 from made_runs import EVIL, make_run, write_epochs, write_samples
 from reading import check_page, texts
 
+import tarmac
 from tarmac.errors import RequestError, TarmacError
+from tarmac.jobs import Job, read_timeline
 from tarmac.pages import report
+from tarmac.pages.numbers import worded
 
 
 def two(tmp_path):
@@ -96,3 +99,15 @@ def test_secrets_deep_in_what_was_asked_are_hidden(tmp_path):
     hidden = '[{"env": {"SSH_KEY": "(hidden)"}, "command": ["run", "--token", "(hidden)"], '
     assert f'{hidden}"name": "one"}}]' in cells
     assert "[1, 2]" in cells
+
+
+def test_compared_jobs_say_how_long_they_took(tmp_path):
+    jobs = [Job(name=name, command="echo hello") for name in ("a", "b")]
+    made = [tarmac.run(job, output=tmp_path).path for job in jobs]
+    elements = check_page(report(made))
+    assert "from start to end" in texts(elements, "th")
+    for path in made:
+        timeline = read_timeline(path)
+        took = worded(timeline.until - timeline.began_at, "s")
+        (row,) = [row for row in texts(elements, "tr") if row.startswith(path.name)]
+        assert took in row

@@ -21,6 +21,8 @@ from tarmac.pages.scales import Axis, scale_of
         (0.00000573, "ratio", "0.0006 %"),
         (0, "s", "0 s"),
         (0.3819, "s", "381.9 ms"),
+        # What is left of a difference of two times.
+        (0.00099992, "s", "1 ms"),
         (5.322, "s", "5.32 s"),
         (59.999, "s", "60 s"),
         (95, "s", "1 min 35 s"),

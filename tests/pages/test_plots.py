@@ -210,5 +210,5 @@ def test_lanes_of_values_and_of_spans_have_a_table_each():
 def test_the_data_of_a_plot_without_a_caption_have_a_name_too():
     line = Series("loss", [(1, 2.0), (2, 1.0)])
     elements = read(line_plot("p", "", [line], x=X, y=Y))
-    (region,) = [e for e in elements if e.attributes.get("role") == "region"]
-    assert region.attributes["aria-label"] == "Data of epoch, loss"
+    (group,) = [e for e in elements if e.attributes.get("role") == "group"]
+    assert group.attributes["aria-label"] == "Data of epoch, loss"

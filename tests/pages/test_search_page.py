@@ -43,7 +43,7 @@ def study(tmp_path):
         for number in range(count):
             params = space.draw(rng)
             worth = 0.9 - 0.1 * abs(math.log10(params.get("rate", 0.01)) + 2)
-            values = [worth + rng.gauss(0, 0.01), 1000.0 + number][: len(request.objective)]
+            values = [worth + rng.gauss(0, 0.01), 1000.0 + number][: len(made.request.objective)]
             attributes = {"epochs": 2, "seconds": 1.5, "num_parameters": 100 * (1 + number % 9)}
             trials.append(
                 optuna.trial.create_trial(
@@ -131,6 +131,22 @@ def test_thousands_of_networks_over_many_parameters_make_a_small_page(study):
     assert len(html.encode()) < MEBIBYTE
     assert "400 of 1,200 networks" in section(html, "parallel")
     assert "of 96 evenly spaced networks" in section(html, "importance")
+
+
+def test_each_of_few_networks_can_be_seen(study):
+    html = html_of(study(4))
+    for key, there in (("parallel", "60%"), ("slices", "60%")):
+        drawn = section(html, key)
+        assert f"var(--s0) {there}" in drawn
+        assert "var(--s0) 18%" not in drawn
+
+
+def test_of_a_long_front_the_best_are_shown_and_the_others_counted(study):
+    made = study(130, objective=("val_accuracy", "params"))
+    made.update(front=tuple(range(130)))
+    front = section(html_of(made), "front")
+    assert front.count("<tr>") == 1 + 100
+    assert "100 of 130. All: tarmac search export" in front
 
 
 def test_a_study_of_a_newer_version_or_a_damaged_one_is_refused_in_words(study, tmp_path):

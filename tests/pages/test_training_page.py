@@ -1,4 +1,5 @@
 import json
+import os
 from datetime import timedelta
 
 import pytest
@@ -173,6 +174,27 @@ def test_a_failed_run_says_why_and_what_to_type_and_shows_the_end_of_its_log(tmp
     assert "\x1b" not in text
 
 
+def test_of_many_logs_those_of_ranks_that_failed_and_the_newest_are_shown(tmp_path):
+    run = make_run(tmp_path, status="failed", error="rank 3: no memory", metrics={})
+    logs = run.path / "logs"
+    logs.mkdir()
+    for rank in range(9):
+        log = logs / f"rank-{rank}.err"
+        log.write_text(f"words of {rank}\n")
+        os.utime(log, (1e9 - rank, 1e9 - rank))
+    long = "Traceback (most recent call last)\n" + "  frame\n" * 90
+    (logs / "rank-7.err").write_text(long)
+    os.utime(logs / "rank-7.err", (1, 1))
+    elements, text = shown(run)
+    assert [name for name in texts(elements, "summary") if "logs/" in name] == [
+        f"The end of logs/rank-{rank}.err" for rank in (3, 7, 0, 1)
+    ]
+    # Of those that say nothing of a failure, the last to say anything is why all others waited.
+    assert "4 of 9 logs" in text
+    assert "Left out: rank-2.err, rank-4.err, rank-5.err, rank-6.err and 1 more." in text
+    assert f"tarmac runs logs {run.path}" in text
+
+
 @pytest.mark.parametrize(
     "written",
     ["", '{"epoch":1,"loss":0.5}\n{"epoch":2,"lo', '{"epoch":1}\nno json\n', "[1]\n{}\n", "null\n"],
@@ -284,3 +306,12 @@ def test_a_log_of_one_line_that_is_written_over_shows_its_end(tmp_path):
     (run.path / "logs" / "rank-0.log").write_bytes(bar)
     elements, _ = shown(run)
     assert "9999 of 10000 samples" in texts(elements, "pre")
+
+
+def test_columns_have_names_and_only_sections_are_landmarks(tmp_path):
+    run = make_run(tmp_path)
+    write_epochs(run)
+    write_samples(run)
+    elements, _ = shown(run)
+    assert all(texts(elements, "th"))
+    assert not [e for e in elements if e.attributes.get("role") == "region"]

@@ -18,6 +18,12 @@ from tarmac.server.listing import RunLister
 from tarmac.server.site import Site
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the indexes of runs that a site makes out of the user's cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
     path = tmp_path / "runs"

@@ -152,3 +152,13 @@ def test_bytes_that_are_no_text_are_answered(known):
     ):
         text = path if isinstance(path, str) else path.decode("latin-1")
         assert known.get(text).status_code in (200, 404)
+
+
+def test_a_page_that_is_not_there_leads_back_to_all_runs(known):
+    answer = known.get("/runs/gone/")
+    assert answer.status_code == 404
+    assert '<a href="/">All runs</a>' in answer.text
+
+
+def test_a_served_page_does_not_say_that_it_needs_no_network(known):
+    assert "needs no network" not in known.get("/").text

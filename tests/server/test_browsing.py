@@ -74,7 +74,16 @@ def output(runs, tmp_path):
     return shutil.copytree(runs, tmp_path / "runs")
 
 
-def test_every_page_that_is_linked_opens_without_an_error(page, served):
+def use_all_of(page: Page) -> None:
+    """Open what opens, point at every plot, and choose each colour."""
+    page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true })")
+    for plot in page.locator(".plot").all():
+        plot.hover()
+    for theme in page.locator(".theme label").all():
+        theme.click()
+
+
+def test_every_page_that_is_linked_opens_and_is_used_without_an_error(page, served, runs):
     server = served()
     page.goto(server.url)
     expect(page).to_have_url(f"{server.base}/")
@@ -85,11 +94,16 @@ def test_every_page_that_is_linked_opens_without_an_error(page, served):
         seen.add(address)
         expect(page.locator("h1")).to_be_visible()
         expect(page.locator("#live-state")).to_have_text("live")
+        use_all_of(page)
         links = page.eval_on_selector_all("a[href]", "all => all.map(one => one.href)")
         pages = {link.partition("#")[0] for link in links}
         left += [link for link in pages - seen - {*left} if link.startswith(server.base)]
         assert all(link.startswith(server.base) for link in pages), pages
     paths = {address.removeprefix(server.base) for address in seen}
+    # A training, a search and a job have pages of their own.
+    kinds = ("run.json", "study.json", "job-run.json")
+    for found in (next(runs.glob(f"*-*/{record}")) for record in kinds):
+        assert f"/runs/{found.parent.name}/" in paths
     assert {"/", "/jobs", "/searches", "/gpus", "/runs/damaged/"} <= paths
     assert "/runs/%3Cb%3E%26%3F%23%25%20strange/" in paths
     assert any("/log?file=" in path for path in paths)
@@ -107,6 +121,8 @@ def test_runs_are_chosen_in_the_list_and_compared(page, served, output):
     expect(page).to_have_url(re.compile(r"/compare\?run=digits-mlp-.*&run=digits-mlp-"))
     for name in names:
         expect(page.locator("main")).to_contain_text(name)
+    expect(page.locator("#live-state")).to_have_text("live")
+    use_all_of(page)
 
 
 def test_runs_are_found_by_a_word(page, served):

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from tarmac.pages.epochs import read_epochs
+from tarmac.pages.figure import plot_id
 from tarmac.pages.hiding import without_secrets
-from tarmac.pages.numbers import UNKNOWN, known, worded
+from tarmac.pages.numbers import UNKNOWN, heading, unit_of, worded
+from tarmac.pages.numbers import metric as metric_words
 from tarmac.pages.page import Page, Section
 from tarmac.pages.pieces import chip, message, paragraph, table
 from tarmac.pages.plots import Series, line_plot
@@ -26,17 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["comparison_page"]
 
-# Metrics of which more is better; of others nothing is called the best.
-_MORE = ("accuracy", "samples_per_s")
-_LESS = ("loss",)
+_JOB = "job"
 
-_CURVES = (
-    ("val_loss", "Validation loss", ""),
-    ("val_accuracy", "Validation accuracy", "ratio"),
-    ("loss", "Training loss", ""),
-    ("accuracy", "Training accuracy", "ratio"),
-    ("samples_per_s", "Samples a second", ""),
-)
+_SPEED = "samples_per_s"
 
 
 def comparison_page(kind: RunKind, paths: Sequence[Path]) -> Page:
@@ -55,9 +49,9 @@ def comparison_page(kind: RunKind, paths: Sequence[Path]) -> Page:
     summaries = [kind.summarize(path) for path in paths]
     compared = compare([*zip(names, facts, strict=True)])
     sections = [
-        Section("runs", "Runs", _runs(names, summaries, compared)),
+        Section("runs", "Runs", _runs(names, summaries, compared, kind)),
         Section("differences", "What differed", _differences(compared)),
-        *(_curves(names, paths) if kind is TRAINING else ()),
+        *(_curves(names, paths, compared) if kind is TRAINING else ()),
     ]
     return Page(
         title=f"{len(paths)} {'searches' if kind.name == 'search' else f'{kind.name}s'} compared",
@@ -74,42 +68,36 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return [f"{number}: {path}" for number, path in enumerate(paths, start=1)]
 
 
-def _runs(names: Sequence[str], summaries: Sequence[RunSummary], compared: Comparison) -> Markup:
+def _took(kind: RunKind, summary: RunSummary) -> str:
+    """Return how long a run took; of a job, whose record does not say, by its journal."""
+    if kind.name != _JOB:
+        return worded(summary.elapsed_s, "s")
+    from tarmac.jobs import read_timeline  # noqa: PLC0415 - other kinds do not need that room
+
+    timeline = read_timeline(summary.path)
+    return worded(timeline.until - timeline.began_at if timeline.has_times else None, "s")
+
+
+def _runs(
+    names: Sequence[str], summaries: Sequence[RunSummary], compared: Comparison, kind: RunKind
+) -> Markup:
     metrics = [name for name in compared.metrics if any(compared.metrics[name])]
-    best = {name: _best(name, compared.metrics[name]) for name in metrics}
+    best = {name: compared.best(name) for name in metrics}
     rows = []
     for place, (name, one) in enumerate(zip(names, summaries, strict=True)):
         cells: list[str | Markup] = [
             Markup('<i class="swatch s{}" aria-hidden="true"></i>{}').format(place % 8, name),
             chip(one.status, STATES.get(one.status, "plain")),
-            worded(one.elapsed_s, "s"),
+            _took(kind, one),
         ]
         for metric in metrics:
-            text = _metric(metric, compared.metrics[metric][place])
+            text = metric_words(metric, compared.metrics[metric][place])
             cells.append(Markup("<b>{}</b>").format(text) if place in best[metric] else text)
         rows.append(cells)
-    columns = ["run", "status", "took", *(name.replace("_", " ") for name in metrics)]
+    took = "from start to end" if kind.name == _JOB else "took"
+    columns = ["run", "status", took, *(name.replace("_", " ") for name in metrics)]
     shown = table(columns, rows, label="Runs", numbers=range(2, len(columns)))
     return shown + (paragraph("The best of a column is bold.") if any(best.values()) else "")
-
-
-def _best(name: str, values: Sequence[float | None]) -> set[int]:
-    numbers = [known(value) for value in values]
-    there = [number for number in numbers if number is not None]
-    if len(there) < 2 or min(there) == max(there):
-        return set()
-    if name.endswith(_MORE):
-        wanted = max(there)
-    elif name.endswith(_LESS):
-        wanted = min(there)
-    else:
-        return set()
-    return {place for place, number in enumerate(numbers) if number == wanted}
-
-
-def _metric(name: str, value: object) -> str:
-    unit = "ratio" if name.endswith("accuracy") else "s" if name.endswith(("_s", "seconds")) else ""
-    return worded(value, unit)
 
 
 def _differences(compared: Comparison) -> Markup:
@@ -131,15 +119,17 @@ def _value(key: str, value: object) -> str:
     return str(shown)
 
 
-def _curves(names: Sequence[str], paths: Sequence[Path]) -> Iterator[Section]:
+def _curves(names: Sequence[str], paths: Sequence[Path], compared: Comparison) -> Iterator[Section]:
     read: dict[str, Epochs] = {}
     problems = Markup("")
     for name, path in zip(names, paths, strict=True):
         read[name] = read_epochs(Run.open(path))
         if read[name].problem:
             problems += message("warn", read[name].problem)
-    by_epoch = Markup("").join(_overlaid(read, over_time=False))
-    by_time = Markup("").join(_overlaid(read, over_time=True))
+    judges = [judged for judged in compared.judged_by if judged is not None]
+    scores = dict.fromkeys(name for judged in judges for name in judged.scores)
+    by_epoch = Markup("").join(_overlaid(read, [*scores], over_time=False))
+    by_time = Markup("").join(_overlaid(read, [*scores], over_time=True))
     if by_epoch or problems:
         yield Section("by-epoch", "By epoch", problems + by_epoch)
     if by_time:
@@ -147,13 +137,18 @@ def _curves(names: Sequence[str], paths: Sequence[Path]) -> Iterator[Section]:
         yield Section("by-time", "By time", by_time, note)
 
 
-def _overlaid(read: Mapping[str, Epochs], *, over_time: bool) -> Iterator[Markup]:
+def _overlaid(
+    read: Mapping[str, Epochs], scores: Sequence[str], *, over_time: bool
+) -> Iterator[Markup]:
     x = Axis("epoch", is_whole=True)
     if over_time:
         x = Axis("time since each run was made", "s", low=0.0)
-    for name, title, unit in _CURVES:
+    titles = {f"val_{name}": heading(f"val_{name}") for name in scores}
+    titles |= {name: heading(f"train_{name}") for name in scores}
+    titles[_SPEED] = "Samples a second"
+    for name, title in titles.items():
         # Against time the training's own curves add nothing to those of held-out data.
-        if over_time and name in ("loss", "samples_per_s"):
+        if over_time and name in ("loss", _SPEED):
             continue
         series = [
             Series(
@@ -167,5 +162,5 @@ def _overlaid(read: Mapping[str, Epochs], *, over_time: bool) -> Iterator[Markup
             if epochs.has(name)
         ]
         if series:
-            key = f"{'time' if over_time else 'epoch'}-{name.replace('_', '-')}"
-            yield line_plot(key, title, series, x=x, y=Axis(title.lower(), unit))
+            key = f"{'time' if over_time else 'epoch'}-{plot_id(name)}"
+            yield line_plot(key, title, series, x=x, y=Axis(title.lower(), unit_of(name)))

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from tarmac.pages.bars import Bar, stacked_bars
+from tarmac.pages.figure import plot_id
 from tarmac.pages.lanes import Lane, Span, lanes
-from tarmac.pages.numbers import known, worded
+from tarmac.pages.numbers import heading, known, unit_of, worded
 from tarmac.pages.plots import Mark, Series, line_plot
 from tarmac.pages.scales import Axis
+from tarmac.runs import bare_name, name_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,23 +62,24 @@ def marks_of(hosts: Sequence[Samples]) -> list[Mark]:
 def curves(epochs: Epochs, record: RunRecord, x: Axis, marks: Sequence[Mark]) -> Markup:
     """Return what was learnt over time."""
     drawn: list[Markup] = []
-    losses = [
-        Series("training loss", epochs.points("loss")),
-        Series("validation loss", epochs.points("val_loss"), "dashed"),
-    ]
-    accuracies = [
-        Series("training accuracy", epochs.points("accuracy")),
-        Series("validation accuracy", epochs.points("val_accuracy"), "dashed"),
-    ]
-    # Beside what was learnt; alone it is no curve.
-    if _any_values(accuracies) or "test_accuracy" in record.metrics:
-        accuracies += _expected(record, x)
-    for key, title, series, axis in (
-        ("curve-loss", "Loss", losses, Axis("loss", is_log=_shrinks(losses))),
-        ("curve-accuracy", "Accuracy", accuracies, Axis("accuracy", "ratio")),
-    ):
+    judged = record.judged_by
+    for name in judged.scores:
+        series = [
+            Series(name_words(f"train_{name}"), epochs.points(name)),
+            Series(name_words(f"val_{name}"), epochs.points(f"val_{name}"), "dashed"),
+        ]
+        is_less_better = judged.direction_of(name) == "min"
+        unit = unit_of(name)
+        axis = Axis(name_words(name), unit, is_log=is_less_better and _shrinks(series))
+        # Beside what was learnt; alone it is no curve.
+        if _any_values(series) or known(record.metrics.get(f"test_{name}")) is not None:
+            series += _expected(record, name, x)
         shown = [one for one in series if _any_values([one])]
         if shown:
+            # That less loss is better is known to all.
+            mark = ", smaller is better" if is_less_better and name != "loss" else ""
+            title = f"{heading(name)}{mark}"
+            key = f"curve-{plot_id(name)}"
             drawn.append(line_plot(key, title, shown, x=x, y=axis, marks=marks, group=_GROUP))
     return Markup("").join(drawn)
 
@@ -146,18 +149,21 @@ def share_waited(epochs: Epochs) -> list[tuple[str, float]]:
     return sorted(found, key=lambda pair: -pair[1])
 
 
-def _expected(record: RunRecord, x: Axis) -> Iterator[Series]:
-    """Draw what was expected of the test set, and what it was scored with at the end."""
+def _expected(record: RunRecord, name: str, x: Axis) -> Iterator[Series]:
+    """Draw what was expected of a metric, and what the test set was scored with at the end."""
     expected = record.expectation or {}
     end = x.high or 1.0
+    unit, key = unit_of(name), f"test_{name}"
+    of = str(expected.get("metric") or "")
+    where = "in the test" if of == key else f"of the {name_words(of)}"
     for bound, word in (("at_least", "at least"), ("at_most", "at most")):
         value = known(expected.get(bound))
-        if value is not None and expected.get("metric") == "test_accuracy":
-            name = f"expected in the test: {word} {worded(value, 'ratio')}"
-            yield Series(name, [(0.0, value), (end, value)], "dashed", 7)
-    test = known(record.metrics.get("test_accuracy"))
+        if value is not None and bare_name(of) == name:
+            told = f"expected {where}: {word} {worded(value, unit)}"
+            yield Series(told, [(0.0, value), (end, value)], "dashed", 7)
+    test = known(record.metrics.get(key))
     if test is not None:
-        yield Series(f"test accuracy {worded(test, 'ratio')}", [(end, test)], "dots", 2)
+        yield Series(f"{name_words(key)} {worded(test, unit)}", [(end, test)], "dots", 2)
 
 
 def _any_values(series: Sequence[Series]) -> bool:

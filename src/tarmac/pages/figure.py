@@ -27,6 +27,7 @@ __all__ = [
     "figure",
     "percent",
     "picked",
+    "plot_id",
     "scale_data",
 ]
 
@@ -43,6 +44,11 @@ _MOST_TICKS_NARROW = 4
 
 # Rows of the table under a plot: enough to follow the picture, read aloud or on paper.
 _MOST_ROWS = 40
+
+
+def plot_id(name: str) -> str:
+    """Return a metric's name as a part of a figure's id: ``val-accuracy`` for ``val_accuracy``."""
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,6 +219,6 @@ def _table(key: str, title: str, data: DataTable) -> Markup:
     )
     return Markup(
         '<details class="data" id="{}"><summary>Data{}</summary>'
-        '<div class="scroll" role="region" tabindex="0" aria-label="Data of {}">'
+        '<div class="scroll" role="group" tabindex="0" aria-label="Data of {}">'
         "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div></details>"
     ).format(key, few, title or ", ".join(data.columns), head, rows)

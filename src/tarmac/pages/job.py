@@ -144,7 +144,7 @@ def _tiles(timeline: Timeline, until: float) -> Markup:
     if timeline.has_times and timeline.traces:
         wall = until - timeline.began_at
         work = sum(one.spent.work_s for one in spec_times(timeline, {}, until))
-        at_once = f"{worded(work / wall)} at once on average" if wall > 0 else ""
+        at_once = f"{worded(round(work / wall, 2))} at once on average" if wall > 0 else ""
         figures += [
             Tile("From start to end", worded(wall, "s")),
             Tile("Work", worded(work, "s"), at_once),

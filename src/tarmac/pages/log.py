@@ -2,34 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import shlex
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from tarmac.pages.log_end import log_lines
-from tarmac.pages.pieces import details, pre
+from tarmac.pages.pieces import details, paragraph, pre
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["tail_of"]
+__all__ = ["tails_of_ranks"]
 
 _LINES = 40
-# A job may have thousands of them.
+# A traceback may begin before the lines that are shown.
+_SEARCHED_LINES = 1000
+# A training may have thousands of them.
 _MOST_FILES = 4
+_TRACEBACK = "Traceback (most recent call last)"
+_RANK = re.compile(r"\brank (\d+)\b")
+_RANK_OF_LOG = re.compile(r"rank-(\d+)")
 
 
-def tail_of(files: Sequence[Path], root: Path, *, key: str = "log") -> Markup:
-    """Return the last lines of some files, each to be opened; of those that are empty nothing.
+def tails_of_ranks(run: Path, error: str) -> Markup:
+    """Return the last lines of what a failed training's processes have printed.
+
+    Logs of a rank that the error names come first, then those with a traceback, then the newest;
+    a few are shown, and the others are counted. Empty ones are no logs.
 
     Args:
-        files: The newest ones of these are shown.
-        root: What their names are told from.
-        key: What their ids in the page begin with.
+        run: The training's directory.
+        error: Why it failed.
     """
-    shown = [(file, lines) for file in files if (lines := log_lines(file, _LINES))][-_MOST_FILES:]
-    return Markup("").join(
-        details(f"{key}-{number}", f"The end of {file.relative_to(root)}", pre("\n".join(lines)))
+    named = {int(rank) for rank in _RANK.findall(error)}
+    logs = [(file, lines) for file, lines in _read((run / "logs").glob("rank-*")) if lines]
+    logs.sort(key=lambda log: _weight(log[0], log[1], named), reverse=True)
+    shown, left = logs[:_MOST_FILES], logs[_MOST_FILES:]
+    body = Markup("").join(
+        details(
+            f"log-{number}", f"The end of {file.relative_to(run)}", pre("\n".join(lines[-_LINES:]))
+        )
         for number, (file, lines) in enumerate(shown)
     )
+    if not left:
+        return body
+    words = f"{len(shown)} of {len(logs):,} logs, those of ranks that failed and the newest first."
+    others = sorted(file.name for file, _ in left)
+    words += f" Left out: {', '.join(others[:_MOST_FILES])}"
+    words += f" and {len(others) - _MOST_FILES:,} more." if len(others) > _MOST_FILES else "."
+    return body + paragraph(f"{words} All of them: tarmac runs logs {shlex.quote(str(run))}")
+
+
+def _read(files: Iterable[Path]) -> Iterable[tuple[Path, list[str]]]:
+    return ((file, log_lines(file, _SEARCHED_LINES)) for file in sorted(files))
+
+
+def _weight(file: Path, lines: list[str], named: set[int]) -> tuple[bool, bool, float]:
+    """Return what is greater, the more a log tells of a failure."""
+    rank, written_at = _RANK_OF_LOG.match(file.name), 0.0
+    with contextlib.suppress(OSError):
+        written_at = file.stat().st_mtime
+    is_named = rank is not None and int(rank[1]) in named
+    return is_named, any(_TRACEBACK in line for line in lines), written_at

@@ -66,7 +66,7 @@ def matrix(
     head = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in columns)
     corner = f"{row_label} \\ {column_label}" if row_label and column_label else ""
     table = Markup(
-        '<div class="scroll" role="region" tabindex="0" aria-label="{}"><table class="matrix">'
+        '<div class="scroll" role="group" tabindex="0" aria-label="{}"><table class="matrix">'
         "<thead><tr><td>{}</td>{}</tr></thead><tbody>{}</tbody></table></div>"
     ).format(title, corner, head, body)
     return figure(key, title, table)

@@ -11,10 +11,12 @@ import math
 from datetime import UTC
 from typing import TYPE_CHECKING
 
+from tarmac.runs import name_words
+
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["UNKNOWN", "known", "moment", "worded"]
+__all__ = ["UNKNOWN", "heading", "known", "metric", "moment", "unit_of", "worded"]
 
 UNKNOWN = "-"
 
@@ -55,6 +57,24 @@ def worded(value: object, unit: str = "") -> str:
     return f"{_plain(number)} {unit}" if unit else _plain(number)
 
 
+def unit_of(name: str) -> str:
+    """Return the unit of a metric, as `worded` takes it; empty where its name tells none."""
+    if name.endswith("accuracy"):
+        return "ratio"
+    return "s" if name.endswith(("_s", "seconds")) and not name.endswith("per_s") else ""
+
+
+def metric(name: str, value: object) -> str:
+    """Return a metric's value with the unit that its name tells."""
+    return worded(value, unit_of(name))
+
+
+def heading(name: str) -> str:
+    """Return a metric's name as a heading: ``Validation accuracy``."""
+    words = name_words(name)
+    return words[:1].upper() + words[1:]
+
+
 def moment(time: datetime | None) -> str:
     """Return a time in UTC, to the second."""
     return UNKNOWN if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -81,8 +101,10 @@ def _percent(number: float) -> str:
 def _duration(seconds: float) -> str:
     """Write a duration in its two largest units."""
     sign, left = "-" if seconds < 0 else "", abs(seconds)
+    if 0 < left < 1:
+        return f"{sign}{_plain(round(left * 1000, 3))} ms"
     if left < 60:
-        return f"{sign}{_plain(left * 1000)} ms" if 0 < left < 1 else f"{sign}{_seconds(left)}"
+        return f"{sign}{_seconds(left)}"
     left = round(left)
     for place, (length, unit) in enumerate(_SPANS):
         if left >= length:

@@ -36,6 +36,9 @@ _MOST_SHOWN = 1000
 _LEAST_SHOWN = 200
 # How strong colours are, from the palest on, in percent.
 _STRENGTHS = (18, 36, 56, 78, 100)
+# Where few are drawn, and nothing lies over them, each is to be seen: 3 to 1 against the ground.
+_STRENGTHS_OF_FEW = (60, 70, 80, 90, 100)
+_FEW = 50
 # Named values whose words have room beside an axis.
 _MOST_NAMED = 12
 _LONGEST_NAME = 14
@@ -122,9 +125,10 @@ def parallel(
     words: list[list[str]] = [[] for _ in _STRENGTHS]
     for number, network in enumerate(networks):
         words[_strength(number, len(networks))].append(_path(network, dimensions, scales))
+    strengths = _STRENGTHS_OF_FEW if len(networks) <= _FEW else _STRENGTHS
     # A line that several networks share is drawn once.
     drawn = Markup("").join(
-        _stroke("line", "".join(dict.fromkeys(paths)), _STRENGTHS[number], "--s0")
+        _stroke("line", "".join(dict.fromkeys(paths)), strengths[number], "--s0")
         for number, paths in enumerate(words)
         if paths
     )
@@ -136,7 +140,7 @@ def parallel(
     names = [Tick(number / lasts, one.name) for number, one in enumerate([value, *dimensions])]
     content += _names(names)
     picture = Markup(
-        '<div class="scroll" role="region" tabindex="0" aria-label="{}">'
+        '<div class="scroll" role="group" tabindex="0" aria-label="{}">'
         '<div style="min-width:{}rem">{}</div></div>'
     ).format(
         title or "Parallel coordinates",
@@ -179,7 +183,7 @@ def slice_plot(
             spot = f"M{_fitted(x)} {_fitted(1 - y)}h0"
             words[_strength(number, len(using))].append(spot)
     drawn = Markup("").join(
-        _stroke("dot", "".join(dict.fromkeys(spots)), _STRENGTHS[number], "--s0")
+        _stroke("dot", "".join(dict.fromkeys(spots)), _STRENGTHS_OF_FEW[number], "--s0")
         for number, spots in enumerate(words)
         if spots
     )

@@ -68,13 +68,15 @@ def table(
     """Return a table, which scrolls by itself where a screen is too narrow.
 
     Args:
-        columns: Its head.
+        columns: Its head; an empty one is of what needs no name.
         rows: Its cells; the first one of each row names the row.
         label: What it is, for screen readers.
         numbers: Which columns are figures.
     """
     head = Markup("").join(
         Markup('<th scope="col"{}>{}</th>').format(_right(place in numbers), column)
+        if column
+        else Markup("<td></td>")
         for place, column in enumerate(columns)
     )
     body = Markup("").join(
@@ -88,7 +90,7 @@ def table(
         for row in rows
     )
     return Markup(
-        '<div class="scroll" role="region" tabindex="0" aria-label="{}"><table>'
+        '<div class="scroll" role="group" tabindex="0" aria-label="{}"><table>'
         "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
     ).format(label, head, body)
 

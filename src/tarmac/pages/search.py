@@ -11,7 +11,7 @@ from markupsafe import Markup
 from tarmac.masking import masked_command, masked_text
 from tarmac.pages.bars import Bar, bars
 from tarmac.pages.hiding import without_secrets
-from tarmac.pages.numbers import UNKNOWN, moment, worded
+from tarmac.pages.numbers import UNKNOWN, heading, metric, moment, worded
 from tarmac.pages.page import Page, Section
 from tarmac.pages.parameters import Dimension, Tried, parallel, shown_networks, slice_plot
 from tarmac.pages.pieces import Tile, chip, facts, flat, message, paragraph, pre, table, tiles
@@ -90,8 +90,11 @@ def _tiles(study: Study, seen: Survey, totals: Totals) -> Markup:
             "Took", worded(study.record.elapsed_s, "s"), f"{worded(totals.seconds, 's')} training"
         ),
     ]
-    if best is not None and best.test_accuracy is not None:
-        figures.insert(1, Tile("Test accuracy", worded(best.test_accuracy, "ratio"), state="ok"))
+    judged = study.record.judged_by
+    test = None if best is None else best.tested(judged)
+    if test is not None:
+        name = judged.of("test")
+        figures.insert(1, Tile(heading(name), metric(name, test), state="ok"))
     return tiles(figures)
 
 
@@ -112,8 +115,7 @@ def _sections(study: Study, seen: Survey) -> Iterator[Section]:
         yield Section("generations", title, generations)
     values = {one.number: one.values for one in seen.networks}
     if study.record.front:
-        note = "Networks that no other beats in everything, the best by the first objective first."
-        yield Section("front", "None beats these", _front(study, rows, values), note)
+        yield Section("front", "None beats these", *_front(study, rows, values))
     yield Section("trials", "Trials", *_trials(study, rows, values))
     yield Section("asked", "What was asked", _asked(study))
 
@@ -176,13 +178,14 @@ def _outcome(study: Study) -> Markup:
 def _winner(study: Study, winner: Winner) -> Markup:
     values = ", ".join(f"{name} {worded(value)}" for name, value in winner.values.items())
     is_final = study.best is not None
+    judged = study.record.judged_by
+    tests = {judged.of("test"): winner.tested(judged), "test_loss": winner.test_loss}
     pairs: list[tuple[str, object]] = [
         ("Winner" if is_final else "Best so far", f"network {winner.number}"),
         ("Judged by", values),
         ("Epochs", winner.epochs),
         ("From other seeds", ", ".join(map(worded, winner.confirmed))),
-        ("Test accuracy", worded(winner.test_accuracy, "ratio")),
-        ("Test loss", worded(winner.test_loss)),
+        *((heading(name), metric(name, value)) for name, value in tests.items()),
         ("Its training", winner.run),
     ]
     made = [(k, str(v)) for k, v in without_secrets(dict(winner.settings)).items()]
@@ -304,10 +307,14 @@ def _generations(study: Study) -> Markup:
     return table(columns, rows, label=name, numbers=range(1, 9)) if rows else Markup("")
 
 
-def _front(study: Study, rows: Sequence[dict[str, Any]], values: _Values) -> Markup:
+def _front(study: Study, rows: Sequence[dict[str, Any]], values: _Values) -> tuple[Markup, str]:
     by_number = {row["number"]: row for row in rows}
     known = [by_number[number] for number in study.record.front if number in by_number]
-    return _rows(study, known, values, "Networks that none beats")
+    shown = known[:_MOST_TRIALS]
+    note = "Networks that no other beats in everything, the best by the first objective first."
+    if len(shown) < len(known):
+        note += f" {len(shown):,} of {len(known):,}. All: tarmac search export {study.name}"
+    return _rows(study, shown, values, "Networks that none beats"), note
 
 
 def _trials(study: Study, rows: Sequence[dict[str, Any]], values: _Values) -> tuple[Markup, str]:

@@ -12,14 +12,14 @@ from markupsafe import Markup
 from tarmac.masking import masked_text
 from tarmac.pages.curves import curves, gpu_lanes, marks_of, share_waited, speed, time_axis, waits
 from tarmac.pages.epochs import read_epochs
-from tarmac.pages.log import tail_of
-from tarmac.pages.numbers import known, moment, worded
+from tarmac.pages.log import tails_of_ranks
+from tarmac.pages.numbers import known, metric, moment, worded
 from tarmac.pages.page import Page, Section
 from tarmac.pages.pictures import pictures
 from tarmac.pages.pieces import Tile, facts, message, paragraph, table, tiles
 from tarmac.pages.states import STATES
 from tarmac.pages.training_facts import asked, check_before, environment
-from tarmac.runs import Run, read_all_samples
+from tarmac.runs import Run, name_words, read_all_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tarmac.pages.epochs import Epochs
     from tarmac.pages.plots import Mark
     from tarmac.pages.scales import Axis
-    from tarmac.runs import RunRecord, Samples
+    from tarmac.runs import JudgedBy, RunRecord, Samples
 
 __all__ = ["training_page", "verdict"]
 
@@ -95,14 +95,16 @@ def _subtitle(record: RunRecord) -> str:
 def _tiles(run: Run, epochs: Epochs) -> Iterator[Tile]:
     record, last = run.record, epochs.rows[-1].values if epochs.rows else {}
     _, state = verdict(record)
-    test = known(record.metrics.get("test_accuracy"))
-    if test is not None:
+    judged = record.judged_by
+    held_out, test = judged.of("val"), judged.of("test")
+    if (value := known(record.metrics.get(test))) is not None:
         words = {"ok": "as expected", "bad": "not as expected"}.get(state, "")
-        yield Tile("test accuracy", worded(test, "ratio"), words, state)
-    elif "val_accuracy" in last:
-        yield Tile("validation accuracy", worded(last["val_accuracy"], "ratio"), "so far")
-    elif "accuracy" in last:
-        yield Tile("training accuracy", worded(last["accuracy"], "ratio"), "so far")
+        yield Tile(name_words(test), metric(test, value), words or _better(judged), state)
+    elif held_out in last:
+        yield Tile(name_words(held_out), metric(held_out, last[held_out]), "so far")
+    elif judged.metric in last and judged.metric != "loss":
+        trained = judged.of("train")
+        yield Tile(name_words(trained), metric(trained, last[judged.metric]), "so far")
     if "loss" in last:
         yield Tile("training loss", worded(last["loss"]), "of the last epoch")
     asked = known(record.configuration.get("epochs"))
@@ -125,6 +127,11 @@ def _tiles(run: Run, epochs: Epochs) -> Iterator[Tile]:
         yield Tile("model FLOPs used", worded(record.mfu, "ratio"), "of what the chip can do")
 
 
+def _better(judged: JudgedBy) -> str:
+    """Return what is said of a metric of which less is better, as nobody assumes that."""
+    return "" if judged.more_is_better else "smaller is better"
+
+
 def _sessions(record: RunRecord) -> str:
     count = len(record.sessions)
     return f"in {count} sessions" if count > 1 else ""
@@ -137,7 +144,7 @@ def _result(run: Run, epochs: Epochs) -> Markup:
     again = [f"tarmac train --resume {shlex.quote(str(run.path))}"]
     if record.error:
         parts.append(message("bad", f"It failed: {masked_text(record.error)}", commands=again))
-        parts.append(tail_of(sorted((run.path / "logs").glob("rank-*")), run.path))
+        parts.append(tails_of_ranks(run.path, record.error))
     elif run.status == "interrupted":
         words = "It was interrupted. It goes on from its newest checkpoint:"
         parts.append(message("warn", words, commands=again))
@@ -155,18 +162,10 @@ def _result(run: Run, epochs: Epochs) -> Markup:
     if epochs.problem:
         parts.append(message("warn", epochs.problem))
     if record.metrics:
-        parts.append(facts((name, _metric(name, value)) for name, value in record.metrics.items()))
+        parts.append(facts((name, metric(name, value)) for name, value in record.metrics.items()))
     if not parts:
         parts.append(paragraph("Nothing is known of it yet."))
     return Markup("").join(parts)
-
-
-def _metric(name: str, value: object) -> str:
-    if name.endswith(("_s", "seconds")):
-        return worded(value, "s")
-    if name.endswith("accuracy"):
-        return worded(value, "ratio")
-    return worded(value)
 
 
 def _curves(
@@ -227,7 +226,7 @@ def _events(run: Run, hosts: Sequence[Samples]) -> Markup:
     rows = sorted(_told(run, hosts), key=lambda row: row[0])
     more = len(rows) - _SHOWN_EVENTS
     shown = table(
-        ["after", "what", "", "at"],
+        ["after", "what", "which", "at"],
         [
             [worded((at - run.record.created_at).total_seconds(), "s"), what, why, moment(at)]
             for at, what, why in rows[-_SHOWN_EVENTS:]

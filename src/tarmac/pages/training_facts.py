@@ -118,7 +118,7 @@ def _check(report: Report) -> Markup:
     verdicts = [*report.devices, *report.frameworks]
     parts.append(
         table(
-            ["what", "verdict", ""],
+            ["what", "verdict", "why"],
             [
                 [one.name, chip(one.answer, _ANSWERS.get(one.answer, "bad")), one.text]
                 for one in verdicts

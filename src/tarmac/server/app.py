@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes
 
+from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from tarmac.pages import Live, Page, Section, message, render_page
@@ -85,4 +86,5 @@ def _html(text: str, status: int) -> Response:
 
 def _problem(title: str, reason: str) -> Page:
     section = Section("problem", "What is wrong", message("bad", reason))
-    return Page(title=title, sections=[section])
+    way_out = Markup('<p><a href="/">All runs</a></p>')
+    return Page(title=title, head=way_out, sections=[section])

@@ -55,9 +55,12 @@ def choose(
     while len(ranks) > 1 and _comfortable([c for c in wanted if c.rank <= ranks[-1]]) > width:
         ranks.pop()
     kept = [column for column in wanted if column.rank <= ranks[-1]]
-    spare = max(0, width - _needed(kept))
+    # Where even those are too many, a shorter name is better than a number without its end.
+    spare = width - _needed(kept)
     return tuple(
-        dataclasses.replace(column, width=column.width + spare) if column.stretches else column
+        dataclasses.replace(column, width=max(1, column.width + spare))
+        if column.stretches
+        else column
         for column in kept
     )
 

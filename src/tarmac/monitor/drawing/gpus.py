@@ -105,7 +105,7 @@ def _host_row(facts: HostFacts, look: Look) -> Row:
         cpu = f"  CPU {percent(host.host.cpu_ratio)} of {whole(host.host.cpu_count)}"
         line = (*line, Span(cpu, "dim"))
     key = ("host", host.host.name, "")
-    return Row(key, fitted(line, look.width, ascii_only=look.ascii_only))
+    return Row(key, fitted(line, look.width, ascii_only=look.ascii_only), depth=-1)
 
 
 def _rows_of(
@@ -144,7 +144,7 @@ def _rows_of_works(
     parts: dict[str | None, list[Work]] | None = None,
 ) -> Iterator[Row]:
     """Yield works, each with its parts below it where `parts` has them by what they are of."""
-    for one in folded(works):
+    for one in folded(works) if look.folds else works:
         if isinstance(one, Rest):
             line = (Span("  " * depth), Span(look.clean(one.text), "dim"))
             yield Row((), fitted(line, look.width, ascii_only=look.ascii_only), depth)

@@ -33,7 +33,7 @@ class Row:
     Attributes:
         key: What it is of, the same in the next snapshot: ``(kind, host, id)``. A row that goes on
             with what the one before says has an empty one, and cannot be chosen.
-        depth: How far it is indented below what it belongs to.
+        depth: How far it is indented below what it belongs to; -1 of a host above its GPUs.
     """
 
     key: tuple[str, ...]

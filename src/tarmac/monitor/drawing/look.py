@@ -28,6 +28,7 @@ class Look:
         encoding: Of where it is shown.
         hidden: Keys of columns that are not wanted.
         idle_after_s: A GPU that is held and does nothing is news after so many seconds.
+        folds: Whether of a whole with very many parts only some are drawn.
         past: What a GPU's utilization was, by host and UUID, the newest last; None where nothing is
             remembered.
     """
@@ -37,6 +38,7 @@ class Look:
     encoding: str = "utf-8"
     hidden: frozenset[str] = frozenset()
     idle_after_s: float = IDLE_AFTER_S
+    folds: bool = True
     past: Callable[[str, str], Sequence[float | None]] | None = None
 
     def clean(self, text: str | None) -> str:

@@ -15,6 +15,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LEVELS = "▁▂▃▄▅▆▇█"
 _ASCII_LEVELS = "_.-=+*#@"
 # Dots of a braille character by column and row, from the top: Unicode's table of braille patterns.
+_BLANK = 0x2800
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
@@ -98,7 +99,8 @@ def plot(
         before = row
     if ascii_only:
         return ["".join("*" if dots else " " for dots in line) for line in cells]
-    return ["".join(chr(0x2800 + dots) if dots else " " for dots in line) for line in cells]
+    # Blank ones too: where a font has braille at all, they are as wide as the others.
+    return ["".join(chr(_BLANK + dots) for dots in line) for line in cells]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

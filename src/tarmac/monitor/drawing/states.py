@@ -18,6 +18,7 @@ _WORK = {
     "idle": Span("I", "held"),
     "hung": Span("H", "bad"),
     "waiting": Span("Q", "free"),
+    "ended": Span("E", "dim"),
 }
 _UNKNOWN = Span("?", "dim")
 
@@ -29,6 +30,7 @@ LETTERS = (
     ("I", "idle, but held by somebody"),
     ("H", "hung: no sign of life"),
     ("Q", "waits in a queue"),
+    ("E", "has ended in the last minutes"),
     ("!", "something is wrong with it"),
     ("?", "not known"),
 )

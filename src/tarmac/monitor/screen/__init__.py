@@ -28,6 +28,8 @@ class ScreenOptions:
     Attributes:
         interval_s: Between two readings; what the feed was given, to be shown.
         idle_after_s: A GPU that is held and does nothing is news after so many seconds.
+        elsewhere: Why files and processes of what is shown are not to be looked for on this
+            machine, such as ``it is on another machine``; empty where it is here and now.
         readonly: Nothing can be stopped from it. A replay is to be shown so.
         light: Dark on light.
         ascii_only: Draws with ASCII alone; so it does anyway where the terminal has no UTF-8.
@@ -35,6 +37,7 @@ class ScreenOptions:
 
     interval_s: float = 1.0
     idle_after_s: float = 600.0
+    elsewhere: str = ""
     readonly: bool = False
     light: bool = False
     ascii_only: bool = False

@@ -6,19 +6,28 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from tarmac.errors import RequestError
-from tarmac.monitor.drawing import Look, Row, Span, finding_lines, head_line, trouble_lines
+from tarmac.monitor.drawing import Look, Row, Span, head_line
 from tarmac.monitor.screen.acting import ACTIONS, plan_action
-from tarmac.monitor.screen.colours import THEMES, styles
+from tarmac.monitor.screen.colours import LAYOUT, THEMES, styles
 from tarmac.monitor.screen.details import details_rows
 from tarmac.monitor.screen.dialogs import ColumnMenu, Page, Question
-from tarmac.monitor.screen.front import VIEWS, banner_lines, keys_line, tab_line, with_text
+from tarmac.monitor.screen.front import (
+    VIEWS,
+    banner_lines,
+    findings_rows,
+    keys_line,
+    state_span,
+    tab_line,
+    view_at,
+)
 from tarmac.monitor.screen.help import help_rows
 from tarmac.monitor.screen.history import History
-from tarmac.monitor.screen.local import environment_rows, is_here, tree_rows
-from tarmac.monitor.screen.logs import log_rows
+from tarmac.monitor.screen.local import environment_rows, pids_of, tree_rows, work_of
+from tarmac.monitor.screen.logs import log_page_rows
 from tarmac.monitor.screen.watching import Broke, Came, Failed, FeedReader
 from tarmac.monitor.screen.widgets import GUTTER, LineBox, RowsView
 
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
+    from tarmac.monitor.drawing import Line
     from tarmac.monitor.feed import Feed
     from tarmac.monitor.screen import ScreenOptions
     from tarmac.monitor.snapshot import Snapshot, Work
@@ -50,21 +60,7 @@ class TopApp(App[None]):
     """
 
     ENABLE_COMMAND_PALETTE = False
-    CSS = """
-    Screen { background: $background; color: $foreground; }
-    LineBox { height: 1; }
-    RowsView { height: 1fr; scrollbar-size-vertical: 1; scrollbar-gutter: stable;
-               scrollbar-size-horizontal: 0; overflow-x: hidden; background: transparent; }
-    .ascii RowsView { scrollbar-size-vertical: 0; }
-    #heading { padding-left: 1; }
-    #filter { height: 1; border: none; padding: 0; display: none; }
-    #filter.shown { display: block; }
-    Question, ColumnMenu { align: center middle; background: #000000 40%; }
-    #question, #columns { width: auto; max-width: 90%; height: auto; max-height: 90%;
-                          padding: 1 2; border: ascii $primary; background: $panel; }
-    #question Static { width: auto; max-width: 100%; }
-    #columns { width: 40; height: 20; }
-    """
+    CSS = LAYOUT
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(n + 1), f"view({n})", show=False) for n in range(len(VIEWS))),
         Binding("tab", "view_next", show=False, priority=True),
@@ -92,6 +88,7 @@ class TopApp(App[None]):
         self._reader = FeedReader(feed, options.interval_s, self.post_message)
         self._history = History()
         self._snapshot: Snapshot | None = None
+        self._newest: Snapshot | None = None
         self._view = 0
         self._filter = ""
         self._hidden: dict[int, frozenset[str]] = {}
@@ -103,6 +100,7 @@ class TopApp(App[None]):
         self._tabs = LineBox(self._styles, "tabs")
         self._heading = LineBox(self._styles, "heading")
         self._rows = RowsView(self._styles)
+        self._field = Input(placeholder="text to look for", id="filter", compact=True)
         self._footer = LineBox(self._styles, "footer")
 
     def compose(self) -> ComposeResult:
@@ -111,7 +109,7 @@ class TopApp(App[None]):
         yield self._tabs
         yield self._heading
         yield self._rows
-        yield Input(placeholder="text to look for", id="filter", compact=True)
+        yield self._field
         yield self._footer
 
     def on_mount(self) -> None:
@@ -131,6 +129,7 @@ class TopApp(App[None]):
     def on_came(self, event: Came) -> None:
         """Remember a snapshot, and show it where the screen is not paused."""
         self._history.add(event.snapshot)
+        self._newest = event.snapshot
         if self._is_paused and self._snapshot is not None:
             return
         self._snapshot = event.snapshot
@@ -160,19 +159,20 @@ class TopApp(App[None]):
         key = event.row.key
         self._open(
             "details",
-            lambda width: details_rows(key, self._shown, self._history, self._look(width)),
+            lambda width: details_rows(
+                key,
+                self._shown,
+                self._history,
+                self._look(width),
+                elsewhere=self._options.elsewhere,
+            ),
         )
 
     def on_line_box_clicked(self, event: LineBox.Clicked) -> None:
         """Go to the view whose name is clicked."""
-        if event.box is not self._tabs:
-            return
-        end = 0
-        for number, span in enumerate(self._tabs.lines[0][: 2 * len(VIEWS)]):
-            end += len(span.text)
-            if event.x < end:
-                self.action_view(number // 2)
-                return
+        number = view_at(self._tabs.lines[0], event.x) if event.box is self._tabs else None
+        if number is not None:
+            self.action_view(number)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show only what has the text."""
@@ -182,34 +182,36 @@ class TopApp(App[None]):
     def on_input_submitted(self) -> None:
         """Go back to the rows; the filter stays."""
         self._rows.focus()
-        self.query_one("#filter").set_class(bool(self._filter), "shown")
+        self._field.set_class(bool(self._filter), "shown")
 
     def action_view(self, number: int) -> None:
-        """Go to a view."""
-        self._view = number
-        self._draw()
+        """Go to a view, away from the pages above."""
+        if self._leave_pages():
+            self._view = number
+            self._draw()
 
     def action_view_next(self) -> None:
         """Go to the next view."""
         self.action_view((self._view + 1) % len(VIEWS))
 
     def action_filter(self) -> None:
-        """Let one type what to look for."""
-        field = self.query_one("#filter", Input)
-        field.set_class(True, "shown")
-        field.focus()
+        """Let one type what to look for, in a view."""
+        if self._leave_pages():
+            self._field.set_class(True, "shown")
+            self.call_after_refresh(self._field.focus)
 
     def action_unfilter(self) -> None:
         """Show all rows again, none of them marked."""
-        field = self.query_one("#filter", Input)
-        field.value = ""
-        field.set_class(False, "shown")
+        self._field.value = ""
+        self._field.set_class(False, "shown")
         self._rows.unmark()
         self._rows.focus()
         self._draw()
 
     def action_columns(self) -> None:
         """Let one choose the columns of this view."""
+        if not self._leave_pages():
+            return
         number = self._view
 
         def chosen(hidden: frozenset[str] | None) -> None:
@@ -223,6 +225,8 @@ class TopApp(App[None]):
     def action_pause(self) -> None:
         """Hold still, or go on."""
         self._is_paused = not self._is_paused
+        if not self._is_paused:
+            self._snapshot = self._newest
         self._draw()
 
     def action_help(self) -> None:
@@ -231,26 +235,24 @@ class TopApp(App[None]):
 
     def action_check(self) -> None:
         """Show all findings."""
-
-        def rows(width: int) -> list[Row]:
-            look = self._look(width)
-            found = [*trouble_lines(self._shown, look), *finding_lines(self._shown, look)]
-            none = (Span("nothing was found; a full check: tarmac check", "dim"),)
-            return [Row((), line) for line in found or [none]]
-
-        self._open("findings of the last check and of the driver", rows)
+        self._open(
+            "findings of the last check and of the driver",
+            lambda width: findings_rows(self._shown, self._look(width)),
+        )
 
     def action_log(self) -> None:
         """Show the end of the log of what is chosen."""
         work = self._chosen_work()
         if work is None:
             return self._say("choose a run or a task first")
+        if self._options.elsewhere:
+            return self._say(f"{self._options.elsewhere}: its log is not read here")
 
-        def rows(width: int) -> list[Row]:
-            none = (Span("it has no log: it prints where it was started", "dim"),)
-            return log_rows(work, self._look(width)) or [Row((), none)]
-
-        return self._open(f"log of {self._look().clean(work.id)}", rows, ends_last=True)
+        return self._open(
+            f"log of {self._look().clean(work.id)}",
+            lambda width: log_page_rows(work, self._look(width)),
+            ends_last=True,
+        )
 
     def action_tree(self) -> None:
         """Show the processes of what is chosen."""
@@ -270,7 +272,9 @@ class TopApp(App[None]):
         if self._options.readonly:
             return self._say("this screen is read-only")
         chosen = self._rows.chosen
-        keys = sorted(self._rows.marked) or ([chosen.key] if chosen is not None else [])
+        # A page is of one row, whatever is marked below it.
+        marked = () if self._page is not None else sorted(self._rows.marked)
+        keys = marked or ([chosen.key] if chosen is not None else ())
         if not keys:
             return self._say("choose a run, a task or a process first")
         try:
@@ -298,15 +302,43 @@ class TopApp(App[None]):
             ascii_only=self._options.ascii_only,
             encoding=self._encoding,
             hidden=self._hidden.get(self._view, frozenset()),
+            folds=not self._filter,
             idle_after_s=self._options.idle_after_s,
             past=lambda host, uuid: self._history.newest(host, uuid, 60),
         )
 
+    @property
+    def _page(self) -> Page | None:
+        """The page in front, below a question where one is asked; None where a view is."""
+        return next((one for one in reversed(self.screen_stack) if isinstance(one, Page)), None)
+
     def _open(
         self, title: str, rows_for: Callable[[int], Sequence[Row]], *, ends_last: bool = False
     ) -> None:
-        if self._snapshot is not None:
-            self.push_screen(Page(title, rows_for, self._styles, ends_last=ends_last))
+        page = self._page
+        if self._snapshot is None or (page is not None and page.title_text == title):
+            return
+
+        def left(_: None) -> None:
+            # What is below it has not been drawn meanwhile.
+            self.call_later(self._draw)
+
+        page = Page(title, rows_for, self._styles, self._frame, ends_last=ends_last)
+        self.push_screen(page, left)
+
+    def _leave_pages(self) -> bool:
+        """Go back to the view below all pages; return False where a question is to be answered."""
+        if isinstance(self.screen, ModalScreen):
+            return False
+        while isinstance(self.screen, Page):
+            self.screen.dismiss()
+        return True
+
+    def _frame(self, width: int) -> tuple[Line, Line]:
+        """Return what follows a page's title, and what stands below its lines."""
+        look = self._look(width)
+        said = (Span(look.clean(self._said), "warn"),) if self._said else None
+        return (state_span(self._states()),), said or keys_line(look, of_page=True)
 
     def _say(self, text: str) -> None:
         self._said = text
@@ -320,61 +352,45 @@ class TopApp(App[None]):
         self.set_timer(_SAID_S, over)
 
     def _draw(self) -> None:
-        """Draw what is in front anew: the main screen, or a page above it."""
-        if isinstance(self.screen, Page):
-            self.screen.redraw()
-            return
+        """Draw what is in front anew: a view, or a page above it."""
         if not self._footer.is_mounted:
             return
+        page = self._page
+        if page is not None:
+            page.redraw()
+            return
         look = self._look()
-        states = (
-            (self._is_paused, "PAUSED"),
-            (self._has_ended, "the recording has ended"),
-            (self._options.readonly, "read-only"),
-            (bool(self._filter), look.clean(f"/{self._filter}")),
-        )
-        self._tabs.show([tab_line(self._view, [word for is_so, word in states if is_so])])
+        words = [*self._states(), *([look.clean(f"/{self._filter}")] if self._filter else [])]
+        self._tabs.show([tab_line(self._view, words, self.size.width)])
         said = (Span(look.clean(self._said), "warn"),) if self._said else keys_line(look)
         self._footer.show([said])
         if self._snapshot is None:
             waiting = self._problem or "reading the GPUs ..."
             self._rows.show([Row((), (Span(look.clean(waiting), "dim"),))])
             return
-        chosen = VIEWS[self._view]
-        view = chosen.draw(self._snapshot, look)
-        rows = with_text(view.rows, self._filter)
-        if not rows:
-            none = f"nothing has {self._filter!r} in it" if self._filter else chosen.nothing
-            rows = [Row((), (Span(look.clean(none), "dim"),))]
+        view = VIEWS[self._view].shown(self._snapshot, look, self._filter)
         banner = banner_lines(self._snapshot, look, self.size.height, self._problem)
         self._head.show([head_line(self._snapshot, look), *banner])
         self._heading.show([view.heading] if view.heading else [])
-        self._rows.show(rows)
+        self._rows.show(view.rows)
+
+    def _states(self) -> list[str]:
+        states = (
+            (self._is_paused, "PAUSED"),
+            (self._has_ended, "the recording has ended"),
+            (self._options.readonly, "read-only"),
+        )
+        return [word for is_so, word in states if is_so]
 
     def _chosen_work(self) -> Work | None:
         row = self._rows.chosen
-        if row is None or row.key[0] != "work":
-            return None
-        works = (
-            work
-            for host in self._shown.hosts
-            if host.host.name == row.key[1]
-            for work in host.work
-            if work.id == row.key[2]
-        )
-        return next(works, None)
+        return None if row is None else work_of(row.key, self._shown)
 
-    def _pids(self) -> tuple[int, ...]:
+    def _pids(self) -> Sequence[int]:
         """Return the processes of what is chosen; say why there are none."""
         row = self._rows.chosen
-        pids: tuple[int, ...] = ()
-        if row is not None and not is_here(row.key[1]):
-            self._say(f"it runs on {row.key[1]}, not on this machine")
-            return pids
-        if (work := self._chosen_work()) is not None:
-            pids = work.pids
-        elif row is not None and row.key[0] == "process" and row.key[2].isdecimal():
-            pids = (int(row.key[2]),)
-        if not pids:
-            self._say("no process of it is known here")
-        return pids
+        try:
+            return pids_of(() if row is None else row.key, self._shown, self._options.elsewhere)
+        except RequestError as error:
+            self._say(error.message)
+            return ()

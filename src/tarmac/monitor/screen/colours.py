@@ -10,7 +10,7 @@ from textual.theme import Theme
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["THEMES", "styles"]
+__all__ = ["LAYOUT", "THEMES", "styles"]
 
 THEMES = {
     False: Theme(
@@ -62,3 +62,21 @@ _LIGHT = {
 def styles(*, light: bool) -> Mapping[str, Style]:
     """Return the style of each tone."""
     return _LIGHT if light else _DARK
+
+
+# Where the parts are, in Textual's own style sheets.
+LAYOUT = """
+Screen { background: $background; color: $foreground; }
+LineBox { height: 1; }
+RowsView { height: 1fr; scrollbar-size-vertical: 1; scrollbar-gutter: stable;
+           scrollbar-size-horizontal: 0; overflow-x: hidden; background: transparent; }
+.ascii RowsView { scrollbar-size-vertical: 0; }
+#heading { padding-left: 1; }
+#filter { height: 1; border: none; padding: 0; display: none; }
+#filter.shown { display: block; }
+Question, ColumnMenu { align: center middle; background: #000000 40%; }
+#question, #columns { width: auto; max-width: 90%; height: auto; max-height: 90%;
+                      padding: 1 2; border: ascii $primary; background: $panel; }
+#question Static { width: auto; max-width: 100%; }
+#columns { width: 40; height: 20; }
+"""

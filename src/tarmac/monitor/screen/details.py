@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tarmac.errors import TarmacError
-from tarmac.files import read_lines
 from tarmac.monitor.drawing import (
     UNKNOWN,
     Row,
@@ -33,6 +30,7 @@ from tarmac.monitor.drawing.work_lines import (
     work_row,
 )
 from tarmac.monitor.screen.logs import log_rows
+from tarmac.monitor.screen.own_history import metric_series, sampled_series
 from tarmac.monitor.screen.plotting import Series, plot_lines
 from tarmac.monitor.snapshot import Snapshot
 
@@ -52,7 +50,12 @@ _GONE: Line = (Span("it is no longer there", "dim"),)
 
 
 def details_rows(
-    key: tuple[str, ...], snapshot: Snapshot, history: History, look: Look
+    key: tuple[str, ...],
+    snapshot: Snapshot,
+    history: History,
+    look: Look,
+    *,
+    elsewhere: str = "",
 ) -> list[Row]:
     """Return what is known of what a row is of.
 
@@ -61,13 +64,14 @@ def details_rows(
         snapshot: The newest.
         history: What GPUs did before.
         look: How to draw.
+        elsewhere: Why its files are not to be looked for on this machine; empty where they are.
     """
     lines: Iterable[Line] = (_GONE,)
     host = next((host for host in snapshot.hosts if host.host.name == key[1]), None)
     if host is not None and key[0] == "work":
         for work in host.work:
             if work.id == key[2]:
-                lines = _of_work(work, host, history, look)
+                lines = _of_work(work, host, history, look, elsewhere)
     elif host is not None and key[0] in ("gpu", "process"):
         for gpu in host.gpus:
             if gpu.uuid == key[-1]:
@@ -117,7 +121,9 @@ def _of_gpu(gpu: LiveGpu, host: HostSnapshot, history: History, look: Look) -> l
     return lines + _findings([gpu.uuid], host, look)
 
 
-def _of_work(work: Work, host: HostSnapshot, history: History, look: Look) -> list[Line]:
+def _of_work(
+    work: Work, host: HostSnapshot, history: History, look: Look, elsewhere: str
+) -> list[Line]:
     lines: list[Line] = [
         (Span(look.clean(work.id), "title"), Span(f"  {work.kind} {look.clean(work.status)}")),
     ]
@@ -147,11 +153,18 @@ def _of_work(work: Work, host: HostSnapshot, history: History, look: Look) -> li
     if work.note:
         lines.append((Span(look.clean(work.note), "dim"),))
     gpus = [gpu for gpu in host.gpus if gpu.uuid in work.gpu_uuids]
-    series = [*_metric_series(work), *_gpu_series(gpus, host, history)]
+    if elsewhere:
+        said = f"{elsewhere}: its files are not read here, so neither its log nor its own history"
+        lines.append((Span(said, "dim"),))
+        series = [*_work_series(work, host, history), *_gpu_series(gpus, host, history)]
+    else:
+        sampled = sampled_series(work)
+        of_gpus = sampled.gpus or _gpu_series(gpus, host, history)
+        series = [*metric_series(work), *of_gpus, *sampled.host]
     lines += [(), *plot_lines(series, look)]
     lines += [rank_row(rank, look, 0).line for rank in work.ranks]
     lines += _findings(work.gpu_uuids, host, look)
-    log = [row.line for row in log_rows(work, look, _LOG_LINES)]
+    log = [] if elsewhere else [row.line for row in log_rows(work, look, _LOG_LINES)]
     return [*lines, *([()] if log else []), *log[-_LOG_LINES - 1 :]]
 
 
@@ -215,17 +228,10 @@ def _gpu_series(gpus: Sequence[LiveGpu], host: HostSnapshot, history: History) -
     yield Series(f"temperature C{many}", history.mean(name, uuids, "temperature"), whole)
 
 
-def _metric_series(work: Work) -> Iterable[Series]:
-    """Return a training's values by epoch, from its directory where that can be read."""
-    try:
-        rows = [row for row in read_lines(Path(work.path) / "metrics.jsonl").values if row]
-    except TarmacError:
-        return
-    for name in ("loss", "val_accuracy", "accuracy"):
-        values = [row.get(name) if isinstance(row, dict) else None for row in rows]
-        known = [float(v) if isinstance(v, int | float) else None for v in values]
-        if any(value is not None for value in known):
-            yield Series(f"{name.replace('_', ' ')} by epoch", known, decimal, fills=True)
+def _work_series(work: Work, host: HostSnapshot, history: History) -> Iterable[Series]:
+    """Return a training's values as the screen has seen them, where its files are not here."""
+    for name, title, form in (("loss", "loss", decimal), ("speed", "samples/s", count)):
+        yield Series(title, history.values(host.host.name, work.id, name), form)
 
 
 def _findings(uuids: Iterable[str] | None, host: HostSnapshot, look: Look) -> list[Line]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -10,6 +11,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
 from tarmac.monitor.drawing import Row, Span
+from tarmac.monitor.drawing.lines import fitted
 from tarmac.monitor.screen.widgets import GUTTER, LineBox, RowsView
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual.app import ComposeResult
 
+    from tarmac.monitor.drawing import Line
     from tarmac.monitor.drawing.columns import Column
 
 __all__ = ["ColumnMenu", "Page", "Question"]
@@ -30,6 +33,7 @@ class Page(Screen[None]):
         title: Above them.
         rows_for: Draws them for so many cells.
         styles_of: The style of each tone.
+        frame_for: Draws what follows the title and what stands below the lines, likewise.
         ends_last: Whether it begins at its end and stays there, as logs do.
     """
 
@@ -42,29 +46,32 @@ class Page(Screen[None]):
         title: str,
         rows_for: Callable[[int], Sequence[Row]],
         styles_of: Mapping[str, Style],
+        frame_for: Callable[[int], tuple[Line, Line]],
         *,
         ends_last: bool = False,
     ) -> None:
         super().__init__()
         self._title_text = title
+        self._frame_for = frame_for
         self._rows_for = rows_for
         self._box = LineBox(styles_of, "page-title")
         self._view = RowsView(styles_of, ends_last=ends_last)
+        self._footer = LineBox(styles_of, "page-footer")
         self._ends_last = ends_last
 
     @property
-    def view(self) -> RowsView:
-        """Its lines."""
-        return self._view
+    def title_text(self) -> str:
+        """What it is of."""
+        return self._title_text
 
     def compose(self) -> ComposeResult:
-        """Put the title above the lines."""
+        """Put the title above the lines, and the keys below."""
         yield self._box
         yield self._view
+        yield self._footer
 
     def on_mount(self) -> None:
         """Draw, and let keys scroll."""
-        self._box.show([(Span(f" {self._title_text}", "title"), Span("   Esc: back", "dim"))])
         self._view.focus()
         self.redraw()
         if self._ends_last:
@@ -76,7 +83,17 @@ class Page(Screen[None]):
 
     def redraw(self) -> None:
         """Draw anew."""
-        self._view.show(self._rows_for(max(1, self.size.width - GUTTER - 1)))
+        width = max(1, self.size.width - GUTTER - 1)
+        states, keys = self._frame_for(width)
+        self._box.show([(Span(f" {self._title_text}  ", "title"), *states)])
+        self._footer.show([keys])
+        is_ascii = self.app.has_class("ascii")
+        self._view.show(
+            [
+                dataclasses.replace(row, line=fitted(row.line, width, ascii_only=is_ascii))
+                for row in self._rows_for(width)
+            ]
+        )
 
     def on_rows_view_opened(self) -> None:
         """Enter leaves, as it came."""

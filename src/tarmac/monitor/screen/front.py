@@ -6,7 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tarmac.monitor.drawing import (
+    Row,
     Span,
+    View,
     finding_lines,
     gpus_view,
     hosts_view,
@@ -16,17 +18,27 @@ from tarmac.monitor.drawing import (
 )
 from tarmac.monitor.drawing.gpus import COLUMNS as GPU_COLUMNS
 from tarmac.monitor.drawing.hosts import COLUMNS as HOST_COLUMNS
-from tarmac.monitor.drawing.lines import joined
+from tarmac.monitor.drawing.lines import joined, width_of
 from tarmac.monitor.drawing.runs import COLUMNS as RUN_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tarmac.monitor.drawing import Line, Look, Row, View
+    from tarmac.monitor.drawing import Line, Look
     from tarmac.monitor.drawing.columns import Column
     from tarmac.monitor.snapshot import Snapshot
 
-__all__ = ["VIEWS", "NamedView", "banner_lines", "keys_line", "tab_line", "with_text"]
+__all__ = [
+    "VIEWS",
+    "NamedView",
+    "banner_lines",
+    "findings_rows",
+    "keys_line",
+    "state_span",
+    "tab_line",
+    "view_at",
+    "with_text",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +53,13 @@ class NamedView:
     draw: Callable[[Snapshot, Look], View]
     columns: Sequence[Column]
     nothing: str
+
+    def shown(self, snapshot: Snapshot, look: Look, text: str) -> View:
+        """Return its rows that have a text in them, or a row that says that there is none."""
+        view = self.draw(snapshot, look)
+        rows = tuple(with_text(view.rows, text))
+        none = look.clean(f"nothing has {text!r} in it" if text else self.nothing)
+        return View(view.heading, rows or (Row((), (Span(none, "dim"),)),))
 
 
 VIEWS = (
@@ -62,6 +81,15 @@ _KEYS = (
     ("c", "check"),
     ("o", "columns"),
     ("Space", "mark"),
+    ("p", "pause"),
+)
+
+_PAGE_KEYS = (
+    ("Esc", "back"),
+    ("s", "stop"),
+    ("l", "log"),
+    ("t", "tree"),
+    ("e", "environment"),
     ("p", "pause"),
 )
 
@@ -88,43 +116,89 @@ def banner_lines(snapshot: Snapshot, look: Look, height: int, problem: str) -> l
     return lines
 
 
-def tab_line(chosen: int, states: Sequence[str]) -> Line:
+def findings_rows(snapshot: Snapshot, look: Look) -> list[Row]:
+    """Return all that is wrong, for a page of its own."""
+    found = [*trouble_lines(snapshot, look), *finding_lines(snapshot, look)]
+    none = (Span("nothing was found; a full check: tarmac check", "dim"),)
+    return [Row((), line) for line in found or [none]]
+
+
+def tab_line(chosen: int, states: Sequence[str], width: int) -> Line:
     """Return the names of the views, and what is special about the screen now.
 
-    Two spans belong to each view: its name, and a space.
+    Two spans belong to each view: its name, and a space. Where there is no room for all of it, only
+    the chosen view has its name, or none has.
     """
+    names = [view.name for view in VIEWS]
+    only_chosen = [name if number == chosen else "" for number, name in enumerate(names)]
+    lines = [_tabs(chosen, states, each) for each in (names, only_chosen, [""] * len(names))]
+    return next((line for line in lines if width_of(line) <= width), lines[-1])
+
+
+def view_at(line: Line, x: int) -> int | None:
+    """Return the view whose name in such a line is at a cell; None beyond them."""
+    end = 0
+    for number, span in enumerate(line[: 2 * len(VIEWS)]):
+        end += len(span.text)
+        if x < end:
+            return number // 2
+    return None
+
+
+def _tabs(chosen: int, states: Sequence[str], names: Sequence[str]) -> Line:
     spans: list[Span] = []
-    for number, view in enumerate(VIEWS):
-        spans += [
-            Span(f" {number + 1} {view.name} ", "tab" if number == chosen else ""),
-            Span(" "),
-        ]
-    return (*spans, Span(f" {', '.join(states)}" if states else "", "held"))
+    for number, name in enumerate(names):
+        text = f" {number + 1} {name} " if name else f"{number + 1}"
+        spans += [Span(text, "tab" if number == chosen else ""), Span(" ")]
+    return (*spans, state_span(states))
 
 
-def keys_line(look: Look) -> Line:
-    """Return the keys, as many as fit."""
-    parts: list[Line] = [(Span(key, "strong"), Span(f" {word}", "dim")) for key, word in _KEYS]
+def state_span(states: Sequence[str]) -> Span:
+    """Return what is special about the screen now, such as that it is paused."""
+    return Span(f" {', '.join(states)}" if states else "", "held")
+
+
+def keys_line(look: Look, *, of_page: bool = False) -> Line:
+    """Return the keys of the views, or of a page above them, as many as fit."""
+    keys = _PAGE_KEYS if of_page else _KEYS
+    parts: list[Line] = [(Span(key, "strong"), Span(f" {word}", "dim")) for key, word in keys]
     return joined(parts, look.width)
 
 
 def with_text(rows: Sequence[Row], text: str) -> Sequence[Row]:
-    """Return the rows with a text in them, each with what it is below or has below it."""
+    """Return the rows with a text in them, each with what it is below and what is below it."""
     if not text:
         return rows
-    blocks: list[list[Row]] = []
-    for row in rows:
-        if (row.depth == 0 and row.key) or not blocks:
-            blocks.append([])
-        blocks[-1].append(row)
     wanted = text.casefold()
-    return [
-        row
-        for block in blocks
-        if any(wanted in _text_of(one).casefold() for one in block)
-        for row in block
-    ]
+    entries = _entries(rows)
+    kept: set[int] = set()
+    above: list[int] = []
+    found_depth: int | None = None
+    for number, entry in enumerate(entries):
+        depth = entry[0].depth
+        above = [*(other for other in above if entries[other][0].depth < depth), number]
+        if found_depth is not None and depth <= found_depth:
+            found_depth = None
+        if any(wanted in _text_of(row).casefold() for row in entry):
+            kept.update(above)
+            found_depth = depth if found_depth is None else found_depth
+        elif found_depth is not None:
+            kept.add(number)
+    return [row for number in sorted(kept) for row in entries[number]]
+
+
+def _entries(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows, each together with those that go on with what it says."""
+    entries: list[list[Row]] = []
+    for row in rows:
+        if row.key or not entries or row.depth <= entries[-1][0].depth:
+            entries.append([row])
+        else:
+            entries[-1].append(row)
+    return entries
 
 
 def _text_of(row: Row) -> str:
-    return "".join(span.text for span in row.line)
+    """Return what a row says, with the whole name of a work, for which there may be no room."""
+    name = f" {row.key[2]}" if row.key[:1] == ("work",) else ""
+    return "".join(span.text for span in row.line) + name

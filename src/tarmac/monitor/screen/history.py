@@ -1,4 +1,4 @@
-"""What GPUs did in the last hour, kept in memory for sparklines and plots."""
+"""What GPUs and trainings did in the last hour, kept in memory for sparklines and plots."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from tarmac.monitor.snapshot import Snapshot
+    from tarmac.monitor.snapshot import HostSnapshot, Snapshot
 
 __all__ = ["KEPT", "History"]
 
 # Readings of each value: an hour of one a second.
 KEPT = 3600
 
-_NAMES = ("util", "memory", "watts", "temperature")
-
 
 class History:
-    """The newest values of each GPU, 4 bytes each.
+    """The newest values of each GPU and each training, 4 bytes each.
 
     Args:
         kept: How many of each.
@@ -32,36 +30,29 @@ class History:
         self._rings: dict[tuple[str, str, str], array.array[float]] = {}
 
     def add(self, snapshot: Snapshot) -> None:
-        """Remember a snapshot; GPUs that are no longer there are forgotten."""
+        """Remember a snapshot; what is no longer there is forgotten."""
         seen = set()
         for host in snapshot.hosts:
-            for gpu in host.gpus:
-                values = (
-                    gpu.utilization_ratio,
-                    gpu.memory_used_bytes,
-                    gpu.power_watts,
-                    gpu.temperature_c,
-                )
-                for name, value in zip(_NAMES, values, strict=True):
-                    key = (host.host.name, gpu.uuid, name)
-                    seen.add(key)
-                    ring = self._rings.setdefault(key, array.array("f"))
-                    ring.append(math.nan if value is None or host.problem else value)
-                    # Seldom, as all of it is moved.
-                    if len(ring) > self._kept * 5 // 4:
-                        del ring[: -self._kept]
+            for key, value in _values_of(host):
+                seen.add(key)
+                ring = self._rings.setdefault(key, array.array("f"))
+                ring.append(math.nan if value is None or host.problem else value)
+                # Seldom, as all of it is moved.
+                if len(ring) > self._kept * 5 // 4:
+                    del ring[: -self._kept]
         for key in self._rings.keys() - seen:
             del self._rings[key]
 
-    def values(self, host: str, uuid: str, name: str) -> list[float | None]:
-        """Return a GPU's values, the newest last; None where one was unknown.
+    def values(self, host: str, of: str, name: str) -> list[float | None]:
+        """Return the values of a GPU or a training, the newest last; None where one was unknown.
 
         Args:
             host: Its host's name.
-            uuid: Its own.
-            name: ``util``, ``memory``, ``watts`` or ``temperature``.
+            of: A GPU's UUID, or a `Work.id`.
+            name: ``util``, ``memory``, ``watts`` or ``temperature``; of a training ``loss`` or
+                ``speed``.
         """
-        ring = self._rings.get((host, uuid, name), array.array("f"))
+        ring = self._rings.get((host, of, name), array.array("f"))
         return [None if math.isnan(value) else value for value in ring[-self._kept :]]
 
     def newest(self, host: str, uuid: str, number: int) -> list[float | None]:
@@ -79,6 +70,18 @@ class History:
             known = [value for value in together if value is not None]
             means.append(sum(known) / len(known) if known else None)
         return means
+
+
+def _values_of(host: HostSnapshot) -> Iterator[tuple[tuple[str, str, str], float | None]]:
+    for gpu in host.gpus:
+        yield (host.host.name, gpu.uuid, "util"), gpu.utilization_ratio
+        yield (host.host.name, gpu.uuid, "memory"), gpu.memory_used_bytes
+        yield (host.host.name, gpu.uuid, "watts"), gpu.power_watts
+        yield (host.host.name, gpu.uuid, "temperature"), gpu.temperature_c
+    for work in host.work:
+        if work.kind == "training":
+            yield (host.host.name, work.id, "loss"), work.loss
+            yield (host.host.name, work.id, "speed"), work.samples_per_s
 
 
 def _filled(values: list[float | None], length: int) -> list[float | None]:

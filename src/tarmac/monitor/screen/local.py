@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tarmac.errors import RequestError
 from tarmac.masking import masked_command, masked_environment
 from tarmac.monitor.drawing import Row, Span, duration, gib
 
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tarmac.monitor.drawing import Line, Look
+    from tarmac.monitor.snapshot import Snapshot, Work
 
-__all__ = ["environment_rows", "is_here", "tree_rows"]
+__all__ = ["environment_rows", "is_here", "pids_of", "tree_rows", "work_of"]
 
 _GONE: Line = (Span("it has ended", "dim"),)
 
@@ -23,6 +25,38 @@ _GONE: Line = (Span("it has ended", "dim"),)
 def is_here(host: str) -> bool:
     """Whether a host is this machine."""
     return host == os.uname().nodename
+
+
+def work_of(key: tuple[str, ...], snapshot: Snapshot) -> Work | None:
+    """Return the work that a row is of; None where it is of something else, or has gone."""
+    if key[:1] != ("work",):
+        return None
+    works = (work for host in snapshot.hosts if host.host.name == key[1] for work in host.work)
+    return next((work for work in works if work.id == key[2]), None)
+
+
+def pids_of(key: tuple[str, ...], snapshot: Snapshot, elsewhere: str) -> Sequence[int]:
+    """Return the processes of a row, where they are this machine's.
+
+    Args:
+        key: The row's; empty where none is chosen.
+        snapshot: What is shown.
+        elsewhere: As `ScreenOptions.elsewhere`.
+
+    Raises:
+        RequestError: None is known here, and why.
+    """
+    if key and elsewhere:
+        raise RequestError(f"{elsewhere}: its processes are not looked at from here")
+    if key and not is_here(key[1]):
+        raise RequestError(f"it runs on {key[1]}, not on this machine")
+    work = work_of(key, snapshot)
+    pids = () if work is None else work.pids
+    if key[:1] == ("process",) and key[2].isdecimal():
+        pids = (int(key[2]),)
+    if not pids:
+        raise RequestError("no process of it is known here")
+    return pids
 
 
 def tree_rows(pids: Sequence[int], look: Look) -> list[Row]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing import Look
     from tarmac.monitor.snapshot import Work
 
-__all__ = ["log_rows"]
+__all__ = ["log_page_rows", "log_rows"]
 
 # Of each file, and of the files with the newest lines.
 _LINES = 200
@@ -41,6 +41,12 @@ def log_rows(work: Work, look: Look, num_lines: int = _LINES) -> list[Row]:
         rows.append(Row((), (Span(f"==> {look.clean(str(name))} <==", "title"),)))
         rows += [Row((), (Span(look.clean(masked_text(line))),)) for line in lines]
     return rows
+
+
+def log_page_rows(work: Work, look: Look) -> list[Row]:
+    """Return the same for a page of its own, which says where there is no log."""
+    none = (Span("it has no log: it prints where it was started", "dim"),)
+    return log_rows(work, look) or [Row((), none)]
 
 
 def _files_of(work: Work) -> Sequence[Path]:

@@ -6,6 +6,7 @@ are made to lead to this machine are refused by the ``Host`` header, and their p
 
 from __future__ import annotations
 
+import re
 import secrets
 import shlex
 import socket
@@ -26,6 +27,20 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 _HOST = "127.0.0.1"
+# Textual's page asks a server of fonts for one; its own files are at http.
+_ELSEWHERE = re.compile(r'<link\b[^>]*\bhref="https://[^>]*>')
+# No icon is asked for, which there is not; and keys go to the screen before it is clicked.
+_HEAD = """<link rel="icon" href="data:,">
+<script>
+new MutationObserver((_, watch) => {
+  const keys = document.querySelector(".xterm-helper-textarea");
+  if (keys && document.body.classList.contains("-first-byte")) {
+    watch.disconnect();
+    keys.focus();
+  }
+}).observe(document, {attributes: true, childList: true, subtree: true});
+</script>
+"""
 
 
 class _GuardedServer(Server):
@@ -61,6 +76,9 @@ class _GuardedServer(Server):
             raise web.HTTPForbidden(text="this page is for browsers of this machine alone\n")
         response = await handler(request)
         if not response.prepared:
+            if isinstance(response, web.Response) and response.content_type == "text/html":
+                text = _ELSEWHERE.sub("", response.text or "")
+                response.text = text.replace("</head>", f"{_HEAD}</head>")
             response.headers.update(_headers(self.port))
         return response
 
@@ -86,7 +104,6 @@ def serve(arguments: Sequence[str], *, port: int) -> None:
 
 
 def _headers(port: int) -> dict[str, str]:
-    # So what Textual's page asks of a font's server elsewhere is not asked.
     sources = f"'self' ws://{_HOST}:{port} ws://localhost:{port}"
     return {
         "Content-Security-Policy": "default-src 'self' 'unsafe-inline' data:; "
