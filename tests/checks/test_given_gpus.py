@@ -10,6 +10,7 @@ import pytest
 
 from tarmac.checks.evidence import Evidence, Probe
 from tarmac.checks.given_gpus import judge_given
+from tarmac.checks.pod_gpus import judge_pod
 from tarmac.checks.report.make import make_report
 
 FIRST = "GPU-7d3c132a-675f-077e-3bf7-99d79213d062"
@@ -28,6 +29,29 @@ def judge(inventory_of):
         return judge_given(make_report(evidence, seconds=1.0), given)
 
     return of
+
+
+@pytest.mark.parametrize(
+    ("machine", "asked", "failures"),
+    [
+        ("pair", 2, []),
+        ("healthy", 2, ["the driver shows 1 of 2 GPUs"]),
+        (
+            "ecc-errors",
+            1,
+            [
+                "uncorrected memory errors (GPU 0): 3 uncorrected since the driver was loaded, "
+                "pages or rows wait to be replaced"
+            ],
+        ),
+    ],
+)
+def test_a_pods_gpus_are_all_that_it_sees(inventory_of, machine, asked, failures):
+    gpus = [{"kind": "gpu", "name": "cuda:0"}]
+    result = {"devices": gpus, "build": {"cuda": "13.0"}}
+    probe = Probe(framework="torch", where="this Python", outcome="done", result=result)
+    evidence = Evidence(inventory=inventory_of(machine), probes=(probe,))
+    assert judge_pod(make_report(evidence, seconds=1.0), asked) == (failures, [])
 
 
 def test_nothing_is_said_of_gpus_that_compute(judge):

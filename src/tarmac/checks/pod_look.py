@@ -1,0 +1,80 @@
+"""Says what a pod has: ``python -m tarmac.checks.pod_look COUNT FILE``, for ``tarmac check --on``.
+
+The answer is one JSON object in FILE, a container's termination log. Python, Tarmac and the driver;
+the GPUs by name; `failures`, which speak against the node, and `unseen`, what of it could not be
+looked at, a line each. Exit code 0 says that it is there, and nothing of what is in it.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tarmac.checks.given_gpus import judge_given
+from tarmac.checks.pod_gpus import judge_pod
+from tarmac.checks.verb import check
+from tarmac.distribution import installed_version
+
+if TYPE_CHECKING:
+    from tarmac.checks.report.model import Report
+
+__all__ = ["main", "shorten", "tell"]
+
+# Kubernetes keeps so much of a termination log (MaxContainerTerminationMessageLength).
+_BYTES = 4096
+_LONGEST_LINE = 300
+
+
+def main() -> None:
+    """Check the GPUs that this pod was given, or its processors where it has none."""
+    asked = int(sys.argv[1])
+    report = check(depth="quick", devices=["cuda" if asked else "cpu"])
+    Path(sys.argv[2]).write_bytes(shorten(tell(report, asked)))
+
+
+def tell(report: Report, asked: int) -> dict[str, Any]:
+    """Return what a quick check says of a pod's node.
+
+    Args:
+        report: The check's.
+        asked: So many GPUs the pod was given.
+    """
+    # Who was given no GPU says nothing of those that it may see, nor of what computes on them.
+    failures, unseen = judge_pod(report, asked) if asked else (judge_given(report, ())[0], [])
+    names = collections.Counter(gpu.name or "GPU" for gpu in report.inventory.gpus)
+    return {
+        "python": platform.python_version(),
+        "tarmac": installed_version(),
+        "driver": report.inventory.driver.version or "",
+        "gpus": dict(names) if asked else {},
+        "failures": [*map(_short, failures)],
+        "unseen": [*map(_short, unseen)],
+    }
+
+
+def shorten(answer: dict[str, Any]) -> bytes:
+    """Return an answer as JSON that a termination log holds; what is left out is counted."""
+    lists = {name: answer[name] for name in ("failures", "unseen")}
+    most = max(map(len, lists.values()))
+    while len(written := json.dumps(answer, ensure_ascii=False).encode()) > _BYTES and most:
+        most -= 1
+        answer = answer | {name: _first(lines, most) for name, lines in lists.items()}
+    return written
+
+
+def _first(lines: list[str], most: int) -> list[str]:
+    left_out = len(lines) - most
+    return [*lines[:most], f"and {left_out} more"] if left_out > 0 else lines
+
+
+def _short(line: str) -> str:
+    words = " ".join(line.split())
+    return words if len(words) <= _LONGEST_LINE else f"{words[: _LONGEST_LINE - 1]}…"
+
+
+if __name__ == "__main__":
+    main()
