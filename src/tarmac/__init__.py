@@ -17,9 +17,10 @@ from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
     from tarmac.checks import check, read_log
+    from tarmac.inference import evaluate, export, predict
     from tarmac.jobs import attach
     from tarmac.studies import search
-    from tarmac.training import resume, train
+    from tarmac.training import extend, resume, train
     from tarmac.verbs import run, submit
 
 __all__ = [
@@ -27,6 +28,10 @@ __all__ = [
     "TarmacError",
     "attach",
     "check",
+    "evaluate",
+    "export",
+    "extend",
+    "predict",
     "read_log",
     "resume",
     "run",
@@ -39,6 +44,10 @@ __all__ = [
 _ROOMS = {
     "attach": "tarmac.jobs",
     "check": "tarmac.checks",
+    "evaluate": "tarmac.inference",
+    "export": "tarmac.inference",
+    "extend": "tarmac.training",
+    "predict": "tarmac.inference",
     "read_log": "tarmac.checks",
     "resume": "tarmac.training",
     "run": "tarmac.verbs",

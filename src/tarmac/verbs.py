@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,8 +60,20 @@ def submit(
     """
     mapping = jobs.read_secret_mapping() | dict(secrets or {})
     settings = chosen(on, profile)
-    made = _make_run(job, base, output, mapping, fake_gpus=fake_gpus, on=on, settings=settings)
     place = runner or settings.runner
+    made = _make_run(
+        job,
+        base,
+        output,
+        mapping,
+        fake_gpus=fake_gpus,
+        on=on,
+        settings=settings,
+        by_job=place != "here",
+    )
+    if made.job.pipeline is not None and made.executor != "local":
+        asked = hkube.asked_of_cluster(made.job, made.base, made.executor)
+        made = dataclasses.replace(made, tasks=asked)
     # The runner reads the configuration itself.
     if place == "engine" or (place is None and not jobs.why_no_runner_job(made, secrets or {})):
         jobs.submit_runner(made, jobs.runner_options(concurrency, fake_gpus, secrets), secrets)
@@ -148,13 +161,14 @@ def _make_run(
     fake_gpus: int,
     on: str | None,
     settings: Settings,
+    by_job: bool = False,
 ) -> JobRun:
     job, base = _read(job, base)
     job = settings.applied_to(job)
-    at = settings.place_of(job, on)
+    at = settings.place_of(on)
     tasks: Sequence[Task] = ()
     if job.pipeline is None:
-        tasks = jobs.prepare(job, base, secrets, fake_gpus=fake_gpus, executor=at)
+        tasks = jobs.prepare(job, base, secrets, fake_gpus=fake_gpus, executor=at, by_job=by_job)
     else:
-        hkube.prepare_pipeline(job, base, secrets, fake_gpus=fake_gpus, executor=at)
+        hkube.prepare_pipeline(job, base, secrets, fake_gpus=fake_gpus, executor=at, by_job=by_job)
     return jobs.create_run(job, base, tasks, None if output is None else Path(output), executor=at)

@@ -88,7 +88,7 @@ def completed(shell: str, line: str, environment: dict[str, str]) -> str:
         ("tarmac sub", "mit"),
         ("tarmac train --prec", "ision"),
         ("tarmac train digits-mlp --precision b", "f16"),
-        ("tarmac train digits", "-mlp"),
+        ("tarmac train mnist-m", "lp"),
         ("tarmac data verify fash", "ion-mnist"),
         ("tarmac runs show fir", "st-run"),
         ("tarmac logs a-", "job"),

@@ -102,35 +102,37 @@ def test_commands_and_options_stand_under_headings(tarmac):
 
 def test_choices_are_shown_as_choices(tarmac):
     out = tarmac("train", "--help")[1]
-    assert "--precision [auto|fp32|tf32|bf16|fp64]" in out
-    assert "--strategy [auto|single|ddp|towers]" in out
+    assert "--precision [auto|fp32|tf32|bf16|fp16|fp64]" in out
+    assert "--strategy [auto|single|ddp|fsdp|towers]" in out
     code, _, err = tarmac("train", "digits-mlp", "--precision", "fp8")
     assert (code, err) == (
         2,
-        "error: unknown --precision 'fp8'\n  Valid: auto, bf16, fp32, fp64, tf32\n",
+        "error: unknown --precision 'fp8'\n  Valid: auto, bf16, fp16, fp32, fp64, tf32\n",
     )
 
 
 def test_choices_are_what_the_rooms_take():
     from tarmac.checks import FRAMEWORKS
+    from tarmac.inference import FORMATS
     from tarmac.jobs import executor_names
     from tarmac.settings import RunnerPlace
     from tarmac.studies import method_names, pruning_rule_names
-    from tarmac.studies.objectives import OBJECTIVES
+    from tarmac.studies.objectives import COSTS
     from tarmac.trackers import TRACKERS
     from tarmac.training import strategy_names
-    from tarmac.training.plan import FeedName, Precision
+    from tarmac.training.plan import ArrayFeed, Precision
 
     assert tuple(FRAMEWORKS) == choices.FRAMEWORKS
     assert executor_names() == choices.EXECUTORS
-    assert tuple(OBJECTIVES) == choices.OBJECTIVES
+    assert ("val_accuracy", "val_loss", *COSTS) == choices.OBJECTIVES
     assert method_names() == choices.METHODS
     assert pruning_rule_names() == choices.PRUNING_RULES
     assert ("auto", *strategy_names()) == choices.STRATEGIES
     assert tuple(TRACKERS) == choices.TRACKERS
+    assert tuple(FORMATS) == choices.EXPORTS
     assert typing.get_args(RunnerPlace) == choices.RUNNER_PLACES
     assert ("auto", *typing.get_args(Precision)) == choices.PRECISIONS
-    assert ("auto", *typing.get_args(FeedName)) == choices.FEEDS
+    assert ("auto", *typing.get_args(ArrayFeed)) == choices.FEEDS
 
 
 def test_what_packages_provide_is_a_choice_too(tmp_path):
@@ -145,7 +147,7 @@ def test_what_packages_provide_is_a_choice_too(tmp_path):
         text=True,
         check=True,
     )
-    assert "--strategy [auto|single|ddp|towers|zeppelin]" in done.stdout
+    assert "--strategy [auto|single|ddp|fsdp|towers|zeppelin]" in done.stdout
 
 
 def test_the_checks_help_names_the_frameworks_and_what_may_be_required(tarmac):

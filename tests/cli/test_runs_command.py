@@ -15,8 +15,9 @@ from tarmac.runs import Run
 
 
 @pytest.fixture
-def runs(tmp_path):
+def runs(tmp_path, tmp_path_factory, monkeypatch):
     """Return a function that calls ``tarmac runs`` on a job's run and a newer training."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     job = Job(name="hello", command="echo hello; echo bad >&2")
     tarmac.run(job, output=tmp_path)
     training = Run.create(

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 
 import pytest
@@ -128,6 +129,11 @@ def test_the_dashboard_serves_the_study(done):
     root, _, number = found[0].partition("/dashboard/studies/")
     with urllib.request.urlopen(f"{root}/api/studies/{number}?after=0") as answer:
         assert len(json.load(answer)["trials"]) == 4
+    port = root.rpartition(":")[2]
+    for foreign in ({"Host": f"evil.example:{port}"}, {"Origin": "http://evil.example"}):
+        asked = urllib.request.Request(f"{root}/api/studies", headers=foreign)
+        with pytest.raises(urllib.error.HTTPError, match="421"):
+            urllib.request.urlopen(asked)
 
 
 IMPATIENT = """

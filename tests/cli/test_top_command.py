@@ -85,6 +85,16 @@ def test_a_gpu_that_is_held_and_idle_fails_where_that_is_asked(tarmac, idle, rec
     assert tarmac("top", form, "--fail-idle", "--replay", recording)[0] == 0
 
 
+@pytest.mark.parametrize("form", ["--once", "--json", "--csv"])
+def test_a_machine_that_does_not_answer_is_none_without_an_idle_gpu(tarmac, tmp_path, form):
+    path = tmp_path / "silent.jsonl"
+    Recorder(path).take(moment(0, gpus=(), work=(), problem="No route to host"))
+    code, _, said = tarmac("top", form, "--fail-idle", "--replay", str(path))
+    assert code == 1
+    assert "whether a GPU of n01 is idle is not known: No route to host" in said
+    assert tarmac("top", form, "--replay", str(path))[0] == 0
+
+
 def test_commands_are_run_for_the_events_of_a_recording(tarmac, idle, tmp_path):
     told = tmp_path / "told"
     code, out, _ = tarmac("top", "--replay", idle, "--on", "idle", f"cat > {told}")
@@ -185,6 +195,9 @@ def test_nothing_can_be_stopped_where_that_is_asked_or_not_of_this_machine(
     given = [recording if word == "RECORDING" else word for word in words]
     assert tarmac("top", *given)[0] == 0
     assert [options.readonly for options in shown] == [readonly]
+    # Nor are files and processes looked for on this machine that are not this machine's, or now.
+    is_here = not {"--hosts", "--replay"} & {*words}
+    assert [not options.elsewhere for options in shown] == [is_here]
 
 
 def begin(*words: str, **options: object) -> subprocess.Popen:

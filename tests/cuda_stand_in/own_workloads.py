@@ -12,7 +12,7 @@ from torch import nn
 
 from tarmac.data import Dataset, Split
 from tarmac.training.processes import self_test
-from tarmac.workloads import Workload, find_workload
+from tarmac.workloads import Workload, find_workload, workload_names
 
 # Enough for the graphs of many steps, and a last batch that is smaller.
 _NUM_STEPS = 40
@@ -48,6 +48,12 @@ def samples(name: str, num_train: int) -> Dataset:
         return Split(inputs.reshape(size, *shape), rng.integers(0, 10, size))
 
     return Dataset(name=name, train=split(num_train), test=split(_NUM_TEST), num_classes=10)
+
+
+def classifiers() -> list[str]:
+    """Return the names of reference workloads on images of a known shape."""
+    found = {name: find_workload(name).dataset for name in workload_names()}
+    return [name for name, dataset in found.items() if dataset in _SHAPES]
 
 
 def small(name: str, *, num_held_out: int = 0) -> Workload:

@@ -9,7 +9,7 @@ from tarmac.errors import RequestError
 __all__ = ["refuse_beside_all_ranks", "refuse_beside_nodes", "refuse_checking"]
 
 # What may be said with --on, --read and --ranks all; everything else says how else to check.
-_NODES_OPTIONS = frozenset({"on", "profile", "timeout_s", "as_json"})
+_NODES_OPTIONS = frozenset({"on", "profile", "timeout_s", "as_json", "images"})
 _READ_OPTIONS = frozenset({"log", "as_json", "names"})
 _RANKS_OPTIONS = frozenset(
     {"ranks", "pythons", "devices", "require", "timeout_s", "form", "as_json", "brief", "page"}
@@ -51,8 +51,8 @@ def refuse_beside_nodes(ctx: click.Context) -> None:
     if named is not None:
         raise RequestError(
             f"--on looks at a cluster's nodes, and {named} was given",
-            hint="It goes with --profile, --timeout and --json. What computes there is checked by "
-            "a job: srun tarmac check --ranks all",
+            hint="It goes with --profile, --timeout and --json, and on Kubernetes with --image. "
+            "What computes on Slurm's nodes is checked by a job: srun tarmac check --ranks all",
         )
 
 

@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 __all__ = [
+    "CHECKPOINTS",
     "COMPILE",
+    "CONVERTED",
     "EVENTS",
     "EXECUTORS",
+    "EXPORTS",
     "FAIL_ON",
     "FEEDS",
     "FORMATS",
@@ -42,16 +45,20 @@ FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "mxnet", "chainer", "horovo
 FORMATS = ("text", "json", "brief", "nagios", "junit", "prometheus")
 FAIL_ON = ("failure", "warning", "note")
 
-EXECUTORS = ("local", "slurm")
+EXECUTORS = ("local", "slurm", "kubernetes", "ray")
+# What `tarmac convert` writes: formats of job files, and what clusters are given.
+CONVERTED = ("tarmac", "shipyard", "hkube", "skypilot", *EXECUTORS[1:])
 RUNNER_PLACES = ("here", "engine")
 
-PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp64")
-STRATEGIES = ("auto", "single", "ddp", "towers")
+PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16", "fp64")
+STRATEGIES = ("auto", "single", "ddp", "fsdp", "towers")
 FEEDS = ("auto", "resident", "prefetch", "direct")
 FUSED = ("auto", "on", "off")
 COMPILE = ("auto", "on", "off")
 SCALES = ("none", "linear", "sqrt")
 TRACKERS = ("wandb", "mlflow")
+CHECKPOINTS = ("best", "last")
+EXPORTS = ("onnx", "torch")
 
 METHODS = ("evolve", "brute", "random", "tpe", "cmaes", "nsga2")
 PRUNING_RULES = ("none", "halving", "median")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tarmac.cli.views.job_plan import Plan
     from tarmac.formats import Reading
     from tarmac.jobs import Job, JobRun, Machine
 
-__all__ = ["echo_json", "print_files", "print_plans_of", "print_rest"]
+__all__ = ["echo_json", "files_of", "print_files", "print_plans_of", "print_rest"]
 
 
 # Of what a cluster would be given; files of very many tasks differ in their numbers alone.
@@ -62,6 +62,8 @@ def print_plans_of(
         rows += _show_pipeline(
             job, base, fake_gpus, reading.notes, reading.refusals, as_json=as_json
         )
+        if on != "local" and not as_json and not reading.refusals:
+            print_files(_asked_of_cluster(job, base, on), on, output, jobs)
     if as_json:
         echo_json(rows)
 
@@ -103,7 +105,23 @@ def print_files(plan: Plan, on: str, output: Path | None, jobs: int | None) -> N
         output: Where its run would be made.
         jobs: At most so many tasks at once.
     """
-    from tarmac.jobs import SHARED, Site, find_executor
+    count = 0
+    for count, (title, text) in enumerate(files_of(plan, on, output, jobs), start=1):
+        if count <= _MOST_FILES:
+            click.secho(title, bold=True)
+            click.echo(text)
+    if count > _MOST_FILES:
+        click.echo(f"and {count - _MOST_FILES:,} more files, {count:,} in all")
+
+
+def files_of(
+    plan: Plan, on: str, output: Path | None = None, jobs: int | None = None
+) -> Iterator[tuple[str, str]]:
+    """Yield what a cluster would be given for a job: of each file, what it is, and its text.
+
+    Nothing where its executor submits no files. The arguments are those of `print_files`.
+    """
+    from tarmac.jobs import SHARED, Site, UnfitFileError, find_executor, placed
     from tarmac.runs import default_output
 
     kind = find_executor(on)
@@ -118,13 +136,19 @@ def print_files(plan: Plan, on: str, output: Path | None, jobs: int | None) -> N
         shared=run / SHARED,
         concurrency=jobs or plan.concurrency,
     )
-    count = 0
-    for count, text in enumerate(kind.preview(site), start=1):
-        if count <= _MOST_FILES:
-            click.secho(f"{plan.name}: file {count} for {kind.title}", bold=True)
-            click.echo(text)
-    if count > _MOST_FILES:
-        click.echo(f"and {count - _MOST_FILES:,} more files, {count:,} in all")
+    try:
+        for count, text in enumerate(kind.preview(site), start=1):
+            yield f"{plan.name}: file {count} for {kind.title}", text
+    except UnfitFileError as error:
+        raise placed(error, plan.source) from error
+
+
+def _asked_of_cluster(job: Job, base: Path, on: str) -> Plan:
+    """Return what a cluster would be asked for by a pipeline, once for each algorithm."""
+    from tarmac.cli.views.job_plan import Plan
+    from tarmac.hkube import asked_of_cluster
+
+    return Plan(job.name, base, asked_of_cluster(job, base, on), job.concurrency)
 
 
 def _machine(on: str, fake_gpus: int) -> Machine | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 import cloup
 
-from tarmac.cli.lead_process import code_of_peer, speaks_for_all, wait_for_lead
+from tarmac.cli.lead_process import code_of_peer, leave, speaks_for_all, wait_for_lead
 from tarmac.cli.options import SETTINGS, Group, examples, option, summary_of
 from tarmac.distribution import explained_imports, installed_version
 from tarmac.errors import Interrupted, PeerFailed, TarmacError, unknown_name
@@ -24,6 +24,11 @@ __all__ = ["main", "root"]
 _SECTIONS = {
     "Check": {"check": "check:group"},
     "Train and search": {"train": "train:command", "search": "search:command"},
+    "After a training": {
+        "eval": "eval:command",
+        "predict": "predict:command",
+        "export": "export:command",
+    },
     "Jobs": {
         "run": "run:command",
         "submit": "run:submit",
@@ -138,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         with explained_imports():
             result = root.main(given, prog_name="tarmac", standalone_mode=False)
-        sys.exit(result if isinstance(result, int) else 0)
+        leave(result if isinstance(result, int) else 0, is_own_process=arguments is None)
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough; Python must not complain at exit.
         sys.stderr.close()

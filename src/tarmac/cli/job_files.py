@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tarmac.documents import Document
@@ -50,13 +50,16 @@ def read_jobs(
         RequestError: A file cannot be read, is wrong, or cannot be run here.
     """
     from tarmac.documents import change_document, read_plain
-    from tarmac.formats import read_paths, takes_flow_input, with_input
+    from tarmac.formats import is_own, read_paths, takes_flow_input, with_input
 
     if algorithms is not None and not algorithms.is_dir():
         raise RequestError(f"--algorithms {algorithms} is no folder")
     if given is not None and len(files) > 1:
         raise RequestError(f"--input {given} is for one file, and there are {len(files)}")
     values = () if given is None else (read_plain(given),)
+    # Other systems' files have no place for them.
+    engines = _settings_of_engines(settings)
+    options = _options_of(engines)
 
     def give(document: Document) -> Document:
         for value in values:
@@ -73,7 +76,8 @@ def read_jobs(
         return give(set_values(document))
 
     def set_values(document: Document) -> Document:
-        for key, new in settings:
+        of_engines = () if is_own(document) else engines
+        for key, new in (pair for pair in settings if pair not in of_engines):
             try:
                 document = change_document(document, key, new)
             except RequestError as error:
@@ -81,7 +85,12 @@ def read_jobs(
         return document
 
     folders = [] if algorithms is None else [algorithms]
-    readings = read_paths(files, change=change, environment=os.environ, folders=folders)
+    readings = [
+        (reading if reading.format == "tarmac" else _with_options(reading, options), base)
+        for reading, base in read_paths(
+            files, change=change, environment=os.environ, folders=folders
+        )
+    ]
     for reading, _ in readings:
         say_notes(reading, quiet=quiet, is_used=is_run)
     if below is None:
@@ -90,6 +99,40 @@ def read_jobs(
         (dataclasses.replace(reading, jobs=tuple(map(below.applied_to, reading.jobs))), base)
         for reading, base in readings
     ]
+
+
+def _settings_of_engines(settings: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    """Return those settings that only one executor understands: ``options.slurm.partition``."""
+    from tarmac.jobs import executor_names
+
+    names = executor_names()
+    parts = [(key.split("."), (key, new)) for key, new in settings]
+    return [pair for (first, *rest), pair in parts if first == "options" and {*rest[:1]} & {*names}]
+
+
+def _options_of(settings: Sequence[tuple[str, str]]) -> Mapping[str, Mapping[str, Any]]:
+    """Return options by executor, once it is seen that the executors understand them."""
+    from tarmac.documents import Document, change_document
+    from tarmac.jobs import job_of
+
+    document = Document("--set", {"name": "options", "command": ["true"]}, {})
+    for key, new in settings:
+        try:
+            document = change_document(document, key, new)
+        except RequestError as error:
+            raise RequestError(f"--set {error.message}", hint=error.hint) from error
+    return job_of(document).options
+
+
+def _with_options(reading: Reading, options: Mapping[str, Mapping[str, Any]]) -> Reading:
+    if not options:
+        return reading
+    jobs = []
+    for job in reading.jobs:
+        names = dict.fromkeys([*job.options, *options])
+        merged = {name: {**job.options.get(name, {}), **options.get(name, {})} for name in names}
+        jobs.append(job.model_copy(update={"options": merged}))
+    return dataclasses.replace(reading, jobs=tuple(jobs))
 
 
 def say_notes(reading: Reading, *, quiet: bool, is_used: bool) -> None:

@@ -37,30 +37,45 @@ def make_runs(
     output: Path | None,
     place: Settings,
     asked: str | None,
+    *,
+    by_job: bool = False,
 ) -> list[JobRun]:
-    """Make the runs of jobs, once none of them has to be refused."""
-    from tarmac.jobs import create_run
+    """Make the runs of jobs, once none of them has to be refused; see `prepare_job`."""
+    from tarmac.jobs import UnfitFileError, create_run, placed
 
     planned = []
     for reading, base in read:
         for job in reading.jobs:
-            at = place.place_of(job, asked)
-            planned.append((job, base, prepare_job(job, base, mapping, fake_gpus, at), at))
+            at = place.place_of(asked)
+            try:
+                tasks = prepare_job(job, base, mapping, fake_gpus, at, by_job=by_job)
+            except UnfitFileError as error:
+                raise placed(error, reading.source) from error
+            planned.append((job, base, tasks, at))
     return [create_run(job, base, tasks, output, executor=at) for job, base, tasks, at in planned]
 
 
 def prepare_job(
-    job: Job, base: Path, mapping: Mapping[str, Secret], fake_gpus: int, on: str
+    job: Job,
+    base: Path,
+    mapping: Mapping[str, Secret],
+    fake_gpus: int,
+    on: str,
+    *,
+    by_job: bool = False,
 ) -> Sequence[Task]:
-    """Refuse what cannot be done; return the tasks, none of a pipeline."""
+    """Refuse what cannot be done; return the tasks, none of a pipeline.
+
+    With `by_job` their runner is to be a job where they run, where it can be one.
+    """
     if job.pipeline is not None:
         from tarmac.hkube import prepare_pipeline
 
-        prepare_pipeline(job, base, mapping, fake_gpus=fake_gpus, executor=on)
+        prepare_pipeline(job, base, mapping, fake_gpus=fake_gpus, executor=on, by_job=by_job)
         return ()
     from tarmac.jobs import prepare
 
-    return prepare(job, base, mapping, fake_gpus=fake_gpus, executor=on)
+    return prepare(job, base, mapping, fake_gpus=fake_gpus, executor=on, by_job=by_job)
 
 
 def resumed(
@@ -104,6 +119,16 @@ def refuse_second_runner(runs: Sequence[JobRun]) -> None:
             raise RequestError(f"{run.path.name} {said}", hint="tarmac ps")
 
 
+def _asked_for(run: JobRun) -> JobRun:
+    """Return a run with the tasks that its engine will be asked for, where it is a pipeline's."""
+    if run.job.pipeline is None or run.executor == "local":
+        return run
+    from tarmac.hkube import asked_of_cluster
+
+    tasks = asked_of_cluster(run.job, run.base, run.executor)
+    return dataclasses.replace(run, tasks=tasks)
+
+
 def submit_runs(
     runs: Sequence[JobRun],
     jobs: int | None,
@@ -119,7 +144,7 @@ def submit_runs(
 
     places = secret_places(secrets)
     rows = []
-    for run in runs:
+    for run in map(_asked_for, runs):
         why_not = why_no_runner_job(run, places)
         job = None
         if runner == "engine" or (runner is None and why_not is None):

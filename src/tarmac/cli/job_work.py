@@ -12,10 +12,10 @@ from tarmac.cli.stopping import Stopping
 from tarmac.errors import Interrupted, TarmacError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from tarmac.jobs import JobRun, Resources, Secret
+    from tarmac.jobs import JobRun, OwnRunnerJob, Resources, Secret
 
 __all__ = ["WorkOptions", "headline", "work"]
 
@@ -75,16 +75,25 @@ def work(run: JobRun, options: WorkOptions) -> dict[str, Any]:
     return _work_tasks(run, options)
 
 
-def _work_tasks(run: JobRun, options: WorkOptions) -> dict[str, Any]:
-    from tarmac.cli.views.job import progress_of
-    from tarmac.jobs import (
-        OwnRunnerJob,
-        end_runner_jobs,
-        find_executor,
-        read_secret_mapping,
-        runner_options,
-        work_on,
-    )
+@dataclasses.dataclass(frozen=True)
+class _Watch:
+    """What a run's work asks while it goes on.
+
+    Attributes:
+        stop: The signals that have come.
+        detach: Whether to leave what is at work to the engine; asked often.
+        runner_job: What this process is as a job of the engine; None where it is none.
+    """
+
+    stop: Stopping
+    detach: Callable[[], bool]
+    runner_job: OwnRunnerJob | None
+
+
+@contextlib.contextmanager
+def _watched(run: JobRun, options: WorkOptions) -> Iterator[_Watch]:
+    """Be the runner of a run, also as a job of the engine: with signals, and with a successor."""
+    from tarmac.jobs import OwnRunnerJob, find_executor, read_secret_mapping, runner_options
 
     kind = find_executor(run.executor)
     runner_job = OwnRunnerJob.find(run)
@@ -112,16 +121,26 @@ def _work_tasks(run: JobRun, options: WorkOptions) -> dict[str, Any]:
         queue_successor()
         return stop.detaches()
 
-    if run.executor == "local" and not options.fake_gpus:
-        _look_at_gpus(run, (task.resources for task in run.tasks), quiet=options.as_json)
     with (
         contextlib.nullcontext() if runner_job is None else runner_job.at_work(),
         Stopping(
-            queues=kind.queues,
+            outlives=kind.outlives,
             warn=lambda: click.echo(_what_goes_on(run, kind.title), err=True),
         ) as stop,
-        progress_of(run, follow=options.follow, quiet=options.as_json) as watcher,
         _told_how_to_go_on(run),
+    ):
+        yield _Watch(stop, detach, runner_job)
+
+
+def _work_tasks(run: JobRun, options: WorkOptions) -> dict[str, Any]:
+    from tarmac.cli.views.job import progress_of
+    from tarmac.jobs import end_runner_jobs, work_on
+
+    if run.executor == "local" and not options.fake_gpus:
+        _look_at_gpus(run, (task.resources for task in run.tasks), quiet=options.as_json)
+    with (
+        _watched(run, options) as watch,
+        progress_of(run, follow=options.follow, quiet=options.as_json) as watcher,
     ):
         counts = work_on(
             run,
@@ -129,13 +148,13 @@ def _work_tasks(run: JobRun, options: WorkOptions) -> dict[str, Any]:
             concurrency=options.jobs,
             fake_gpus=options.fake_gpus,
             keep_going=options.keep_going,
-            stop=lambda: stop.came,
-            detach=detach,
+            stop=lambda: watch.stop.came,
+            detach=watch.detach,
             mapping=options.mapping,
         )
-    if stop.has_detached:
+    if watch.stop.has_detached:
         raise _detached(run)
-    end_runner_jobs(run.path, run.executor, but=runner_job)
+    end_runner_jobs(run.path, run.executor, but=watch.runner_job)
     ok = counts["succeeded"] == len(run.tasks)
     if not options.as_json:
         _sum_up(run, counts.items())
@@ -150,12 +169,13 @@ def _work_tasks(run: JobRun, options: WorkOptions) -> dict[str, Any]:
 def _work_pipeline(run: JobRun, options: WorkOptions) -> dict[str, Any]:
     from tarmac.cli.views.pipeline import pipeline_progress
     from tarmac.hkube import RESULT, plan_pipeline, to_json, work_on_pipeline, write_json
+    from tarmac.jobs import end_runner_jobs
 
-    if not options.fake_gpus:
+    if run.executor == "local" and not options.fake_gpus:
         needed = plan_pipeline(run.job).needed.values()
         _look_at_gpus(run, (algorithm.job.resources for algorithm in needed), quiet=options.as_json)
     with (
-        Stopping(queues=False) as stop,
+        _watched(run, options) as watch,
         pipeline_progress(
             run.path, follow=options.follow, quiet=options.as_json, keeps_rows=options.as_json
         ) as watcher,
@@ -165,9 +185,13 @@ def _work_pipeline(run: JobRun, options: WorkOptions) -> dict[str, Any]:
             watcher,
             concurrency=options.jobs,
             fake_gpus=options.fake_gpus,
-            stop=lambda: stop.came,
+            stop=lambda: watch.stop.came,
+            detach=watch.detach,
             secrets=options.mapping,
         )
+    if end.is_left:
+        raise _detached(run)
+    end_runner_jobs(run.path, run.executor, but=watch.runner_job)
     if not options.as_json:
         _sum_up(run, end.counts.items())
     if end.outcome == "interrupted":

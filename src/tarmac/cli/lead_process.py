@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
+from typing import NoReturn
 
-__all__ = ["code_of_peer", "speaks_for_all", "wait_for_lead"]
+__all__ = ["code_of_peer", "leave", "speaks_for_all", "wait_for_lead"]
 
 # The lead has the same line to read, on a machine that may be busy.
 _PATIENCE_S = 10.0
@@ -22,6 +24,19 @@ def code_of_peer() -> int:
     Tarmac's agents on several nodes tell it from the one that has failed by this.
     """
     return os.EX_TEMPFAIL if "TARMAC_NODES" in os.environ else 1
+
+
+def leave(exit_code: int, *, is_own_process: bool) -> NoReturn:
+    """Exit; at once, if this process is the command's own, and one that has trained with others.
+
+    A thread of a process group that Python finds at work when it takes itself down ends the process
+    by SIGABRT (pytorch/pytorch issue 190489), after a training that is done.
+    """
+    if is_own_process and "WORLD_SIZE" in os.environ and "torch.distributed" in sys.modules:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_code)
+    sys.exit(exit_code)
 
 
 def wait_for_lead() -> None:

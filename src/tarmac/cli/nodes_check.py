@@ -5,38 +5,64 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["check_nodes"]
 
 
-def check_nodes(on: str | None, profile: str | None, patience_s: float, *, as_json: bool) -> int:
+def check_nodes(
+    on: str | None,
+    profile: str | None,
+    patience_s: float,
+    *,
+    images: Sequence[str] = (),
+    as_json: bool,
+) -> int:
     """Look at a cluster's nodes, print what they have, and return the exit status.
 
     Args:
         on: Which cluster.
         profile: Or which of the settings' profiles.
         patience_s: How long to wait for nodes, in seconds.
+        images: On Kubernetes, the one that nodes run.
         as_json: Print JSON, and only that.
 
     Raises:
         RequestError: Its nodes cannot be looked at.
     """
     from tarmac.cli.places import chosen
-    from tarmac.cli.views.nodes import print_nodes
     from tarmac.jobs import find_executor
-    from tarmac.slurm import Shape, SlurmCommands, job_variables, survey_nodes
 
+    if not patience_s > 0:
+        raise RequestError(f"timeout is {patience_s:g}, expected above 0 seconds")
     settings = chosen(on, profile)
-    if settings.on != "slurm":
+    if settings.on not in ("slurm", "kubernetes"):
         raise RequestError(
             f"profile {profile!r} is of {settings.on}, whose nodes cannot be looked at",
-            hint="Choose one of slurm, or say --on slurm.",
+            hint="Choose one of slurm or kubernetes, or say --on slurm or --on kubernetes.",
         )
-    model = find_executor("slurm").options
+    model = find_executor(settings.on).options
     assert model is not None
-    options = model.model_validate(settings.options.get("slurm", {})).model_dump()
+    options = model.model_validate(settings.options.get(settings.on, {})).model_dump()
+    if settings.on == "kubernetes":
+        return _check_kubernetes(options, patience_s, images=images, as_json=as_json)
+    if images:
+        raise RequestError(
+            "--on slurm looks at the nodes themselves, and --image was given",
+            hint="Leave it out: tarmac check --on slurm",
+        )
+    return _check_slurm(options, patience_s, as_json=as_json)
+
+
+def _check_slurm(options: Mapping[str, Any], patience_s: float, *, as_json: bool) -> int:
+    from tarmac.cli.views.nodes import print_nodes
+    from tarmac.slurm import Shape, SlurmCommands, job_variables, survey_nodes
+
     shape = Shape(
         **{name: options[name] for name in ("partition", "account", "qos", "constraint")},
         reservation=options["reservation"],
@@ -52,3 +78,47 @@ def check_nodes(on: str | None, profile: str | None, patience_s: float, *, as_js
         patience_s=patience_s,
     )
     return print_nodes(found, as_json=as_json)
+
+
+def _check_kubernetes(
+    options: Mapping[str, Any], patience_s: float, *, images: Sequence[str], as_json: bool
+) -> int:
+    from tarmac.cli.views.cluster_nodes import print_cluster_nodes
+    from tarmac.kubernetes import Look, connect, survey_cluster
+
+    if len(images) > 1:
+        raise RequestError(
+            f"nodes are looked at by pods of one image, and {len(images)} were given",
+            hint="Name one that has Tarmac: --image IMAGE",
+        )
+    image = next(iter(images), "") or options["check_image"] or options["image"]
+    if not image:
+        raise RequestError(
+            "no image is named, and Kubernetes runs nothing without one",
+            hint="Name one that has Tarmac: --image IMAGE, or check_image below [kubernetes] of "
+            "the settings.",
+        )
+    look = Look(
+        image=image,
+        tolerations=[
+            {name: value for name, value in each.items() if value}
+            for each in options["tolerations"]
+        ],
+        pull_secrets=options["image_pull_secrets"],
+        **{
+            name: options[name]
+            for name in (
+                *("python", "queue", "node_selector", "gpu_resource"),
+                *("priority_class", "service_account"),
+            )
+        },
+    )
+    with connect(
+        kubeconfig=Path(options["kubeconfig"]).expanduser() if options["kubeconfig"] else None,
+        context=options["context"] or None,
+        namespace=options["namespace"] or None,
+        # One question is given up no later than the nodes are.
+        patience_s=min(patience_s, 30.0),
+    ) as cluster:
+        found = survey_cluster(cluster, look, patience_s=patience_s)
+        return print_cluster_nodes(found, cluster.title, as_json=as_json)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
+from tarmac.cli.choices import CHECKPOINTS, Choice
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = [
     "Group",
     "GroupWithMain",
     "MainCommand",
+    "checkpoint_option",
     "count_option",
     "examples",
     "json_option",
@@ -146,6 +148,17 @@ def output_option(
         type=click.Path(path_type=kind),
         show_default="TARMAC_RUNS or ./runs",
         help=help_text,
+    )
+
+
+def checkpoint_option() -> Callable[[Any], Any]:
+    """Add ``--checkpoint``: which of a run's weights are taken."""
+    return option(
+        "--checkpoint",
+        type=Choice(CHECKPOINTS),
+        default="last",
+        show_default=True,
+        help="last, or best: the one that was best on held-out data.",
     )
 
 

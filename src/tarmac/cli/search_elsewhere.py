@@ -9,19 +9,26 @@ import click
 from tarmac.errors import Interrupted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tarmac.studies import StudyWriter, Workers
 
 __all__ = ["search_there"]
 
 
 def search_there(
-    study: StudyWriter, workers: Workers, storage: str | None, *, as_json: bool
+    study: StudyWriter,
+    workers: Workers,
+    storage: str | None,
+    log_to: Sequence[str],
+    *,
+    as_json: bool,
 ) -> None:
     """Search with workers on a cluster; a first Ctrl-C leaves them there, a second ends them."""
     from tarmac.cli.stopping import Stopping
     from tarmac.cli.views.search import reporter_for
     from tarmac.jobs import find_executor
-    from tarmac.studies import search_on
+    from tarmac.studies import search_on, tracked
 
     kind = find_executor(workers.on)
     go_on = f"tarmac search --resume {study.path} --on {workers.on}"
@@ -31,13 +38,15 @@ def search_there(
         click.echo(said, err=True)
 
     with (
-        Stopping(queues=kind.queues, warn=warn) as signals,
+        Stopping(outlives=kind.outlives, warn=warn) as signals,
         reporter_for(quiet=as_json) as reporter,
+        # From here, where the search is followed: its workers know of no tracker.
+        tracked(study, reporter, log_to) as told,
     ):
         end = search_on(
             study,
             workers,
-            reporter,
+            told,
             stop=lambda: signals.came,
             detach=signals.detaches,
             storage=storage,

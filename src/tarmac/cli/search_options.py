@@ -46,9 +46,11 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
             option(
                 "--objective",
                 metavar="NAMES",
-                show_default="val_accuracy",
+                show_default="what the workload is judged by",
                 shell_complete=complete_objectives,
-                help=f"What counts, the first most: {', '.join(OBJECTIVES)}.",
+                help=f"What counts, the first most: {', '.join(OBJECTIVES)}, or another of the "
+                "workload's metrics, such as val_mae; mae:min where it does not say which end is "
+                "better.",
             ),
         ),
         cloup.option_group(
@@ -115,7 +117,7 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
             count_option(
                 "--epochs", show_default="the workload's", help="Epochs of each, at most."
             ),
-            count_option("--patience", help="Stop one after N epochs without a lower val_loss."),
+            count_option("--patience", help="Stop one after N epochs without a better validation."),
             count_option("--train-size", show_default="all", help="Train on the first N samples."),
             count_option(
                 "--validation-size",

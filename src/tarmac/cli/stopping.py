@@ -23,17 +23,17 @@ class Stopping:
     acts as it did before.
 
     Args:
-        queues: Whether an engine queues the tasks.
+        outlives: Whether tasks go on without this process.
         warn: Called after the first SIGINT there, to say what a second one does.
     """
 
     def __init__(
         self,
         *,
-        queues: bool,
+        outlives: bool,
         warn: Callable[[], None] = lambda: None,
     ) -> None:
-        self._queues = queues
+        self._outlives = outlives
         self._warn = warn
         self._before: Mapping[signal.Signals, Any] = {}
         self._num_interrupts = 0
@@ -44,13 +44,13 @@ class Stopping:
     @property
     def came(self) -> bool:
         """Whether all tasks are to end."""
-        if not self._queues:
+        if not self._outlives:
             return bool(self._num_interrupts or self._is_terminated)
         return self._num_interrupts > 1
 
     def detaches(self) -> bool:
         """Whether to leave what is queued and runs to the engine."""
-        if not self._queues or self.came:
+        if not self._outlives or self.came:
             return False
         now = time.monotonic()
         if self._num_interrupts and self._first_at is None:

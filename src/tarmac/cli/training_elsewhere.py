@@ -22,6 +22,7 @@ __all__ = ["given_options", "train_there"]
 _NOT_PASSED_ON = {
     "workload",
     "resumed",
+    "from_checkpoint",
     "output",
     "on",
     "profile",
@@ -48,6 +49,7 @@ def train_there(
     resumed: str | None,
     output: str | None,
     *,
+    from_checkpoint: str | None,
     nodes: int,
     gpus_per_node: int,
     cpus_per_node: int | None,
@@ -62,6 +64,7 @@ def train_there(
         workload: What to train.
         resumed: Which run to go on with instead.
         output: Where runs are made.
+        from_checkpoint: Which run a new one goes on from.
         nodes: How many machines train together.
         gpus_per_node: That each gives.
         cpus_per_node: Likewise.
@@ -86,6 +89,10 @@ def train_there(
         run = runs.resolve(resumed, directory)
         workload = workload or str(run.record.configuration["workload"])
         options += ["--resume", str(run.path.resolve())]
+    if from_checkpoint is not None:
+        source = runs.resolve(from_checkpoint, directory)
+        workload = workload or str(source.record.configuration["workload"])
+        options += ["--from-checkpoint", str(source.path.resolve())]
     assert workload is not None
     job = place.applied_to(
         jobs.training_job(

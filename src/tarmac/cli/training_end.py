@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tarmac.cli.lead_process import speaks_for_all
+from tarmac.cli.trial_end import trial_lines
 from tarmac.errors import Interrupted, PeerFailed, TarmacError
+from tarmac.runs import name_words
 
 if TYPE_CHECKING:
-    from tarmac.runs import Run
+    from collections.abc import Mapping
+
+    from tarmac.runs import Run, RunRecord
 
 __all__ = ["conclude"]
 
@@ -48,20 +52,36 @@ def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
         if "setup_s" in record.metrics:
             setup_s, train_s = record.metrics["setup_s"], record.metrics["train_seconds"]
             click.echo(f"set up in {setup_s:.2f} s, trained in {train_s:.2f} s")
-        if record.stopped_early is not None:
+        if record.configuration.get("steps") is not None:
+            for line in trial_lines(record):
+                click.echo(line)
+        elif record.stopped_early is not None:
             last, asked = run.history[-1]["epoch"], record.configuration["epochs"]
             click.echo(f"stopped after epoch {last:g} of {asked}: {record.stopped_early}")
-        if "test_accuracy" not in record.metrics:
-            click.echo("the test set was not scored, as asked when the run was begun")
-        elif record.expectation:
-            met, text = record.expectation["met"], record.expectation["text"]
-            click.secho(text, fg="green" if met else "yellow")
-        else:
-            accuracy = record.metrics["test_accuracy"]
-            click.echo(f"test accuracy {accuracy:.4f}; no expectation is known for this data")
+        if record.configuration.get("steps") is None:
+            _say_result(record)
+        if (best := record.best) is not None:
+            name = name_words(best.metric)
+            click.echo(f"best in epoch {best.epoch}: {name} {best.value:.4f}, kept in {best.file}")
         click.echo(f"run {run.path}")
     if failure is not None:
         raise failure
+
+
+def _say_result(record: RunRecord) -> None:
+    """Say what was reached, and whether that is as expected where something was."""
+    test, expected = record.judged_by.of("test"), record.expectation
+    if expected and expected["met"] is not None:
+        click.secho(expected["text"], fg="green" if expected["met"] else "yellow")
+    elif test not in record.metrics:
+        click.echo("the test set was not scored, as asked when the run was begun")
+    else:
+        why = _why_not_judged(expected) if expected else "no expectation is known for this data"
+        click.echo(f"{name_words(test)} {record.metrics[test]:.4f}; {why}")
+
+
+def _why_not_judged(expected: Mapping[str, Any]) -> str:
+    return f"{name_words(expected['metric'])} was not scored, expected {expected['text']}"
 
 
 def _failure(run: Run, *, verify: bool) -> TarmacError | None:
@@ -74,4 +94,6 @@ def _failure(run: Run, *, verify: bool) -> TarmacError | None:
         return None
     if record.expectation is None:
         return TarmacError("there is no expectation for this data")
+    if record.expectation["met"] is None:
+        return TarmacError(_why_not_judged(record.expectation))
     return TarmacError(str(record.expectation["text"]))

@@ -127,13 +127,16 @@ def _ended_by_signals() -> Iterator[None]:
 def _show(asked: Watching, feed: Feed) -> int:
     from tarmac.monitor import ScreenOptions, run_screen
 
-    # Elsewhere, or then, are other processes of the same numbers.
-    is_elsewhere = asked.is_of_hosts or asked.replay is not None
+    # Elsewhere, or then, are other processes of the same numbers, other files of the same names.
+    elsewhere = "it is on another machine" if asked.is_of_hosts else ""
+    if asked.replay is not None:
+        elsewhere = "it is of a recording"
     is_forbidden = os.environ.get("TARMAC_TOP_READONLY", "") not in ("", "0")
     options = ScreenOptions(
         interval_s=asked.interval_s,
         idle_after_s=asked.idle_after_s,
-        readonly=asked.readonly or is_elsewhere or is_forbidden,
+        elsewhere=elsewhere,
+        readonly=asked.readonly or bool(elsewhere) or is_forbidden,
         light=asked.light,
         ascii_only=asked.ascii_only,
     )
@@ -209,7 +212,20 @@ def _print_all(asked: Watching, feed: Feed, render: Callable[[Snapshot], str]) -
             break
     if last is not None and not is_repeated:
         click.echo(render(last), nl=False)
-    return int(last is not None and asked.fail_idle and _is_idle(last, asked.idle_after_s))
+    if not asked.fail_idle:
+        return 0
+    return int(last is None or _is_silent(last) or _is_idle(last, asked.idle_after_s))
+
+
+def _is_silent(snapshot: Snapshot) -> bool:
+    """Whether a machine does not answer, and say so: its GPUs may be idle or not."""
+    silent = [host for host in snapshot.hosts if host.problem]
+    for host in silent:
+        click.echo(
+            f"error: whether a GPU of {host.host.name} is idle is not known: {host.problem}",
+            err=True,
+        )
+    return bool(silent)
 
 
 def _is_idle(snapshot: Snapshot, idle_after_s: float) -> bool:

@@ -46,6 +46,7 @@ __all__ = ["command", "group"]
         "tarmac check --against good.json --brief",
         "tarmac check compare n01.json n02.json n03.json",
         "tarmac check --on slurm",
+        "tarmac check --on kubernetes --image registry.example/tarmac:1",
     ),
 )
 @cloup.argument(
@@ -70,7 +71,8 @@ __all__ = ["command", "group"]
         "images",
         multiple=True,
         metavar="IMAGE",
-        help="Check what a container image has; may be repeated.",
+        help="Check what a container image has; may be repeated. With --on kubernetes: the image "
+        "that has Tarmac, which nodes run.",
     ),
     option(
         "--provision",
@@ -115,10 +117,11 @@ __all__ = ["command", "group"]
     "A cluster's nodes instead",
     option(
         "--on",
-        type=Choice(("slurm",)),
-        help="Look at the nodes by a small job on each, and say what they have: Python, "
-        "containers, GPUs, and whether they see this directory. Exits with 1 where one is not fit "
-        "for tasks, with 3 where one could not be looked at within --timeout.",
+        type=Choice(("slurm", "kubernetes")),
+        help="Look at the nodes by a small job on each, and say what they have. slurm: Python, "
+        "containers, GPUs, and whether they see this directory. kubernetes: whether a pod of "
+        "--image begins there, and its GPUs compute. Exits with 1 where one is not fit for tasks, "
+        "with 3 where one could not be looked at within --timeout.",
     ),
     profile_option(),
 )
@@ -287,7 +290,7 @@ def command(
         ctx.exit(0 if read.ok else 1)
     if on is not None or profile is not None:
         refuse_beside_nodes(ctx)
-        ctx.exit(check_nodes(on, profile, timeout_s, as_json=as_json))
+        ctx.exit(check_nodes(on, profile, timeout_s, images=images, as_json=as_json))
     form = choose_format(form, as_json=as_json, brief=brief)
     with errors_as(form):
         if quick and deep:

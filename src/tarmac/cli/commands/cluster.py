@@ -16,10 +16,11 @@ __all__ = ["command"]
     epilog=examples(
         "sudo tarmac cluster try slurm",
         "sudo tarmac cluster try slurm -- tarmac run --on slurm job.yaml",
+        "tarmac cluster init kubernetes --namespace team-a --group researchers",
     ),
 )
 def command() -> None:
-    """Try a cluster on this machine, where there is none."""
+    """Try a cluster on this machine, or prepare one that is there."""
 
 
 @command.command(
@@ -50,3 +51,88 @@ def _try(engine: str, words: tuple[str, ...], accounting: bool) -> int:  # noqa:
     from tarmac.slurm import try_slurm
 
     return try_slurm(words, accounting=accounting, say=lambda line: click.echo(line, err=True))
+
+
+@command.command(
+    "init",
+    epilog=examples(
+        "tarmac cluster init kubernetes --namespace team-a --group researchers",
+        "tarmac cluster init kubernetes --namespace team-a --user me | kubectl apply -f -",
+        "tarmac cluster init kubernetes --service-account runner --volume runs --size 1Ti",
+        "tarmac cluster init kubernetes --user me --check-daemonset registry.example/tarmac:1",
+    ),
+)
+@cloup.argument("engine", type=click.Choice(["kubernetes"]), help="What to prepare.")
+@option(
+    "--namespace",
+    metavar="NAME",
+    default="default",
+    show_default=True,
+    help="Where jobs are to run.",
+)
+@option(
+    "--user",
+    metavar="NAME",
+    default="",
+    help="Who may run jobs; `kubectl auth whoami` says the name.",
+)
+@option("--group", metavar="NAME", default="", help="Whose members may run jobs.")
+@option(
+    "--service-account",
+    metavar="NAME",
+    default="",
+    help="Made, and may run jobs: for runners in the cluster.",
+)
+@option(
+    "--volume", metavar="NAME", default="", help="The name of a claim that all nodes can write to."
+)
+@option("--size", metavar="SIZE", default="100Gi", show_default=True, help="Of the claim.")
+@option(
+    "--storage-class", metavar="NAME", default="", help="Of the claim; by default the cluster's."
+)
+@option(
+    "--check-daemonset",
+    metavar="IMAGE",
+    default="",
+    help="Run tarmac check on each node once an hour, in an image that has tarmac.",
+)
+@option(
+    "--problem-detector",
+    is_flag=True,
+    help="Have node-problem-detector tell the cluster what kernels say of their nodes.",
+)
+def _init(
+    *,
+    engine: str,  # noqa: ARG001 - the only one
+    namespace: str,
+    user: str,
+    group: str,
+    service_account: str,
+    volume: str,
+    size: str,
+    storage_class: str,
+    check_daemonset: str,
+    problem_detector: bool,
+) -> None:
+    """Print what an administrator applies once, so that others can run jobs in a cluster.
+
+    Nothing is asked of the cluster, and nothing is changed: read it, then give it to
+    `kubectl apply -f -`. It is a Role with the rights that jobs need in one namespace, for those
+    who are named; what else is wanted is added to it.
+    """
+    from tarmac.kubernetes import as_yaml, check_daemon_set, problem_detector_set, setup
+
+    manifests = setup(
+        namespace,
+        service_account=service_account,
+        user=user,
+        group=group,
+        volume_claim=volume,
+        size=size,
+        storage_class=storage_class,
+    )
+    if check_daemonset:
+        manifests.append(check_daemon_set(namespace, check_daemonset))
+    if problem_detector:
+        manifests += problem_detector_set()
+    click.echo(as_yaml(manifests), nl=False)

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
-from tarmac.cli.choices import Choice
+from tarmac.cli.choices import CONVERTED, EXECUTORS, Choice
 from tarmac.cli.job_files import say_notes
 from tarmac.cli.options import examples, option
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tarmac.formats import Reading
 
 __all__ = ["command"]
 
@@ -25,6 +27,7 @@ __all__ = ["command"]
     epilog=examples(
         "tarmac convert shipyard/ > job.yaml",
         "tarmac convert job.yaml --to hkube > algorithm.json",
+        "tarmac convert job.yaml --to skypilot > task.yaml",
     ),
 )
 @cloup.argument(
@@ -39,10 +42,11 @@ __all__ = ["command"]
 @option(
     "--to",
     "wanted",
-    type=Choice(["tarmac", "shipyard", "hkube"], "tarmac.formats"),
+    type=Choice(CONVERTED, "tarmac.formats"),
     default="tarmac",
     show_default=True,
-    help="The format to write.",
+    help="The format to write; or a cluster, for what a run --on it would submit, as --dry-run "
+    "shows it.",
 )
 @option(
     "--algorithms",
@@ -56,12 +60,15 @@ def command(files: Sequence[Path], wanted: str, algorithms: Path | None) -> None
 
     What has no meaning there is stored in the job.
     """
-    from tarmac.formats import find_format, read_paths
+    from tarmac.formats import Unwritable, find_format, read_paths
 
+    folders = [] if algorithms is None else [algorithms]
+    if wanted in EXECUTORS:
+        _print_submitted(read_paths(files, environment=os.environ, folders=folders), wanted)
+        return
     target = find_format(wanted)
     if target.write is None:
         raise RequestError(f"{target.title}'s files are read, and not written")
-    folders = [] if algorithms is None else [algorithms]
     readings = read_paths(files, environment=os.environ, folders=folders)
     for reading, _ in readings:
         say_notes(reading, quiet=False, is_used=False)
@@ -72,7 +79,30 @@ def command(files: Sequence[Path], wanted: str, algorithms: Path | None) -> None
             f"{shown} holds {len(jobs)} jobs, and a file of {target.title}'s holds one",
             hint=f"tarmac run {shown} runs them as they are",
         )
-    written = target.write(jobs, readings[0][1])
+    try:
+        written = target.write(jobs, readings[0][1])
+    except Unwritable as error:
+        source = readings[0][0].source if len(jobs) == 1 else None
+        raise (error if source is None else error.in_file(source)) from None
     for note in written.notes:
         click.echo(f"note: {note}", err=True)
     click.echo(written.text, nl=False)
+
+
+def _print_submitted(readings: Sequence[tuple[Reading, Path]], on: str) -> None:
+    """Print the files that runs of jobs would submit; what each is, as a note."""
+    from tarmac.cli.dry_run import files_of
+    from tarmac.cli.views.job_plan import plans_of
+
+    for reading, _ in readings:
+        say_notes(reading, quiet=False, is_used=False)
+    for job in (job for reading, _ in readings for job in reading.jobs):
+        if job.pipeline is not None:
+            raise RequestError(
+                f"{job.name} is a pipeline, whose tasks are known as it runs",
+                hint="See what is known of it: tarmac run FILE --dry-run",
+            )
+    for plan in plans_of(readings):
+        for title, text in files_of(plan, on):
+            click.echo(f"note: {title}", err=True)
+            click.echo(text)

@@ -11,7 +11,7 @@ import cloup
 
 from tarmac.cli.completion import complete_datasets
 from tarmac.cli.options import Group, examples, json_option, option
-from tarmac.errors import TarmacError
+from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def list_datasets(as_json: bool) -> None:
                 "homepage": status.homepage,
                 "num_train": status.num_train,
                 "num_test": status.num_test,
-                "sample_shape": list(status.sample_shape),
+                "sample_shape": None if status.sample_shape is None else list(status.sample_shape),
                 "state": status.state,
                 "path": None if status.path is None else str(status.path),
             }
@@ -68,9 +68,9 @@ def list_datasets(as_json: bool) -> None:
         table.add_row(
             status.name,
             status.summary,
-            f"{status.num_train:,}",
-            f"{status.num_test:,}",
-            "x".join(map(str, status.sample_shape)),
+            "-" if status.num_train is None else f"{status.num_train:,}",
+            "-" if status.num_test is None else f"{status.num_test:,}",
+            "-" if status.sample_shape is None else "x".join(map(str, status.sample_shape)),
             status.state,
         )
     make_console().print(table)
@@ -105,25 +105,149 @@ def fetch(names: Sequence[str], as_json: bool) -> None:
         click.echo(json.dumps(fetched, indent=2))
 
 
-@command.command(epilog=examples("tarmac data add mnist --from /mnt/usb/mnist"))
-@cloup.argument(
-    "name", metavar="NAME", shell_complete=complete_datasets, help="A name from tarmac data list."
+class Size(click.ParamType):  # type: ignore[type-arg]
+    """Width and height, such as ``224x224``."""
+
+    name = "size"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return both, or fail."""
+        width, x, height = str(value).partition("x")
+        if not (x and width.isdecimal() and height.isdecimal()):
+            self.fail(f"{value!r} is no size, expected WIDTHxHEIGHT such as 224x224", param, ctx)
+        return int(width), int(height)
+
+
+@command.command(
+    epilog=examples(
+        "tarmac data add mnist --from /mnt/usb/mnist",
+        "tarmac data add flowers --from flowers --size 64x64",
+        "tarmac data add houses --from houses.csv --target price --drop id",
+        "tarmac data add digits2 --from digits.npz",
+    )
 )
-@option(
-    "--from",
-    "origin",
-    metavar="DIRECTORY",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="A directory that holds the files, compressed or not.",
+@cloup.argument(
+    "name",
+    metavar="NAME",
+    shell_complete=complete_datasets,
+    help="A name from tarmac data list, or a new one for data of your own.",
+)
+@cloup.option_group(
+    "Where from",
+    option(
+        "--from",
+        "origin",
+        metavar="PATH",
+        required=True,
+        type=click.Path(path_type=Path),
+        help="A directory with a published dataset's files; or your own .csv, .parquet, .npz, or "
+        "folder with a folder of images for each class.",
+    ),
+    option(
+        "--test",
+        metavar="PATH",
+        type=click.Path(path_type=Path),
+        help="Samples to score, in the same form. By default the .npz or folder says which, or "
+        "they are cut off.",
+    ),
+    option(
+        "--test-share",
+        metavar="SHARE",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        default=0.2,
+        show_default=True,
+        help="Of the samples that are cut off to be scored.",
+    ),
+    option("--replace", is_flag=True, help="Replace a dataset of your own of that name."),
+)
+@cloup.option_group(
+    "Tables",
+    option(
+        "--target",
+        "targets",
+        metavar="COLUMN",
+        multiple=True,
+        help="What is to be predicted; may be repeated for values. Text and whole numbers are "
+        "classes. All other columns are the inputs.",
+    ),
+    option("--values", is_flag=True, help="Take whole numbers as values, not as classes."),
+    option("--weights", metavar="COLUMN", help="What each sample counts."),
+    option("--drop", "dropped", metavar="COLUMN", multiple=True, help="A column to leave out."),
+)
+@cloup.option_group(
+    "Images",
+    option(
+        "--size",
+        metavar="WxH",
+        type=Size(),
+        help="Scale all to cover this, and cut around the centre. Needed where they differ.",
+    ),
+    option("--grey", is_flag=True, help="Keep the brightness alone, one value for each pixel."),
 )
 @json_option()
-def add(name: str, origin: Path, as_json: bool) -> None:
-    """Take a dataset over from a directory: for machines without internet."""
+def add(
+    name: str,
+    origin: Path,
+    test: Path | None,
+    test_share: float,
+    replace: bool,
+    targets: tuple[str, ...],
+    values: bool,
+    weights: str | None,
+    dropped: tuple[str, ...],
+    size: tuple[int, int] | None,
+    grey: bool,
+    as_json: bool,
+) -> None:
+    """Take a dataset over: a published one from a directory, or data of your own.
+
+    What is taken over is stored under TARMAC_DATA as arrays, whole or not at all.
+    """
     from tarmac import data
 
-    path = data.add(name, origin)
-    click.echo(json.dumps({name: str(path)}, indent=2) if as_json else f"{name} is in {path}")
+    if name in data.SOURCES or name in data.INCLUDED:
+        given = {
+            "--test": test,
+            "--replace": replace,
+            "--target": targets,
+            "--values": values,
+            "--weights": weights,
+            "--drop": dropped,
+            "--size": size,
+            "--grey": grey,
+        }
+        for key, value in given.items():
+            if value:
+                raise RequestError(
+                    f"{key} is for data of your own, and {name} is a published dataset",
+                    hint="Choose another name for yours.",
+                )
+        path = data.add(name, origin)
+        click.echo(json.dumps({name: str(path)}, indent=2) if as_json else f"{name} is in {path}")
+        return
+    taking = data.Taking(
+        test=test,
+        test_share=test_share,
+        columns=data.TableColumns(
+            targets=targets, weights=weights, dropped=dropped, as_values=values
+        ),
+        size=size,
+        grey=grey,
+        replace=replace,
+    )
+    root = data.data_root()
+    record = data.take_over(name, origin, taking, root)
+    if as_json:
+        click.echo(json.dumps({name: str(root / name), **record.model_dump(mode="json")}, indent=2))
+        return
+    click.echo(f"{name} is in {root / name}")
+    shape = "x".join(map(str, record.sample_shape)) or "1"
+    click.echo(
+        f"{record.train.num_samples:,} samples to train on, {record.test.num_samples:,} to score: "
+        f"{shape}, {record.summary}"
+    )
 
 
 @command.command(epilog=examples("tarmac data verify", "tarmac data verify mnist --json"))

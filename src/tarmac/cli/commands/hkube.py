@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import cloup
 
@@ -64,3 +66,16 @@ def _serve(workload: str | None, worker_timeout_s: float) -> int:
         reporting=lambda: reporter_for(quiet=False, verbose=False),
         say=click.echo,
     )
+
+
+@command.command("work", epilog=examples("tarmac hkube work tasks/000000-sum/errand-1.msgpack"))
+@cloup.argument("errand", type=click.Path(path_type=Path), help="What a pipeline's runner wrote.")
+def _work(errand: Path) -> int:
+    """Do one task of a pipeline, on the node of a cluster that was given it.
+
+    A pipeline's runner has the cluster call it: tarmac run pipeline.json --on slurm.
+    """
+    with uncollected_imports():
+        from tarmac.hkube import run_errand
+
+    return run_errand(errand)

@@ -90,14 +90,10 @@ def _write(page: str, file: Path) -> None:
     from tarmac.files import storage_errors, write_text
 
     if file == _STANDARD_OUTPUT:
-        click.echo(page, nl=False)
+        with storage_errors(Path("/dev/stdout")):
+            click.echo(page, nl=False)
         return
-    if file.exists() and not file.is_file():
-        # A pipe or a device is written into: a file must not take its place.
-        with storage_errors(file):
-            file.write_text(page, encoding="utf-8")
-    else:
-        write_text(file, page)
+    write_text(file, page)
     click.echo(f"report {file}")
 
 

@@ -203,13 +203,14 @@ def submit(
         given=given,
         below=place,
     )
-    runs = make_runs(read, mapping, fake_gpus, output, place, on)
+    where = runner or place.runner
+    runs = make_runs(read, mapping, fake_gpus, output, place, on, by_job=where != "here")
     submit_runs(
         runs,
         jobs,
         fake_gpus,
         secrets,
-        runner or place.runner,
+        where,
         keep_going=keep_going,
         as_json=as_json,
     )

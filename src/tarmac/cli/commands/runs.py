@@ -143,7 +143,11 @@ def compare(
             "names": comparison.names,
             "differences": comparison.differences,
             "metrics": comparison.metrics,
-            "accuracy": comparison.accuracy,
+            "judged_by": [
+                judged and {"metric": judged.metric, "direction": judged.direction}
+                for judged in comparison.judged_by
+            ],
+            "by_epoch": comparison.curves,
         }
         click.echo(json.dumps(result, indent=2))
         return

@@ -31,7 +31,7 @@ from tarmac.cli.places import chosen
 from tarmac.cli.search_dry_run import print_preview
 from tarmac.cli.search_elsewhere import search_there
 from tarmac.cli.search_options import search_options, space_of, workers_of
-from tarmac.errors import Interrupted, RequestError, TarmacError
+from tarmac.errors import Interrupted, TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,13 +121,8 @@ def begin(
         print_preview(found, workers, as_json=as_json)
         return
     if workers is not None:
-        if log_to:
-            raise RequestError(
-                "--log-to is for searches on this machine",
-                hint="For others: tarmac.search(cluster=..., log_to=[...]) from Python.",
-            )
         study = open_study(what, output=output, resume=resume, is_shared=True, **fields)
-        search_there(study, workers, fields.get("storage"), as_json=as_json)
+        search_there(study, workers, fields.get("storage"), log_to, as_json=as_json)
         _conclude(study, as_json=as_json)
         ctx.exit(0 if study.record.status == "completed" else 1)
     study = open_study(what, output=output, resume=resume, **fields)

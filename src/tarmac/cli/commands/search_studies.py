@@ -13,9 +13,13 @@ from tarmac.cli.choices import Choice
 from tarmac.cli.completion import complete_studies
 from tarmac.cli.options import examples, json_option, option, output_option
 from tarmac.errors import TarmacError
+from tarmac.runs import name_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tarmac.runs import JudgedBy
+    from tarmac.studies import Winner
 
 __all__ = ["best", "dashboard", "export_trials", "list_them", "plot", "show", "study_argument"]
 
@@ -63,7 +67,7 @@ def list_them(output: Path | None, as_json: bool) -> None:
         ]
         click.echo(json.dumps(rows, indent=2))
         return
-    table = Table("study", "status", "method", "best", "test accuracy", "took", box=None)
+    table = Table("study", "status", "method", "best", "in the test", "took", box=None)
     for study in found:
         best = study.best
         table.add_row(
@@ -71,7 +75,7 @@ def list_them(output: Path | None, as_json: bool) -> None:
             study.status,
             study.request.method,
             "" if best is None else number_text(next(iter(best.values.values()))),
-            "" if best is None or best.test_accuracy is None else f"{best.test_accuracy:.4f}",
+            "" if best is None else _tested(best, study.record.judged_by),
             f"{study.record.elapsed_s:.0f} s",
         )
     make_console().print(table)
@@ -79,6 +83,13 @@ def list_them(output: Path | None, as_json: bool) -> None:
         click.echo(f"{path.name} cannot be read: {why}")
     if not found:
         click.echo(f"there are none in {output or runs.default_output()}")
+
+
+def _tested(best: Winner, judged: JudgedBy) -> str:
+    """Return a winner's test score: bare for accuracy, by its name for all else."""
+    value = best.tested(judged)
+    name = "" if judged.metric == "accuracy" else f"{name_words(judged.metric)} "
+    return "" if value is None else f"{name}{value:.4f}"
 
 
 @cloup.command("show", epilog=examples("tarmac search show latest"))

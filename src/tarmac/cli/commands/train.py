@@ -37,11 +37,12 @@ from tarmac.cli.options import (
 from tarmac.cli.places import chosen, place_options
 from tarmac.cli.training_elsewhere import given_options, train_there
 from tarmac.cli.training_end import conclude
+from tarmac.cli.training_selftest import run_selftest
 from tarmac.cli.views.workloads import print_workloads
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from tarmac.cli.preflight import Checking
     from tarmac.settings import Settings
@@ -55,9 +56,13 @@ __all__ = ["command"]
         "tarmac train --list",
         "tarmac train digits-mlp --verify",
         "tarmac train mnist-mlp --epochs 5 --precision fp32 --seed 1",
+        "tarmac train gpt2-124m --steps 50",
         "tarmac train mnist-convnet --devices all --scale-lr linear",
         "tarmac train my_model.py:workload --set hidden=64",
+        "tarmac train my_model.py:workload --selftest",
         "tarmac train --resume latest",
+        "tarmac train --from-checkpoint latest --epochs 40",
+        "tarmac train my_model.py:workload --init-from weights.safetensors",
         "tarmac train mnist-convnet --on slurm --nodes 2 --gpus-per-node 8",
     ),
 )
@@ -71,6 +76,10 @@ __all__ = ["command"]
     "Recipe",
     option("--list", "list_them", is_flag=True, help="List the workloads and their settings."),
     count_option("--epochs", show_default="the workload's", help="Passes over the data."),
+    count_option(
+        "--steps",
+        help="Stop after N steps, as a trial: it says how fast they were, and keeps no weights.",
+    ),
     count_option(
         "--batch-size",
         show_default="the workload's",
@@ -120,6 +129,33 @@ __all__ = ["command"]
         help="Stop once the validation loss has not fallen for N epochs; needs --validation-size.",
     ),
     option("--verify", is_flag=True, help="Exit with 1 when the result is not as expected."),
+    option(
+        "--selftest",
+        is_flag=True,
+        help="Only say, on 24 samples, whether the workload trains, repeats bit for bit, resumes, "
+        "and is the same on two devices.",
+    ),
+)
+@cloup.option_group(
+    "Beginning",
+    option(
+        "--init-from",
+        metavar="RUN|FILE",
+        shell_complete=complete_trainings,
+        help="Begin from the weights of a run, of a .safetensors file or of torch.save's.",
+    ),
+    option(
+        "--init-partial",
+        is_flag=True,
+        help="Take of --init-from what fits by name and shape; the rest is drawn as ever.",
+    ),
+    option(
+        "--from-checkpoint",
+        metavar="RUN",
+        shell_complete=complete_trainings,
+        help="Go on from a run's newest checkpoint to more --epochs than it was asked for, as a "
+        "new run. A schedule is then that of all these epochs.",
+    ),
 )
 @cloup.option_group(
     "Devices and speed",
@@ -157,6 +193,11 @@ __all__ = ["command"]
         "--sync-batchnorm",
         is_flag=True,
         help="Take batch normalisation's statistics over all devices.",
+    ),
+    option(
+        "--activation-checkpointing",
+        is_flag=True,
+        help="Keep only the inputs of repeated blocks, and compute these again going backward.",
     ),
     option(
         "--precision",
@@ -219,7 +260,7 @@ __all__ = ["command"]
         "--max-restarts",
         default=3,
         show_default=True,
-        help="How often ddp starts again when it has lost a worker.",
+        help="How often ddp and fsdp start again when they have lost a worker.",
     ),
     option(
         "--hang-timeout",
@@ -256,9 +297,11 @@ def command(
     settings: Sequence[tuple[str, str]],
     output: str | None,
     resumed: str | None,
+    from_checkpoint: str | None,
     as_json: bool,
     verbose: bool,
     verify: bool,
+    selftest: bool,
     no_check: bool,
     no_sampling: bool,
     fused: str,
@@ -277,14 +320,11 @@ def command(
     if list_them:
         print_workloads(as_json=as_json)
         return
-    if workload is None and resumed is None:
-        from tarmac.workloads import workload_names
-
-        raise RequestError(
-            "no workload is named", hint=f"Name one: tarmac train {workload_names()[0]}"
-        )
-    if resumed is not None:
-        _refuse_changes(ctx)
+    if selftest:
+        _refuse_changes(ctx, _SELFTEST_OPTIONS, "a self-test")
+        run_selftest(workload, _once_each(settings), as_json=as_json)
+        return
+    _check_beginning(ctx, workload, resumed, from_checkpoint)
     place = _cluster(ctx, on, profile)
     if place is not None:
         run = train_there(
@@ -293,6 +333,7 @@ def command(
             workload,
             resumed,
             output,
+            from_checkpoint=from_checkpoint,
             nodes=nodes,
             gpus_per_node=gpus_per_node,
             cpus_per_node=cpus_per_node,
@@ -304,10 +345,11 @@ def command(
     devices, strategy = options["devices"], options["strategy"]
     if "TARMAC_NODES" in os.environ:
         _start_ranks(ctx, devices, resumed, output)
-    begun = begun_ahead(workload if resumed is None else None, devices=devices, strategy=strategy)
+    is_new = resumed is None and from_checkpoint is None
+    begun = begun_ahead(workload if is_new else None, devices=devices, strategy=strategy)
     with begun as load, uncollected_imports():
         from tarmac.cli.views.training import reporter_for
-        from tarmac.training import resume, train
+        from tarmac.training import extend, resume, train
         from tarmac.workloads import find_workload
 
     if verify and workload is not None and find_workload(workload).expectation is None:
@@ -323,7 +365,22 @@ def command(
 
             reporter = checked = opened.enter_context(checking(reporter, quiet=is_quiet))
         if resumed is not None:
-            run = resume(resumed, output=output, workload=workload, reporter=reporter)
+            own = any(parameter.name == "devices" for parameter in given_options(ctx))
+            run = resume(
+                resumed,
+                output=output,
+                workload=workload,
+                devices=devices if own else None,
+                reporter=reporter,
+            )
+        elif from_checkpoint is not None:
+            run = extend(
+                from_checkpoint,
+                epochs=options["epochs"],
+                output=output,
+                workload=workload,
+                reporter=reporter,
+            )
         else:
             assert workload is not None
             run = train(
@@ -376,6 +433,32 @@ def _cluster(ctx: click.Context, on: str | None, profile: str | None) -> Setting
     return None
 
 
+def _check_beginning(
+    ctx: click.Context, workload: str | None, resumed: str | None, from_checkpoint: str | None
+) -> None:
+    """Refuse a training that names nothing to train, or changes what a run has fixed."""
+    if ctx.params["verify"] and ctx.params["steps"] is not None:
+        raise RequestError(
+            "--verify needs the result of a whole training, and --steps asks for a trial",
+            hint="Leave one of them out.",
+        )
+    if workload is None and resumed is None and from_checkpoint is None:
+        from tarmac.workloads import workload_names
+
+        raise RequestError(
+            "no workload is named", hint=f"Name one: tarmac train {workload_names()[0]}"
+        )
+    if resumed is not None:
+        _refuse_changes(ctx, _RESUME_OPTIONS, "a resumed run")
+    if from_checkpoint is not None:
+        _refuse_changes(ctx, _EXTEND_OPTIONS, "a run that goes on from a checkpoint")
+        if ctx.params["epochs"] is None:
+            raise RequestError(
+                "--from-checkpoint needs --epochs",
+                hint="Say how many in all, those that are done among them: --epochs 40",
+            )
+
+
 # What may be said with --resume; everything else a run has in its run.json.
 _RESUME_OPTIONS = {
     "workload",
@@ -383,6 +466,7 @@ _RESUME_OPTIONS = {
     "output",
     "resumed",
     "as_json",
+    "devices",
     "verbose",
     "verify",
     "no_check",
@@ -392,11 +476,19 @@ _RESUME_OPTIONS = {
 }
 
 
-def _refuse_changes(ctx: click.Context) -> None:
+# Likewise with --from-checkpoint.
+_EXTEND_OPTIONS = (_RESUME_OPTIONS - {"resumed"}) | {"from_checkpoint", "epochs"}
+
+
+# A self-test has sizes, devices and a place of its own.
+_SELFTEST_OPTIONS = {"workload", "settings", "selftest", "as_json"}
+
+
+def _refuse_changes(ctx: click.Context, changeable: Collection[str], what: str) -> None:
     for parameter in given_options(ctx):
-        if parameter.name not in _RESUME_OPTIONS:
+        if parameter.name not in changeable:
             raise RequestError(
-                f"{parameter.opts[0]} cannot be changed in a resumed run",
+                f"{parameter.opts[0]} cannot be changed in {what}",
                 hint="Leave it out, or start a new run.",
             )
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from tarmac.documents import Document
     from tarmac.formats import Reading
     from tarmac.jobs import JobRun, Machine, Task
 
@@ -35,6 +36,7 @@ class Plan:
         concurrency: At most so many at once.
         notes: What its file says that is read otherwise or has no effect here.
         refusals: Why it cannot be run here.
+        source: Its file, where that holds the job's own values.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Plan:
     concurrency: int | None = None
     notes: Sequence[str] = ()
     refusals: Sequence[str] = ()
+    source: Document | None = None
 
 
 def plans_of(read: Sequence[tuple[Reading, Path]]) -> list[Plan]:
@@ -59,6 +62,7 @@ def plans_of(read: Sequence[tuple[Reading, Path]]) -> list[Plan]:
             job.concurrency,
             reading.notes,
             reading.refusals,
+            reading.source,
         )
         for reading, base in read
         for job in reading.jobs

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tarmac.machine import survey_exit_code
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tarmac.slurm import NodeFindings
+    from tarmac.machine import NodeFindings
+    from tarmac.slurm import SlurmFindings
 
-__all__ = ["print_nodes"]
+__all__ = ["print_alike", "print_nodes", "print_rows"]
 
 _GIB = 2**30
 
 
-def print_nodes(found: Sequence[NodeFindings], *, as_json: bool) -> int:
+def print_nodes(found: Sequence[SlurmFindings], *, as_json: bool) -> int:
     """Print what nodes have.
 
     Returns:
@@ -27,12 +30,10 @@ def print_nodes(found: Sequence[NodeFindings], *, as_json: bool) -> int:
         click.echo(json.dumps([_values(one) for one in found], indent=2))
     else:
         _print_table(found)
-    if any(not one.is_fit and one.state in ("looked", "blind") for one in found):
-        return 1
-    return 0 if found and all(one.is_fit for one in found) else 3
+    return survey_exit_code(found)
 
 
-def _values(one: NodeFindings) -> dict[str, object]:
+def _values(one: SlurmFindings) -> dict[str, object]:
     return {
         "node": one.node.name,
         "partition": one.node.partition,
@@ -51,7 +52,7 @@ def _values(one: NodeFindings) -> dict[str, object]:
     }
 
 
-def _print_table(found: Sequence[NodeFindings]) -> None:
+def _print_table(found: Sequence[SlurmFindings]) -> None:
     if not found:
         click.echo("This Slurm has no node in that partition.")
         return
@@ -70,22 +71,37 @@ def _print_table(found: Sequence[NodeFindings]) -> None:
                 ("yes" if one.has_interpreter else "no") if looked else "?",
             )
         )
+    print_rows(rows)
+    for one in found:
+        for words in one.words:
+            click.echo(f"{one.node.name}: {words}")
+    print_alike(found, "Slurm")
+
+
+def print_rows(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows whose cells stand below each other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo(line.rstrip())
-    for one in found:
-        for words in one.words:
-            click.echo(f"{one.node.name}: {words}")
+
+
+def print_alike(found: Sequence[NodeFindings], engine: str) -> None:
+    """Print which nodes stand for others, which were not looked at.
+
+    Args:
+        found: Of those that were.
+        engine: Whose word it is that they are alike.
+    """
     more = [one for one in found if one.alike]
     if more:
         count = sum(len(one.alike) for one in more)
-        click.echo(f"One node of each kind was looked at; {count} are alike by Slurm's word:")
+        click.echo(f"One node of each kind was looked at; {count} are alike by {engine}'s word:")
     for one in more:
-        click.echo(f"{one.node.name}: {len(one.alike)} like it, {one.alike[0]} the first of them")
+        click.echo(f"{one.name}: {len(one.alike)} like it, {one.alike[0]} the first of them")
 
 
-def _gres(one: NodeFindings) -> str:
+def _gres(one: SlurmFindings) -> str:
     parts = (
         ":".join(filter(None, (gres.name, gres.kind, str(gres.count)))) for gres in one.node.gres
     )

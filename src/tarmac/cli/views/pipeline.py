@@ -109,7 +109,7 @@ class PipelineProgress:
         self._directories: dict[int, Path] = {}
         self._tails: dict[Path, list[Tail]] = {}
         # What earlier sessions of the run have printed is not printed again.
-        logs = run.glob("instances/*/std*") if follow else ()
+        logs = [*run.glob("instances/*/std*"), *run.glob("tasks/*/std*")] if follow else []
         self._printed_before = {path: path.stat().st_size for path in logs}
         self._told = set[str]()
         self._num_failures = 0
@@ -117,13 +117,16 @@ class PipelineProgress:
         self._counted_at = time.monotonic()
         self.rows: list[dict[str, Any]] = []
 
-    def started(self, work: Work, attempt: int, directory: Path, gpus: Sequence[str]) -> None:
+    def started(
+        self, work: Work, attempt: int, directory: Path, gpus: Sequence[str], host: str = ""
+    ) -> None:
         """Show the start of an attempt."""
         self._directories[work.index] = directory
         if self._node(work).num_lines < _MOST_LINES:
             again = f", attempt {attempt}" if attempt > 1 else ""
-            on = f", {', '.join(gpus)}" if gpus else ""
-            self._say_started(f"  started    {work.name} ({directory.name}{on}{again})")
+            on = f" on {host}" if host else ""
+            using = f", {', '.join(gpus)}" if gpus else ""
+            self._say_started(f"  started    {work.name}{on} ({directory.name}{using}{again})")
         if self._follow and directory not in self._tails:
             self._tails[directory] = [
                 self._tail(directory, stream) for stream in ("stdout", "stderr")
@@ -256,8 +259,10 @@ class _LiveProgress(PipelineProgress):
         self._said: dict[int, str] = {}
         self._num_ended = 0
 
-    def started(self, work: Work, attempt: int, directory: Path, gpus: Sequence[str]) -> None:
-        super().started(work, attempt, directory, gpus)
+    def started(
+        self, work: Work, attempt: int, directory: Path, gpus: Sequence[str], host: str = ""
+    ) -> None:
+        super().started(work, attempt, directory, gpus, host)
         self._running[work.index] = (work, directory, time.monotonic())
 
     def progress(self, work: Work, value: float | None, details: str) -> None:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from tarmac.cli.console import make_console
+from tarmac.cli.views.scores import scores_text
+from tarmac.runs import name_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tarmac.jobs import RunStatus
-    from tarmac.runs import Comparison, RunRecord
+    from tarmac.runs import Comparison, JudgedBy, RunRecord
 
 __all__ = [
     "job_row",
@@ -65,7 +67,8 @@ def print_training(path: Path, *, as_json: bool) -> None:
     if history:
         console.print("[bold]epochs[/bold]")
         for row in history:
-            console.print(f"  {int(row['epoch']):>4}  " + _epoch(row), markup=False)
+            shown = _epoch(row, run.record.judged_by)
+            console.print(f"  {int(row['epoch']):>4}  {shown}", markup=False)
     console.print(f"in {run.path}", markup=False)
 
 
@@ -149,11 +152,26 @@ def print_comparison(comparison: Comparison) -> None:
     if not comparison.differences:
         table.add_row("nothing differed", *([""] * len(comparison.names)))
     table.add_section()
+    has_best = False
     for key, numbers in comparison.metrics.items():
-        table.add_row(key, *("" if v is None else f"{v:.4f}" for v in numbers))
-    if any(comparison.accuracy):
-        table.add_row("accuracy by epoch", *map(_sparkline, comparison.accuracy))
-    make_console().print(table)
+        best = comparison.best(key)
+        has_best = has_best or bool(best)
+        cells = (
+            "" if v is None else f"{v:.4f}{' *' * (place in best)}"
+            for place, v in enumerate(numbers)
+        )
+        table.add_row(key, *cells)
+    if any(comparison.curves):
+        table.add_row(_curve_name(comparison), *map(_sparkline, comparison.curves))
+    console = make_console()
+    console.print(table)
+    if has_best:
+        console.print("* the best of its line", markup=False)
+
+
+def _curve_name(comparison: Comparison) -> str:
+    names = {judged.metric for judged in comparison.judged_by if judged is not None}
+    return f"{name_words(names.pop()) if len(names) == 1 else 'judged'} by epoch"
 
 
 def _measured(record: RunRecord) -> Iterator[str]:
@@ -175,13 +193,9 @@ def _short(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _epoch(row: dict[str, float]) -> str:
-    parts = [
-        f"{key} {row[key]:.4f}"
-        for key in ("loss", "accuracy", "val_loss", "val_accuracy")
-        if key in row
-    ]
-    return "  ".join([*parts, f"{row['samples_per_s']:,.0f} samples/s", f"{row['seconds']:.2f} s"])
+def _epoch(row: dict[str, float], judged: JudgedBy) -> str:
+    speed = f"{row['samples_per_s']:,.0f} samples/s", f"{row['seconds']:.2f} s"
+    return "  ".join([*scores_text(row, judged.scores), *speed])
 
 
 def _sparkline(values: Sequence[float]) -> str:

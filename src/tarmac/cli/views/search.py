@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tarmac.cli.console import make_console
 from tarmac.cli.views.study import epochs_text
+from tarmac.runs import JudgedBy
 from tarmac.studies import Silent, by_generation, summarize
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ class _Live(_Plain):
         super().__init__(console)
         self.shown = Live(console=console, refresh_per_second=4, transient=True)
         self._study: Study | None = None
+        self._judged = JudgedBy()
         self._running: dict[int, str] = {}
         self._began = time.monotonic()
         self._had = 0
@@ -165,6 +167,7 @@ class _Live(_Plain):
     def began(self, study: Study, where: str) -> None:
         super().began(study, where)
         self._study = study
+        self._judged = study.record.judged_by
         study.ledger.refresh()
         self._had = summarize(study).trained
         self._began = time.monotonic()
@@ -179,10 +182,9 @@ class _Live(_Plain):
         self._draw()
 
     def epoch_done(self, progress: Progress) -> None:
-        metrics = progress.metrics
-        self._running[progress.number] = (
-            f"epoch {progress.epoch}  val_accuracy {metrics['val_accuracy']:.4f}"
-        )
+        name = self._judged.of("val")
+        value = progress.metrics[name]
+        self._running[progress.number] = f"epoch {progress.epoch}  {name} {value:.4f}"
         self._draw()
 
     def trial_done(self, study: Study, trial: FrozenTrial) -> None:
@@ -200,11 +202,12 @@ class _Live(_Plain):
 
     def retraining(
         self,
-        study: Study,  # noqa: ARG002 - the reporter's signature
+        study: Study,
         epoch: int,
         metrics: Mapping[str, float],
     ) -> None:
-        best = f"epoch {epoch}  accuracy {metrics['accuracy']:.4f}" if metrics else ""
+        name = study.record.judged_by.metric
+        best = f"epoch {epoch}  {name} {metrics[name]:.4f}" if metrics else ""
         self._retraining = f"training the winner anew on all training data  {best}"
         self._draw()
 

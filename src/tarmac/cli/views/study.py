@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tarmac.runs import name_words
 from tarmac.studies import by_generation, summarize, train_line
 
 if TYPE_CHECKING:
@@ -63,9 +64,11 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
         click.echo(f"  from other seeds {shown}, of the best {study.request.confirm} the best mean")
     for name, value in best.settings.items():
         click.echo(f"  {name} = {value}")
-    if best.test_accuracy is not None:
+    judged = study.record.judged_by
+    test = best.tested(judged)
+    if test is not None:
         click.echo(
-            f"trained anew on all training data: test accuracy {best.test_accuracy:.4f}  "
+            f"trained anew on all training data: {name_words(judged.of('test'))} {test:.4f}  "
             f"({study.path / (best.run or '')})"
         )
     if len(study.maximize) > 1:

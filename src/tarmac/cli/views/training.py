@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,12 @@ from rich.progress import (
 from rich.text import Text
 
 from tarmac.cli.console import make_console
+from tarmac.cli.views.scores import scores_text
 from tarmac.machine import UNUSABLE, name_devices
 from tarmac.training import Silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rich.console import Console
 
@@ -60,6 +62,49 @@ def reporter_for(*, quiet: bool, verbose: bool) -> Iterator[Reporter]:
         yield _Live(console, progress, verbose=verbose)
 
 
+def _rate(samples_per_s: float) -> str:
+    return f"{samples_per_s:,.0f}" if samples_per_s >= 10 else f"{samples_per_s:.3g}"
+
+
+def _samples(plan: Plan) -> str:
+    size = plan.shares.num_samples
+    return f"{size:,}{f' of {plan.train_size:,}' if size < plan.train_size else ''} samples"
+
+
+def _note(plan: Plan) -> Iterator[str]:
+    """Yield what must be known of the data."""
+    if plan.dataset.note:
+        yield f"data       {plan.dataset.note}"
+
+
+def _trial(plan: Plan) -> Iterator[str]:
+    """Yield what part of its training a trial is."""
+    if plan.steps is not None:
+        whole = plan.num_steps * plan.workload.recipe.epochs
+        yield f"trial      {plan.steps:,} of {whole:,} steps: nothing is scored, judged or kept"
+
+
+def _origin(plan: Plan, run: Run) -> Iterator[str]:
+    """Yield what a training begins from, where that is not weights drawn from its seed."""
+    asked = run.record.configuration
+    if asked.get("init_from") is not None:
+        drawn = asked["init_drawn"]
+        rest = f"; drawn from the seed: {', '.join(drawn)}" if drawn else ""
+        yield f"weights    of {asked['init_from']}{rest}"
+    if asked.get("from_checkpoint") is None:
+        return
+    history = run.history
+    done = int(history[-1]["epoch"]) if history else 0
+    recipe = plan.workload.recipe
+    rate = recipe.learning_rates(done / recipe.epochs)[0]
+    yield f"goes on    from epoch {done} of {asked['from_checkpoint']}"
+    if history and not math.isclose(rate, history[-1]["learning_rate"]):
+        yield (
+            f"schedule   now over {recipe.epochs} epochs: the rate goes on at {rate:g}, and had "
+            f"come to {history[-1]['learning_rate']:g}"
+        )
+
+
 class _Plain(Silent):
     """One line per epoch."""
 
@@ -67,16 +112,18 @@ class _Plain(Silent):
         self._console = console
         self._verbose = verbose
         self._epochs = 0
+        self._scores: Sequence[str] = ()
 
     def started(self, plan: Plan, run: Run, num_parameters: int) -> None:
         recipe = plan.workload.recipe
         self._epochs = recipe.epochs
+        self._scores = run.record.judged_by.scores
         optimizer = type(recipe.optimizer).__name__
         compiled = "on" if plan.compile else "off"
         title = Text.assemble(
             (plan.workload.name, "bold"),
-            f": {num_parameters:,} parameters on {plan.train_size:,} samples of "
-            f"{plan.dataset.name}; {optimizer}, rate {recipe.optimizer.learning_rate:g}, "
+            f": {num_parameters:,} parameters on {_samples(plan)} of {plan.dataset.name}; "
+            f"{optimizer}, rate {recipe.optimizer.learning_rate:g}, "
             f"batches of {recipe.batch_size}, {recipe.epochs} epochs, seed {plan.seed}",
         )
         self._console.print(title)
@@ -84,6 +131,9 @@ class _Plain(Silent):
             *self._layout(plan),
             f"precision  {plan.precision}: {plan.reasons['precision']}",
             f"compile    {compiled}: {plan.reasons['compile']}",
+            *_note(plan),
+            *_trial(plan),
+            *_origin(plan, run),
             f"run        {run.path}",
         ):
             # A path may hold what Rich would take for markup.
@@ -102,10 +152,12 @@ class _Plain(Silent):
         # What makes a training ten times slower is said to all.
         if self._verbose or plan.reasons["devices"].startswith(UNUSABLE):
             yield f"chosen     {plan.reasons['devices']}"
+        # Whether it goes on exactly after a stop is for all to know.
+        if self._verbose or plan.feed == "loader":
+            yield f"feed       {plan.feed}: {plan.reasons['feed']}"
         if not self._verbose:
             return
         yield f"batch      {plan.reasons['batch_size']}"
-        yield f"feed       {plan.feed}: {plan.reasons['feed']}"
         autotuned = "on" if plan.autotune else "off"
         yield f"autotune   {autotuned}: {plan.reasons['autotune']}"
         yield f"fused      {'on' if plan.fused else 'off'}: {plan.reasons['fused']}"
@@ -114,13 +166,13 @@ class _Plain(Silent):
             yield f"threads    {threads} for each process"
 
     def epoch_done(self, row: Mapping[str, float]) -> None:
-        line = (
-            f"epoch {int(row['epoch']):>{len(str(self._epochs))}}/{self._epochs}  "
-            f"loss {row['loss']:.4f}  accuracy {row['accuracy']:.4f}  "
-        )
-        if "val_accuracy" in row:
-            line += f"val_loss {row['val_loss']:.4f}  val_accuracy {row['val_accuracy']:.4f}  "
-        self._console.print(f"{line}{row['samples_per_s']:,.0f} samples/s  {row['seconds']:.2f} s")
+        parts = [
+            f"epoch {int(row['epoch']):>{len(str(self._epochs))}}/{self._epochs}",
+            *scores_text(row, self._scores),
+            f"{_rate(row['samples_per_s'])} samples/s",
+            f"{row['seconds']:.2f} s",
+        ]
+        self._console.print("  ".join(parts))
 
 
 class _Live(_Plain):
@@ -164,7 +216,7 @@ class _Live(_Plain):
         shown: dict[str, Any] = {
             "completed": total,
             "description": f"epoch {epoch}/{self._epochs}",
-            "score": f"loss {so_far.loss:.4f}  accuracy {so_far.accuracy:.4f}  "
-            f"{rate:,.0f} samples/s",
+            "score": "  ".join(f"{name} {value:.4f}" for name, value in so_far.named().items())
+            + f"  {rate:,.0f} samples/s",
         }
         self._progress.update(self._steps, **shown)

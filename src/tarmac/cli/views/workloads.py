@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
+
+from tarmac.runs import name_words
+
+if TYPE_CHECKING:
+    from tarmac.workloads import Workload
 
 __all__ = ["print_workloads"]
 
@@ -12,7 +18,13 @@ __all__ = ["print_workloads"]
 def print_workloads(*, as_json: bool) -> None:
     """Print what can be trained, and its settings."""
     from tarmac.training import settings_of
-    from tarmac.workloads import find_workload, workload_names
+    from tarmac.workloads import find_workload, judged_by, workload_names
+
+    def expected_of(workload: Workload) -> str:
+        if workload.expectation is None:
+            return "nothing known"
+        metric = workload.expectation.metric_of(judged_by(workload))
+        return f"{name_words(metric.removeprefix('test_'))} {workload.expectation}"
 
     found = [find_workload(name) for name in workload_names()]
     if as_json:
@@ -35,7 +47,7 @@ def print_workloads(*, as_json: bool) -> None:
     for workload in found:
         recipe = workload.recipe
         click.echo(click.style(f"{workload.name:<{width}}", bold=True) + f"  {workload.summary}")
-        expected = f"accuracy {workload.expectation}" if workload.expectation else "nothing known"
+        expected = expected_of(workload)
         indent = " " * (width + 2)
         click.echo(
             f"{indent}expected: {expected} after {recipe.epochs} epochs of batches of "

@@ -1,0 +1,110 @@
+"""``tarmac eval``: parse, score, say the verdict."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+import cloup
+
+from tarmac.cli.completion import complete_datasets, complete_trainings
+from tarmac.cli.options import checkpoint_option, examples, json_option, option, output_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tarmac.inference import Evaluation
+
+__all__ = ["command"]
+
+
+@cloup.command(
+    "eval",
+    epilog=examples(
+        "tarmac eval latest",
+        "tarmac eval latest --data fashion-mnist --json",
+        "tarmac eval digits-mlp-20261123 --device cpu --verify",
+    ),
+)
+@cloup.argument(
+    "run_name",
+    metavar="RUN",
+    shell_complete=complete_trainings,
+    help='Its directory, its name, the beginning of its name or id, or "latest". Of one that is '
+    "not completed the newest checkpoint is scored.",
+)
+@option(
+    "--data",
+    "dataset",
+    metavar="NAME",
+    show_default="the run's own",
+    shell_complete=complete_datasets,
+    help="The dataset whose test set is scored: of the same samples and classes.",
+)
+@option(
+    "--device",
+    metavar="DEVICE",
+    default="auto",
+    show_default=True,
+    help="auto, the index of a GPU, or cpu.",
+)
+@option("--verify", is_flag=True, help="Exit with 1 when the result is not as expected.")
+@json_option("Print the scores as JSON, and only that.")
+@checkpoint_option()
+@output_option()
+def command(
+    run_name: str,
+    dataset: str | None,
+    device: str,
+    checkpoint: str,
+    verify: bool,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """Score a run's model on its test set or on another one, and say whether it is as expected."""
+    from tarmac.errors import RequestError, TarmacError
+    from tarmac.inference import evaluate
+
+    found = evaluate(
+        run_name,
+        dataset=dataset,
+        device=device,
+        output=output,
+        checkpoint=checkpoint,  # type: ignore[arg-type]  # checked by Choice
+    )
+    expected = found.expectation
+    if as_json:
+        click.echo(json.dumps(_as_json(found), indent=2))
+    else:
+        click.echo(
+            f"{found.run.name} on {found.num_samples:,} test samples of {found.dataset}, in "
+            f"{found.precision} on {found.device}"
+        )
+        for name, value in found.metrics.items():
+            mark = ""
+            if name == f"test_{found.judged_by}":
+                mark = f"  what counts, {'more' if found.direction == 'max' else 'less'} is better"
+            click.echo(f"  {name:<16}{value:.4f}{mark}")
+        if expected is None:
+            click.echo("no expectation is known for these data")
+        else:
+            click.secho(expected["text"], fg="green" if expected["met"] else "yellow")
+    if verify and expected is None:
+        raise RequestError("there is no expectation for these data")
+    if verify and expected is not None and not expected["met"]:
+        raise TarmacError(str(expected["text"]))
+
+
+def _as_json(found: Evaluation) -> dict[str, object]:
+    return {
+        "run": str(found.run.path),
+        "weights": str(found.weights),
+        "dataset": found.dataset,
+        "num_samples": found.num_samples,
+        "device": found.device,
+        "precision": found.precision,
+        "metrics": dict(found.metrics),
+        "judged_by": {"metric": found.judged_by, "direction": found.direction},
+        "expectation": found.expectation,
+    }

@@ -1,0 +1,80 @@
+"""``tarmac export``: parse, write the model, say how well both agree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import cloup
+
+from tarmac.cli.choices import EXPORTS, Choice
+from tarmac.cli.completion import complete_trainings
+from tarmac.cli.options import checkpoint_option, examples, json_option, option
+
+__all__ = ["command"]
+
+
+@cloup.command(
+    "export",
+    epilog=examples(
+        "tarmac export latest --to onnx",
+        "tarmac export latest --to torch --output model.pt2",
+    ),
+)
+@cloup.argument(
+    "run_name",
+    metavar="RUN",
+    shell_complete=complete_trainings,
+    help='Its directory, its name, the beginning of its name or id, or "latest".',
+)
+@option(
+    "--to",
+    "form",
+    type=Choice(EXPORTS),
+    required=True,
+    help="onnx, or torch for a program of torch.export.",
+)
+@option(
+    "--output",
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    show_default="model.onnx or model.pt2 in the run's directory",
+    help="Where it is written, whole or not at all.",
+)
+@checkpoint_option()
+@json_option()
+def command(run_name: str, form: str, target: Path | None, checkpoint: str, as_json: bool) -> None:
+    """Write a run's model, with its preprocessing, to a file that needs no Tarmac.
+
+    The file is asked about samples of the test set, and must answer as the model does.
+    """
+    from tarmac.inference import TOLERANCE, export
+
+    made = export(
+        run_name,
+        form,  # type: ignore[arg-type]  # checked by Choice
+        file=target,
+        checkpoint=checkpoint,  # type: ignore[arg-type]  # likewise
+    )
+    if as_json:
+        result = {
+            "path": str(made.path),
+            "format": made.format,
+            "inputs": dict(made.inputs),
+            "outputs": list(made.outputs),
+            "num_samples": made.num_samples,
+            "difference": made.difference,
+            "tolerance": TOLERANCE,
+        }
+        click.echo(json.dumps(result, indent=2))
+        return
+    for name, kind in made.inputs.items():
+        click.echo(f"takes    {name}: {kind}")
+    click.echo(f"returns  {', '.join(made.outputs)}")
+    click.echo(
+        f"checked  on {made.num_samples} test samples: answers differ by at most "
+        f"{made.difference:.1g} of the largest, allowed is {TOLERANCE:g}"
+    )
+    click.echo(f"model    {made.path}")

@@ -1,0 +1,88 @@
+"""``tarmac predict``: parse, ask the model, write what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import cloup
+
+from tarmac.cli.completion import complete_files, complete_trainings
+from tarmac.cli.options import checkpoint_option, count_option, examples, option
+
+__all__ = ["command"]
+
+
+@cloup.command(
+    "predict",
+    epilog=examples(
+        "tarmac predict latest samples.csv",
+        "tarmac predict latest photos/ --output classes.csv",
+        "tarmac predict my-run samples.npy --output logits.npy --device cpu",
+    ),
+)
+@cloup.argument(
+    "run_name",
+    metavar="RUN",
+    shell_complete=complete_trainings,
+    help='Its directory, its name, the beginning of its name or id, or "latest".',
+)
+@cloup.argument(
+    "source",
+    metavar="INPUT",
+    type=click.Path(path_type=Path),
+    shell_complete=complete_files,
+    help="Samples as the data have them: .csv, .json, .jsonl, .npy, .npz, an image, or a folder "
+    "of images.",
+)
+@option(
+    "--output",
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    show_default="JSON lines on standard output",
+    help="Where it is written, whole or not at all: .jsonl, .csv, .npy or .npz.",
+)
+@option(
+    "--device",
+    metavar="DEVICE",
+    default="auto",
+    show_default=True,
+    help="auto, the index of a GPU, or cpu.",
+)
+@checkpoint_option()
+@count_option("--batch-size", default=256, show_default=True, help="Samples at a time.")
+def command(
+    run_name: str,
+    source: Path,
+    target: Path | None,
+    device: str,
+    checkpoint: str,
+    batch_size: int,
+) -> None:
+    """Ask a run's model about samples, and write a line for each.
+
+    Of a classifier it has the class and its probability.
+    """
+    from tarmac.errors import RequestError
+    from tarmac.inference import (
+        check_target,
+        json_lines,
+        open_trained,
+        predict_each,
+        read_samples,
+        write_predictions,
+    )
+
+    if batch_size < 1:
+        raise RequestError(f"--batch-size is {batch_size}, expected at least 1")
+    if target is not None:
+        check_target(target)
+    trained = open_trained(run_name, device=device, checkpoint=checkpoint)  # type: ignore[arg-type]  # checked by Choice
+    said = predict_each(trained, read_samples(source, trained.parts, batch_size))
+    if target is None:
+        for line in json_lines(said):
+            click.echo(line)
+        return
+    count = write_predictions(target, said)
+    click.echo(f"{count:,} predictions {target}")

@@ -1,0 +1,56 @@
+"""``tarmac train WORKLOAD --selftest``: what was tried of a workload, and what held."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from tarmac.errors import RequestError, TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.testing.selftest import Finding
+
+__all__ = ["run_selftest"]
+
+_WORDS = {True: ("held", "green"), False: ("FAILED", "red"), None: ("not tried", "yellow")}
+
+
+def run_selftest(workload: str | None, settings: Mapping[str, str], *, as_json: bool) -> None:
+    """Print a line of each check when it is done, or all of them as JSON.
+
+    Args:
+        workload: What ``tarmac train`` was given.
+        settings: Of ``--set``.
+        as_json: Print JSON, and only that.
+
+    Raises:
+        RequestError: No workload is named, or its data are too few.
+        TarmacError: A check did not hold, or was not tried.
+    """
+    if workload is None:
+        raise RequestError("--selftest names no workload", hint="tarmac train NAME --selftest")
+    from tarmac.testing.selftest import selftest
+
+    report = selftest(workload, settings=settings, found=None if as_json else _say)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(report) | {"passed": report.passed}, indent=2))
+    wanting = [finding.name for finding in report.findings if not finding.held]
+    if wanting:
+        raise TarmacError(
+            f"{report.workload} did not pass: {', '.join(wanting)}",
+            hint="What each means and what helps: docs/own-workload.md, Tests.",
+        )
+    if not as_json:
+        click.echo(f"{report.workload} passed on {report.num_samples} samples")
+
+
+def _say(finding: Finding) -> None:
+    word, colour = _WORDS[finding.held]
+    click.echo(f"{finding.name:<8} {click.style(f'{word:<9}', fg=colour)} {finding.tried}")
+    if finding.detail:
+        click.echo(click.wrap_text(finding.detail, 99, " " * 19, " " * 19))

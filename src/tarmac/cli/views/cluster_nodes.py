@@ -1,0 +1,85 @@
+"""What the nodes of a Kubernetes have, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from tarmac.cli.views.nodes import print_alike, print_rows
+from tarmac.machine import survey_exit_code
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.kubernetes import ClusterFindings
+
+__all__ = ["print_cluster_nodes"]
+
+_GIB = 2**30
+
+
+def print_cluster_nodes(found: Sequence[ClusterFindings], title: str, *, as_json: bool) -> int:
+    """Print what nodes have.
+
+    Args:
+        found: Of each.
+        title: Of the cluster.
+        as_json: Print JSON, and only that.
+
+    Returns:
+        The exit code: 1 where a node is not fit, 3 where one could not be looked at, else 0.
+    """
+    if as_json:
+        click.echo(json.dumps([_values(one) for one in found], indent=2))
+    elif not found:
+        click.echo(f"{title} has no node.")
+    else:
+        _print_table(found)
+    return survey_exit_code(found)
+
+
+def _values(one: ClusterFindings) -> dict[str, object]:
+    return {
+        "node": one.name,
+        "state": one.state,
+        "is_fit": one.is_fit,
+        "words": list(one.words),
+        "unseen": list(one.unseen),
+        "cpus": one.node.cpus,
+        "memory_bytes": one.node.memory_bytes,
+        "gpus": dict(one.node.gpus),
+        "seen_gpus": dict(one.gpus),
+        "driver": one.driver,
+        "python": one.python,
+        "tarmac": one.tarmac,
+        "alike": list(one.alike),
+    }
+
+
+def _print_table(found: Sequence[ClusterFindings]) -> None:
+    rows = [("NODE", "STATE", "CPUS", "MEMORY", "GPUS", "SEEN", "DRIVER", "PYTHON", "TARMAC")]
+    for one in found:
+        has_answer = one.state in ("looked", "unseen")
+        state = "fit" if one.is_fit else "unfit" if one.state == "looked" else one.state
+        gpus = ", ".join(f"{name}:{count}" for name, count in one.node.gpus.items())
+        seen = ", ".join(f"{count} {name}" for name, count in one.gpus.items())
+        rows.append(
+            (
+                one.name,
+                state,
+                f"{one.node.cpus:g}",
+                f"{one.node.memory_bytes / _GIB:.0f} GiB",
+                gpus or "none",
+                (seen or "none") if has_answer else "?",
+                (one.driver or "none") if has_answer else "?",
+                one.python if has_answer else "?",
+                one.tarmac if has_answer else "?",
+            )
+        )
+    print_rows(rows)
+    for one in found:
+        for words in (*one.words, *one.unseen):
+            click.echo(f"{one.name}: {words}")
+    print_alike(found, "the cluster")

@@ -1,0 +1,21 @@
+"""A training's scores as the lines of a terminal show them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["scores_text"]
+
+
+def scores_text(row: Mapping[str, float], names: Sequence[str]) -> list[str]:
+    """Return an epoch's scores, those of the training first: ``loss 0.0312``, ``val_loss 0.0410``.
+
+    Args:
+        row: The epoch's line of ``metrics.jsonl``.
+        names: Of all that is scored; those that the epoch lacks are left out.
+    """
+    keys = [*names, *(f"val_{name}" for name in names)]
+    return [f"{key} {row[key]:.4f}" for key in keys if key in row]
