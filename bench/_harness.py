@@ -107,6 +107,8 @@ def machine_facts() -> dict[str, Any]:
         "features": sorted(flags),
         "python": platform.python_version(),
         "kernel": platform.release(),
+        # Of the last minute, the benchmark's own included: far above it, others were at work too.
+        "load": round(os.getloadavg()[0], 1),
         **gpu_facts(),
     }
 

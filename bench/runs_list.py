@@ -7,7 +7,6 @@ Example:
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
@@ -18,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from _harness import table, write_results
 from tarmac.runs import TRAINING, Catalogue, Run
 
 
@@ -59,7 +59,7 @@ def seconds_of(output: Path, cache: Path) -> float:
 
 
 def main() -> None:
-    """Measure and print as JSON."""
+    """Measure, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=7)
@@ -83,10 +83,9 @@ def main() -> None:
         "n": arguments.repeats,
         "of_no_runs_s": round(statistics.median(nothing), 3),
         "reading_all_without_index_s": round(unindexed, 3),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
     }
-    print(json.dumps(figures, indent=2))
+    rows = [[name.replace("_", " "), str(value)] for name, value in figures.items()]
+    write_results("runs-list", figures, table(["what", "value"], rows))
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ def measure(rounds: int) -> dict[str, Any]:
             expectation=None,
         )
         sampler = Counted(run, uuids, interval_s=0.0)
+        sampler.steps = 100_000
         sampler._work()  # warm: what is read once is read
         num_rounds = 0
         sampler._is_over.clear()

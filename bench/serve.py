@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import signal
 import statistics
 import subprocess
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import psutil
 
+from _harness import table, write_results
 from runs_list import make_runs
 
 
@@ -92,7 +92,7 @@ def wait_for_list(stream: urllib.request.addinfourl) -> None:
 
 
 def main() -> None:
-    """Measure and print as JSON."""
+    """Measure, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=15)
@@ -106,7 +106,7 @@ def main() -> None:
         pages = {"list": "/", "page 5 of it": "/?page=5", "found": "/?q=run-0005"}
         pages["one run"] = "/runs/run-00007/"
         pages["compared"] = "/compare?run=run-00001&run=run-00002"
-        medians = {}
+        medians: dict[str, float] = {}
         for name, address in pages.items():
             found = [server.seconds_of(address) for _ in range(arguments.repeats)]
             medians[name] = round(statistics.median(found) * 1000, 1)
@@ -124,16 +124,15 @@ def main() -> None:
             "runs": arguments.runs,
             "start_s": round(server.start_s, 3),
             "first_list_ms": round(first * 1000, 1),
-            "median_ms": medians,
+            **{f"{name}_median_ms": value for name, value in medians.items()},
             "told_of_a_change_median_s": round(statistics.median(changes), 3),
             "share_of_a_core_with_the_list_open": round(share, 4),
             "memory_mib": round(memory, 1),
             "end_s": round(server.end(), 3),
             "n": arguments.repeats,
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
         }
-    print(json.dumps(figures, indent=2))
+    rows = [[name.replace("_", " "), str(value)] for name, value in figures.items()]
+    write_results("serve", figures, table(["what", "value"], rows))
 
 
 if __name__ == "__main__":
