@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tarmac import kubernetes
 from tarmac.checks import LogReport, Report, read_catalogue
 from tarmac.checks.rules.wording import readable
 from tarmac.slurm import REASONS, REFUSALS
@@ -27,7 +28,8 @@ def render_page() -> str:
         "A heading is the code, and stays: a code that is renamed keeps its old name for links, "
         "`--explain` and\n`--skip`. A cause hides what follows from it, so that a check shows "
         "causes alone.\n\n"
-        "What `tarmac run --on slurm` says of tasks is [at the end](#on-a-slurm-cluster).\n",
+        "What `tarmac run` says of tasks [on Slurm](#on-a-slurm-cluster) and\n"
+        "[on Kubernetes](#on-kubernetes) is at the end.\n",
     ]
     catalogue = read_catalogue()
     for failure in catalogue.values():
@@ -54,7 +56,7 @@ def render_page() -> str:
         if failure.formerly:
             parts.append(f"Formerly: {', '.join(failure.formerly)}\n")
         parts.append(f"Source: <{failure.source}>\n")
-    return "\n".join([*parts, render_slurm()]).replace("\n. ", ". ")
+    return "\n".join([*parts, render_slurm(), render_kubernetes()]).replace("\n. ", ". ")
 
 
 def render_slurm() -> str:
@@ -72,6 +74,37 @@ def render_slurm() -> str:
         "what to do:\n",
         "| Slurm says | what to do |\n| --- | --- |",
         *(f"| `{readable(pattern.pattern)}` | {advice} |" for pattern, advice in REFUSALS),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def render_kubernetes() -> str:
+    """Return what a Kubernetes says of pods, Jobs and requests, and what Tarmac makes of it."""
+    waits = [f"| `{word}` | {wait.words} |" for word, wait in kubernetes.WAITS.items()]
+    ends = [
+        f"| `{word}` | {end.words} | `{end.cause}` | "
+        f"{'again, at no cost of retries' if end.is_disturbance else 'failed'} |"
+        for word, end in {**kubernetes.DISRUPTIONS, **kubernetes.ENDS}.items()
+    ]
+    parts = [
+        "## On Kubernetes\n",
+        "Why a task waits. What can never start fails at once, an image that cannot be pulled "
+        "after five minutes:\n",
+        "| Kubernetes' word | what it means |\n| --- | --- |",
+        *waits,
+        "\nHow it ended, where the program itself has not said it:\n",
+        "| Kubernetes' word | what it means | cause | then |\n| --- | --- | --- | --- |",
+        *ends,
+        "\nA Job that has failed as a whole:\n",
+        "| Kubernetes' word | what it means |\n| --- | --- |",
+        *(f"| `{word}` | {words} |" for word, words in kubernetes.JOB_ENDS.items()),
+        "\nWhat it refuses is told in its own words, and with what to do; a right that lacks, with "
+        "the Role to apply:\n",
+        "| Kubernetes says | what to do |\n| --- | --- |",
+        *(
+            f"| `{readable(pattern.pattern)}` | {advice} |"
+            for pattern, advice in kubernetes.REFUSALS
+        ),
     ]
     return "\n".join(parts) + "\n"
 

@@ -1,9 +1,9 @@
 """Draws the screens of `tarmac top` from a recording of it: python docs/images/render_top.py.
 
-Two real trainings run on this machine's processors, and a process that is none of Tarmac's; the
-tests' stand-in for NVIDIA's library shows them on eight GPUs. `tarmac top --record` watches them
-for a minute, and the screen shows that recording at three sizes. Needs a C compiler, and the extras
-`train` and `watch`.
+Two real trainings, a search and a job run on this machine's processors, and a process that is none
+of Tarmac's; the tests' stand-in for NVIDIA's library shows them on eight GPUs.
+`tarmac top --record` watches them for a minute, and the screen shows that recording at three sizes.
+Needs a C compiler, and the extras `search` and `watch`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,14 @@ PICTURES = {
     "top-120x40": ((120, 40), ()),
     "top-200x50": ((200, 50), ("down", "enter")),
 }
-RECORDED_S = 70
+RECORDED_S = 60
+JOB = """
+name: nightly
+tasks:
+  - name: fold
+    command: sleep 600
+    sweep: {grid: {n: [1, 2, 3, 4]}}
+"""
 IDLE_AFTER_S = 20.0
 
 
@@ -67,8 +74,14 @@ def at_work(directory: Path, ends: contextlib.ExitStack) -> dict[str, str]:
         ends.enter_context(started(*TRAIN, *words, "--output", str(runs)))
         for words in (("--batch-size", "64"), ("--batch-size", "128"))
     ]
+    search = ends.enter_context(started("search", "mlp-evolve", "--output", str(runs)))
+    job = directory / "nightly.yaml"
+    job.write_text(JOB)
+    ends.enter_context(started("run", str(job), "--output", str(runs)))
     other = ends.enter_context(running("sleep", "600"))
-    while len([*runs.glob("*/metrics.jsonl")]) < len(trainings):
+    while len([*runs.glob("digits-mlp-*/metrics.jsonl")]) < len(trainings) or not (
+        [*runs.glob("mlp-evolve-*/study.json")] and [*runs.glob("nightly-*/tasks/*")]
+    ):
         if any(training.poll() is not None for training in trainings):
             raise RuntimeError("a training has ended")
         time.sleep(0.5)
@@ -76,7 +89,7 @@ def at_work(directory: Path, ends: contextlib.ExitStack) -> dict[str, str]:
     source = CHECKS / "nvml_stand_in.c"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
     machine = directory / "machine.txt"
-    machine.write_text(machine_of(trainings[0].pid, trainings[1].pid, other.pid))
+    machine.write_text(machine_of(trainings[0].pid, trainings[1].pid, search.pid, other.pid))
     return os.environ | {"LD_LIBRARY_PATH": str(directory), "NVML_STAND_IN": str(machine)}
 
 
@@ -95,8 +108,15 @@ def started(*words: str) -> contextlib.AbstractContextManager[subprocess.Popen[b
     return running(*TARMAC, *words)
 
 
-def machine_of(first: int, second: int, other: int) -> str:
-    """Return eight H200: four of one training, one of another, one held idle, two free."""
+def machine_of(first: int, second: int, search: int, other: int) -> str:
+    """Return eight H200: four of one training, one of another, one of a search, one held, one free.
+
+    Args:
+        first: The process of the first training.
+        second: Of the second.
+        search: Of the search.
+        other: Of what holds a GPU and does nothing.
+    """
     healthy = (CHECKS / "machines" / "healthy.txt").read_text().splitlines()
     known = dict(line[2:].split(" ", 1) for line in healthy if line.startswith("0."))
     busy = {
@@ -129,6 +149,15 @@ def machine_of(first: int, second: int, other: int) -> str:
                 "shares": f"{second} 55",
             }
         elif gpu == 5:
+            own = busy | {
+                "slowdowns": "0x0",
+                "utilization": "63 20 | 2000ms 71 24 | 3000ms 58 19 | repeat 5000ms",
+                "field.186": "402000 | 2000ms 431000 | repeat 4000ms",
+                "used": "21000000000",
+                "process": f"{search} 20600000000",
+                "shares": f"{search} 64",
+            }
+        elif gpu == 6:
             own |= {"field.186": "119000", "used": "33000000000", "process": f"{other} 32800000000"}
         own |= {
             "uuid": f"GPU-{gpu}d3c132a-675f-077e-3bf7-99d79213d062",

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import yaml
 from doc_pages import PAGES, ROOT, Block, anchors, blocks, links, page_id
+
+from ray_heads import OBJECT_STORE_BYTES, start_head
 
 RUN = ("console", "python")
 
@@ -20,6 +26,10 @@ QUICK = (
 )
 
 
+# Where pages have the volume of a cluster, and the Python of an image; see `stands_for`.
+VOLUME, PYTHON = "/runs", "/opt/tarmac/bin/python"
+
+
 def write_file(block: Block, directory: Path) -> None:
     assert block.file is not None
     path = directory / block.file
@@ -27,13 +37,58 @@ def write_file(block: Block, directory: Path) -> None:
     path.write_text(block.text)
 
 
+def here(block: Block, stands_for: Mapping[str, str]) -> Block:
+    """Return a block with the paths that this machine has instead of those of the page."""
+    text = block.text
+    for shown, real in stands_for.items():
+        text = re.sub(rf"(?<![\w./-]){re.escape(shown)}(?![\w./-])", real, text)
+    return dataclasses.replace(block, text=text)
+
+
 @pytest.fixture
 def leading(page, request):
     """Return the variables that lead to the cluster that a page's commands name, if any."""
     shown = [block.text for block in blocks(page) if block.kind in RUN]
-    if not any("--on slurm" in text for text in shown):
+    variables = {}
+    if any("--on slurm" in text or "--to slurm" in text for text in shown):
+        variables |= request.getfixturevalue("start_slurm")(settings=QUICK).variables
+    if any("--on ray" in text for text in shown):
+        variables["RAY_ADDRESS"] = request.getfixturevalue("ray_head")
+    if any("--on kubernetes" in text for text in shown):
+        variables["KUBECONFIG"] = str(request.getfixturevalue("kubernetes").kubeconfig)
+    return variables
+
+
+@pytest.fixture
+def stands_for(page, request):
+    """Return, by the path that a page shows, what this machine has there."""
+    if not any("--on kubernetes" in block.text for block in blocks(page) if block.kind in RUN):
         return {}
-    return request.getfixturevalue("start_slurm")(settings=QUICK).variables
+    cluster = request.getfixturevalue("kubernetes")
+    volume = cluster.directory / "claims" / cluster.namespace / "runs"
+    volume.mkdir(parents=True)
+    return {VOLUME: str(volume), PYTHON: sys.executable}
+
+
+@pytest.fixture
+def kubernetes(tmp_path_factory, monkeypatch):
+    """Start an emulator of Kubernetes' API, with two nodes."""
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "kubernetes"))
+    emulator = importlib.import_module("emulator")
+    # Pods that are runners reach it as pods do, which takes TLS.
+    cluster = emulator.Emulator(tmp_path_factory.mktemp("cluster"), nodes=2, tls=True)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def ray_head():
+    """Start a Ray of two nodes; return its address."""
+    pytest.importorskip("ray", reason="needs pip install 'tarmac-gpu[ray]'")
+    cluster = start_head(num_cpus=2)
+    cluster.add_node(num_cpus=2, object_store_memory=OBJECT_STORE_BYTES)
+    yield cluster.address
+    cluster.shutdown()
 
 
 @pytest.mark.parametrize(
@@ -42,7 +97,7 @@ def leading(page, request):
     ids=page_id,
 )
 @pytest.mark.timeout(900)  # a page's commands are whole trainings and searches, one after another
-def test_every_example_runs_in_order(page, tmp_path, leading):
+def test_every_example_runs_in_order(page, tmp_path, leading, stands_for):
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         # A page's examples need nothing but what is embedded.
@@ -51,7 +106,8 @@ def test_every_example_runs_in_order(page, tmp_path, leading):
         "OMP_NUM_THREADS": "1",
         **leading,
     }
-    for block in blocks(page):
+    for shown in blocks(page):
+        block = here(shown, stands_for)
         if block.file is not None:
             write_file(block, tmp_path)
         if block.kind == "python":

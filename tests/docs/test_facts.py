@@ -143,10 +143,13 @@ def test_the_page_of_clusters_names_every_option_and_every_cause():
     from typing import get_args
 
     from tarmac.jobs.executors import Cause
+    from tarmac.jobs.executors.ray.options import RayOptions
     from tarmac.jobs.executors.slurm.options import SlurmOptions
 
     page = (ROOT / "docs" / "clusters.md").read_text()
     options = page.partition("## Options")[2].partition("## ")[0]
     assert not {name for name in SlurmOptions.model_fields if f"`{name}`" not in options}
+    for_ray = page.partition("## Ray")[2].partition("## ")[0]
+    assert not {name for name in RayOptions.model_fields if f"`{name}`" not in for_ray}
     causes = page.partition("## How an attempt ended")[2].partition("## ")[0]
     assert not {cause for cause in get_args(Cause) if f"`{cause}`" not in causes}
