@@ -22,7 +22,8 @@ test: $(VENV)/.installed-dev
 	$(BIN)/pytest -m "not frameworks and not nightly and not cuda_stand_in" $(PYTEST_OPTIONS)
 
 # Builds environments of TensorFlow, JAX, Keras, MXNet, Chainer and Horovod in the user's cache: minutes
-# the first time, and a compiler, seconds later. HKube's clients in all that they can be told to speak.
+# the first time, and a compiler, seconds later. HKube's clients in all that they can be told to speak,
+# and clusters of Ray, each of which takes a quarter of a minute to start.
 test-frameworks: $(VENV)/.installed-dev
 	$(BIN)/pytest -m frameworks -n 1 $(PYTEST_OPTIONS)
 
