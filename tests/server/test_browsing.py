@@ -189,9 +189,10 @@ def test_a_link_of_another_site_leads_in_and_a_frame_of_it_does_not(browser, ser
     )
     # This browser was here before, so it has the cookie.
     tab.goto(server.url)
-    tab.goto("http://evil.example/")
-    frame = tab.frames[-1]
-    assert "Runs" not in frame.content()
+    with tab.expect_event("framenavigated", lambda frame: frame.parent_frame is not None) as framed:
+        tab.goto("http://evil.example/")
+    assert framed.value.url.startswith("chrome-error://")
+    assert "Runs" not in framed.value.content()
     stolen = tab.evaluate(
         "url => fetch(url, {credentials: 'include'}).then(a => a.text()).catch(() => 'refused')",
         f"{server.base}/",
