@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tarmac.kernels.network import ACTIVATIONS
+from tarmac.kernels.parsing import parsing_in_threads
 from tarmac.kernels.rules import rule_of
 from tarmac.kernels.storage import rounded_up, slots_of
 from tarmac.kernels.tiles import (
@@ -161,6 +162,7 @@ class Launches:
         self._only_compiles = True
         try:
             with (
+                parsing_in_threads(),
                 ThreadPoolExecutor(_NUM_COMPILERS) as executor,
                 # What fails says so again when it is launched.
                 triton.AsyncCompileMode(executor, ignore_errors=True),
