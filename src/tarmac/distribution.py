@@ -30,6 +30,7 @@ __all__ = [
     "installed_version",
     "require",
     "upgrade_hint",
+    "what_brings",
 ]
 
 DISTRIBUTION = "tarmac-gpu"
@@ -61,6 +62,8 @@ _PACKAGES = {
     "obstore": _Package("obstore", "objects", "object stores need"),
     "PIL": _Package("pillow", "images", "reading images needs"),
     "pyarrow": _Package("pyarrow", "tables", "reading tables needs"),
+    "torchmetrics": _Package("torchmetrics", "metrics", "metrics of all samples together need"),
+    "datasets": _Package("datasets", "huggingface", "Hugging Face's datasets need"),
     "onnx": _Package("onnx", "export", "ONNX needs"),
     "onnxruntime": _Package("onnxruntime", "export", "ONNX needs"),
     "onnxscript": _Package("onnxscript", "export", "ONNX needs"),
@@ -115,6 +118,12 @@ def _version_of_checkout(root: Path) -> str | None:
     except (OSError, ValueError, KeyError):
         return None
     return str(project["version"]) if project.get("name") == DISTRIBUTION else None
+
+
+def what_brings(module: str) -> str | None:
+    """Return what brings a module that an import did not find; None where no extra does."""
+    package = _PACKAGES.get(module.partition(".")[0])
+    return None if package is None else install_hint(package.extra)
 
 
 def require(module: str, subject: str = "") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import sys
 
 import numpy as np
 import pytest
@@ -352,6 +353,22 @@ def test_a_file_that_fails_is_named_with_the_line(tmp_path, text, message):
     (tmp_path / "model.py").write_text(text)
     with pytest.raises(TarmacError, match=message):
         find_workload(f"{tmp_path / 'model.py'}:workload")
+
+
+def test_a_file_that_fails_is_named_with_the_line_where_its_path_is_relative(tmp_path, monkeypatch):
+    (tmp_path / "model.py").write_text("x = 1\ny = 1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TarmacError, match=r"^model\.py:2: ZeroDivisionError"):
+        find_workload("model.py:workload")
+
+
+def test_a_file_that_imports_what_an_extra_brings_names_it(tmp_path, monkeypatch):
+    # As an import finds nothing.
+    monkeypatch.setitem(sys.modules, "torchmetrics", None)
+    (tmp_path / "model.py").write_text("import torchmetrics\n")
+    with pytest.raises(TarmacError, match=r"model\.py:1: ModuleNotFoundError") as caught:
+        find_workload(f"{tmp_path / 'model.py'}:workload")
+    assert caught.value.hint == "pip install 'tarmac-gpu[metrics]'"
 
 
 def test_a_file_that_is_not_there_is_named():

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tarmac.distribution import what_brings
 from tarmac.errors import RequestError, TarmacError, unknown_name
 from tarmac.extensions import load_provided, names_with_provided
 from tarmac.workloads.base import Workload
@@ -106,7 +107,11 @@ def _load_file(path: Path) -> ModuleType:
         raise
     except Exception as error:
         line = _line_in(path, error)
-        raise TarmacError(f"{path}:{line}: {type(error).__name__}: {error}") from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        raise TarmacError(
+            f"{path}:{line}: {type(error).__name__}: {error}",
+            hint=None if missing is None else what_brings(missing),
+        ) from error
     finally:
         sys.path.pop(0)
     return module
@@ -117,7 +122,8 @@ def _line_in(path: Path, error: Exception) -> int:
     line = error.lineno or 0 if isinstance(error, SyntaxError) else 0
     traceback = error.__traceback__
     while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == str(path):
+        # Code names its file by an absolute path.
+        if traceback.tb_frame.f_code.co_filename == str(path.absolute()):
             line = traceback.tb_lineno
         traceback = traceback.tb_next
     return line
