@@ -67,6 +67,7 @@ _NEED = {
     ),
     **dict.fromkeys(("PIL", "pyarrow"), ("data/test_own_data.py",)),
     "datasets": ("training/test_hugging_face.py",),
+    "torchmetrics": ("training/test_set_metrics.py",),
     "ray": ("jobs/ray",),
     "triton": ("kernels",),
     **dict.fromkeys(

@@ -26,6 +26,7 @@ from tarmac.workloads.objectives import (
     NextToken,
     Objective,
     Regression,
+    SetMetric,
 )
 from tarmac.workloads.optimizers import (
     SGD,
@@ -76,6 +77,7 @@ __all__ = [
     "Regression",
     "Scale",
     "Schedule",
+    "SetMetric",
     "Steps",
     "TestViews",
     "TorchOptimizer",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from tarmac.errors import RequestError, unknown_name
 
@@ -29,6 +29,7 @@ __all__ = [
     "NextToken",
     "Objective",
     "Regression",
+    "SetMetric",
 ]
 
 Direction: TypeAlias = Literal["max", "min"]
@@ -36,6 +37,30 @@ Direction: TypeAlias = Literal["max", "min"]
 # Given the model's output and the targets, one value of each sample ``[batch]``, of any numeric
 # type or bool. It is averaged over the samples by their weights, and computed without gradients.
 Metric: TypeAlias = Callable[[Any, Any], "torch.Tensor"]
+
+
+@runtime_checkable
+class SetMetric(Protocol):
+    """A metric of all samples together, no mean over them: F1, AUROC, R2. Those of torchmetrics.
+
+    Attributes:
+        dist_sync_fn: Given a tensor of its state, returns those of all processes.
+        distributed_available_fn: Whether there are several.
+    """
+
+    dist_sync_fn: Callable[..., list[torch.Tensor]] | None
+    distributed_available_fn: Callable[[], bool] | None
+
+    def update(self, output: Any, targets: Any, /) -> None:
+        """Take note of a batch."""
+
+    def compute(self) -> torch.Tensor:
+        """Return the value of all that was seen, a scalar."""
+        ...
+
+    def reset(self) -> None:
+        """Forget what was seen."""
+
 
 # What else a line of ``metrics.jsonl`` has.
 _TAKEN = {
@@ -71,21 +96,24 @@ class Objective:
     Attributes:
         loss: Returns the loss of each sample ``[batch]``. A scalar is taken for the mean over the
             batch; where samples are weighted there must be one of each.
-        metrics: By name, as in ``metrics.jsonl``: ``NAME``, ``val_NAME``, ``test_NAME``.
+        metrics: By name, as in ``metrics.jsonl``: ``NAME``, ``val_NAME``, ``test_NAME``. A
+            `SetMetric`, as torchmetrics has them, is computed on validation and test alone.
         judged_by: What counts: a metric's name, or ``loss``.
         direction: Whether more of it is better, ``max``, or less, ``min``.
 
     Raises:
-        RequestError: A name that a run's metrics cannot have, or that is none of the metrics'.
+        RequestError: A name that a run's metrics cannot have, or that is none of the metrics'; a
+            metric that is neither a function nor a `SetMetric`.
     """
 
     loss: Callable[[Any, Any], torch.Tensor]
-    metrics: Mapping[str, Metric] = dataclasses.field(default_factory=dict)
+    metrics: Mapping[str, Metric | SetMetric] = dataclasses.field(default_factory=dict)
     judged_by: str = "loss"
     direction: Direction = "min"
 
     def __post_init__(self) -> None:
-        for name in self.metrics:
+        for name, metric in self.metrics.items():
+            _check_metric(name, metric)
             if not name.isidentifier() or name in _TAKEN or name.startswith(_PREFIXES):
                 raise RequestError(
                     f"a metric is named {name!r}, expected letters, digits and underscores, and "
@@ -97,6 +125,16 @@ class Objective:
             raise unknown_name("metric in judged_by", self.judged_by, known)
         if self.direction not in ("max", "min"):
             raise RequestError(f"direction is {self.direction!r}, expected max or min")
+
+    @property
+    def sample_metrics(self) -> dict[str, Metric]:
+        """Those of the metrics that have a value of each sample."""
+        return {n: m for n, m in self.metrics.items() if not isinstance(m, SetMetric)}
+
+    @property
+    def set_metrics(self) -> dict[str, SetMetric]:
+        """Those of the metrics that are of all samples together."""
+        return {n: m for n, m in self.metrics.items() if isinstance(m, SetMetric)}
 
     @property
     def kind(self) -> str:
@@ -119,7 +157,7 @@ class Classification(Objective):
     def __init__(
         self,
         *,
-        metrics: Mapping[str, Metric] | None = None,
+        metrics: Mapping[str, Metric | SetMetric] | None = None,
         judged_by: str = "accuracy",
         direction: Direction | None = None,
     ) -> None:
@@ -152,7 +190,7 @@ class Regression(Objective):
         loss: str = "mse",
         *,
         delta: float = 1.0,
-        metrics: Mapping[str, Metric] | None = None,
+        metrics: Mapping[str, Metric | SetMetric] | None = None,
         judged_by: str = "loss",
         direction: Direction = "min",
     ) -> None:
@@ -187,7 +225,7 @@ class NextToken(Objective):
         self,
         ignore_index: int = -100,
         *,
-        metrics: Mapping[str, Metric] | None = None,
+        metrics: Mapping[str, Metric | SetMetric] | None = None,
         judged_by: str = "loss",
         direction: Direction = "min",
     ) -> None:
@@ -200,6 +238,18 @@ class NextToken(Objective):
         object.__setattr__(self, "ignore_index", ignore_index)
 
     ignore_index: int
+
+
+def _check_metric(name: str, metric: Any) -> None:
+    is_collection = hasattr(metric, "update") and not isinstance(metric, SetMetric)
+    if isinstance(metric, type) or is_collection or not callable(metric):
+        kind = f"the class {metric.__name__}" if isinstance(metric, type) else type(metric).__name__
+        raise RequestError(
+            f"metric {name} is {kind}, expected a function of output and targets, or one metric "
+            "of torchmetrics",
+            hint="Of a class make one: MulticlassF1Score(num_classes=10). Of a collection give "
+            "each by its own name.",
+        )
 
 
 def _cross_entropy(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -102,7 +102,7 @@ class Engine:
         self._sees_waits = team.world_size > 1 and not (self._on_cuda and team.can_capture)
         self._seen = 0
         self._seconds = 0.0
-        self._metric_names = tuple(plan.workload.objective.metrics)
+        self._metric_names = tuple(plan.workload.objective.sample_metrics)
         self._throughput = Throughput(len(replicas))
         if team.world_size > 1 and not spec.shards_model:
             self._broadcast_weights()
@@ -374,7 +374,9 @@ class Engine:
         self._team.all_reduce(totals)
         *sums, weight = totals.tolist()
         weight = len(split) - start if split.weights is None else weight
-        return Score.of(sums, self._metric_names, weight)
+        score = Score.of(sums, self._metric_names, weight)
+        of_all = replica.evaluation.set_scores.compute(self._team)
+        return Score(score.loss, score.metrics | of_all)
 
     def _score(self, totals: Sequence[float], seen: int) -> Score:
         """Turn a replica's kind of totals over so many samples into means."""

@@ -12,6 +12,7 @@ from tarmac.training.engine.columns import Arrangement, num_samples_of, put_on
 from tarmac.training.engine.prediction import predict
 from tarmac.training.engine.recorder import NUM_CALLS_UNTIL_RECORDED, Graphed
 from tarmac.training.engine.scoring import in_precision
+from tarmac.training.engine.set_scores import SetScores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +56,9 @@ class Evaluation:
         largest: Samples that a step takes at a time.
         loaders: Opens feeds of what a user's dataset or loader gives.
         records: Whether CUDA graphs may hold it.
+
+    Attributes:
+        set_scores: The metrics of all samples of the newest range together.
     """
 
     def __init__(
@@ -75,13 +79,22 @@ class Evaluation:
         self._device = device
         self._keeps = keeps and device.type == "cuda"
         self._largest = largest
-        self._records = records and device.type == "cuda"
+        self.set_scores = SetScores(scoring.set_metrics, device)
+        # What a metric of all samples keeps grows with them, which a graph cannot hold.
+        self._records = records and device.type == "cuda" and not self.set_scores
         self._scoring = scoring
         self._resident: dict[tuple[int, int, int], tuple[torch.Tensor, ...]] = {}
         num_totals = 2 + len(scoring.names)
         self._totals = torch.zeros(num_totals, dtype=torch.float64, device=device)
         self._compute = partial(
-            _add_score, model, recipe, scoring, self._totals, dtype=dtype, half=half
+            _add_score,
+            model,
+            recipe,
+            scoring,
+            self._totals,
+            set_scores=self.set_scores,
+            dtype=dtype,
+            half=half,
         )
         self._by_split: dict[int, Callable[..., None]] = {}
         self._loaders = loaders
@@ -113,6 +126,7 @@ class Evaluation:
         """
         self._model.eval()
         self._totals.zero_()
+        self.set_scores.reset()
         add_score = self._adding(split)
         for batch in self._batches(split, start, stop):
             add_score(*batch)
@@ -204,10 +218,11 @@ def _add_score(
     totals: torch.Tensor,
     arrangement: Arrangement,
     *columns: torch.Tensor,
+    set_scores: SetScores,
     dtype: torch.dtype,
     half: torch.dtype | None,
 ) -> None:
-    """Add a batch's losses, metrics and weights to ``totals``."""
+    """Add a batch's losses, metrics and weights to ``totals``, the rest to ``set_scores``."""
     inputs, targets = arrangement.batch(columns)
     weights, num_samples = arrangement.weights(columns), num_samples_of(inputs)
     device = columns[0].device.type
@@ -220,3 +235,5 @@ def _add_score(
     if weights is not None:
         sums.append(weights.sum(dtype=torch.float64))
     totals[: len(sums)].add_(torch.stack(sums))
+    if num_samples:
+        set_scores.update(output, wanted)

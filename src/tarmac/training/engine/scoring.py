@@ -30,7 +30,7 @@ class Score:
     """
 
     loss: float
-    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, totals: Sequence[float], names: Sequence[str], weight: float) -> Score:
@@ -54,7 +54,8 @@ class Scoring:
         label_smoothing: Of a classification's loss.
 
     Attributes:
-        names: Of the metrics.
+        names: Of the metrics that have a value of each sample.
+        set_metrics: Those of all samples together, by name.
         is_classification: Whether the model's output is a row of logits.
     """
 
@@ -62,7 +63,8 @@ class Scoring:
         self._objective = objective
         self._label_smoothing = label_smoothing
         self.is_classification = isinstance(objective, Classification)
-        self.names = tuple(objective.metrics)
+        self.names = tuple(objective.sample_metrics)
+        self.set_metrics = objective.set_metrics
 
     def loss(
         self, output: Any, targets: Any, weights: torch.Tensor | None, num_samples: int
@@ -105,7 +107,7 @@ class Scoring:
             RequestError: A metric is not one value of each sample.
         """
         sums = []
-        for name, metric in self._objective.metrics.items():
+        for name, metric in self._objective.sample_metrics.items():
             values = metric(output, targets)
             if values.ndim != 1 or len(values) != num_samples:
                 _check_shape(f"metric {name}", values, num_samples, is_weighted=True)

@@ -14,6 +14,7 @@ from tarmac.training.engine.columns import samples_of
 from tarmac.training.engine.model import build_model, replicate
 from tarmac.training.engine.prediction import call_model
 from tarmac.training.engine.scoring import Scoring, in_precision
+from tarmac.training.engine.set_scores import SetScores
 from tarmac.training.planning.flops import count_forward_flops
 from tarmac.training.planning.vocabulary import check_tokens
 from tarmac.workloads import Classification
@@ -114,10 +115,18 @@ def _check_output(
             )
     scoring = Scoring(workload.objective)
     weights = None if dataset.train.weights is None else torch.ones(count)
+    is_weighted = any(split.weights is not None for split in (dataset.train, dataset.test))
+    if is_weighted and scoring.set_metrics:
+        raise RequestError(
+            f"samples have weights, of which metric {next(iter(scoring.set_metrics))} knows "
+            "nothing: it is of all samples together",
+            hint="Give a function that returns a value of each sample, or data without weights.",
+        )
     output = in_precision(output, torch.float32)
     try:
         scoring.loss(output, targets, weights, count)
         scoring.metrics(output, targets, weights, count)
+        SetScores(scoring.set_metrics, torch.device("cpu")).check(output, targets)
     except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise RequestError(
             f"the objective {workload.objective.kind} refuses what the model returns for {count} "

@@ -261,7 +261,7 @@ class _Session:
             history = self.run.history
             last = history[-1]
             names = ("loss", *self.plan.workload.objective.metrics)
-            metrics |= {f"train_{name}": last[name] for name in names}
+            metrics |= {f"train_{name}": last[name] for name in names if name in last}
             metrics |= {
                 f"val_{name}": last[f"val_{name}"] for name in names if f"val_{name}" in last
             }

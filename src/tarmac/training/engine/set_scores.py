@@ -1,0 +1,142 @@
+"""Metrics of all samples together, of which each rank sees a share."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tarmac.errors import RequestError
+from tarmac.workloads import SetMetric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tarmac.training.engine.team import Team
+
+__all__ = ["SetScores"]
+
+_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
+
+
+class SetScores:
+    """Computes an objective's set metrics, with copies of their own.
+
+    Args:
+        metrics: By name.
+        device: Where outputs and targets are.
+    """
+
+    def __init__(self, metrics: Mapping[str, SetMetric], device: torch.device) -> None:
+        # A workload's own stay empty: several trainings of a process share them.
+        self._metrics = {name: copy.deepcopy(metric) for name, metric in metrics.items()}
+        for metric in self._metrics.values():
+            if isinstance(metric, torch.nn.Module):
+                metric.to(device)
+
+    def __bool__(self) -> bool:
+        return bool(self._metrics)
+
+    def reset(self) -> None:
+        """Forget what was seen."""
+        for metric in self._metrics.values():
+            metric.reset()
+
+    def update(self, output: Any, targets: Any) -> None:
+        """Take note of a batch.
+
+        Args:
+            output: The model's; ``[batch, 1]`` is taken as ``[batch]`` where targets are so.
+            targets: What the objective takes; whole numbers as int64, as torchmetrics asks.
+
+        Raises:
+            RequestError: A metric refuses them.
+        """
+        output, targets = _as_asked(output, targets)
+        for name, metric in self._metrics.items():
+            try:
+                metric.update(output, targets)
+            except _REFUSALS as error:
+                raise RequestError(
+                    f"metric {name} ({type(metric).__name__}) refuses a batch of output and "
+                    f"targets: {error}"
+                ) from error
+
+    def compute(self, team: Team) -> dict[str, float]:
+        """Return the values of all that the ranks have seen, and forget it; all must call it.
+
+        Raises:
+            RequestError: A metric cannot be computed, or is no single number.
+        """
+        for metric in self._metrics.values():
+            _gather_by(metric, team)
+        values = {name: _value_of(name, metric) for name, metric in self._metrics.items()}
+        # Some keep what they saw of each sample, where training needs the memory.
+        self.reset()
+        return values
+
+    def check(self, output: Any, targets: Any) -> None:
+        """See that the metrics take a batch of few samples, and that each is a single number.
+
+        Raises:
+            RequestError: One does not, or is none.
+        """
+        self.update(output, targets)
+        for name, metric in self._metrics.items():
+            # Of few samples some say that they cannot be computed, or that they mean little.
+            with contextlib.suppress(*_REFUSALS), warnings.catch_warnings(action="ignore"):
+                _check_single(name, metric, torch.as_tensor(metric.compute()))
+
+
+def _gather_by(metric: SetMetric, team: Team) -> None:
+    """Have a metric bring its state together by the team, whatever PyTorch's own group is."""
+
+    def gather(state: torch.Tensor, group: object = None) -> list[torch.Tensor]:
+        del group
+        return _alike([own.to(state.device) for own in team.all_gather(state.cpu())])
+
+    # A metric may be made of others: 2 * precision * recall / (precision + recall).
+    parts = metric.modules() if isinstance(metric, torch.nn.Module) else [metric]
+    for part in parts:
+        if isinstance(part, SetMetric):
+            part.dist_sync_fn = gather
+            part.distributed_available_fn = lambda: team.world_size > 1
+
+
+def _alike(states: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Give those of ranks without a sample the kind of the others, which are joined with them."""
+    known = next((state for state in states if state.numel()), None)
+    if known is None:
+        return states
+    return [state if state.numel() else known.new_empty(0, *known.shape[1:]) for state in states]
+
+
+def _value_of(name: str, metric: SetMetric) -> float:
+    try:
+        value = torch.as_tensor(metric.compute())
+    except _REFUSALS as error:
+        raise RequestError(
+            f"metric {name} ({type(metric).__name__}) cannot be computed: {error}"
+        ) from error
+    _check_single(name, metric, value)
+    return float(value)
+
+
+def _check_single(name: str, metric: SetMetric, value: torch.Tensor) -> None:
+    if value.numel() != 1:
+        raise RequestError(
+            f"metric {name} ({type(metric).__name__}) has shape {list(value.shape)}, expected a "
+            "single number",
+            hint='Such as: average="macro"',
+        )
+
+
+def _as_asked(output: Any, targets: Any) -> tuple[Any, Any]:
+    if not isinstance(targets, torch.Tensor):
+        return output, targets
+    if isinstance(output, torch.Tensor) and output.shape == (*targets.shape, 1):
+        output = output.squeeze(-1)
+    return output, targets if targets.is_floating_point() else targets.long()
