@@ -78,6 +78,7 @@ _CHAPTERS = {
         "docs/workloads",
         "docs/own-workload",
         "docs/own-data",
+        "docs/take-over",
         "docs/optimizers",
         "docs/after-training",
         "docs/devices",
