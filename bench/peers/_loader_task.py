@@ -76,11 +76,12 @@ class Task:
     width: int
 
     def network(self) -> nn.Module:
-        """Return the network: it looks at each place once, and at 64 places."""
-        stride = self.width // 8
-        return nn.Sequential(
-            nn.Conv2d(3, 8, stride, stride=stride), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10)
-        )
+        """Return the network: it looks at means of 64 places.
+
+        It has no convolution: what those cost depends on the order in memory that each side gives
+        them, which is no matter of the feed.
+        """
+        return nn.Sequential(nn.AvgPool2d(self.width // 8), nn.Flatten(), nn.Linear(192, 10))
 
 
 TASKS = {"arrays": Task(Arrays, 8192, 32), "jpegs": Task(Jpegs, 512, 224)}

@@ -19,6 +19,7 @@ from tarmac.runs import Run
 from tarmac.testing.strategies import assert_close, weights_of
 from tarmac.training import resume, train
 from tarmac.training.engine.loader_feed import LoaderFeed
+from tarmac.training.engine.loader_samples import BadSampleError, Kind
 
 
 def arrays() -> Split:
@@ -118,6 +119,16 @@ def test_a_bad_sample_is_named(tmp_path, spoil, said, count):
     assert said in caught.value.message
     assert caught.value.message.startswith("dataset 'loaded': train")
     assert ("in worker" in caught.value.message) == bool(count)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_values_whose_sum_is_beyond_their_type_are_no_bad_samples(dtype):
+    most = np.full(4, np.finfo(dtype).max, dtype)
+    kind = Kind({"inputs": (4,)}, {"inputs": np.dtype(dtype)}, None, samples_from(Noisy()).loading)
+    (batch,) = kind.gather([most, -most, most], [0, 1, 2])
+    assert batch.tolist() == [most.tolist(), (-most).tolist(), most.tolist()]
+    with pytest.raises(BadSampleError, match="not finite in sample 7"):
+        kind.gather([most, most * np.nan], [5, 7])
 
 
 def test_a_killed_worker_is_told_of_and_the_run_goes_on(tmp_path):

@@ -40,8 +40,6 @@ class Naming:
         Raises:
             RequestError: A name is not there, or a tuple has more parts than three.
         """
-        if isinstance(item, Mapping):
-            return self._of_mapping(item)
         if isinstance(item, tuple | list):
             if not 1 <= len(item) <= _MOST_PARTS:
                 raise RequestError(
@@ -50,6 +48,8 @@ class Naming:
                 )
             inputs, targets, weights = (*item, None, None)[:_MOST_PARTS]
             return inputs, targets, weights
+        if isinstance(item, Mapping):
+            return self._of_mapping(item)
         return item, None, None
 
     def leaves(self, item: Any) -> dict[str, Any]:
