@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -11,16 +13,19 @@ from pathlib import Path
 import pytest
 import sharded_workloads
 import torch
+from safetensors.torch import load_file
 from sharded_ranks import CHECKPOINTED, EQUAL, RESUMED, UNSHARDED
 from sharded_workloads import OPTIONS
 
 import tarmac
 from tarmac.errors import RequestError, TarmacError
+from tarmac.inference import evaluate
 from tarmac.runs import Run
 from tarmac.testing import strategies
 from tarmac.testing.faults import failing_once
 from tarmac.testing.strategies import assert_close, weights_of
 from tarmac.training import resume
+from tarmac.training.initial import read_weights
 
 _HERE = Path(__file__).parent
 _MLP = f"{strategies.__file__}:mlp_workload"
@@ -161,7 +166,7 @@ def test_a_damaged_checkpoint_is_named(run):
     assert "resume from the one before it" in str(raised.value.hint)
 
 
-def test_the_best_checkpoint_is_kept_in_shards_too(tmp_path):
+def test_the_best_checkpoint_is_kept_in_shards_and_scored(tmp_path):
     run = tarmac.train(
         _MLP,
         output=tmp_path,
@@ -172,9 +177,37 @@ def test_the_best_checkpoint_is_kept_in_shards_too(tmp_path):
     )
     assert (run.checkpoints / "best.dcp" / "position.json").is_file()
     assert run.record.best is not None
+    best = evaluate(run, device="cpu", checkpoint="best")
+    assert best.weights.name == "best.dcp"
+    if run.record.best.epoch == len(run.history):
+        assert best.score == pytest.approx(evaluate(run, device="cpu").score)
 
 
-def test_weights_in_shards_alone_are_not_taken_for_another_training(tmp_path, run):
-    with pytest.raises(RequestError, match="has its weights only in a checkpoint in shards") as no:
-        tarmac.train(_MLP, output=tmp_path, init_from=str(run.path), devices="cpu", **OPTIONS)
-    assert "tarmac train --resume" in str(no.value.hint)
+def test_weights_in_shards_are_whole_to_others(tmp_path, run):
+    (checkpoint,) = run.checkpoints.iterdir()
+    found = read_weights(checkpoint)
+    after = tarmac.train(
+        _MLP, output=tmp_path / "after", init_from=str(run.path), devices="cpu", epochs=1, **OPTIONS
+    )
+    begun = load_file(after.path / "initial.safetensors")
+    assert begun.keys() == found.keys()
+    # A model takes weights in its own precision.
+    assert all(torch.equal(value, found[name].to(value.dtype)) for name, value in begun.items())
+    assert evaluate(run, device="cpu").weights == checkpoint
+
+
+class Harm:
+    """Runs code where it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, ("harmed",)
+
+
+def test_an_index_of_a_stranger_runs_no_code(run, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (checkpoint,) = run.checkpoints.iterdir()
+    (checkpoint / ".metadata").write_bytes(pickle.dumps(Harm()))
+    for look in (lambda: read_weights(checkpoint), lambda: resume(run.path)):
+        with pytest.raises(TarmacError, match=r"is damaged: its index names posix\.mkdir"):
+            look()
+    assert not (tmp_path / "harmed").exists()

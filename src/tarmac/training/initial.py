@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.training.shards import SHARDED, read_sharded_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,12 +49,15 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
     """Read weights by name, on the CPU; nothing but tensors is unpickled.
 
     Args:
-        path: ``.safetensors``, also a checkpoint of a run's, or a file of ``torch.save``.
+        path: ``.safetensors``, also a checkpoint of a run's, which may be a directory of shards, or
+            a file of ``torch.save``.
 
     Raises:
         RequestError: It is not there, holds no weights, or more than tensors.
         TarmacError: It is damaged.
     """
+    if path.suffix == SHARDED and path.is_dir():
+        return read_sharded_weights(path)
     if not path.is_file():
         raise RequestError(f"weights {path}: there is no such file")
     return _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path)

@@ -20,11 +20,8 @@ from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import write_bytes
 from tarmac.training.engine.state import TrainingState
-from tarmac.training.session.sharded_checkpoint import (
-    SHARDED,
-    copy_sharded,
-    read_position,
-)
+from tarmac.training.session.sharded_checkpoint import copy_sharded, read_position
+from tarmac.training.shards import SHARDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -34,9 +34,10 @@ from tarmac.training.session.checkpoint_writer import CheckpointWriter, writing_
 from tarmac.training.session.modes import training_environment
 from tarmac.training.session.patience import patience_of
 from tarmac.training.session.record import Outcome
-from tarmac.training.session.sharded_checkpoint import SHARDED, read_sharded, write_sharded
+from tarmac.training.session.sharded_checkpoint import read_sharded, write_sharded
 from tarmac.training.session.stacks import telling_stacks
 from tarmac.training.session.utilization import speed_of
+from tarmac.training.shards import SHARDED
 from tarmac.workloads import judged_by
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ _OF_THE_OTHER = ("at_s", "setup_s")
 def find_weights(
     reference: str, output: Path | None = None, *, checkpoint: Checkpoint = "last"
 ) -> Path:
-    """Find the file of some weights.
+    """Find some weights: a file, or the directory of a checkpoint in shards.
 
     Args:
         reference: A ``.safetensors`` file, a file of ``torch.save`` (``.pt``, ``.pth``, ``.bin``,
@@ -68,11 +68,6 @@ def find_weights(
     newest = newest_checkpoint(run.checkpoints)
     if newest is None:
         raise RequestError(f"run {run.name} has no weights yet: it has no checkpoint")
-    if newest.is_dir():
-        raise RequestError(
-            f"run {run.name} has its weights only in a checkpoint in shards, {newest.name}",
-            hint=f"Let it end, which writes them as one file: tarmac train --resume {run.name}",
-        )
     return newest
 
 

@@ -1,12 +1,10 @@
 """Checkpoints that all ranks write together, each what it has, by `torch.distributed.checkpoint`.
 
-A checkpoint is a directory, whole or absent, that any number of ranks reads. Its index is a pickle,
-as PyTorch makes it, so one of a stranger is not to be read.
+A checkpoint is a directory, whole or absent, that any number of ranks reads.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -14,26 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError
 from tarmac.files import StorageError, storage_errors, write_json
 from tarmac.training.engine.state import TrainingState
+from tarmac.training.shards import SHARDED, ShardReader, damage_explained
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tarmac.training.engine.engine import Engine
     from tarmac.training.engine.team import Team
 
-__all__ = ["SHARDED", "copy_sharded", "read_position", "read_sharded", "write_sharded"]
-
-# How names of such checkpoints end.
-SHARDED = ".dcp"
+__all__ = ["copy_sharded", "read_position", "read_sharded", "write_sharded"]
 
 _VERSION = 1
 _POSITION = "position.json"
@@ -130,7 +124,7 @@ def read_position(path: Path) -> dict[str, Any]:
         RequestError: It is from a newer version.
         TarmacError: It is damaged.
     """
-    with _damage_explained(path):
+    with damage_explained(path):
         position: dict[str, Any] = json.loads((path / _POSITION).read_bytes())
         newer = int(position["version"]) > _VERSION
     if newer:
@@ -156,13 +150,11 @@ def read_sharded(path: Path, workload: str, engine: Engine) -> TrainingState:
     position = read_position(path)
     if position["workload"] != workload:
         raise RequestError(f"checkpoint {path} is of {position['workload']}, not of {workload}")
-    with _damage_explained(path):
-        reader = FileSystemReader(path)
-        found = reader.read_metadata().state_dict_metadata
+    with damage_explained(path):
+        reader = ShardReader(path)
         weights = engine.weights()
         room: dict[str, torch.Tensor] = {}
-        for key, stored in found.items():
-            assert isinstance(stored, TensorStorageMetadata)
+        for key, stored in reader.shapes().items():
             part, _, name = key.partition("/")
             shape, dtype = stored.size, stored.properties.dtype
             if part == "model" and name in weights and weights[name].shape == shape:
@@ -193,14 +185,3 @@ def _sync(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _damage_explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (CheckpointException, OSError, ValueError, KeyError, EOFError) as error:
-        raise TarmacError(
-            f"checkpoint {path} is damaged: {str(error).splitlines()[0]}",
-            hint="Remove it, and resume from the one before it.",
-        ) from error

@@ -1,0 +1,130 @@
+"""Checkpoints in shards as they are read, by `torch.distributed.checkpoint`.
+
+Their index is a pickle, as PyTorch makes it. Nothing of it is called but what such an index is made
+of, so that one of a stranger runs no code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import StorageMeta, TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.distributed.checkpoint.metadata import Metadata
+
+__all__ = ["SHARDED", "ShardReader", "damage_explained", "read_sharded_weights"]
+
+# How names of such checkpoints end.
+SHARDED = ".dcp"
+
+_MODEL = "model/"
+
+_METADATA = "torch.distributed.checkpoint.metadata"
+_OF_AN_INDEX = frozenset(
+    {
+        *((_METADATA, name) for name in ("ChunkStorageMetadata", "Metadata", "MetadataIndex")),
+        *((_METADATA, name) for name in ("StorageMeta", "TensorProperties")),
+        *((_METADATA, name) for name in ("TensorStorageMetadata", "_MEM_FORMAT_ENCODING")),
+        ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+        ("torch.serialization", "_get_layout"),
+        ("torch", "Size"),
+        # By the version of Python that wrote it.
+        ("pathlib", "PosixPath"),
+        ("pathlib._local", "PosixPath"),
+    }
+)
+
+
+class ShardReader(FileSystemReader):
+    """Reads a checkpoint's directory."""
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        """Return the index.
+
+        Raises:
+            pickle.UnpicklingError: It holds more than an index does.
+            OSError: It cannot be read.
+        """
+        del args, kwargs
+        with (Path(self.path) / ".metadata").open("rb") as file:
+            index: Metadata = _IndexUnpickler(file).load()
+        if index.storage_meta is None:
+            index.storage_meta = StorageMeta()
+        index.storage_meta.load_id = self.load_id
+        return index
+
+    def shapes(self) -> dict[str, TensorStorageMetadata]:
+        """Return what is known of each tensor, by name.
+
+        Raises:
+            ValueError: Something is no tensor.
+        """
+        found = self.read_metadata().state_dict_metadata
+        tensors = {n: s for n, s in found.items() if isinstance(s, TensorStorageMetadata)}
+        if others := found.keys() - tensors.keys():
+            raise ValueError(f"{min(others)} is no tensor")
+        return tensors
+
+
+class _IndexUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _OF_AN_INDEX or (
+            module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
+        ):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"its index names {module}.{name}, which is no part of one")
+
+
+def read_sharded_weights(path: Path) -> dict[str, torch.Tensor]:
+    """Read a model's weights, whole and on the CPU, by one process.
+
+    Args:
+        path: A checkpoint's directory.
+
+    Raises:
+        TarmacError: It is damaged.
+    """
+    with damage_explained(path):
+        reader = ShardReader(path)
+        room = {
+            name: torch.empty(stored.size, dtype=stored.properties.dtype)
+            for name, stored in reader.shapes().items()
+            if name.startswith(_MODEL)
+        }
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            load(room, storage_reader=reader, no_dist=True)
+    return {name.removeprefix(_MODEL): value for name, value in room.items()}
+
+
+@contextlib.contextmanager
+def damage_explained(path: Path) -> Iterator[None]:
+    """Say of what goes wrong within that a checkpoint is damaged.
+
+    Raises:
+        TarmacError: It is.
+    """
+    try:
+        yield
+    except (
+        *(CheckpointException, OSError, ValueError, KeyError, EOFError),
+        *(pickle.UnpicklingError, AttributeError, IndexError),
+    ) as error:
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise TarmacError(
+            f"checkpoint {path} is damaged: {said}",
+            hint="Remove it, and resume from the one before it.",
+        ) from error
