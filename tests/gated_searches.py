@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,8 @@ _GATED = """
     )
     """
 
+_STEPS_OF_AN_EPOCH = 19
+
 SPACE = {"hidden": [8, 13, 16, 24]}
 
 
@@ -86,8 +89,21 @@ def search_here(directory: Path) -> tuple[list[tuple[Any, ...]], Any]:
 
 
 def waiting(directory: Path) -> list[str]:
-    """Return where the network has waited: a job of Slurm's, else ``HOST:PID``."""
-    return _words(directory / "waiting")
+    """Return where the network has waited: a job of Slurm's, else ``HOST:PID``.
+
+    Where it waits in its second epoch, it does not count before the checkpoint of the first is
+    there, which another thread writes.
+    """
+    gate = directory / "gate"
+    in_second = gate.exists() and int(gate.read_text() or 0) >= _STEPS_OF_AN_EPOCH
+    return [] if in_second and not _has_checkpoint(directory) else _words(directory / "waiting")
+
+
+def _has_checkpoint(directory: Path) -> bool:
+    records = (path.parents[1] / "run.json" for path in directory.rglob("checkpoints/epoch-*"))
+    return any(
+        json.loads(r.read_text())["configuration"]["settings"]["hidden"] == 13 for r in records
+    )
 
 
 def steps(directory: Path) -> list[int]:
