@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.training.processes.store import RankStore
 
-__all__ = ["ProcessTeam", "join"]
+__all__ = ["ProcessTeam", "join", "losses_told"]
 
 
 class ProcessTeam:
@@ -90,6 +90,33 @@ class ProcessTeam:
         finally:
             self._watchdog.waits = False
             self.seconds_waiting += time.perf_counter() - started
+
+
+@contextlib.contextmanager
+def losses_told(rank: int) -> Iterator[None]:
+    """Tell the loss of another rank from an error of this one, where PyTorch sends messages itself.
+
+    As it gathers the parts of a sharded model, and writes checkpoints of it.
+
+    Raises:
+        PeerFailed: Another rank is gone.
+    """
+    try:
+        yield
+    except (RuntimeError, TarmacError) as error:
+        if isinstance(error, PeerFailed) or not _is_of_the_group(error):
+            raise
+        raise PeerFailed(f"rank {rank} lost the others: {error}") from error
+
+
+def _is_of_the_group(error: BaseException | None) -> bool:
+    """Whether an error, or what it came from, is that a message to another rank failed."""
+    while error is not None:
+        # Gloo has no class of errors, and says where in its source it met one.
+        if isinstance(error, dist.DistError) or "/gloo/" in str(error):
+            return True
+        error = error.__cause__
+    return False
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import torch
 from tarmac.errors import PeerFailed, TarmacError
 from tarmac.ranks import FOUND_HUNG, LOST_PEERS
 from tarmac.runs import Run
-from tarmac.training.processes.group import join
+from tarmac.training.processes.group import join, losses_told
 from tarmac.training.processes.rendezvous import find_launch
 from tarmac.training.processes.store import RanksMissing, open_store
 from tarmac.training.session.epochs import train_epochs
@@ -75,6 +75,7 @@ def train_as_worker(
     with (
         _missing_ranks_as_hung(on_hang),
         join(store, device, hang_timeout_s=limit_s, on_hang=on_hang) as team,
+        losses_told(rendezvous.rank),
     ):
         return train_epochs(plan, run, team, reporter, stop)
 
@@ -155,7 +156,8 @@ def train_as_rank(
             asked = held.enter_context(StopRequest(interrupted))
             held.enter_context(_one_rank_reports(store))
             heard = tracking if team.is_main else Silent()
-            outcome = train_epochs(made, run, team, heard, asked, stop=stop)
+            with losses_told(rendezvous.rank):
+                outcome = train_epochs(made, run, team, heard, asked, stop=stop)
             if conclude is not None:
                 conclude(outcome)
         return Run(path, team.all_gather(run.record)[0])
