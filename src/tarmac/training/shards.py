@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import warnings
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,9 +41,6 @@ _OF_AN_INDEX = frozenset(
         ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
         ("torch.serialization", "_get_layout"),
         ("torch", "Size"),
-        # By the version of Python that wrote it.
-        ("pathlib", "PosixPath"),
-        ("pathlib._local", "PosixPath"),
     }
 )
 
@@ -85,6 +82,9 @@ class _IndexUnpickler(pickle.Unpickler):
             module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         ):
             return super().find_class(module, name)
+        # As Python 3.13 calls the module.
+        if module in ("pathlib", "pathlib._local") and name == "PosixPath":
+            return PosixPath
         raise pickle.UnpicklingError(f"its index names {module}.{name}, which is no part of one")
 
 
