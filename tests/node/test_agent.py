@@ -165,6 +165,16 @@ def test_a_program_that_slurm_ended_before_its_agent_heard_is_interrupted(run, e
     assert run.record(element).reason == "its engine ended it (SIGTERM)"
 
 
+def test_a_program_that_ends_well_as_slurm_ended_its_child_first_is_interrupted(run, end_unheard):
+    pipe = run.pipe()
+    # A shell that waits for all its children ends with 0 whatever became of them.
+    element = run.element("sh", "-c", f"sleep 600 & echo $! > {pipe}; wait")
+    agent = run.start(element, **_SLURM)
+    end_unheard(agent, int(pipe.read_text()))
+    assert run.record(element).outcome == "interrupted"
+    assert run.record(element).reason == "its engine ended it (SIGTERM)"
+
+
 def test_a_program_that_ends_well_when_asked_is_interrupted_all_the_same(run):
     pipe = run.pipe()
     element = run.element(sys.executable, "-c", _COUNTS_TERM, str(pipe), "ends")

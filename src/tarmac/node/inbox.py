@@ -16,6 +16,8 @@ __all__ = ["Asked", "Inbox"]
 
 # An engine signals one process of a unit after the other.
 _HEARS_WITHIN_S = 0.5
+# After each program that ends well, as a shell does whose child was signalled first.
+_HEARS_WITHIN_WELL_S = 0.02
 
 
 class Asked(NamedTuple):
@@ -96,10 +98,10 @@ class Inbox:
             self.wait(left_s)
         return self.asked is not None
 
-    def hear_late(self) -> None:
+    def hear_late(self, *, has_failed: bool) -> None:
         """Hear what has ended another process of the unit: this one may be signalled last."""
         if self._signals_all:
-            self.is_asked_within(_HEARS_WITHIN_S)
+            self.is_asked_within(_HEARS_WITHIN_S if has_failed else _HEARS_WITHIN_WELL_S)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         del frame

@@ -162,8 +162,8 @@ def supervise(
         inbox.wait(min(times) - now, process.pidfd)
     seconds = time.monotonic() - process.started
     code = process.finish(memory_bytes)
-    if code and not process.stopped_for:
-        inbox.hear_late()
+    if not process.stopped_for:
+        inbox.hear_late(has_failed=code != 0)
     return code, seconds
 
 
@@ -182,7 +182,8 @@ def _judge(program: Program, process: Process, code: int, seconds: float, inbox:
         return Ending("failed", "memory", process.stopped_for, code, seconds)
     if process.stopped_for and (inbox.asked is None or process.stopped_for != inbox.asked.reason):
         return Ending("failed", "timeout", process.stopped_for, code, seconds)
-    if inbox.asked is not None and (process.stopped_for or code):
+    # What ended well before it was asked has succeeded, unless the engine signalled all of it.
+    if inbox.asked is not None and (process.stopped_for or code or inbox.asked.is_told):
         return Ending("interrupted", inbox.asked.cause, inbox.asked.reason, code, seconds)
     if code == 0:
         return Ending("succeeded", exit_code=0, seconds=seconds)
