@@ -17,9 +17,6 @@ from emulator.patches import patched
 from emulator.real import RealCluster
 from test_emulator_jobs import create, job
 
-# Asks a server, the emulator or a real one, what it says to a Job.
-Verdict = Callable[[dict[str, Any]], httpx.Response]
-
 _JOBS = "/apis/batch/v1/namespaces/default/jobs"
 _MAPS = "/api/v1/namespaces/default/configmaps"
 _STRICT = {"fieldValidation": "Strict", "dryRun": "All"}
@@ -58,82 +55,6 @@ def test_a_second_creation_is_refused_and_a_dry_run_stores_nothing(user: httpx.C
     again = user.post(_JOBS, json=job("one", "true"))
     assert (again.status_code, again.json()["reason"]) == (409, "AlreadyExists")
     assert again.json()["message"] == 'jobs.batch "one" already exists'
-
-
-def test_fields_that_the_api_does_not_know_are_named(verdict: Verdict) -> None:
-    wrong = job("one", "true", completion=3)
-    wrong["spec"]["template"]["spec"]["containers"][0]["comand"] = []
-    answer = verdict(wrong)
-    assert answer.status_code == 400
-    assert answer.json()["message"] == (
-        'Job in version "v1" cannot be handled as a Job: strict decoding error: unknown field '
-        '"spec.template.spec.containers[0].comand", unknown field "spec.completion"'
-    )
-    answer = verdict(job("one", "true", completions="3"))
-    assert "cannot unmarshal string into Go struct field" in answer.json()["message"]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"completions": None}, "spec.completions: Required value: when completion mode"),
-        ({"parallelism": 100_001}, "must be less than or equal to 100000 when completion mode"),
-        (
-            {"completions": 200_000, "maxFailedIndexes": 20_000},
-            "must be less than or equal to 10000 when completions are above 100000",
-        ),
-        ({"podReplacementPolicy": "TerminatingOrFailed"}, 'supported values: "Failed"'),
-        ({"maxFailedIndexes": 2}, "must be less than or equal to completions"),
-        ({"backoffLimitPerIndex": None}, "spec.backoffLimitPerIndex: Required value"),
-        ({"pod": {"restartPolicy": "Always"}}, 'Unsupported value: "Always"'),
-        ({"pod": {"restartPolicy": "OnFailure"}}, 'only "Never" is supported when'),
-        ({"pod": {"containers": []}}, "spec.template.spec.containers: Required value"),
-        ({"container": {"image": ""}}, "spec.template.spec.containers[0].image: Required value"),
-        (
-            {"container": {"volumeMounts": [{"name": "x", "mountPath": "/x"}]}},
-            'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "x"',
-        ),
-        (
-            {"container": {"resources": {"requests": {"nvidia.com/gpu": "1"}}}},
-            "Limit must be set for non overcommitable resources",
-        ),
-        (
-            {"container": {"resources": {"limits": {"memory": "1 GB"}}}},
-            "quantities must match the regular expression",
-        ),
-        (
-            {"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {
-                "operator": "In", "values": [0]}}]}},
-            "must not be 0 for the In operator",
-        ),
-        (
-            {"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {
-                "operator": "In", "values": [3, 2]}}]}},
-            "must be ordered",
-        ),
-        (
-            {"podFailurePolicy": {"rules": [{"action": "FailIndex", "onExitCodes": {
-                "operator": "In", "values": [3]}}]}, "backoffLimitPerIndex": None,
-             "maxFailedIndexes": None},
-            "requires the backoffLimitPerIndex to be set",
-        ),
-    ],
-)  # fmt: skip
-def test_a_job_that_breaks_a_rule_is_refused(
-    verdict: Verdict, change: dict[str, Any], words: str
-) -> None:
-    answer = verdict(job("one", "true", **({"maxFailedIndexes": 1} | change)))
-    assert (answer.status_code, answer.json()["reason"]) == (422, "Invalid"), answer.text
-    assert answer.json()["message"].startswith('Job.batch "one" is invalid: ')
-    assert words in answer.json()["message"]
-
-
-def test_a_name_must_leave_room_for_the_last_index(verdict: Verdict) -> None:
-    name = "j" * 60
-    most = {"maxFailedIndexes": 1}
-    assert verdict(job(name, "true", completions=100, **most)).status_code == 201
-    refused = verdict(job(name + "x", "true", completions=1000, **most))
-    assert "will not able to create pod with invalid DNS label" in refused.json()["message"]
 
 
 def test_what_the_emulator_stores_is_right_by_the_official_schemas(

@@ -52,8 +52,7 @@ def wait_until(cluster: Emulator, is_so: Callable[[], Any], timeout_s: float = 3
 
 def pipe_in_claim(cluster: Emulator) -> Path:
     """Make a named pipe in the claim ``c``, through which a program says that it can be asked."""
-    path = cluster.directory / "claims" / "default" / "c" / "up"
-    path.parent.mkdir(parents=True)
+    path = cluster.claim("c") / "up"
     os.mkfifo(path)
     return path
 
@@ -238,7 +237,7 @@ def test_a_job_of_a_queue_waits_begins_is_evicted_and_begins_again(cluster: Emul
     wait_until(cluster, lambda: _running(cluster, "queued"))
     cluster.kueue.evict("queued")
     wait_until(cluster, lambda: is_suspended() and not cluster.pods(job_name="queued"))
-    (cluster.directory / "claims" / "default" / "c" / "go").touch()
+    (cluster.claim("c") / "go").touch()
     cluster.kueue.admit("queued")
     status = wait_until(cluster, over(cluster, "queued"))["status"]
     assert status["completedIndexes"] == "0"

@@ -37,6 +37,8 @@ def decoded(body: bytes, content_type: str) -> Any:
 def check_kind(kind: Kind, thing: Any, strict: bool) -> Mapping[str, Any]:
     """Refuse an object that is of another kind than its path, or has fields that nobody knows.
 
+    Fields that nobody knows are let be where `strict` is not asked for.
+
     Raises:
         ApiError: 400.
     """
@@ -48,6 +50,5 @@ def check_kind(kind: Kind, thing: Any, strict: bool) -> Mapping[str, Any]:
             400,
             f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {given}',
         )
-    if strict:
-        check_fields(kind, thing)
+    check_fields(kind, thing, strict=strict)
     return thing

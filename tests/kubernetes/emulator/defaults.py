@@ -23,6 +23,7 @@ def with_defaults(kind: Kind, thing: Mapping[str, Any]) -> Thing:
         _job(filled)
     elif kind is POD:
         _pod_spec(filled.setdefault("spec", {}))
+        _requests(filled["spec"])
         filled["status"] = {"phase": "Pending", "qosClass": _quality(filled["spec"])}
         filled["spec"].setdefault("priority", 0)
         filled["spec"].setdefault("tolerations", [])
@@ -110,12 +111,18 @@ def _pod_spec(spec: Thing) -> None:
         tag = image.rpartition("/")[2].partition(":")[2]
         is_latest = tag in ("", "latest") and "@" not in image
         container.setdefault("imagePullPolicy", "Always" if is_latest else "IfNotPresent")
-        resources = container.setdefault("resources", {})
-        for name, amount in (resources.get("limits") or {}).items():
-            resources.setdefault("requests", {}).setdefault(name, amount)
+        container.setdefault("resources", {})
         for variable in container.get("env") or ():
             if "fieldRef" in (variable.get("valueFrom") or {}):
                 variable["valueFrom"]["fieldRef"].setdefault("apiVersion", "v1")
+
+
+def _requests(spec: Thing) -> None:
+    """Have a pod ask for its limits; a Job's template stays as it is (SetDefaults_Pod)."""
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        resources = container["resources"]
+        for name, amount in (resources.get("limits") or {}).items():
+            resources.setdefault("requests", {}).setdefault(name, amount)
 
 
 def _quality(spec: Mapping[str, Any]) -> str:

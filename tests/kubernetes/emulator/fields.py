@@ -14,7 +14,13 @@ def required(field: str, detail: str = "") -> Cause:
 
 
 def invalid_value(field: str, value: Any, detail: str) -> Cause:
-    return Cause(field, "FieldValueInvalid", f"Invalid value: {json.dumps(value)}: {detail}")
+    written = json.dumps(value, separators=(",", ":"))
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {written}: {detail}")
+
+
+def invalid_whole(field: str, detail: str) -> Cause:
+    """What is wrong with a field whose value is left out of the words."""
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {detail}")
 
 
 def unsupported(field: str, value: str, supported: Sequence[str]) -> Cause:

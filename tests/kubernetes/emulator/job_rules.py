@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from .errors import Cause
-from .fields import duplicate, invalid_value, required, too_many, unsupported
+from .fields import duplicate, invalid_value, invalid_whole, required, too_many, unsupported
 from .metadata_rules import label_problem
 
 _MOST_PARALLEL = 100_000  # maxParallelismForIndexedJob
@@ -40,10 +40,10 @@ def check_job(job: Mapping[str, Any]) -> Iterator[Cause]:
         if spec.get(name) is not None and spec[name] < 0:
             yield invalid_value(f"spec.{name}", spec[name], "must be greater than or equal to 0")
     if spec["completionMode"] not in ("Indexed", "NonIndexed"):
-        yield unsupported("spec.completionMode", spec["completionMode"], ["Indexed", "NonIndexed"])
+        yield unsupported("spec.completionMode", spec["completionMode"], ["NonIndexed", "Indexed"])
     if spec["completionMode"] == "Indexed":
-        yield from _indexed(job)
-    else:
+        yield from _indexed(spec)
+    elif spec["completionMode"] == "NonIndexed":
         for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if spec.get(name) is not None:
                 yield invalid_value(f"spec.{name}", spec[name], "requires indexed completion mode")
@@ -52,8 +52,35 @@ def check_job(job: Mapping[str, Any]) -> Iterator[Cause]:
         yield from _policy(spec)
 
 
-def _indexed(job: Mapping[str, Any]) -> Iterator[Cause]:
+def check_selector(spec: Mapping[str, Any]) -> Iterator[Cause]:
+    """Yield what is wrong with pods that are found by other labels than the server's own."""
+    own = "batch.kubernetes.io/controller-uid"
+    labels = spec["template"]["metadata"]["labels"]
+    given = spec["selector"].get("matchLabels") or {}
+    if spec.get("manualSelector") or given == {own: labels[own]}:
+        return
+    # The server adds its label to those given.
+    whole = {"matchLabels": dict(sorted({**given, own: labels[own]}.items()))}
+    yield invalid_value("spec.selector", whole, "`selector` not auto-generated")
+    words = "`selector` does not match template `labels`"
+    if not given.items() <= labels.items():
+        yield invalid_value("spec.template.metadata.labels", dict(sorted(labels.items())), words)
+
+
+def check_last_name(job: Mapping[str, Any]) -> Iterator[Cause]:
+    """Yield what is wrong with the host name of the last pod."""
+    # ValidateJob
     spec, name = job["spec"], job["metadata"].get("name", "")
+    completions = spec.get("completions")
+    if spec["completionMode"] != "Indexed" or not completions or completions < 0:
+        return
+    last = f"{name}-{completions - 1}"
+    if label_problem(last):
+        words = f"will not able to create pod with invalid DNS label: {last}"
+        yield invalid_value("metadata.name", name, words)
+
+
+def _indexed(spec: Mapping[str, Any]) -> Iterator[Cause]:
     completions, parallelism = spec.get("completions"), spec["parallelism"]
     per_index, most_failed = spec.get("backoffLimitPerIndex"), spec.get("maxFailedIndexes")
     # validateJobSpec
@@ -63,11 +90,6 @@ def _indexed(job: Mapping[str, Any]) -> Iterator[Cause]:
     if parallelism > _MOST_PARALLEL:
         words = f"must be less than or equal to {_MOST_PARALLEL} when completion mode is Indexed"
         yield invalid_value("spec.parallelism", parallelism, words)
-    # ValidateJob: the host name of the last pod
-    last = f"{name}-{completions - 1}"
-    if completions > 0 and label_problem(last):
-        words = f"will not able to create pod with invalid DNS label: {last}"
-        yield invalid_value("metadata.name", name, words)
     if most_failed is not None:
         if most_failed > completions:
             yield invalid_value(
@@ -96,7 +118,9 @@ def _restarts(spec: Mapping[str, Any]) -> Iterator[Cause]:
     # validateJobSpec
     place = "spec.template.spec.restartPolicy"
     policy = spec["template"]["spec"]["restartPolicy"]
-    if policy not in ("OnFailure", "Never"):
+    if policy == "Always":
+        yield required(place, 'valid values: "OnFailure", "Never"')
+    elif policy not in ("OnFailure", "Never"):
         yield unsupported(place, policy, ["OnFailure", "Never"])
     elif spec.get("podFailurePolicy") is not None and policy != "Never":
         words = 'only "Never" is supported when podFailurePolicy is specified'
@@ -137,10 +161,10 @@ def _rule(
     codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or []
     if codes and conditions:
         words = "specifying both OnExitCodes and OnPodConditions is not supported"
-        yield invalid_value(place, "", words)
+        yield invalid_whole(place, words)
     if not codes and not conditions:
         words = "specifying one of OnExitCodes and OnPodConditions is required"
-        yield invalid_value(place, "", words)
+        yield invalid_whole(place, words)
     if len(conditions) > _CONDITIONS:
         yield too_many(f"{place}.onPodConditions", len(conditions), _CONDITIONS)
     if codes:

@@ -34,6 +34,11 @@ _KEY_WORDS = (
     "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
     "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
+DATA_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+DATA_KEY_WORDS = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
+    "'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
 # Of all annotations of one object together (ValidateAnnotationsSize).
 _ANNOTATIONS_BYTES = 256 * 1024
 # Whose names become host names.
@@ -66,17 +71,17 @@ def check_metadata(kind: Kind, metadata: Mapping[str, Any]) -> Iterator[Cause]:
     yield from check_labels(metadata, "metadata")
 
 
-def check_labels(metadata: Mapping[str, Any], place: str) -> Iterator[Cause]:
-    """Yield what is wrong with labels and annotations."""
-    for part in ("labels", "annotations"):
+def check_labels(metadata: Mapping[str, Any], place: str, named: str = "labels") -> Iterator[Cause]:
+    """Yield what is wrong with labels and annotations; `named` is what the labels' field is."""
+    for part, field in (("labels", named), ("annotations", "annotations")):
         for key in metadata.get(part) or {}:
             if problem := _key_problem(key):
-                yield invalid_value(f"{place}.{part}", key, problem)
+                yield invalid_value(f"{place}.{field}", key, problem)
     for value in (metadata.get("labels") or {}).values():
         if len(value) > 63:
-            yield invalid_value(f"{place}.labels", value, "must be no more than 63 bytes")
+            yield invalid_value(f"{place}.{named}", value, "must be no more than 63 bytes")
         elif not _VALUE.fullmatch(value):
-            yield invalid_value(f"{place}.labels", value, _VALUE_WORDS)
+            yield invalid_value(f"{place}.{named}", value, _VALUE_WORDS)
     annotations = metadata.get("annotations") or {}
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > _ANNOTATIONS_BYTES:

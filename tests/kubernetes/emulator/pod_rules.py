@@ -5,22 +5,32 @@ From ``pkg/apis/core/validation/validation.go``; each rule names its function.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .errors import Cause
 from .fields import duplicate, invalid_value, missing, required, unsupported
-from .metadata_rules import label_problem
-from .quantities import amount
+from .metadata_rules import (
+    DATA_KEY,
+    DATA_KEY_WORDS,
+    check_labels,
+    label_problem,
+    subdomain_problem,
+)
+from .quantities import amount, written
 
 _OWN = ("cpu", "memory", "ephemeral-storage", "hugepages-")
+# In the order in which they are looked at.
 _SOURCES = (
-    *("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "hostPath", "image", "nfs"),
-    *("persistentVolumeClaim", "projected", "secret"),
+    *("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "downwardAPI"),
+    *("configMap", "projected", "csi", "ephemeral", "image"),
 )
-_QUANTITY = (
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_FIELDS = re.compile(
+    r"metadata\.(name|namespace|uid|(labels|annotations)(\[.+\])?)"
+    r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?)"
 )
+_PULL = ["Always", "IfNotPresent", "Never"]
 
 
 def check_pod_spec(spec: Mapping[str, Any], place: str) -> Iterator[Cause]:
@@ -31,10 +41,9 @@ def check_pod_spec(spec: Mapping[str, Any], place: str) -> Iterator[Cause]:
         where = f"{place}.volumes[{number}]"
         yield from _name(volume.get("name"), f"{where}.name", seen)
         # validateVolumeSource
-        if sum(it in volume for it in _SOURCES) > 1:
-            yield Cause(
-                where, "FieldValueForbidden", "Forbidden: may not specify more than 1 volume type"
-            )
+        for kind in [it for it in _SOURCES if it in volume][1:]:
+            words = "Forbidden: may not specify more than 1 volume type"
+            yield Cause(f"{where}.{kind}", "FieldValueForbidden", words)
     # validateContainers
     if not spec.get("containers"):
         yield required(f"{place}.containers")
@@ -53,10 +62,10 @@ def check_pod_spec(spec: Mapping[str, Any], place: str) -> Iterator[Cause]:
     for name in ("hostname", "subdomain"):
         if spec.get(name) and (problem := label_problem(spec[name])):
             yield invalid_value(f"{place}.{name}", spec[name], problem)
-    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
-        value = spec["terminationGracePeriodSeconds"]
-        words = "must be greater than or equal to 0"
-        yield invalid_value(f"{place}.terminationGracePeriodSeconds", value, words)
+    account = spec["serviceAccountName"]
+    if problem := subdomain_problem(account):
+        yield invalid_value(f"{place}.serviceAccountName", account, problem)
+    yield from check_labels({"labels": spec.get("nodeSelector")}, place, "nodeSelector")
     yield from _tolerations(spec, place)
 
 
@@ -83,6 +92,8 @@ def _container(container: Mapping[str, Any], place: str, volumes: set[Any]) -> I
         yield unsupported(
             f"{place}.terminationMessagePolicy", policy, ["FallbackToLogsOnError", "File"]
         )
+    if container["imagePullPolicy"] not in _PULL:
+        yield unsupported(f"{place}.imagePullPolicy", container["imagePullPolicy"], _PULL)
     # ValidateVolumeMounts
     paths: set[str] = set()
     for number, mount in enumerate(container.get("volumeMounts") or []):
@@ -122,8 +133,23 @@ def _variable(variable: Mapping[str, Any], place: str) -> Iterator[Cause]:
         words = "may not have more than one field specified at a time"
         yield invalid_value(f"{place}.valueFrom", "", words)
     for kind in ("secretKeyRef", "configMapKeyRef"):
-        if kind in source and not source[kind].get("key"):
-            yield required(f"{place}.valueFrom.{kind}.key")
+        if kind in source:
+            yield from _reference(source[kind], f"{place}.valueFrom.{kind}")
+    path = source.get("fieldRef", {}).get("fieldPath", "metadata.name")
+    if not _FIELDS.fullmatch(path):
+        words = f"error converting fieldPath: field label not supported: {path}"
+        yield invalid_value(f"{place}.valueFrom.fieldRef.fieldPath", path, words)
+
+
+def _reference(named: Mapping[str, Any], place: str) -> Iterator[Cause]:
+    # validateSecretKeySelector, validateConfigMapKeySelector
+    name, key = named.get("name", ""), named.get("key", "")
+    if name and (problem := subdomain_problem(name)):
+        yield invalid_value(f"{place}.name", name, problem)
+    if not key:
+        yield required(f"{place}.key")
+    elif not DATA_KEY.fullmatch(key):
+        yield invalid_value(f"{place}.key", key, DATA_KEY_WORDS)
 
 
 def _resources(resources: Mapping[str, Any], place: str) -> Iterator[Cause]:
@@ -131,11 +157,7 @@ def _resources(resources: Mapping[str, Any], place: str) -> Iterator[Cause]:
     sides = {side: resources.get(side) or {} for side in ("limits", "requests")}
     for side, amounts in sides.items():
         for name, text in amounts.items():
-            try:
-                much = amount(text)
-            except ValueError:
-                yield invalid_value(f"{place}.{side}.{name}", text, _QUANTITY)
-                return
+            much = amount(text)
             if much < 0:
                 yield invalid_value(
                     f"{place}.{side}[{name}]", text, "must be greater than or equal to 0"
@@ -145,7 +167,8 @@ def _resources(resources: Mapping[str, Any], place: str) -> Iterator[Cause]:
                 words = "must be a standard resource type or fully qualified"
                 yield invalid_value(f"{place}.{side}[{name}]", name, words)
             if not is_own and much != much.to_integral():
-                yield invalid_value(f"{place}.{side}[{name}]", text, "must be an integer")
+                given = written(much, str(text))
+                yield invalid_value(f"{place}.{side}[{name}]", given, "must be an integer")
     for name, text in sides["requests"].items():
         limit = sides["limits"].get(name)
         if limit is None:

@@ -6,6 +6,7 @@ The schemas are read as they are, and the words are those of the real server's s
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -13,11 +14,15 @@ from kubernetes_validate.utils import all_versions, schema_contents
 
 from .errors import ApiError
 from .kinds import Kind
+from .quantities import PATTERN
 
 # How many of the newest versions an object must be right for.
 _VERSIONS = 3
 _GO_NAMES = {str: "string", bool: "bool", dict: "object", list: "array", int: "number"}
 _TYPES = {"string": str, "boolean": bool, "object": dict, "array": list}
+_QUANTITY = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 
 
 class _Wrong(NamedTuple):
@@ -33,14 +38,15 @@ def newest_versions() -> tuple[str, ...]:
     return tuple(reversed(all_versions()[-_VERSIONS:]))
 
 
-def check_fields(kind: Kind, thing: Mapping[str, Any]) -> None:
-    """Refuse an object with a field that one of the versions does not know, or of another type.
+def check_fields(kind: Kind, thing: Mapping[str, Any], *, strict: bool) -> None:
+    """Refuse an object with a field of another type or, if strict, that a version does not know.
 
     Raises:
         ApiError: 400.
     """
     for version in newest_versions():
-        wrong = list(_look(thing, _root(version, kind), _definitions(version), "", kind.name))
+        found = _look(thing, _root(version, kind), _definitions(version), "", kind.name)
+        wrong = [it for it in found if strict or not it.is_unknown]
         if not wrong:
             continue
         told = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: '
@@ -71,15 +77,21 @@ def _root(version: str, kind: Kind) -> Mapping[str, Any]:
 def _look(
     value: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any], path: str, struct: str
 ) -> Iterator[_Wrong]:
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        schema, struct = definitions[name], name.rpartition(".")[2]
+    name = schema.get("$ref", "").rpartition("/")[2].rpartition(".")[2]
+    outer = struct
+    if name:
+        schema, struct = definitions[schema["$ref"].rpartition("/")[2]], name
     if value is None:
+        return
+    if name == "Quantity" and not PATTERN.match(str(value)):
+        yield _Wrong(_QUANTITY, is_unknown=False)
         return
     types = schema.get("type", [])
     wanted = next((it for it in types if it != "null"), "") if isinstance(types, list) else types
     if not _is_of(value, wanted):
-        yield _Wrong(_type_words(value, wanted, schema, path, struct), is_unknown=False)
+        whole = f"v1.{name}" if name and wanted == "object" else ""
+        within = outer if whole else struct
+        yield _Wrong(_type_words(value, whole or wanted, schema, path, within), is_unknown=False)
         return
     if isinstance(value, dict):
         fields = schema.get("properties")
@@ -107,5 +119,11 @@ def _is_of(value: Any, wanted: str) -> bool:
 
 def _type_words(value: Any, wanted: str, schema: Mapping[str, Any], path: str, struct: str) -> str:
     go = {"integer": schema.get("format", "int32"), "boolean": "bool"}.get(wanted, wanted)
+    if wanted == "array":
+        items = schema["items"]
+        named = items.get("$ref", "").rpartition("/")[2].rpartition(".")[2]
+        go = f"[]v1.{named}" if named else "[]string"
     given = _GO_NAMES.get(type(value), "number")
+    # The decoder names fields without the numbers of a list's items.
+    path = re.sub(r"\[\d+\]", "", path)
     return f"json: cannot unmarshal {given} into Go struct field {struct}.{path} of type {go}"

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .errors import Cause
 from .fields import forbidden_change, invalid_value, too_long
-from .job_rules import check_job
+from .job_rules import check_job, check_last_name, check_selector
 from .kinds import CONFIG_MAP, JOB, POD, SECRET, Kind
-from .metadata_rules import check_labels, check_metadata
+from .metadata_rules import DATA_KEY, DATA_KEY_WORDS, check_labels, check_metadata
 from .pod_rules import check_pod_spec
 
 # Of all values of one object (MaxSecretSize; ConfigMaps have the same).
 _DATA_BYTES = 1024 * 1024
-_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
-_KEY_WORDS = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
-    "'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-)
 # ValidateJobUpdate; of a template, only scheduling may change while the job is suspended.
 _FIXED = ("completionMode", "selector", "podFailurePolicy", "backoffLimitPerIndex")
 
@@ -30,14 +24,17 @@ def checked_new(kind: Kind, thing: Mapping[str, Any]) -> list[Cause]:
     causes = list(check_metadata(kind, thing["metadata"]))
     if kind is JOB:
         template = thing["spec"]["template"]
+        causes += check_selector(thing["spec"])
         causes += check_job(thing)
-        causes += check_labels(template.get("metadata") or {}, "spec.template.metadata")
+        causes += check_labels(template.get("metadata") or {}, "spec.template")
         causes += check_pod_spec(template["spec"], "spec.template.spec")
+        causes += check_last_name(thing)
     elif kind is POD:
         causes += check_pod_spec(thing["spec"], "spec")
     elif kind in (CONFIG_MAP, SECRET):
         causes += _data(thing)
-    return causes
+    # What is wrong with several fields in the same words is said once.
+    return list(dict.fromkeys(causes))
 
 
 def checked_update(
@@ -77,7 +74,7 @@ def _data(thing: Mapping[str, Any]) -> Iterator[Cause]:
         for key, value in (thing.get(part) or {}).items():
             is_text = part == "data" and thing["kind"] == "ConfigMap"
             size += len(value.encode() if is_text else base64.b64decode(value))
-            if not _KEY.fullmatch(key):
-                yield invalid_value(f"{part}[{key}]", key, _KEY_WORDS)
+            if not DATA_KEY.fullmatch(key):
+                yield invalid_value(f"{part}[{key}]", key, DATA_KEY_WORDS)
     if size > _DATA_BYTES:
         yield too_long("data" if thing["kind"] == "Secret" else "", _DATA_BYTES)
