@@ -14,11 +14,10 @@ CHECKS = [check for check in EXECUTOR_CHECKS if check.__name__ != _OF_ONE_MACHIN
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_kubernetes_conforms(check, cluster):
-    shared = cluster.directory / "claims" / cluster.namespace / "runs"
+    shared = cluster.claim("runs")
     options = {
         "kubeconfig": str(cluster.kubeconfig),
         "image": "python:3.12-slim",
         "volume": {"claim": "runs", "path": str(shared)},
     }
-    shared.mkdir(parents=True, exist_ok=True)
     check(ExecutorCase(find_executor("kubernetes"), shared, options={"kubernetes": options}))

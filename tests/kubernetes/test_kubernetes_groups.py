@@ -46,7 +46,7 @@ def on_two(start_cluster, tmp_path, monkeypatch, request):
     """Return a function that takes a job's tasks to their ends on a cluster of two nodes."""
     monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
     cluster = start_cluster(nodes=2, capacity={"cpu": "4", "memory": "8Gi"})
-    shared = cluster.directory / "claims" / cluster.namespace / "runs"
+    shared = cluster.claim("runs")
     options = {"kubeconfig": str(cluster.kubeconfig), "image": "python:3.12-slim"}
     run = tmp_path / "run"
     if request.param == "by a volume":

@@ -57,8 +57,7 @@ class Numbers:
 
     def __init__(self, cluster, settings: Path) -> None:
         self.cluster = cluster
-        self.shared = cluster.directory / "claims" / cluster.namespace / "runs"
-        self.shared.mkdir(parents=True)
+        self.shared = cluster.claim("runs")
         self.options = {
             "kubeconfig": str(cluster.kubeconfig),
             "image": "registry.example/hkube:7",

@@ -19,8 +19,7 @@ WITHIN_S = 120.0
 def tarmac(start_cluster, tmp_path):
     """Return a function that runs Tarmac for a cluster, where pods see the directory of runs."""
     cluster = start_cluster(tls=True, capacity={"cpu": "8", "memory": "8Gi"})
-    shared = cluster.directory / "claims" / cluster.namespace / "runs"
-    shared.mkdir(parents=True)
+    shared = cluster.claim("runs")
     settings = tmp_path / "settings.toml"
     settings.write_text(f"""
         [kubernetes]
@@ -78,13 +77,18 @@ def test_a_submitted_run_is_worked_on_by_a_pod_and_its_secrets_are_in_no_file(ta
     wait_for(lambda: state_of(tarmac) == "succeeded", f"the run has succeeded: {run}")
     assert row["runner_job"].endswith("-runner-1")
     # The machine that has submitted it has made the runner's Job, and its pod all the others.
-    names = [job["metadata"]["name"] for job in tarmac.cluster.store.list(JOB, "default")]
+    names = [
+        job["metadata"]["name"] for job in tarmac.cluster.store.list(JOB, tarmac.cluster.namespace)
+    ]
     assert names == [row["runner_job"]]
     for path in tarmac.shared.rglob("*"):
         assert not path.is_file() or b"hunter2" not in path.read_bytes(), path
     # What it was given goes with its Job.
     tarmac.cluster.delete(JOB, row["runner_job"], propagation="Background")
-    wait_for(lambda: not tarmac.cluster.store.list(SECRET, "default"), "its Secret is gone")
+    wait_for(
+        lambda: not tarmac.cluster.store.list(SECRET, tarmac.cluster.namespace),
+        "its Secret is gone",
+    )
 
 
 def test_a_runner_whose_pod_is_evicted_goes_on_and_runs_nothing_twice(tarmac):
@@ -137,7 +141,9 @@ def test_why_a_runner_has_not_begun_is_said(tarmac):
     )
     (row,) = json.loads(made.stdout)
     assert tarmac("cancel", row["path"]).returncode == 0
-    wait_for(lambda: not tarmac.cluster.store.list(JOB, "default"), "its Job is gone")
+    wait_for(
+        lambda: not tarmac.cluster.store.list(JOB, tarmac.cluster.namespace), "its Job is gone"
+    )
 
 
 def test_a_run_beside_the_volume_is_refused_with_what_to_do(tarmac, tmp_path):

@@ -91,7 +91,7 @@ def outputs_of(place):
     ],
 )
 def test_batch_shipyards_samples_run_with_what_they_fetch(sample, printed, cluster, tmp_path):
-    shared = cluster.directory / "claims" / cluster.namespace / "runs"
+    shared = cluster.claim("runs")
     with staged() as stage:
         jobs = stage.copy(sample, tmp_path)
         volume = f'volume = {{claim = "runs", path = "{shared}"}}'

@@ -34,8 +34,7 @@ def local(tmp_path_factory):
 def place(start_cluster):
     """Return a cluster of two nodes, and a directory of the volume that its pods share."""
     cluster = start_cluster(nodes=2, capacity={"cpu": "4", "memory": "8Gi"})
-    shared = cluster.directory / "claims" / cluster.namespace / "runs"
-    shared.mkdir(parents=True)
+    shared = cluster.claim("runs")
     return cluster, shared
 
 

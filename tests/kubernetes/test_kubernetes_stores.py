@@ -352,8 +352,7 @@ def test_with_a_volume_the_secret_has_the_keys_too(cluster, s3, tmp_path, monkey
     for name in KEYS:
         monkeypatch.delenv(name)
     cluster.create_secret("keys", **KEYS)
-    shared = cluster.directory / "claims" / cluster.namespace / "runs"
-    shared.mkdir(parents=True)
+    shared = cluster.claim("runs")
     job = """
     name: x
     command: 'echo $AWS_ACCESS_KEY_ID > who'

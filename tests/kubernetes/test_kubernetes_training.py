@@ -32,8 +32,7 @@ def undisturbed(tmp_path_factory) -> Run:
 def two_nodes(start_cluster, tmp_path):
     """Return a cluster of two nodes, a directory of its volume, and the options for both."""
     cluster = start_cluster(nodes=2, capacity={"cpu": "4", "memory": "8Gi"})
-    shared = cluster.directory / "claims" / cluster.namespace / "runs"
-    shared.mkdir(parents=True)
+    shared = cluster.claim("runs")
     options = {
         "kubeconfig": str(cluster.kubeconfig),
         "image": "registry.example/train:7",

@@ -164,6 +164,12 @@ class Emulator:
         }
         self.objects.create(SECRET, self.namespace, thing)
 
+    def claim(self, name: str) -> Path:
+        """Return the directory of a volume that pods of the namespace claim by a name."""
+        directory = self.directory / "claims" / self.namespace / name
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
     def pods(self, **labels: str) -> list[Thing]:
         """Return the pods of the namespace that have labels (``job_name`` for ``job-name``)."""
         wanted = {key.replace("_", "-"): value for key, value in labels.items()}

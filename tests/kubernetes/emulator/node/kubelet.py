@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import ssl
 import threading
 import uuid
 from collections.abc import Mapping
@@ -18,10 +19,17 @@ from .client import Client
 from .containers import Mount
 from .logs import Log, LogServer
 from .pods import PodWorker
+from .volumes import mount_point
+
+# A server takes a node for lost after some ten times this (node-monitor-grace-period is 50 s).
+_BEAT_S = 2.0
 
 
 class Kubelet:
     """A node whose pods are processes of this machine.
+
+    With a certificate it joins a real API server, which asks for logs by TLS alone, and which takes
+    a node for lost that is silent.
 
     Attributes:
         name: Of the node.
@@ -42,6 +50,7 @@ class Kubelet:
         server: str,
         capacity: Mapping[str, str],
         labels: Mapping[str, str],
+        certificate: ssl.SSLContext | None = None,
     ) -> None:
         self.name = name
         self.directory = directory / name
@@ -67,20 +76,23 @@ class Kubelet:
         self._spec_of: dict[str, Mapping[str, Any]] = {}
         self._names: dict[str, list[str]] = {}
         self._name_files: list[tuple[Path, str]] = []
-        self._logs = LogServer(self._find_log)
+        self._logs = LogServer(self._find_log, certificate)
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._is_stopping = False
+        self._stopped = threading.Event()
         self._register(labels)
         self._threads = [
             threading.Thread(target=self._watch, daemon=True),
             threading.Thread(target=self._watch_names, daemon=True),
         ]
+        if certificate is not None:
+            self._threads.append(threading.Thread(target=self._beat, daemon=True))
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         """End all pods and be gone, without a word."""
-        self.is_silent = self._is_stopping = True
+        self.is_silent = True
+        self._stopped.set()
         for worker in list(self.pods.values()):
             worker.vanish()
         self._logs.stop()
@@ -140,33 +152,13 @@ class Kubelet:
         """Return the mount of the service account's token, where pods have one."""
         if not (spec.get("automountServiceAccountToken", True) and self._account.is_dir()):
             return []
-        # /var/run is mostly another name for /run, by which nothing is mounted.
-        place = Path("/var/run").resolve() / "secrets/kubernetes.io/serviceaccount"
-        return [Mount(self._account, str(place), read_only=True)]
+        place = mount_point("/var/run/secrets/kubernetes.io/serviceaccount")
+        return [Mount(self._account, place, read_only=True)]
 
     def _register(self, labels: Mapping[str, str]) -> None:
         amounts = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "100Gi", "pods": "110"}
         amounts |= self._capacity
         self._capacity = amounts
-        ready = [
-            {"type": kind, "status": status, "reason": reason, "message": message}
-            | {"lastHeartbeatTime": now(), "lastTransitionTime": now()}
-            for kind, status, reason, message in (
-                (
-                    "MemoryPressure",
-                    "False",
-                    "KubeletHasSufficientMemory",
-                    "kubelet has sufficient memory available",
-                ),
-                (
-                    "DiskPressure",
-                    "False",
-                    "KubeletHasNoDiskPressure",
-                    "kubelet has no disk pressure",
-                ),
-                ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-            )
-        ]
         node = {
             "apiVersion": "v1",
             "kind": "Node",
@@ -183,23 +175,28 @@ class Kubelet:
         status = {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": ready,
-            "addresses": [
-                {"type": "InternalIP", "address": "127.0.0.1"},
-                {"type": "Hostname", "address": self.name},
-            ],
+            "conditions": _ready(),
+            # Without its name: a server would ask for logs by that, which nobody resolves.
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self._logs.port}},
             "nodeInfo": {"kubeletVersion": "v1.36.2-emulator", "architecture": "amd64"},
         }
         self._client.post("/api/v1/nodes", node | {"status": status})
         self._client.patch(f"/api/v1/nodes/{self.name}/status", {"status": status})
 
+    def _beat(self) -> None:
+        while not self._stopped.wait(_BEAT_S):
+            if not self.is_silent:
+                with contextlib.suppress(httpx.HTTPError):
+                    status = {"status": {"conditions": _ready()}}
+                    self._client.patch(f"/api/v1/nodes/{self.name}/status", status)
+
     def _watch(self) -> None:
         query = {"fieldSelector": f"spec.nodeName={self.name}"}
-        while not self._is_stopping:
+        while not self._stopped.is_set():
             with contextlib.suppress(httpx.HTTPError, OSError):
                 for event in self._client.watch("/api/v1/pods", query):
-                    if self._is_stopping or self.is_silent:
+                    if self._stopped.is_set() or self.is_silent:
                         return
                     self._see(event)
 
@@ -233,10 +230,10 @@ class Kubelet:
 
     def _watch_names(self) -> None:
         """Know the pods that services without an address name, on whatever node."""
-        while not self._is_stopping:
+        while not self._stopped.is_set():
             with contextlib.suppress(httpx.HTTPError, OSError):
                 for event in self._client.watch("/api/v1/pods", {}):
-                    if self._is_stopping:
+                    if self._stopped.is_set():
                         return
                     if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
                         self._see_name(event["object"], event["type"] == "DELETED")
@@ -272,3 +269,26 @@ class Kubelet:
                     return found
                 return Log(found.log, found.is_over)
         return f'pods "{name}" not found'
+
+
+def _ready() -> list[dict[str, str]]:
+    """Return the conditions of a node that is well."""
+    return [
+        {"type": kind, "status": status, "reason": reason, "message": message}
+        | {"lastHeartbeatTime": now(), "lastTransitionTime": now()}
+        for kind, status, reason, message in (
+            (
+                "MemoryPressure",
+                "False",
+                "KubeletHasSufficientMemory",
+                "kubelet has sufficient memory available",
+            ),
+            (
+                "DiskPressure",
+                "False",
+                "KubeletHasNoDiskPressure",
+                "kubelet has no disk pressure",
+            ),
+            ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        )
+    ]

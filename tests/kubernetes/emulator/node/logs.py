@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import ssl
 import threading
 import time
 import urllib.parse
@@ -33,8 +34,10 @@ class LogServer(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, find: Finds) -> None:
+    def __init__(self, find: Finds, context: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_side=True)
         self.find = find
         self.is_stopping = False
         threading.Thread(

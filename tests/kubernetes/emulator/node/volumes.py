@@ -15,6 +15,7 @@ from ..quantities import amount
 from .client import Client
 from .containers import Mount
 
+_CONTENTS = {"secret", "configMap", "projected"}
 _REFERENCE = re.compile(r"\$(\$?)\(([-A-Za-z0-9_.]+)\)")
 
 
@@ -49,7 +50,11 @@ class Volumes:
         for name, volume in self._volumes.items():
             place = self._directory / name
             if not place.exists():
-                self._make(place, name, volume)
+                try:
+                    self._make(place, name, volume)
+                except MountError:
+                    shutil.rmtree(place, ignore_errors=True)
+                    raise
 
     def mounts(self, container: Mapping[str, Any]) -> list[Mount]:
         """Return where a container sees them."""
@@ -61,8 +66,8 @@ class Volumes:
                 if not source.exists():
                     source.mkdir(parents=True)
             volume = self._volumes[mount["name"]]
-            only = bool(mount.get("readOnly")) or bool({"secret", "configMap"} & set(volume))
-            found.append(Mount(source, mount["mountPath"], only))
+            only = bool(mount.get("readOnly")) or bool(_CONTENTS & set(volume))
+            found.append(Mount(source, mount_point(mount["mountPath"]), only))
         return found
 
     def remove(self) -> None:
@@ -99,14 +104,29 @@ class Volumes:
             place.symlink_to(self._claims / self._namespace / claim)
             (self._claims / self._namespace / claim).mkdir(parents=True, exist_ok=True)
         elif "secret" in volume or "configMap" in volume:
+            place.mkdir()
             self._project(place, name, volume)
+        elif "projected" in volume:
+            place.mkdir()
+            for source in volume["projected"]["sources"]:
+                self._project_source(place, name, source)
         else:
             raise MountError(f'MountVolume.SetUp failed for volume "{name}" : unknown kind')
+
+    def _project_source(self, place: Path, name: str, source: Mapping[str, Any]) -> None:
+        if "serviceAccountToken" in source:
+            self._project_token(place, name, source["serviceAccountToken"])
+        elif "downwardAPI" in source:
+            for item in source["downwardAPI"]["items"]:
+                text = self._field(item["fieldRef"]["fieldPath"], {})
+                (place / item["path"]).write_text(text, encoding="utf-8")
+        else:
+            self._project(place, name, source)
 
     def _project(self, place: Path, name: str, volume: Mapping[str, Any]) -> None:
         is_secret = "secret" in volume
         asked = volume["secret" if is_secret else "configMap"]
-        wanted = asked["secretName" if is_secret else "name"]
+        wanted = asked["secretName"] if "secretName" in asked else asked["name"]
         values = self.values("secrets" if is_secret else "configmaps", wanted)
         if values is None:
             if not asked.get("optional"):
@@ -115,13 +135,35 @@ class Volumes:
                     f'MountVolume.SetUp failed for volume "{name}" : {kind} "{wanted}" not found'
                 )
             values = {}
-        place.mkdir()
         items = asked.get("items") or [{"key": key, "path": key} for key in values]
         for item in items:
             file = place / item["path"]
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(values[item["key"]])
             file.chmod(item.get("mode", asked.get("defaultMode", 0o644)))
+
+    def _project_token(self, place: Path, name: str, asked: Mapping[str, Any]) -> None:
+        account = self._pod["spec"].get("serviceAccountName") or "default"
+        metadata = self._pod["metadata"]
+        bound = {"kind": "Pod", "apiVersion": "v1"}
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "audiences": [asked["audience"]] if "audience" in asked else [],
+                "expirationSeconds": asked.get("expirationSeconds", 3600),
+                "boundObjectRef": bound | {"name": metadata["name"], "uid": metadata["uid"]},
+            },
+        }
+        path = f"/api/v1/namespaces/{self._namespace}/serviceaccounts/{account}/token"
+        answer = self._client.post(path, request)
+        if answer is None:
+            raise MountError(
+                f'MountVolume.SetUp failed for volume "{name}" : failed to fetch token'
+            )
+        file = place / asked["path"]
+        file.touch(0o600)
+        file.write_text(answer["status"]["token"], encoding="ascii")
 
     def values(self, plural: str, name: str) -> dict[str, bytes] | None:
         """Return what a secret or a config map holds; None where it is not there."""
@@ -205,6 +247,13 @@ def expanded(text: str, values: Mapping[str, str]) -> str:
         return values.get(found[2], found[0])
 
     return _REFERENCE.sub(fill, text)
+
+
+def mount_point(path: str) -> str:
+    """Return where to mount what a container sees at a path."""
+    # /var/run is mostly another name for /run, by which nothing is mounted.
+    rest = path.removeprefix("/var/run/")
+    return path if rest == path else str(Path("/var/run").resolve() / rest)
 
 
 def interpreter_path() -> str:
