@@ -8,8 +8,8 @@ two: small arrays, which take some microseconds each, so that the feed's own par
 JPEGs, which take as long as images do. The figure is samples a second over an epoch but the first,
 in which workers start.
 Tarmac runs as a user starts it, with its checkpoints, and draws samples so that a run that was
-stopped goes on with the same ones; the plain loop does not. It seeds three generators for each
-sample to that end, PyTorch's, NumPy's and Python's: some 6 microseconds, which small arrays show.
+stopped goes on with the same ones; the plain loop does not. It seeds the generators that samples
+draw from for each sample to that end, some 3 microseconds for PyTorch's, which small arrays show.
 """
 
 from __future__ import annotations

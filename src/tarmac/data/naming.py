@@ -57,9 +57,11 @@ class Naming:
         found: dict[str, Any] = {}
         parts = zip(("inputs", "targets", "weights"), self.take_apart(item), strict=True)
         for name, part in parts:
+            if part is None:
+                continue
             if isinstance(part, Mapping):
                 found |= {f"{name}.{key}": value for key, value in part.items()}
-            elif part is not None:
+            else:
                 found[name] = part
         return found
 

@@ -6,9 +6,7 @@ it is about.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import random
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +16,14 @@ from torch.utils import data as torch_data
 
 from tarmac.data import as_array, in_one_line
 from tarmac.errors import TarmacError
+from tarmac.training.engine.sample_draws import SampleDraws
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tarmac.data import Loaded, Loading
 
-__all__ = ["BadSampleError", "Indexed", "Kind", "WorkerStart", "drawing_from"]
+__all__ = ["BadSampleError", "Indexed", "Kind", "WorkerStart"]
 
 # Mixes epoch and index into the seed of a sample's own draws; large odd numbers.
 _EPOCH_STRIDE = 0x9E3779B97F4A7C15
@@ -202,6 +201,7 @@ class Indexed(torch_data.Dataset[Any]):
     def __init__(self, kind: Kind, seed: int) -> None:
         self._kind = kind
         self._seed = seed
+        self._draws = SampleDraws()
 
     def __getitems__(self, keys: Sequence[tuple[int, int]]) -> tuple[torch.Tensor, ...]:
         """Return a batch.
@@ -209,17 +209,19 @@ class Indexed(torch_data.Dataset[Any]):
         Args:
             keys: The epoch and the index of each sample.
         """
+        return self._draws.settled(lambda seed: self._read(keys, seed))
+
+    def _read(
+        self, keys: Sequence[tuple[int, int]], seed: Callable[[int], None]
+    ) -> tuple[torch.Tensor, ...]:
         samples = []
-        with _own_draws():
-            for epoch, index in keys:
-                _seed_draws(self._seed + epoch * _EPOCH_STRIDE + index * _INDEX_STRIDE)
-                try:
-                    samples.append(self._kind.loading.dataset[index])
-                except Exception as error:
-                    raise BadSampleError(
-                        f"sample {index} (from 0): {in_one_line(error)}"
-                    ) from error
-            return self._kind.gather(samples, [index for _, index in keys])
+        for epoch, index in keys:
+            seed(self._seed + epoch * _EPOCH_STRIDE + index * _INDEX_STRIDE)
+            try:
+                samples.append(self._kind.loading.dataset[index])
+            except Exception as error:
+                raise BadSampleError(f"sample {index} (from 0): {in_one_line(error)}") from error
+        return self._kind.gather(samples, [index for _, index in keys])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,33 +243,3 @@ class WorkerStart:
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(_GRACE_S))
         if self.user is not None:
             self.user(worker)
-
-
-@contextlib.contextmanager
-def drawing_from(seed: int) -> Iterator[None]:
-    """Let the generators that a dataset may draw from begin at a seed, and put them back."""
-    with _own_draws():
-        _seed_draws(seed)
-        yield
-
-
-def _seed_draws(seed: int) -> None:
-    torch.default_generator.manual_seed(seed % 2**63)
-    # Hash functions' trick: the upper half has seen all of it.
-    np.random.seed((seed >> 32 ^ seed) % 2**32)
-    random.seed(seed)
-
-
-@contextlib.contextmanager
-def _own_draws() -> Iterator[None]:
-    """Put back the generators of this process; a worker has none that anybody else draws from."""
-    if torch_data.get_worker_info() is not None:
-        yield
-        return
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(states[0])
-        np.random.set_state(states[1])
-        random.setstate(states[2])

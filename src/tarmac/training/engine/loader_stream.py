@@ -10,7 +10,7 @@ import torch
 from torch.utils import data as torch_data
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.training.engine.loader_samples import drawing_from
+from tarmac.training.engine.sample_draws import drawing_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
