@@ -107,13 +107,28 @@ def test_a_task_here_has_the_gpus_that_the_journal_says(held):
     assert glance_job(held).parts[0].gpus is None
 
 
+def on(run, executor):
+    record = json.loads((run / "job-run.json").read_text())
+    (run / "job-run.json").write_text(json.dumps(record | {"executor": executor}))
+
+
 def test_without_a_runner_what_an_engine_has_goes_on(run):
+    on(run, "slurm")
     tell(run, event("queued", 0, place="81"), event("queued", 1, place="82"))
     tell(run, event("started", 2))
     write_attempt(run, 0, state="ended", outcome="succeeded")
     found = glance_job(run)
     assert (found.status, found.done) == ("detached", 1)
     assert [part.name for part in found.parts] == [f"{run.name}/t1"]
+
+
+def test_what_an_engine_ends_with_its_runner_is_not_at_work(run):
+    on(run, "ray")
+    tell(run, event("queued", 0, place="x-0"), event("started", 1, host="n1"))
+    tell(run, event("started", 2, host="n1"))
+    write_attempt(run, 2, state="ended", outcome="succeeded")
+    found = glance_job(run)
+    assert (found.status, found.done, found.parts) == ("interrupted", 1, ())
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,13 @@ def glance_job(path: Path, readings: Readings | None = None) -> Glance:
     is_here = runner.text("host") == os.uname().nodename
     found = [*_parts(path, tasks, readings, is_alive=is_alive)]
     parts = tuple(part for part in found if part.status not in _ENDED)
+    if parts and not is_alive:
+        # Executors take long to import, and a list of runs needs them seldom.
+        from tarmac.jobs.executors import outlives_runner  # noqa: PLC0415
+
+        if not outlives_runner(record.text("executor") or ""):
+            # Ended with their runner, before their agents have written that down.
+            parts = ()
     # Of these the agents alone have said so far how they ended.
     outcomes = collections.Counter(part.status for part in found if part.status in _ENDED)
     outcomes.update(tasks.outcomes)

@@ -17,6 +17,7 @@ from tarmac.files import (
     storage_errors,
     write_json,
 )
+from tarmac.jobs.executors import outlives_runner
 from tarmac.jobs.journal import read_events
 from tarmac.jobs.record import read_record
 from tarmac.jobs.run_files import directory_name
@@ -220,7 +221,10 @@ def read_status(
     # Asked before events are read: one that has ended meanwhile has written them.
     job = None if is_alive else (runners or RunnerWatch()).state_of(run, record.executor)
     events, problems = _last_events(run)
-    tasks = [_task(run, events[index], is_alive=is_alive) for index in sorted(events)]
+    outlives = is_alive or outlives_runner(record.executor)
+    tasks = [
+        _task(run, events[index], is_alive=is_alive, outlives=outlives) for index in sorted(events)
+    ]
     state = _state(tasks, record, is_alive=is_alive, is_queued=is_to_begin(run, job))
     return RunStatus(
         path=run,
@@ -245,7 +249,11 @@ def tasks_left_with_engine(run: Path) -> int:
         StorageError: Its journal cannot be read.
     """
     events, _ = _last_events(run)
-    return sum(_task(run, event, is_alive=False).state in _ACTIVE for event in events.values())
+    outlives = outlives_runner(read_record(run).executor)
+    return sum(
+        _task(run, event, is_alive=False, outlives=outlives).state in _ACTIVE
+        for event in events.values()
+    )
 
 
 def _silent_s(run: Path) -> float | None:
@@ -301,7 +309,7 @@ def _read_runner_note(run: Path) -> ProcessIdentity | None:
         raise
 
 
-def _task(run: Path, event: dict[str, Any], *, is_alive: bool) -> TaskStatus:
+def _task(run: Path, event: dict[str, Any], *, is_alive: bool, outlives: bool) -> TaskStatus:
     # A task that is tried again after it had ended has begun anew.
     has_ended = event["event"] == "ended"
     own = f"tasks/{directory_name(event['task'], event['name'])}"
@@ -330,7 +338,10 @@ def _task(run: Path, event: dict[str, Any], *, is_alive: bool) -> TaskStatus:
     is_engines = event["event"] in _WAITS or "host" in event or "place" in event
     if not is_engines or event["event"] == "retried":
         return dataclasses.replace(status, state="interrupted", reason="")
-    return _as_its_agent_says(status)
+    found = _as_its_agent_says(status)
+    # Some engines end what a runner has started with it, before an agent has written that down.
+    is_over = not outlives and found.state in _ACTIVE
+    return dataclasses.replace(found, state="interrupted", reason="") if is_over else found
 
 
 def _as_its_agent_says(status: TaskStatus) -> TaskStatus:

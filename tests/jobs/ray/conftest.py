@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import signal
 import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 
@@ -51,6 +53,18 @@ class RayCluster:
     def add_node(self, **what: Any) -> Any:
         return self.cluster.add_node(object_store_memory=OBJECT_STORE_BYTES, **what)
 
+    def kill_node_of(self, pid: int) -> str:
+        """Kill the node that a process belongs to; return its name."""
+        ancestors = {parent.pid for parent in psutil.Process(pid).parents()}
+        (node,) = (
+            node
+            for node in self.cluster.worker_nodes
+            if node.all_processes["raylet"][0].process.pid in ancestors
+        )
+        known = {node["ObjectStoreSocketName"]: node["NodeName"] for node in ray.nodes()}
+        self.cluster.remove_node(node, allow_graceful=False)
+        return known[node.plasma_store_socket_name]
+
     def kill_node(self, name: str) -> None:
         """Kill a node that a module has named in ``NODES``."""
         known = {node["NodeName"]: node["ObjectStoreSocketName"] for node in ray.nodes()}
@@ -64,11 +78,20 @@ class RayCluster:
 
 @pytest.fixture(scope="module")
 def cluster(request):
-    """Start a cluster whose head has what the module says in ``HEAD``."""
+    """Start a cluster whose head has what the module says in ``HEAD``.
+
+    Where it says ``IN_BACKGROUND``, as a script's ``ray start ... &`` does: without SIGINT.
+    """
     head = {"num_cpus": 4, "num_gpus": 2, "_system_config": _HASTY}
-    started = start_head(**head | getattr(request.module, "HEAD", {}))
-    for node in getattr(request.module, "NODES", ()):
-        started.add_node(object_store_memory=OBJECT_STORE_BYTES, **node)
+    before = signal.getsignal(signal.SIGINT)
+    if getattr(request.module, "IN_BACKGROUND", False):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        started = start_head(**head | getattr(request.module, "HEAD", {}))
+        for node in getattr(request.module, "NODES", ()):
+            started.add_node(object_store_memory=OBJECT_STORE_BYTES, **node)
+    finally:
+        signal.signal(signal.SIGINT, before)
     yield RayCluster(started)
     ray.shutdown()
     started.shutdown()
@@ -135,8 +158,9 @@ class Runs:
         job: str,
         act: Callable[[Progress], None] = lambda _: None,
         concurrency: int | None = None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> Progress:
-        """Work on a job's tasks until they have ended."""
+        """Work on a job's tasks until they have ended, or it is to stop."""
         tasks, progress = self.tasks(job), Progress(act)
         (self.run / "tasks").mkdir(parents=True, exist_ok=True)
         site = Site(
@@ -148,7 +172,7 @@ class Runs:
             concurrency=concurrency,
         )
         with contextlib.closing(RayExecutor(site)) as executor:
-            run_tasks(tasks, self.run, executor, progress)
+            run_tasks(tasks, self.run, executor, progress, stop=stop)
         return progress
 
     def lines(self, name: str) -> list[str]:

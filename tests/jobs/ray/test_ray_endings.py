@@ -115,6 +115,8 @@ def test_waiting_is_told_with_what_is_free():
     nodes = [SMALL, LARGE]
     said = why_waiting(Demand(gpus=1), nodes, {"CPU": 3.0}, autoscaling=False)
     assert said == "waits for 1 CPU, 1 GPU (3 of 20 CPUs free, 0 of 6 GPUs free)"
+    starts = why_waiting(Demand(), nodes, {"CPU": 3.0}, autoscaling=False)
+    assert starts == "waits for Ray to begin it; it needs 1 CPU (3 of 20 CPUs free)"
     grows = why_waiting(Demand(gpus=9), nodes, {}, autoscaling=True)
     assert grows.endswith("the largest has 4 GPUs; the cluster may grow")
 

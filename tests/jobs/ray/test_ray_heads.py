@@ -9,8 +9,10 @@ import sys
 
 import psutil
 import pytest
+import ray
 
-from tarmac.jobs import Silent, find_run, scheduler, work_on
+from ray_heads import start_head
+from tarmac.jobs import Handle, Silent, find_run, scheduler, work_on
 
 pytestmark = pytest.mark.frameworks
 
@@ -62,6 +64,11 @@ def test_a_run_whose_runner_was_killed_goes_on_and_nothing_runs_twice(
     until(lambda: has_ended(program_of(tmp_path)), "the program outlives its runner")
     (tmp_path / "go").touch()
     (run,) = (tmp_path / "runs").iterdir()
+    status = Handle(run).status()
+    assert (status.state, [t.state for t in status.tasks]) == (
+        "interrupted",
+        ["succeeded", "interrupted"],
+    )
     # What was disturbed begins again half a minute later.
     monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
     assert work_on(find_run(str(run)), Silent()) == {"succeeded": 2}
@@ -76,7 +83,9 @@ def test_an_interrupt_ends_what_runs(started, tmp_path, until):
     assert "tarmac run --resume" in said
 
 
-def test_a_head_that_is_lost_interrupts_the_run_in_words(started, cluster, tmp_path, until):
+def test_a_head_that_is_lost_interrupts_the_run_which_goes_on_with_another(
+    started, cluster, tmp_path, until
+):
     (gcs,) = cluster.cluster.head_node.all_processes["gcs_server"]
     os.kill(gcs.process.pid, signal.SIGKILL)
     said, _ = started.communicate(timeout=90)
@@ -85,3 +94,17 @@ def test_a_head_that_is_lost_interrupts_the_run_in_words(started, cluster, tmp_p
     assert "tarmac run --resume" in said
     until(lambda: has_ended(program_of(tmp_path)), "the program goes on")
     assert (tmp_path / "lines").read_text().split() == ["done"]
+    port = int(cluster.address.rpartition(":")[2])
+    # A test before this one may have left this process connected.
+    ray.shutdown()
+    cluster.cluster.shutdown()
+    (tmp_path / "go").touch()
+    (run,) = (tmp_path / "runs").iterdir()
+    another = start_head(num_cpus=4, gcs_server_port=port)
+    try:
+        words = [*TARMAC, "run", "--resume", str(run)]
+        resumed = subprocess.run(words, capture_output=True, text=True, check=False, timeout=200)
+        assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    finally:
+        another.shutdown()
+    assert (tmp_path / "lines").read_text().split() == ["done", "stays"]

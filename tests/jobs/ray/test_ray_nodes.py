@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 
+import psutil
 import pytest
 import ray
 from ray.util import placement_group_table
@@ -92,3 +93,26 @@ def test_the_loss_of_one_node_ends_the_attempt_on_all_and_the_next_has_others(
     assert sorted(attempts) == [["1", "0"], ["1", "1"], ["2", "0"], ["2", "1"]]
     assert not held_groups()
     until(lambda: ray.available_resources()["GPU"] == 3, "what the group held is not free")
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_node_that_is_killed_gets_the_attempt_another_group(runs, cluster, tmp_path, until, rank):
+    killed = []
+
+    def kill(progress):
+        lines = runs.lines("pids")
+        if not killed and len(lines) == 2:
+            agents = {line.split()[1]: int(line.split()[3]) for line in lines}
+            killed.append(cluster.kill_node_of(agents[rank]))
+
+    progress = runs(on_two(STAYS, str(tmp_path / "pids")), kill)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.attempts) == ("succeeded", 2), end
+    (reason,) = progress.retries
+    assert "lost" in reason or "gone" in reason, reason
+    assert end.host not in killed
+    pids = [int(line.split()[2]) for line in runs.lines("pids")]
+    until(lambda: not any(map(psutil.pid_exists, pids)), "a program goes on")
+    assert not held_groups()
+    until(lambda: ray.available_resources()["GPU"] == 2, "what the group held is not free")
+    cluster.add_node(num_cpus=2, num_gpus=1, node_name=f"{killed[0]}-again")

@@ -20,7 +20,7 @@ from tarmac.jobs.executors.interface import (
     is_retried,
 )
 from tarmac.jobs.executors.local import LocalExecutor
-from tarmac.jobs.executors.registry import executor_names, find_executor
+from tarmac.jobs.executors.registry import executor_names, find_executor, outlives_runner
 from tarmac.jobs.executors.runners import RunnerEngine, RunnerJob, RunnerState
 
 __all__ = [
@@ -45,4 +45,5 @@ __all__ = [
     "executor_names",
     "find_executor",
     "is_retried",
+    "outlives_runner",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tarmac.environments import find_engine
-from tarmac.errors import unknown_name
+from tarmac.errors import TarmacError, unknown_name
 from tarmac.extensions import load_provided, names_with_provided
 from tarmac.jobs.executors.interface import ExecutorKind
 from tarmac.jobs.executors.kubernetes import KUBERNETES
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.interface import Executor, Site
     from tarmac.jobs.plan import Task
 
-__all__ = ["executor_names", "find_executor"]
+__all__ = ["executor_names", "find_executor", "outlives_runner"]
 
 _GROUP = "tarmac.executors"
 
@@ -72,3 +72,11 @@ def find_executor(name: str) -> ExecutorKind:
     if kind is not None:
         return kind
     raise unknown_name("executor", name, dict.fromkeys(executor_names(), ""))
+
+
+def outlives_runner(name: str) -> bool:
+    """Return whether an executor's tasks go on without a runner; one that is gone may have such."""
+    try:
+        return find_executor(name).outlives
+    except TarmacError:
+        return True

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tarmac.distribution import install_hint
 from tarmac.errors import RequestError
 from tarmac.jobs.executors.ray.demand import RayNode
+from tarmac.ray import read_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +35,11 @@ _KNOWN_FOR_S = 2.0
 _WHERE = (
     "Name it: --set options.ray.address=HOST:PORT, or RAY_ADDRESS; or start one here: "
     "ray start --head"
+)
+
+_GIVE_ONE = (
+    "Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH to its file; on the head: "
+    "~/.ray/auth_token"
 )
 
 
@@ -163,10 +169,14 @@ def _resolved(address: str) -> str | None:
 
 def _refuse_silent(address: str) -> None:
     problem = _problem_of(address)
-    if problem is None and os.environ.get("RAY_USE_TLS", "0").lower() in ("", "0", "false"):
+    is_plain = os.environ.get("RAY_USE_TLS", "0").lower() in ("", "0", "false")
+    if problem is None and is_plain:
         problem = _strangeness_of(address)
     if problem is not None:
         raise RequestError(f"the Ray cluster at {address} does not answer: {problem}", hint=_WHERE)
+    refusal = _refusal_of(address) if is_plain else ""
+    if refusal:
+        raise RequestError(f"the Ray cluster at {address} {refusal}", hint=_GIVE_ONE)
 
 
 def _problem_of(address: str) -> str | None:
@@ -196,6 +206,27 @@ def _strangeness_of(address: str) -> str | None:
         said = error.details() or error.code().name
         return f"what answers there is no head of Ray's: {said}"
     return None
+
+
+def _refusal_of(address: str) -> str:
+    """Return how a head refuses this process's token, of which Ray itself says nothing."""
+    try:
+        grpc = importlib.import_module("grpc")
+    except ImportError:
+        return ""
+    # Ray sends one in this mode alone (ray: src/ray/rpc/authentication).
+    is_sent = os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
+    token = read_token(os.environ) if is_sent else None
+    metadata = [("authorization", f"Bearer {token}")] if token else []
+    options = [("grpc.enable_http_proxy", 0)]
+    try:
+        with grpc.insecure_channel(address, options=options) as channel:
+            ask = channel.unary_unary("/ray.rpc.NodeInfoGcsService/GetClusterId")
+            ask(b"", timeout=_ANSWERS_WITHIN_S, metadata=metadata)
+    except grpc.RpcError as error:
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+            return "does not take the token" if token else "asks for a token"
+    return ""
 
 
 def _refuse_other_version(ray: Any, address: str) -> None:

@@ -145,7 +145,11 @@ def why_waiting(
         for name in demand.amounts()
         if name != "memory" and (total := sum(node.total.get(name, 0.0) for node in nodes)) > 0
     )
-    return f"waits for {_words(demand)}" + (f" ({free})" if free else "")
+    words = f"waits for {_words(demand)}"
+    if all(available.get(name, 0.0) >= n * demand.nodes for name, n in demand.amounts().items()):
+        # It may still fit onto no single node; if it does, a worker is on its way.
+        words = f"waits for Ray to begin it; it needs {_words(demand)}"
+    return words + (f" ({free})" if free else "")
 
 
 def _slots(demand: Demand, node: RayNode) -> int:

@@ -16,6 +16,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -72,6 +73,7 @@ def perform(
         ``host``; ``exit`` and ``said``, how the agent ended and the last that it printed; or only
         ``unseen`` where nothing was done, for this node needs a mirror.
     """
+    _hear_interrupts()
     host, is_seen = see(work)
     element: dict[str, Any] = {**work["element"]}
     blind = [] if is_seen else [host]
@@ -308,6 +310,16 @@ def _look_on_others(work: dict[str, Any]) -> list[str]:
     ranks = range(1, work["element"]["nodes"])
     found = ray.get([_on_node(see, work, rank).remote(work) for rank in ranks])
     return [host for host, is_seen in found if not is_seen]
+
+
+def _hear_interrupts() -> None:
+    """Have `ray.cancel` be heard, which is a SIGINT of Ray's own making.
+
+    A node that was started in the background of a script, by ``ray start ... &``, has its workers
+    ignore that one: the shell has it so, and what is ignored is handed on.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _host(work: dict[str, Any]) -> str:
