@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -44,6 +45,17 @@ def test_slurm_gets_the_files_of_a_dry_run_and_nothing_is_made(tarmac, start_slu
     assert written.stderr == "note: sweep: file 1 for a Slurm cluster\n"
     shown = tarmac("run", "job.yaml", "--on", "slurm", "--dry-run", **variables)
     assert written.stdout in shown.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+def test_ray_gets_what_a_dry_run_shows_and_nobody_is_asked(tarmac, tmp_path):
+    variables = {"RAY_ADDRESS": "nowhere.invalid:6379"}
+    written = tarmac("convert", "job.yaml", "--to", "ray", **variables)
+    assert written.returncode == 0, written.stderr
+    assert json.loads(written.stdout)["tasks"] == 3
+    assert written.stderr == "note: sweep: file 1 for a Ray cluster\n"
+    shown = tarmac("run", "job.yaml", "--on", "ray", "--dry-run", **variables)
+    assert shown.stdout.endswith(f"sweep: file 1 for a Ray cluster\n{written.stdout}")
     assert not (tmp_path / "runs").exists()
 
 

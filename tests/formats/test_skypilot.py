@@ -45,6 +45,7 @@ JOBS = {
     "files": "{name: x, command: x, inputs: [{from: /data/}, {from: here}], "
     "secrets: {A: {env: A}, B: {name: n, key: k}}}",
     "sweep": "{name: x, command: 'echo {{ n }} > $HOME', sweep: {grid: {n: [1, 2]}}}",
+    "blobs": "{name: x, command: x, outputs: [{path: a, to: 'az://b/c'}]}",
     "image": "{name: x, command: x, environment: {image: i, login: {file: ~/.login}}}",
 }
 
@@ -167,6 +168,32 @@ def test_a_refusal_says_file_line_and_column(text, where, tmp_path, monkeypatch)
     done = CliRunner().invoke(convert, ["job.yaml", "--to", "skypilot"])
     assert isinstance(done.exception, RequestError), done.output
     assert done.exception.message.startswith(f"job.yaml:{where}")
+
+
+@pytest.mark.parametrize(
+    ("place", "secrets", "told"),
+    [
+        ("az://box/out", ["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"], "az://box)"),
+        ("s3://bucket/out", [], "s3://bucket is asked for with the machine's own role"),
+        ("gs://bucket/out", [], "gs://bucket is asked for with the machine's own role"),
+    ],
+)
+def test_outputs_in_a_store_have_what_asks_it_and_the_keys(place, secrets, told):
+    task, text, notes = write(
+        parse_job(f"{{name: x, command: x, outputs: [{{path: a, to: '{place}'}}]}}")
+    )
+    assert "tarmac-gpu[objects]==" in task["setup"]
+    assert [*task.get("secrets", {})] == secrets
+    assert any(told in note for note in notes)
+    launch = next(line for line in text.splitlines() if "sky launch" in line)
+    assert re.findall(r"--secret (\w+)", launch) == secrets
+
+
+def test_what_trains_and_keeps_in_a_store_has_both_extras():
+    job = "{name: x, workload: digits-mlp, outputs: [{path: a, to: 's3://b/c'}]}"
+    assert "'tarmac-gpu[train,objects]==" in write(parse_job(job))[0]["setup"]
+    plain = "{name: x, command: x, outputs: [{path: a, to: 'run:c'}, {path: b, to: here}]}"
+    assert " tarmac-gpu==" in write(parse_job(plain))[0]["setup"]
 
 
 def test_more_gpus_than_the_pools_machine_has_are_refused():

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from tarmac.distribution import DISTRIBUTION, installed_version
 from tarmac.documents import dump_document
 from tarmac.errors import RequestError
+from tarmac.files import Location
 from tarmac.formats.format import Unwritable
 from tarmac.formats.original import original_of
 from tarmac.formats.skypilot.embedded import embed
@@ -17,7 +18,7 @@ from tarmac.formats.skypilot.machines import place_in_job, resources_of
 from tarmac.jobs import Container, Venv, plan_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from tarmac.formats.skypilot.embedded import Embedded
@@ -33,6 +34,14 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _FILE = "tarmac-job.yaml"
 _RUNS = "tarmac-runs"
 _END = "TARMAC_JOB"
+
+# The keys of an account of Azure's, which its blobs cannot be had without. Machines of Amazon's and
+# Google's have a role of their own.
+_AZURE_KEYS = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY")
+_OTHER_KEYS = {
+    "s3": "sky launch --secret AWS_ACCESS_KEY_ID --secret AWS_SECRET_ACCESS_KEY",
+    "gs": "sky launch --secret GOOGLE_SERVICE_ACCOUNT_KEY",
+}
 
 # A port for several machines to meet at, as torchrun's own.
 _PORT = 29500
@@ -67,7 +76,11 @@ def write_skypilot(job: Job, directory: Path) -> tuple[str, list[str]]:
         _refuse_engine(job, task)
     nodes = _nodes(job, tasks)
     resources, notes = resources_of(job, tasks)
+    stores = _stores(tasks)
     embedded = embed(job)
+    secrets = embedded.secrets | {
+        key: f"of {stores['az']}" for key in _AZURE_KEYS if "az" in stores
+    }
     name = _NOT_IN_NAMES.sub("-", job.name.lower()).strip("-") or "job"
     name = name if name[0].isalpha() else f"job-{name}"
     value: dict[str, Any] = {"name": name}
@@ -80,17 +93,23 @@ def write_skypilot(job: Job, directory: Path) -> tuple[str, list[str]]:
         notes.append(f"{job.name}: launch it in {directory}, whose files are brought along")
     if absolute:
         value["file_mounts"] = {place: place for place in absolute}
-    if embedded.secrets:
-        value["secrets"] = dict.fromkeys(embedded.secrets)
+    if secrets:
+        value["secrets"] = dict.fromkeys(secrets)
         notes += [
             f"{job.name}: give the secret {variable} at launch ({reference}): "
             f"sky launch --secret {variable}"
-            for variable, reference in embedded.secrets.items()
+            for variable, reference in secrets.items()
         ]
-    value["setup"] = _setup(tasks)
+    notes += [
+        f"{job.name}: {stores[scheme]} is asked for with the machine's own role; where that is not "
+        f"enough: {given}"
+        for scheme, given in _OTHER_KEYS.items()
+        if scheme in stores
+    ]
+    value["setup"] = _setup(tasks, has_stores=bool(stores))
     value["run"] = _run(tasks, nodes, embedded)
     notes += _notes(job, tasks, nodes)
-    return _header(name, job, tasks, embedded) + dump_document(value, has_blocks=True), notes
+    return _header(name, job, tasks, secrets) + dump_document(value, has_blocks=True), notes
 
 
 def _refuse_engine(job: Job, task: Task) -> None:
@@ -144,9 +163,23 @@ def _places(job: Job, tasks: Sequence[Task]) -> tuple[list[str], bool]:
     return [*found], is_relative
 
 
-def _setup(tasks: Sequence[Task]) -> str:
-    extra = "[train]" if any(task.trains for task in tasks) else ""
-    wanted = f"{DISTRIBUTION}{extra}=={installed_version()}"
+def _stores(tasks: Sequence[Task]) -> dict[str, str]:
+    """Return the schemes of object stores that tasks ask, each with the first place there."""
+    found: dict[str, str] = {}
+    for task in tasks:
+        given = [one.source for one in task.inputs]
+        for text in [*given, *(output.to for output in task.outputs)]:
+            # A run's own files are no place elsewhere.
+            location = None if text.startswith("run:") else Location.parse(text)
+            if location is not None and location.is_object:
+                found.setdefault(location.scheme, f"{location.scheme}://{location.host}")
+    return found
+
+
+def _setup(tasks: Sequence[Task], *, has_stores: bool) -> str:
+    wants = {"train": any(task.trains for task in tasks), "objects": has_stores}
+    extras = ",".join(extra for extra, is_wanted in wants.items() if is_wanted)
+    wanted = f"{DISTRIBUTION}{f'[{extras}]' if extras else ''}=={installed_version()}"
     return (
         "command -v uv >/dev/null || curl -LsSf https://astral.sh/uv/install.sh | sh\n"
         'export PATH="$HOME/.local/bin:$PATH"\n'
@@ -202,8 +235,8 @@ def _notes(job: Job, tasks: Sequence[Task], nodes: int) -> list[str]:
     return notes
 
 
-def _header(name: str, job: Job, tasks: Sequence[Task], embedded: Embedded) -> str:
-    given = "".join(f" --secret {variable}" for variable in embedded.secrets)
+def _header(name: str, job: Job, tasks: Sequence[Task], secrets: Iterable[str]) -> str:
+    given = "".join(f" --secret {variable}" for variable in secrets)
     here = {
         output.to.rstrip("/")
         for task in tasks
