@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 from importlib import metadata
 
 import numpy as np
@@ -13,7 +16,7 @@ from inference_models import pair
 from torch import nn
 
 import tarmac
-from tarmac import TarmacError, data, training
+from tarmac import RequestError, TarmacError, data, training
 from tarmac.inference import exporting
 from tarmac.workloads import find_workload
 
@@ -122,6 +125,38 @@ def test_what_does_not_agree_is_not_written(digits, tmp_path, monkeypatch):
     with pytest.raises(TarmacError, match="does not agree with the model: output differs by"):
         tarmac.export(digits, "torch", file=tmp_path / "m.pt2")
     assert not [*tmp_path.iterdir()]
+
+
+_EXPORT_ON_A_FULL_DISK = """
+import resource, sys
+import tarmac
+from tarmac.files import StorageError
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+try:
+    tarmac.export(Path(sys.argv[1]), sys.argv[2], file=sys.argv[3])
+except StorageError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("to", ["torch", pytest.param("onnx", marks=onnx)])
+def test_a_full_disk_is_said_and_nothing_is_left(digits, tmp_path, to):
+    file = tmp_path / f"model.{to}"
+    command = [sys.executable, "-c", _EXPORT_ON_A_FULL_DISK, digits.path, to, file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert f"no space left to write {file}" in done.stdout, done.stderr
+    assert done.returncode == 0
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_device_is_no_place_for_a_file(digits, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in (tmp_path, pipe):
+        with pytest.raises(RequestError, match="expected the name of a file"):
+            tarmac.export(digits, "torch", file=place)
+    assert pipe.is_fifo()
 
 
 def test_what_is_missing_is_named(line, digits, monkeypatch):

@@ -166,6 +166,24 @@ def test_a_damaged_checkpoint_is_named(run):
     assert "resume from the one before it" in str(raised.value.hint)
 
 
+def test_a_shard_that_is_cut_or_missing_is_named_before_a_run_is_made(run, tmp_path):
+    checkpoint = run.checkpoints / "epoch-00001-step-0000000.dcp"
+    shard = checkpoint / "__1_0.distcp"
+    content = shard.read_bytes()
+    shard.write_bytes(content[:100])
+    with pytest.raises(TarmacError, match=r"damaged: __1_0\.distcp has 100 bytes, expected at"):
+        resume(run.path)
+    with pytest.raises(TarmacError, match="is damaged"):
+        tarmac.train(_MLP, init_from=str(checkpoint), output=tmp_path / "new", **OPTIONS)
+    shard.unlink()
+    with pytest.raises(TarmacError, match=r"damaged: .*No such file or directory: .*__1_0"):
+        tarmac.extend(run.path, epochs=9, output=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    shard.write_bytes(content)
+    begun = tarmac.train(_MLP, init_from=f"{checkpoint}/", output=tmp_path / "new", **OPTIONS)
+    assert begun.record.configuration["init_from"] == str(checkpoint)
+
+
 def test_the_best_checkpoint_is_kept_in_shards_and_scored(tmp_path):
     run = tarmac.train(
         _MLP,

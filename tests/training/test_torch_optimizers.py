@@ -16,7 +16,7 @@ from tarmac.testing.strategies import WORKLOADS, assert_close, weights_of
 from tarmac.training import apply_settings, settings_of
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.engine.update import build_update
-from tarmac.workloads import SGD, ParameterGroup, Recipe, TorchOptimizer, Workload
+from tarmac.workloads import SGD, ParameterGroup, Recipe, TorchOptimizer, Workload, find_workload
 
 # PyTorch's own classes, but those that are refused and the base class.
 KINDS = {
@@ -203,14 +203,46 @@ def test_what_a_class_says_against_the_model_is_told():
     )
     with pytest.raises(
         RequestError, match=r"torch\.optim\.Muon cannot train this model: Muon only"
-    ):
+    ) as raised:
         build_update(recipe, Parameters(nn.Linear(2, 2), weight_decay={}, bf16=False))
+    assert str(raised.value.hint).endswith("in the recipe's parameter_groups: bias")
     recipe = dataclasses.replace(recipe, optimizer=OWN)
     decayed = Parameters(nn.Linear(2, 2), weight_decay={"*": 0.1}, bf16=False)
     with pytest.raises(
         RequestError, match=r"weight has weight decay 0\.1, which Own does not know"
     ):
         build_update(recipe, decayed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {
+                "optimizer": TorchOptimizer(
+                    kind=torch.optim.RAdam, learning_rate=1, arguments={"betas": (2, 3)}
+                )
+            },
+            "Invalid beta",
+        ),
+        (
+            {"optimizer": TorchOptimizer(kind=torch.optim.Muon, learning_rate=1)},
+            "Muon only supports 2D",
+        ),
+        ({"weight_decay": {"*.biass": 0.1}}, r"weight_decay names '\*\.biass'"),
+        ({"parameter_groups": {"9.*": ParameterGroup(optimizer=OWN)}}, "matches no parameter"),
+    ],
+)
+@pytest.mark.parametrize("devices", ["cpu", "cpu:2"])
+def test_what_a_model_refuses_is_said_before_a_run_is_made(tmp_path, changes, message, devices):
+    made = find_workload("digits-mlp")
+    recipe = dataclasses.replace(made.recipe, **changes)
+    asked = dataclasses.replace(made, recipe=recipe, expectation=None)
+    before = torch.get_rng_state()
+    with pytest.raises(RequestError, match=message):
+        tarmac.train(asked, output=tmp_path, devices=devices, epochs=1)
+    assert not [*tmp_path.iterdir()]
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_class_that_moves_parameters_or_keeps_lists_is_found_out():

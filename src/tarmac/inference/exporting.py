@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import logging
 import shutil
 import tempfile
@@ -90,7 +91,8 @@ def export(
         checkpoint: ``best`` for the one that was best on held-out data.
 
     Raises:
-        RequestError: The run has no weights, or its data are not here.
+        RequestError: The run has no weights, its data are not here, or ``file`` names a directory
+            or a device.
         MissingExtraError: ``onnx`` needs packages that are not installed.
         TarmacError: The model cannot be exported, or what was written does not agree with it.
     """
@@ -99,6 +101,8 @@ def export(
     if to == "onnx":
         for package in ("onnx", "onnxscript", "onnxruntime"):
             require(package)
+    if file is not None and Path(file).exists() and not Path(file).is_file():
+        raise RequestError(f"{file} is a directory or a device, expected the name of a file")
     trained = open_trained(
         reference, device="cpu", output=output, workload=workload, checkpoint=checkpoint
     )
@@ -112,10 +116,11 @@ def export(
         program = _program(trained, example)
         if to == "torch":
             with storage_errors(path):
-                torch.export.save(program, made)
+                _write_torch(program, made)
             found = _run_torch(made, example)
         else:
-            _write_onnx(program, made, list(expected), trained)
+            with storage_errors(path):
+                _write_onnx(program, made, list(expected), trained)
             found = _run_onnx(made, columns, list(expected))
         difference = _difference(expected, found, path)
         with storage_errors(path):
@@ -171,6 +176,13 @@ def _program(trained: Trained, example: Any) -> torch.export.ExportedProgram:
         ) from error
 
 
+def _write_torch(program: torch.export.ExportedProgram, path: Path) -> None:
+    # PyTorch ends the process where the disk is full while it writes a file itself.
+    made = io.BytesIO()
+    torch.export.save(program, made)
+    path.write_bytes(made.getbuffer())
+
+
 def _write_onnx(
     program: torch.export.ExportedProgram, path: Path, outputs: Sequence[str], trained: Trained
 ) -> None:
@@ -188,6 +200,9 @@ def _write_onnx(
             made.model.metadata_props["tarmac.run"] = trained.run.record.id
             made.model.metadata_props["tarmac.workload"] = trained.run.record.workload
             made.save(path, external_data=size > _MOST_BYTES)
+    except OSError:
+        # Of the disk, not of the model.
+        raise
     except Exception as error:
         raise TarmacError(
             f"{trained.workload.name} cannot be written as ONNX: {_first_line(error)}",

@@ -155,8 +155,10 @@ def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
             f"weights {path} hold more than tensors, which would run code when it is read",
             hint="Save the weights alone: torch.save(model.state_dict(), FILE)",
         ) from error
-    except (RuntimeError, OSError, EOFError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
+    except Exception as error:
+        # PyTorch's reader runs into anything where a file is damaged, a KeyError of a number even.
+        says_why = isinstance(error, RuntimeError | OSError | EOFError | ValueError)
+        reason = str(error).partition("\n")[0] if says_why else "it is no file of torch.save"
         raise TarmacError(f"weights {path} cannot be read: {reason}") from error
     for key in _NESTED:
         if isinstance(found, dict) and isinstance(found.get(key), dict):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from torch.distributed.checkpoint.metadata import Metadata
 
-__all__ = ["SHARDED", "ShardReader", "damage_explained", "read_sharded_weights"]
+__all__ = ["SHARDED", "ShardReader", "check_shards", "damage_explained", "read_sharded_weights"]
 
 # How names of such checkpoints end.
 SHARDED = ".dcp"
@@ -75,6 +75,22 @@ class ShardReader(FileSystemReader):
             raise ValueError(f"{min(others)} is no tensor")
         return tensors
 
+    def check(self) -> None:
+        """See that the files have all that the index says, as PyTorch does not say what is missing.
+
+        Raises:
+            OSError: A file is not there.
+            ValueError: One is shorter than it was.
+        """
+        ends: dict[str, int] = {}
+        for stored in (self.read_metadata().storage_data or {}).values():
+            name, end = str(stored.relative_path), stored.offset + stored.length
+            ends[name] = max(end, ends.get(name, 0))
+        for name, end in sorted(ends.items()):
+            size = (Path(self.path) / name).stat().st_size
+            if size < end:
+                raise ValueError(f"{name} has {size} bytes, expected at least {end}")
+
 
 class _IndexUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
@@ -88,6 +104,19 @@ class _IndexUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"its index names {module}.{name}, which is no part of one")
 
 
+def check_shards(path: Path) -> None:
+    """See that nothing of a checkpoint is missing; its tensors are not read.
+
+    Args:
+        path: A checkpoint's directory.
+
+    Raises:
+        TarmacError: It is damaged.
+    """
+    with damage_explained(path):
+        ShardReader(path).check()
+
+
 def read_sharded_weights(path: Path) -> dict[str, torch.Tensor]:
     """Read a model's weights, whole and on the CPU, by one process.
 
@@ -99,6 +128,7 @@ def read_sharded_weights(path: Path) -> dict[str, torch.Tensor]:
     """
     with damage_explained(path):
         reader = ShardReader(path)
+        reader.check()
         room = {
             name: torch.empty(stored.size, dtype=stored.properties.dtype)
             for name, stored in reader.shapes().items()

@@ -25,6 +25,10 @@ __all__ = ["PyTorchOptimizer"]
 # Of names of state: whose it is, what it is called, and its kind.
 _SEPARATOR = "|"
 
+# Takes parameters of two dimensions alone.
+_FOR_MATRICES = "torch.optim.Muon"
+_MATRIX = 2
+
 _NUMBERS: Mapping[str, torch.dtype] = {
     "bool": torch.bool,
     "int": torch.int64,
@@ -68,7 +72,16 @@ class PyTorchOptimizer:
             arguments = {"lr": spec.learning_rate, **spec.arguments}
             self._inner = spec.kind(asked, **arguments)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise RequestError(f"{spec.name} cannot train this model: {error}") from error
+            vectors = [name for name, leaf in self._leaves.items() if leaf.dim() != _MATRIX]
+            hint = None
+            if spec.name == _FOR_MATRICES and vectors:
+                hint = (
+                    "Give these another optimizer in the recipe's parameter_groups: "
+                    f"{', '.join(vectors)}"
+                )
+            raise RequestError(
+                f"{spec.name} cannot train this model: {error}", hint=hint
+            ) from error
 
     def set_learning_rate(self, rate: float) -> None:
         """Use another rate from the next step on."""

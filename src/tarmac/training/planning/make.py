@@ -39,6 +39,7 @@ from tarmac.training.planning.sharding import check_sharding
 from tarmac.training.planning.strategy import choose_strategy
 from tarmac.training.planning.task import check_task
 from tarmac.training.planning.trial import try_model
+from tarmac.training.planning.updates import check_updates
 from tarmac.training.shares import Shares
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def make_plan(
         if options.compile == "auto":
             compiled, why_compiled = False, f"{strategy.name} gathers parameters between layers"
         check_sharding(strategy.name, trained.recipe, precision, compiled=compiled)
+    check_updates(trained.recipe, trial.model)
     if options.activation_checkpointing and not find_blocks(trial.model):
         raise RequestError(
             f"activation_checkpointing computes repeated blocks again, and {workload.name} has "
@@ -206,7 +208,19 @@ def make_plan(
 def _load(workload: Workload, load: data.Loader, progress: data.Progress | None) -> Dataset:
     if isinstance(workload.dataset, str):
         return load(workload.dataset, progress=progress)
-    return workload.dataset()
+    if not callable(workload.dataset):
+        raise RequestError(
+            f"the dataset of {workload.name} is a {type(workload.dataset).__name__}, expected a "
+            "name, or a function that returns a tarmac.data.Dataset"
+        )
+    found = workload.dataset()
+    if not isinstance(found, data.Dataset):
+        raise RequestError(
+            f"the dataset of {workload.name} returns a {type(found).__name__}, expected a "
+            "tarmac.data.Dataset",
+            hint="return Dataset(name, Split(inputs, targets), Split(test_inputs, test_targets))",
+        )
+    return found
 
 
 def _in_steps(dataset: Dataset, batch_size: int) -> Dataset:

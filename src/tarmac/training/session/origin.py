@@ -17,6 +17,7 @@ from tarmac.training.session.checkpoint import (
     read_checkpoint,
 )
 from tarmac.training.session.sharded_checkpoint import copy_sharded
+from tarmac.training.shards import SHARDED, check_shards
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,15 +43,15 @@ def find_weights(
 
     Args:
         reference: A ``.safetensors`` file, a file of ``torch.save`` (``.pt``, ``.pth``, ``.bin``,
-            ``.ckpt``), or a run: its directory, its name or ``"latest"``. Of a run that is not
-            completed it is the newest checkpoint.
+            ``.ckpt``), a checkpoint in shards (``.dcp``), or a run: its directory, its name or
+            ``"latest"``. Of a run that is not completed it is the newest checkpoint.
         output: Where runs lie; by default `runs.default_output`.
         checkpoint: ``best`` of a run is the checkpoint that was best on held-out data.
 
     Raises:
         RequestError: There is no such run, or the run has no weights yet, or no best ones.
     """
-    if reference.endswith((".safetensors", *PICKLED)):
+    if Path(reference).suffix in (".safetensors", SHARDED, *PICKLED):
         return Path(reference)
     run = runs.resolve(reference, output)
     if checkpoint not in CHECKPOINTS:
@@ -131,5 +132,6 @@ def begin_from(run: Run, source: Run) -> None:
 def _epochs_of(run: Run, checkpoint: Path) -> int:
     """Return how many epochs a run's checkpoint has behind it, which must not be damaged."""
     if checkpoint.is_dir():
+        check_shards(checkpoint)
         return epoch_of(checkpoint)
     return read_checkpoint(checkpoint, str(run.record.configuration["workload"])).epoch

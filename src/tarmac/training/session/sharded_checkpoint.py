@@ -152,6 +152,7 @@ def read_sharded(path: Path, workload: str, engine: Engine) -> TrainingState:
         raise RequestError(f"checkpoint {path} is of {position['workload']}, not of {workload}")
     with damage_explained(path):
         reader = ShardReader(path)
+        reader.check()
         weights = engine.weights()
         room: dict[str, torch.Tensor] = {}
         for key, stored in reader.shapes().items():
