@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import numpy as np
@@ -103,8 +104,12 @@ def test_parquet_gives_what_csv_does(tmp_path, root):
         (
             "x,y\na,2\nb,3\n",
             TableColumns(),
-            "column 'x' holds string such as 'a', expected numbers",
+            "row 1, column 'x': string such as 'a', expected numbers",
         ),
+        ("x,y\n1,2\nthree,3\n", TableColumns(), "row 2, column 'x': string such as 'three'"),
+        ("1,2,0\n3,4,1\n", TableColumns(), ":1: the first row holds numbers"),
+        ("x,y\n1,1e39\n", TableColumns(), "column 'y': 1e+39, expected a finite number of float32"),
+        ("x,y\n1,2\n", TableColumns(targets=("y",), weights="y"), "column 'y' is named 2 times"),
         ("x,y\n1,a\n2,\n", TableColumns(targets=("y",)), None),
         ("x,y\n", TableColumns(), "no row below its head"),
         ("", TableColumns(), "cannot be read: Empty CSV file"),
@@ -278,3 +283,63 @@ def test_a_damaged_dataset_is_listed_and_verified_as_such(tmp_path, root):
     (root / "b" / "dataset.json").write_text(json.dumps(record | {"schema_version": 2}))
     with pytest.raises(RequestError, match="newer Tarmac"):
         data.load("b")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.tsv", b"x\ty\n1\t2\n3\t4\n"),
+        ("t.CSV", b"x;y\n1;2\n3;4\n"),
+        ("t.csv.gz", gzip.compress(b"x,y\n1,2\n3,4\n", mtime=0)),
+    ],
+)
+def test_tables_with_other_separators_and_compressed_ones(tmp_path, root, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    data.take_over("t", path, Taking(), root)
+    assert {tuple(row) for row in everything(data.load("t")).tolist()} == {(1, 2), (3, 4)}
+
+
+def test_whole_numbers_that_no_float_holds_exactly_are_taken(tmp_path, root):
+    path = written(tmp_path / "t.csv", f"x\n{2**60 + 1}\n{2**60 + 3}\n")
+    data.take_over("t", path, Taking(), root)
+    assert everything(data.load("t")).tolist() == [[2.0**60], [2.0**60]]
+
+
+def test_a_table_in_another_encoding_is_refused_with_its_line(tmp_path, root):
+    path = tmp_path / "t.csv"
+    path.write_bytes("x,y\n1,a\n2,é\n".encode("latin-1"))
+    with pytest.raises(TarmacError, match=r"t.csv:3: byte 0xe9 is no UTF-8"):
+        data.take_over("t", path, Taking(), root)
+    assert not list(root.iterdir())
+
+
+def test_a_number_that_can_be_no_class_takes_no_memory(tmp_path, root):
+    np.savez(tmp_path / "a.npz", inputs=np.zeros((3, 2)), targets=np.array([0, 1, 2**40]))
+    with pytest.raises(TarmacError, match=r"class 1099511627776 at sample 2"):
+        data.take_over("a", tmp_path / "a.npz", Taking(), root)
+
+
+def test_train_alone_is_no_class(tmp_path, root):
+    for kind in ("a", "b"):
+        for number in range(2):
+            image(tmp_path / "in" / "train" / kind / f"{number}.png")
+    assert data.take_over("x", tmp_path / "in", Taking(), root).classes == ("a", "b")
+
+
+def test_what_a_killed_process_has_left_is_removed(tmp_path, root):
+    path = written(tmp_path / "houses.csv", HOUSES)
+    data.take_over("old", path, Taking(), root)
+    (root / ".0123.part").mkdir()
+    # It was killed between two renames of --replace.
+    (root / "old").rename(root / ".0123.old")
+    data.take_over("new", path, Taking(), root)
+    assert {child.name for child in root.iterdir()} == {"new", "old"}
+
+
+def test_no_room_is_told_before_anything_is_decoded(tmp_path, root):
+    for number in range(3):
+        image(tmp_path / "in" / "a" / f"{number}.png")
+    with pytest.raises(TarmacError, match=r"no space left to write train.inputs.npy"):
+        data.take_over("x", tmp_path / "in", Taking(size=(10_000_000, 10_000_000)), root)
+    assert not list(root.iterdir())

@@ -104,9 +104,9 @@ def split(inputs=(4, 2), targets=(0, 1, 2, 1), dtype=np.uint8) -> Split:
     [
         (split(dtype=np.float32), "inputs are float32 in train and uint8 in test"),
         (split(inputs=(3, 2)), "3 inputs and 4 targets"),
-        (split(inputs=(0, 2), targets=()), "0 inputs"),
-        (split(targets=(0, 1, 2, 3)), "from 0 to 3, expected 0 to 2"),
-        (split(targets=(0, 1, -1, 2)), "from -1 to 2"),
+        (split(inputs=(0, 2), targets=()), "train has no samples"),
+        (split(targets=(0, 1, 2, 3)), r"targets are 3 in sample 3 \(from 0\), expected 0 to 2"),
+        (split(targets=(0, 1, -1, 2)), r"targets are -1 in sample 2 \(from 0\)"),
         (split(inputs=(4, 3)), r"samples are \(3,\) in train and \(2,\) in test"),
         (Split(np.zeros((4, 2), np.uint8), np.zeros(4)), "expected int64"),
     ],

@@ -90,6 +90,10 @@ def not_finite(index: int) -> Any:
     return np.full(4, np.nan, np.float32) if index == 33 else None
 
 
+def whole(index: int) -> Any:
+    return np.zeros(4, np.int64) if index == 33 else None
+
+
 def too_long(index: int) -> Any:
     return np.zeros(5, np.float32) if index == 33 else None
 

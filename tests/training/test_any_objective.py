@@ -204,7 +204,7 @@ X, Y = DATA["table"].train.arrays
         ),
         (
             one("table", dataset=dataset_of(X, Y, -np.ones(60, np.float32))),
-            "train.weights are -1.0 to -1.0, expected none below 0",
+            r"train.weights are -1.0 in sample 0 \(from 0\), expected none below 0",
         ),
         (
             one("table", objective=Classification()),
@@ -218,6 +218,19 @@ X, Y = DATA["table"].train.arrays
             one("table", objective=Objective(loss=lambda o, t: (o - t[:, None]).abs())),
             r"the loss has shape \[2, 1\] for 2 samples, expected one value of each, \[2\], or a "
             "scalar that is their mean",
+        ),
+        (
+            one("table", objective=Objective(loss=lambda o, t: 3.0)),
+            "the loss returns a float, expected a tensor",
+        ),
+        (
+            one("table", objective=Objective(loss=lambda o, t: o.detach()[:, 0])),
+            "the loss has no gradient",
+        ),
+        (one("table", dataset=lambda: None), "the dataset of table returns a NoneType"),
+        (
+            one("table", dataset=dataset_of(X.astype(np.longdouble), Y)),
+            "train.inputs are (float128|longdouble) of 2 dimensions, expected numbers or bools",
         ),
         (
             one("table", objective=Objective(loss=lambda o, t: o.foo)),

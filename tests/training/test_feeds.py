@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarmac import RequestError, data
+from tarmac.data import Split
 from tarmac.machine import find_devices
+from tarmac.training.engine.columns import samples_of
 from tarmac.training.engine.feeds import open_feed
 from tarmac.training.planning.feed import choose_feed
 from tarmac.training.shares import Shares, cut
@@ -169,3 +171,14 @@ def test_the_fingerprint_of_a_large_array_sees_its_ends_and_its_middle(tmp_path)
     mapped[100:110] += 1
     seen.add(fingerprint())
     assert len(seen) == 5
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_unsigned_targets_and_arrays_that_run_backwards_are_gathered(dtype):
+    inputs, targets = np.arange(6, dtype=np.float32)[::-1], np.arange(6, dtype=dtype)
+    split = Split(inputs, targets)
+    feed = open_feed("resident", split, 6, 2, CPU)
+    (handed,) = feed.batches(torch.tensor([4, 1]), [(0, 2)])
+    taken, wanted = feed.samples(*handed)
+    assert (taken.tolist(), wanted.tolist()) == ([1, 4], [4, 1])
+    assert samples_of(split, 0, 2)[0].tolist() == [5, 4]

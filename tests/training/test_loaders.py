@@ -15,11 +15,15 @@ from torch.utils import data as torch_data
 
 from tarmac import RequestError, TarmacError
 from tarmac.data import Dataset, Loaded, Split, samples_from
+from tarmac.machine import find_devices
 from tarmac.runs import Run
 from tarmac.testing.strategies import assert_close, weights_of
 from tarmac.training import resume, train
 from tarmac.training.engine.loader_feed import LoaderFeed
 from tarmac.training.engine.loader_samples import BadSampleError, Kind
+from tarmac.training.engine.loader_stream import Stream as LoaderStream
+from tarmac.training.engine.loader_stream import end_workers
+from tarmac.training.planning.feed import choose_feed
 
 
 def arrays() -> Split:
@@ -36,6 +40,17 @@ def by_workers(dataset: Any, count: int = 2, **options: Any) -> Callable[[], Any
 
 def sized_stream() -> Loaded:
     return samples_from(Stream(), num_samples=len(INPUTS))
+
+
+def streaming_workers() -> Loaded:
+    loader = torch_data.DataLoader(Stream(), 7, num_workers=2)
+    return samples_from(loader, num_samples=len(INPUTS))
+
+
+def shuffled() -> torch_data.DataLoader[Any]:
+    draws = torch.Generator().manual_seed(5)
+    sampler = torch_data.WeightedRandomSampler([1.0] * 60, 60, generator=draws)
+    return torch_data.DataLoader(Noisy(), 7, sampler=sampler)
 
 
 def stateful() -> Loaded:
@@ -84,8 +99,8 @@ def test_two_devices_take_the_samples_of_one(tmp_path, make):
 
 @pytest.mark.parametrize(
     "make",
-    [Noisy, by_workers(Noisy()), sized_stream, weighted, stateful],
-    ids=["dataset", "workers", "stream", "sampler", "stateful"],
+    [Noisy, by_workers(Noisy()), sized_stream, streaming_workers, weighted, shuffled, stateful],
+    ids=["dataset", "workers", "stream", "stream-workers", "sampler", "generator", "stateful"],
 )
 @pytest.mark.parametrize("stop_at", [4, 6])
 def test_a_training_goes_on_to_the_same_bits(tmp_path, make, stop_at):
@@ -96,6 +111,29 @@ def test_a_training_goes_on_to_the_same_bits(tmp_path, make, stop_at):
     resumed = resume(stopped.path, workload=loader_cases.workload(make))
     assert resumed.record.status == "completed"
     assert resumed.model.read_bytes() == whole.model.read_bytes()
+
+
+def test_workers_of_a_stream_are_told_of_the_epoch(tmp_path):
+    class Epochs(Stream):
+        epoch = 0
+
+        def set_epoch(self, epoch):
+            self.epoch = epoch
+
+        def __iter__(self):
+            info = torch_data.get_worker_info()
+            for index in range(7 if info is None or not info.id else 0):
+                yield INPUTS[index] * 0, TARGETS[index] * 0 + self.epoch
+
+    loader = torch_data.DataLoader(Epochs(), 7, num_workers=2)
+    kind = Kind.of(samples_from(loader, num_samples=7), None)
+    stream = LoaderStream(kind, 7, 0, {"num_workers": 2, "persistent_workers": True})
+    seen = []
+    for epoch in (0, 1):
+        stream.begin(epoch)
+        seen += stream.take(0, 7)[1].unique().tolist()
+    end_workers(stream.reading)
+    assert seen == [0, 1]
 
 
 def test_steps_make_an_epoch_of_a_stream_that_does_not_say_how_long_it_is(tmp_path):
@@ -110,6 +148,7 @@ def test_steps_make_an_epoch_of_a_stream_that_does_not_say_how_long_it_is(tmp_pa
     [
         (loader_cases.raises, "sample 33 (from 0): ValueError: no such picture: 33.png"),
         (loader_cases.not_finite, "inputs hold a value that is not finite in sample 33"),
+        (loader_cases.whole, "inputs are torch.int64 in sample 33 (from 0), and torch.float32"),
         (loader_cases.too_long, "inputs are of shape [5] in sample 33 (from 0), and [4]"),
     ],
 )
@@ -157,6 +196,7 @@ def test_a_dictionary_is_taken_apart_by_names():
     [
         (3, {}, "it is a int, expected a Split of arrays, a PyTorch dataset or a DataLoader"),
         ([], {}, "it has no samples"),
+        (iter([1.0]), {"num_samples": 1}, "is iterated and is no IterableDataset"),
         ([("a", 1)], {}, "inputs are <U1 in sample 0, expected numbers"),
         ([np.zeros(2), np.zeros(3)], {}, "inputs are of shape (3,) in sample 1 (from 0)"),
         (Noisy(), {"steps_per_epoch": 3}, "steps_per_epoch is given, which is for streams"),
@@ -201,3 +241,14 @@ def test_classes_are_looked_at_as_they_come():
     feed = LoaderFeed("x: train", loaded, 3, torch.device("cpu"), seed=0, num_classes=3)
     with pytest.raises(TarmacError, match=r"targets are 5 in sample 2 \(from 0\), expected 0 to 2"):
         list(feed.batches(torch.arange(3), [(0, 3)]))
+
+
+@pytest.mark.parametrize("stay", [False, True])
+def test_a_loader_that_cannot_be_gone_on_with_exactly_is_said_to(stay):
+    sampler = torch_data.WeightedRandomSampler([1.0] * 60, 60)
+    loader = torch_data.DataLoader(
+        Noisy(), 7, sampler=sampler, num_workers=1, persistent_workers=stay
+    )
+    _, words = choose_feed("auto", samples_from(loader), 60, find_devices("cpu")[0])
+    assert "after a stop it is read again up to there" in words
+    assert ("not to the same bits" in words) == stay

@@ -42,8 +42,9 @@ Columns: TypeAlias = Column | Mapping[str, Column]
 # The shape of one sample, or that of each part by name.
 SampleShape: TypeAlias = tuple[int, ...] | dict[str, tuple[int, ...]]
 
-# Signed and unsigned integers, floats, bools.
+# Signed and unsigned integers, floats, bools; none wider than PyTorch has them.
 _KINDS = "iufb"
+_WIDEST_BYTES = 8
 
 
 class Progress(Protocol):
@@ -400,16 +401,26 @@ def _check_columns(where: str, split: Split) -> None:
     for name, column in split.columns.items():
         if not isinstance(column, np.ndarray):
             raise RequestError(
-                f"{where}.{name} is a {type(column).__name__}, expected a NumPy array"
+                f"{where}.{name} is a {type(column).__name__}, expected a NumPy array",
+                hint="Make one of it: numpy.asarray(...)",
             )
-        if column.dtype.kind not in _KINDS or not column.dtype.isnative or not column.ndim:
+        dtype = column.dtype
+        is_known = dtype.kind in _KINDS and dtype.isnative and dtype.itemsize <= _WIDEST_BYTES
+        if not is_known or not column.ndim:
             raise RequestError(
-                f"{where}.{name} are {column.dtype} of {column.ndim} dimensions, expected "
-                "numbers or bools of at least 1, in this machine's byte order"
+                f"{where}.{name} are {dtype} of {column.ndim} dimensions, expected "
+                "numbers or bools of at least 1, in this machine's byte order",
+                hint="Make such numbers of them: array.astype(numpy.float32)",
             )
-        if not 0 < num_samples == len(column):
+        if not num_samples:
+            raise RequestError(f"{where} has no samples, expected at least 1")
+        if num_samples != len(column):
             raise RequestError(
                 f"{where} has {num_samples} inputs and {len(column)} {name}, "
-                "expected as many of each, at least 1"
+                "expected as many of each"
+            )
+        if not column.size:
+            raise RequestError(
+                f"{where}.{name} are of shape {column.shape[1:]}, which has no values"
             )
         check_finite(f"{where}.{name}", column)

@@ -21,11 +21,14 @@ def check_weights(where: str, weights: NDArray[Any]) -> None:
             f"{where}.weights are {weights.dtype} of {weights.ndim} dimensions, "
             "expected float32 of 1"
         )
-    if weights.min() < 0 or not weights.any():
+    if weights.min() < 0:
+        index = int(weights.argmin())
         raise RequestError(
-            f"{where}.weights are {weights.min()} to {weights.max()}, "
-            "expected none below 0 and some above"
+            f"{where}.weights are {weights[index]} in sample {index} (from 0), expected none below "
+            "0"
         )
+    if not weights.any():
+        raise RequestError(f"{where}.weights are all 0, expected some above")
 
 
 def check_classes(where: str, targets: object, num_classes: int) -> None:
@@ -35,10 +38,13 @@ def check_classes(where: str, targets: object, num_classes: int) -> None:
         raise RequestError(f"{where}.targets are {kind}, expected int64 classes")
     if targets.dtype != np.int64 or targets.ndim != 1:
         raise RequestError(
-            f"{where}.targets are {targets.dtype} of {targets.ndim} dimensions, expected int64 of 1"
+            f"{where}.targets are {targets.dtype} of {targets.ndim} dimensions, expected int64 of "
+            "1",
+            hint="Of whole numbers make such classes: targets.astype(numpy.int64)",
         )
-    low, high = targets.min(), targets.max()
-    if low < 0 or high >= num_classes:
+    index = int(targets.argmin() if targets.min() < 0 else targets.argmax())
+    if not 0 <= targets[index] < num_classes:
         raise RequestError(
-            f"{where}.targets are from {low} to {high}, expected 0 to {num_classes - 1}"
+            f"{where}.targets are {targets[index]} in sample {index} (from 0), expected 0 to "
+            f"{num_classes - 1}"
         )

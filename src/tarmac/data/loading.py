@@ -143,6 +143,12 @@ def loading_of(
         if not num_workers:
             found = dataclasses.replace(found, options={})
     is_indexed = not _is_iterable_dataset(dataset)
+    if not is_indexed and found.loader is None and not _is_of_kind(dataset, "IterableDataset"):
+        raise RequestError(
+            f"it is a {type(dataset).__name__}, which is iterated and is no IterableDataset",
+            hint="Derive its class from torch.utils.data.IterableDataset: __iter__ begins anew for "
+            "each epoch.",
+        )
     if is_indexed and not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         raise RequestError(
             f"it is a {type(source).__name__}, expected a Split of arrays, a PyTorch dataset or a "
@@ -229,10 +235,14 @@ def _batches_itself(source: Any) -> bool:
 
 def _is_iterable_dataset(dataset: Any) -> bool:
     """Whether a dataset is iterated: PyTorch's kind and Hugging Face's, or all else but indexed."""
-    if any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__):
+    if _is_of_kind(dataset, "IterableDataset"):
         return True
     is_indexed = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
     return hasattr(dataset, "__iter__") and not is_indexed
+
+
+def _is_of_kind(dataset: Any, name: str) -> bool:
+    return any(kind.__name__ == name for kind in type(dataset).__mro__)
 
 
 def _length(dataset: Any) -> int | None:

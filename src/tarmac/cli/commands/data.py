@@ -142,8 +142,8 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         metavar="PATH",
         required=True,
         type=click.Path(path_type=Path),
-        help="A directory with a published dataset's files; or your own .csv, .parquet, .npz, or "
-        "folder with a folder of images for each class.",
+        help="A directory with a published dataset's files; or your own .csv, .tsv, .parquet, "
+        ".npz, or folder with a folder of images for each class.",
     ),
     option(
         "--test",

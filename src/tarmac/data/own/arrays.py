@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tarmac.data.own.parts import Part, Parts, cut_off_test, numbers, targets_of
+from tarmac.data.own.parts import Part, Parts, cut_off_test, numbers, targets_of, weights_of
 from tarmac.errors import TarmacError
 from tarmac.files import read_errors
 
@@ -64,6 +64,8 @@ def read_arrays(path: Path, *, test_share: float, as_values: bool) -> Parts:
         if column == "targets":
             array, found = targets_of(array, where, as_values=as_values)  # noqa: PLW2901
             num_classes = found if num_classes is None else max(num_classes, found or 0)
+        elif column == "weights":
+            array = weights_of(array, where)  # noqa: PLW2901
         else:
             array = numbers(array, where)  # noqa: PLW2901
         parts.setdefault(part, {})[column] = array

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tarmac.data.own.parts import Part, Parts, cut_off_test
-from tarmac.data.own.store import column_path
+from tarmac.data.own.store import column_path, write_column
 from tarmac.distribution import explained_imports
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import read_errors, storage_errors
+from tarmac.files import read_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,7 +75,8 @@ def read_folder(
 ) -> Parts:
     """Read a folder that holds one folder of images for each class.
 
-    Where it holds ``train`` and ``test`` (or ``val``), the classes are in these.
+    Where it holds ``train`` and ``test`` (or ``val``), or ``train`` alone, the classes are in
+    these.
 
     Args:
         origin: The folder.
@@ -94,6 +95,9 @@ def read_folder(
     given = next((inside[name] for name in _TEST if name in inside), None)
     if train is not None and (test or given) is not None:
         origin, test = train, test or given
+    elif train is not None and len(inside) == 1:
+        # No class, but where they are.
+        origin = train
     found = _found(origin)
     classes = tuple(sorted(found))
     if test is not None:
@@ -196,12 +200,13 @@ def _decoded(
     num_threads = os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()
     num_threads = num_threads or 1
     at_once = num_threads * _AHEAD
-    with storage_errors(target), ThreadPoolExecutor(num_threads, "tarmac-images") as threads:
-        array = np.lib.format.open_memmap(target, mode="w+", dtype=np.uint8, shape=shape)
+
+    def decoded(threads: ThreadPoolExecutor) -> Iterator[NDArray[np.uint8]]:
         for first in range(0, len(paths), at_once):
             some = paths[first : first + at_once]
-            decoded = threads.map(lambda path: read_image(path, size=size, grey=grey), some)
-            for number, image in enumerate(decoded, first):
-                array[number] = image
-        array.flush()
-    return array
+            yield from threads.map(lambda path: read_image(path, size=size, grey=grey), some)
+
+    with ThreadPoolExecutor(num_threads, "tarmac-images") as threads:
+        write_column(target, shape, np.dtype(np.uint8), decoded(threads))
+    with read_errors(target):
+        return np.load(target, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]

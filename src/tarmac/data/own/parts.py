@@ -12,7 +12,10 @@ from tarmac.errors import RequestError, TarmacError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Part", "Parts", "cut_off_test", "numbers", "targets_of"]
+__all__ = ["Part", "Parts", "as_float32", "cut_off_test", "numbers", "targets_of", "weights_of"]
+
+# A class is a place in a list of names and an output of the model: numbers beyond are values.
+_MOST_CLASSES = 1_000_000
 
 # The order in which samples are dealt to the test set is the same on every machine.
 _SEED = 0
@@ -105,14 +108,39 @@ def numbers(array: NDArray[Any], where: str) -> NDArray[Any]:
         return array.astype(np.int32 if small else np.int64)
     if kind != "f":
         raise TarmacError(f"{where} is {array.dtype}, expected numbers")
-    wrong = ~np.isfinite(array)
+    found = as_float32(array)
+    wrong = ~np.isfinite(found)
     if wrong.any():
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise TarmacError(
-            f"{where} holds {array[place]} at sample {place[0]}, expected finite numbers",
+            f"{where} holds {array[place]} at sample {place[0]}, expected finite numbers of "
+            "float32",
             hint="Leave such samples out, or put a number in its place.",
         )
-    return array.astype(np.float32, copy=False)
+    return found
+
+
+def as_float32(array: NDArray[Any]) -> NDArray[np.float32]:
+    """Return numbers as float32; what is beyond its range is infinite."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32, copy=False)
+
+
+def weights_of(array: NDArray[Any], where: str) -> NDArray[np.float32]:
+    """Return what samples count, in the type that weights have.
+
+    Raises:
+        TarmacError: They are no numbers, not one of each sample, or one is below 0.
+    """
+    found = as_float32(numbers(array, where))
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.ndim != 1:
+        raise TarmacError(f"{where} is {list(found.shape)}, expected one number for each sample")
+    if found.size and found.min() < 0:
+        index = int(found.argmin())
+        raise TarmacError(f"{where} holds {found[index]:g} at sample {index}, expected at least 0")
+    return found
 
 
 def targets_of(
@@ -140,6 +168,12 @@ def targets_of(
     if found.size and found.min() < 0:
         raise TarmacError(
             f"{where} holds class {found.min()} at sample {found.argmin()}, expected at least 0",
+            hint="Numbers that are no classes: --values.",
+        )
+    if found.size and found.max() >= _MOST_CLASSES:
+        raise TarmacError(
+            f"{where} holds class {found.max()} at sample {found.argmax()}, expected below "
+            f"{_MOST_CLASSES:,}",
             hint="Numbers that are no classes: --values.",
         )
     return found.astype(np.int64), int(found.max()) + 1 if found.size else None

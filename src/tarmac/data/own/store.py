@@ -7,10 +7,12 @@ and are mapped into memory.
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import re
 import secrets
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -19,11 +21,20 @@ from tarmac.data.base import Dataset, Split
 from tarmac.data.included import INCLUDED
 from tarmac.data.sources import SOURCES
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import read_errors, read_versioned, storage_errors, write_json
+from tarmac.files import (
+    StorageError,
+    lock_descriptor,
+    read_errors,
+    read_versioned,
+    storage_errors,
+    write_json,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from tarmac.data.own.parts import Part, Parts
 
@@ -35,6 +46,7 @@ __all__ = [
     "own_names",
     "own_record",
     "staging",
+    "write_column",
     "write_own",
 ]
 
@@ -135,20 +147,93 @@ def check_free(name: str, root: Path, *, replace: bool) -> None:
 
 @contextlib.contextmanager
 def staging(root: Path) -> Iterator[Path]:
-    """Give a directory in which a dataset is made; what is left of it is removed."""
+    """Give a directory in which a dataset is made; what is left of it is removed.
+
+    So is what a process has left that was killed.
+    """
     staged = root / f".{secrets.token_hex(8)}.part"
+    # Under another name until it is owned, so that nobody takes it for one that was left.
+    unowned = staged.with_suffix(".new")
+    with storage_errors(root):
+        unowned.mkdir(parents=True)
+        descriptor = os.open(unowned, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        lock_descriptor(descriptor)
         with storage_errors(root):
-            staged.mkdir(parents=True)
+            unowned.rename(staged)
+        _remove_abandoned(root)
         yield staged
     finally:
-        for left in (staged, staged.with_suffix(".old")):
+        for left in (unowned, staged, staged.with_suffix(".old")):
             shutil.rmtree(left, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _remove_abandoned(root: Path) -> None:
+    """Remove directories of `staging` that no process owns any more."""
+    for staged in root.glob(".*.part"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(staged, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                if lock_descriptor(descriptor):
+                    _give_back(staged.with_suffix(".old"), root)
+                    shutil.rmtree(staged, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+
+
+def _give_back(replaced: Path, root: Path) -> None:
+    """Give a dataset its name back where a process was killed before another had it."""
+    if not replaced.exists():
+        return
+    name = read_versioned(replaced / _RECORD, OwnRecord, _VERSION, "dataset").name
+    if (root / name).exists():
+        shutil.rmtree(replaced, ignore_errors=True)
+    else:
+        replaced.rename(root / name)
 
 
 def column_path(directory: Path, part: str, column: str) -> Path:
     """Return where a column lies: of ``train`` or ``test``."""
     return directory / f"{part}.{column}.npy"
+
+
+def write_column(
+    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], rows: Iterable[NDArray[Any]]
+) -> None:
+    """Write an array as a ``.npy`` file, some of its rows at a time.
+
+    It is not mapped into memory: a disk that is full would end the process.
+
+    Args:
+        path: The file.
+        shape: Of all rows together.
+        dtype: Theirs.
+        rows: One array after another, the first rows first.
+
+    Raises:
+        StorageError: There is no room for it, or it cannot be written.
+    """
+    num_bytes = math.prod(shape) * dtype.itemsize
+    with storage_errors(path):
+        free = shutil.disk_usage(path.parent).free
+    if num_bytes > free:
+        raise StorageError(
+            f"no space left to write {path.name}: it takes {num_bytes / 2**20:,.1f} MiB, and "
+            f"{free / 2**20:,.1f} MiB are free under {path.parent.parent}",
+            hint="Free some, or let TARMAC_DATA name another place.",
+        )
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    with contextlib.ExitStack() as stack:
+        with storage_errors(path):
+            file = stack.enter_context(path.open("wb"))
+            np.lib.format.write_array_header_1_0(file, header)
+        for some in rows:
+            with storage_errors(path):
+                file.write(np.ascontiguousarray(some, dtype).data)
+        with storage_errors(path):
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def write_own(
@@ -182,8 +267,7 @@ def write_own(
         for column, array in kept.columns.items():
             path = column_path(staged, part, column)
             if not path.exists():
-                with storage_errors(root / name):
-                    np.save(path, array, allow_pickle=False)
+                write_column(path, array.shape, array.dtype, [array] if array.size else [])
     write_json(staged / _RECORD, record.model_dump(mode="json"))
     # What loading would refuse is not stored.
     _load(record, staged)

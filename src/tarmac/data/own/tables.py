@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
-from typing import TYPE_CHECKING, Any
+import gzip
+import itertools
+import shlex
+import zlib
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from tarmac.data.own.parts import Part, Parts, cut_off_test
+from tarmac.data.own.parts import Part, Parts, as_float32, cut_off_test
 from tarmac.distribution import explained_imports
 from tarmac.errors import RequestError, TarmacError, unknown_name
 from tarmac.files import read_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["TableColumns", "read_tables"]
+__all__ = ["TableColumns", "is_table", "read_tables"]
+
+_TEXTS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_SEPARATORS = (",", ";", "\t")
+_BLOCK_BYTES = 2**20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +56,7 @@ def read_tables(
     A target of text, of truth values or of whole numbers is a class; any other is a value.
 
     Args:
-        train: ``.csv`` or ``.parquet``.
+        train: ``.csv``, ``.tsv``, either also as ``.gz``, or ``.parquet``.
         test: Another of the same columns; None to cut it off from ``train``.
         columns: What they are.
         test_share: Of the rows to score, where there is no ``test``.
@@ -60,6 +69,10 @@ def read_tables(
     tables = [_read(path) for path in (train, test) if path is not None]
     named = [*columns.targets, *columns.dropped, *([columns.weights] if columns.weights else [])]
     for name in named:
+        if named.count(name) > 1:
+            raise RequestError(
+                f"column {name!r} is named {named.count(name)} times, expected one purpose of it"
+            )
         if name not in tables[0].column_names:
             raise unknown_name("column", name, dict.fromkeys(tables[0].column_names, ""))
     features = tuple(name for name in tables[0].column_names if name not in named)
@@ -82,40 +95,107 @@ def read_tables(
     return Parts(train=read[0], test=read[1], classes=names, features=features)
 
 
+def is_table(path: Path) -> bool:
+    """Whether a path is that of a table, by its name."""
+    return path.name.lower().endswith((*_TEXTS, ".parquet"))
+
+
 def _read(path: Path) -> pa.Table:
     with explained_imports():
         import pyarrow as pa  # noqa: PLC0415 - of an extra
-        from pyarrow import csv, parquet  # noqa: PLC0415
-    wrong: list[csv.InvalidRow] = []
-
-    def note(row: csv.InvalidRow) -> str:
-        wrong.append(row)
-        return "skip"
-
+        from pyarrow import parquet  # noqa: PLC0415
     try:
-        with read_errors(path), path.open("rb") as file:
-            if path.suffix == ".parquet":
-                table = parquet.read_table(file)
+        with read_errors(path):
+            if path.suffix.lower() == ".parquet":
+                with path.open("rb") as file:
+                    table = parquet.read_table(file)
             else:
-                table = csv.read_csv(
-                    file,
-                    # One thread knows the number of a row.
-                    read_options=csv.ReadOptions(use_threads=False),
-                    parse_options=csv.ParseOptions(invalid_row_handler=note),
-                )
-    except pa.ArrowException as error:
+                table = _read_text(path)
+    except (pa.ArrowException, EOFError, zlib.error) as error:
         raise TarmacError(f"{path} cannot be read: {error}") from error
-    if wrong:
-        row = wrong[0]
-        raise TarmacError(
-            f"{path}:{row.number}: {row.actual_columns} values, expected {row.expected_columns}"
-        )
     if not table.num_rows:
         raise TarmacError(f"{path} has no row below its head")
     doubled = {name for name in table.column_names if table.column_names.count(name) > 1}
     if doubled:
         raise TarmacError(f"{path} has several columns {', '.join(map(repr, sorted(doubled)))}")
     return table
+
+
+def _read_text(path: Path) -> pa.Table:
+    from pyarrow import csv  # noqa: PLC0415 - of an extra
+
+    name = path.name.lower()
+    opened: Callable[[Path, str], Any] = gzip.open if name.endswith(".gz") else open
+    try:
+        with opened(path, "rb") as file:
+            head = _check_utf8(file, path)
+    except gzip.BadGzipFile as error:
+        raise TarmacError(f"{path} cannot be read: {error}") from error
+    separator = "\t" if ".tsv" in name[-len(".tsv.gz") :] else _separator(head)
+    wrong: list[csv.InvalidRow] = []
+
+    def note(row: csv.InvalidRow) -> str:
+        wrong.append(row)
+        return "skip"
+
+    with opened(path, "rb") as file:
+        table = csv.read_csv(
+            file,
+            # One thread knows the number of a row.
+            read_options=csv.ReadOptions(use_threads=False),
+            parse_options=csv.ParseOptions(delimiter=separator, invalid_row_handler=note),
+        )
+    if wrong:
+        row = wrong[0]
+        raise TarmacError(
+            f"{path}:{row.number}: {row.actual_columns} values, expected {row.expected_columns}"
+        )
+    if _are_values(table.column_names):
+        raise TarmacError(
+            f"{path}:1: the first row holds numbers, expected the names of the columns",
+            hint="Write a row with their names above it.",
+        )
+    return table
+
+
+def _check_utf8(file: IO[bytes], path: Path) -> str:
+    """Return the first line, and refuse a file that is not text in UTF-8 from end to end."""
+    head, line = None, 1
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    while True:
+        block = file.read(_BLOCK_BYTES)
+        try:
+            text = decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            line += error.object[: error.start].count(b"\n")
+            is_utf16 = line == 1 and error.object.startswith(
+                (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+            )
+            kind = "UTF-16" if is_utf16 else "WINDOWS-1252"
+            raise TarmacError(
+                f"{path}:{line}: byte 0x{error.object[error.start]:02x} is no UTF-8",
+                hint=f"Perhaps it is in {kind}: iconv -f {kind} -t UTF-8 {shlex.quote(str(path))}",
+            ) from error
+        line += text.count("\n")
+        if head is None:
+            head = text.partition("\n")[0]
+        if not block:
+            return head
+
+
+def _separator(head: str) -> str:
+    """Return what separates the columns: a comma, unless the first line has none but others."""
+    return next((sign for sign in _SEPARATORS if sign in head), _SEPARATORS[0])
+
+
+def _are_values(names: Sequence[str]) -> bool:
+    """Whether what stands for names is a row of values: all numbers, and not counted upwards."""
+    try:
+        found = [float(name) for name in names]
+    except ValueError:
+        return False
+    is_counted = all(name.isdecimal() for name in names)
+    return not (is_counted and all(a < b for a, b in itertools.pairwise(found)))
 
 
 def _classes(
@@ -180,17 +260,21 @@ def _numbers(table: pa.Table, path: Path, name: str) -> NDArray[np.float32]:
         or kinds.is_boolean(kind)
         or kinds.is_decimal(kind)
     ):
-        first = next(iter(column.to_pylist()))
+        values = column.to_pylist()
+        row = next((number for number, value in enumerate(values) if not _is_number(value)), 0)
         raise TarmacError(
-            f"{path}: column {name!r} holds {kind} such as {str(first)[:40]!r}, expected numbers",
-            hint=f"Leave it out: --drop {name}\nor make numbers of it first.",
+            f"{path}: row {row + 1}, column {name!r}: {kind} such as {str(values[row])[:40]!r}, "
+            "expected numbers",
+            hint=f"Leave it out: --drop {shlex.quote(name)}\nor make numbers of it first.",
         )
-    values: NDArray[np.float32] = column.cast(pa.float64()).to_numpy().astype(np.float32)
+    # Whole numbers that no float64 holds exactly are no more exact in float32.
+    values = as_float32(column.cast(pa.float64(), safe=False).to_numpy())
     wrong = ~np.isfinite(values)
     if wrong.any():
         row = int(wrong.argmax())
         raise TarmacError(
-            f"{path}: row {row + 1}, column {name!r}: {column[row]}, expected a finite number"
+            f"{path}: row {row + 1}, column {name!r}: {column[row]}, expected a finite number of "
+            "float32"
         )
     return values
 
@@ -202,5 +286,13 @@ def _check_whole(table: pa.Table, path: Path, name: str) -> None:
         raise TarmacError(
             f"{path}: row {row + 1}, column {name!r}: no value",
             hint=f"{column.null_count:,} are missing. Leave the rows out, fill them, or leave "
-            f"out the column: --drop {name}",
+            f"out the column: --drop {shlex.quote(name)}",
         )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from tarmac.data.own.arrays import read_arrays
 from tarmac.data.own.images import read_folder
 from tarmac.data.own.store import OwnRecord, check_free, staging, write_own
-from tarmac.data.own.tables import TableColumns, read_tables
+from tarmac.data.own.tables import TableColumns, is_table, read_tables
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["Taking", "take_over"]
-
-_TABLES = (".csv", ".parquet")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,8 +49,8 @@ def take_over(name: str, origin: Path, taking: Taking, root: Path) -> OwnRecord:
 
     Args:
         name: Of the dataset, to be given to ``--set dataset=`` and `tarmac.data.load`.
-        origin: A table (``.csv``, ``.parquet``), an archive of arrays (``.npz``), or a folder of
-            images.
+        origin: A table (``.csv``, ``.tsv``, ``.parquet``), an archive of arrays (``.npz``), or a
+            folder of images.
         taking: How.
         root: Where datasets lie.
 
@@ -75,7 +73,7 @@ def take_over(name: str, origin: Path, taking: Taking, root: Path) -> OwnRecord:
                 grey=taking.grey,
                 test_share=taking.test_share,
             )
-        elif origin.suffix in _TABLES:
+        elif is_table(origin):
             parts = read_tables(origin, taking.test, taking.columns, test_share=taking.test_share)
         else:
             parts = read_arrays(
@@ -88,27 +86,29 @@ def _check_options(origin: Path, taking: Taking) -> None:
     """Refuse options that the form of the files has no use for."""
     if not origin.exists():
         raise RequestError(f"there is no {origin}")
-    is_folder, is_table = origin.is_dir(), origin.suffix in _TABLES
-    if not (is_folder or is_table or origin.suffix == ".npz"):
+    is_folder = origin.is_dir()
+    is_of_columns = not is_folder and is_table(origin)
+    if not (is_folder or is_of_columns or origin.suffix.lower() == ".npz"):
         raise RequestError(
             f"{origin} is of no form that is read here",
-            hint="Expected .csv, .parquet, .npz, or a folder with a folder of images for each "
-            "class. Other forms: write an .npz with arrays inputs and targets.",
+            hint="Expected .csv, .tsv, either also as .gz, .parquet, .npz, or a folder with a "
+            "folder of images for each class.\n"
+            "Other forms: write an .npz of arrays inputs and targets.",
         )
     columns = taking.columns
     for option, is_given, fits, form in (
-        ("--target", columns.targets, is_table, "a table"),
-        ("--weights", columns.weights, is_table, "a table"),
-        ("--drop", columns.dropped, is_table, "a table"),
+        ("--target", columns.targets, is_of_columns, "a table"),
+        ("--weights", columns.weights, is_of_columns, "a table"),
+        ("--drop", columns.dropped, is_of_columns, "a table"),
         ("--values", columns.as_values, not is_folder, "a table or an .npz"),
         ("--size", taking.size, is_folder, "a folder of images"),
         ("--grey", taking.grey, is_folder, "a folder of images"),
-        ("--test", taking.test, is_table or is_folder, "a table or a folder of images"),
+        ("--test", taking.test, is_of_columns or is_folder, "a table or a folder of images"),
     ):
         if is_given and not fits:
             raise RequestError(f"{option} is for {form}, and {origin} is none")
     if taking.test is not None:
         if not taking.test.exists():
             raise RequestError(f"there is no {taking.test}")
-        if is_folder != taking.test.is_dir() or (is_table and taking.test.suffix not in _TABLES):
+        if is_folder != taking.test.is_dir() or (is_of_columns and not is_table(taking.test)):
             raise RequestError(f"{taking.test} is of another form than {origin}")

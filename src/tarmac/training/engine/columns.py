@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
     from tarmac.data import Column, Split
 
-__all__ = ["Arrangement", "num_samples_of", "put_on", "samples_of", "view"]
+__all__ = ["Arrangement", "num_samples_of", "put_on", "rows_of", "samples_of", "view"]
 
 # PyTorch computes little with unsigned integers of more than a byte; the next larger type holds
 # all their values but those of uint64 that no index reaches.
 _WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
+
+# Nor does it gather them in every shape: the same bytes are gathered as these.
+_SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 
 class Arrangement:
@@ -71,8 +74,16 @@ def num_samples_of(inputs: Any) -> int:
 
 def samples_of(split: Split, start: int, stop: int) -> tuple[Any, Any]:
     """Return inputs and targets of a range of samples, copied, on the CPU."""
-    tensors = [torch.tensor(column[start:stop]) for column in split.columns.values()]
+    tensors = [view(column[start:stop]).clone() for column in split.columns.values()]
     return Arrangement(split).batch(tensors)
+
+
+def rows_of(column: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Return samples of a column by their indices, in its own type."""
+    signed = _SIGNED.get(column.dtype)
+    if signed is None:
+        return column.index_select(0, index)
+    return column.view(signed).index_select(0, index).view(column.dtype)
 
 
 def put_on(device: torch.device, split: Split, start: int, stop: int) -> tuple[torch.Tensor, ...]:
@@ -110,7 +121,7 @@ def view(array: NDArray[Any]) -> torch.Tensor:
     """View an array as a tensor that nobody writes to."""
     if any(stride < 0 for stride in array.strides):
         # PyTorch has none that go backwards.
-        array = np.ascontiguousarray(array)
+        array = array.copy()
     with warnings.catch_warnings():
         # PyTorch warns of arrays that must not be written to, such as a file mapped for reading.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tarmac.data import Loaded, columns_of
-from tarmac.training.engine.columns import Arrangement, num_samples_of, put_on
+from tarmac.training.engine.columns import Arrangement, num_samples_of, put_on, view
 from tarmac.training.engine.prediction import predict
 from tarmac.training.engine.recorder import NUM_CALLS_UNTIL_RECORDED, Graphed
 from tarmac.training.engine.scoring import in_precision
@@ -206,7 +206,7 @@ class Evaluation:
 
     def _send(self, split: Split, start: int, stop: int) -> tuple[torch.Tensor, ...]:
         return tuple(
-            torch.tensor(column[start:stop], device=self._device)
+            view(column[start:stop]).to(self._device, copy=True)
             for column in split.columns.values()
         )
 

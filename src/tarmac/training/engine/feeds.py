@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from tarmac.training.engine.columns import Arrangement, put_on, view
+from tarmac.training.engine.columns import Arrangement, put_on, rows_of, view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,7 +90,7 @@ class Resident:
     def samples(self, *handed: torch.Tensor) -> tuple[Any, Any]:
         """Gather the samples."""
         (index,) = handed
-        return self._arrangement.batch([c.index_select(0, index) for c in self.columns])
+        return self._arrangement.batch([rows_of(column, index) for column in self.columns])
 
     def weights(self, *handed: torch.Tensor) -> torch.Tensor | None:
         """Gather the weights."""

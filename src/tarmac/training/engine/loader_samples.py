@@ -104,7 +104,7 @@ class Kind:
         self, batch: Any, index: Sequence[object] | None, position: int = 0
     ) -> tuple[torch.Tensor, ...]:
         leaves = self._leaves(batch)
-        tensors = tuple(self._tensor(name, leaves[name]) for name in self.shapes)
+        tensors = tuple(self._tensor(name, leaves[name], "a batch") for name in self.shapes)
         count = len(tensors[0]) if index is None else len(index)
         for name, tensor in zip(self.shapes, tensors, strict=True):
             if tuple(tensor.shape) != (count, *self.shapes[name]):
@@ -137,7 +137,7 @@ class Kind:
         return [self._row(name, v, number) for v, number in zip(values, index, strict=True)]
 
     def _row(self, name: str, value: Any, number: object) -> torch.Tensor:
-        tensor = self._tensor(name, value)
+        tensor = self._tensor(name, value, f"sample {number} (from 0)")
         if tuple(tensor.shape) != self.shapes[name]:
             raise BadSampleError(
                 f"{name} are of shape {list(tensor.shape)} in sample {number} (from 0), and "
@@ -146,7 +146,7 @@ class Kind:
             )
         return tensor
 
-    def _tensor(self, name: str, value: Any) -> torch.Tensor:
+    def _tensor(self, name: str, value: Any, where: str) -> torch.Tensor:
         if isinstance(value, torch.Tensor) and value.dtype != torch.bfloat16:
             tensor = value.detach()
         else:
@@ -155,7 +155,7 @@ class Kind:
         expected = self._tensor_dtype(name)
         if tensor.dtype != expected:
             raise BadSampleError(
-                f"{name} are {tensor.dtype} in a sample, and {expected} in the first"
+                f"{name} are {tensor.dtype} in {where}, and {expected} in the first sample"
             )
         return tensor
 

@@ -49,7 +49,9 @@ class Stream:
                 kind.loading.dataset,
                 batch_size=batch_size,
                 collate_fn=partial(_gathered, kind),
-                **options,
+                # Workers of an epoch before have draws that nobody can repeat after a stop, and a
+                # copy of the dataset that has not heard of the epoch.
+                **{**options, "persistent_workers": False},
             )
         self.reading: Iterator[Any] = iter(())
         self._epoch = -1
@@ -126,6 +128,12 @@ class Stream:
         self._saved = torch.load(io.BytesIO(state["stream"].numpy().tobytes()), weights_only=True)
 
     def _restart(self) -> None:
+        if not self._kind.loading.has_state:
+            # A generator goes on from epoch to epoch, and no checkpoint has its state.
+            for part in (self._loader, getattr(self._loader, "sampler", None)):
+                generator = getattr(part, "generator", None)
+                if isinstance(generator, torch.Generator):
+                    generator.manual_seed(self._seed_here() % 2**63)
         with drawing_from(self._seed_here()):
             self.reading = iter(self._loader)
 

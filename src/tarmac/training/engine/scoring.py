@@ -87,6 +87,7 @@ class Scoring:
             )
             return losses if weights is None else (losses * weights).sum()
         losses = self._objective.loss(output, targets)
+        _check_tensor("the loss", losses)
         if losses.ndim == 0 and weights is None:
             return losses * num_samples
         _check_shape("the loss", losses, num_samples, is_weighted=weights is not None)
@@ -109,6 +110,7 @@ class Scoring:
         sums = []
         for name, metric in self._objective.sample_metrics.items():
             values = metric(output, targets)
+            _check_tensor(f"metric {name}", values)
             if values.ndim != 1 or len(values) != num_samples:
                 _check_shape(f"metric {name}", values, num_samples, is_weighted=True)
             # Weights are no whole numbers, of which fp32 would not add up many.
@@ -139,6 +141,15 @@ def detached(output: Any) -> Any:
     if isinstance(output, tuple | list):
         return tuple(detached(value) for value in output)
     return output
+
+
+def _check_tensor(what: str, values: object) -> None:
+    if not isinstance(values, torch.Tensor):
+        raise RequestError(
+            f"{what} returns a {type(values).__name__}, expected a tensor with one value of each "
+            "sample",
+            hint="Return what PyTorch computes as it is, without float(...) or .item().",
+        )
 
 
 def _check_shape(what: str, values: torch.Tensor, num_samples: int, *, is_weighted: bool) -> None:

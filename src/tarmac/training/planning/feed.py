@@ -75,7 +75,10 @@ def _loader_in_words(split: Loaded) -> str:
     text += ", in its own order, which every device reads for its part"
     if loading.has_state:
         return f"{text}; checkpoints hold its state"
-    return f"{text}; after a stop it is read again up to there, as it has no state_dict"
+    text += "; after a stop it is read again up to there, as it has no state_dict"
+    if getattr(loading.loader, "persistent_workers", False):
+        text += ", but not to the same bits where its workers draw, which stay (persistent_workers)"
+    return text
 
 
 def _is_mapped(split: Split) -> bool:

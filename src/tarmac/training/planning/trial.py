@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tarmac.errors import RequestError
+from tarmac.data import in_one_line
+from tarmac.errors import RequestError, TarmacError
 from tarmac.training.engine.columns import samples_of
 from tarmac.training.engine.model import build_model, replicate
 from tarmac.training.engine.prediction import call_model
 from tarmac.training.engine.scoring import Scoring, in_precision
 from tarmac.training.engine.set_scores import SetScores
 from tarmac.training.planning.flops import count_forward_flops
-from tarmac.training.planning.vocabulary import check_tokens
-from tarmac.workloads import Classification
+from tarmac.training.planning.vocabulary import check_next_tokens, check_tokens
+from tarmac.workloads import Classification, NextToken
 
 if TYPE_CHECKING:
     from torch import nn
@@ -123,16 +124,40 @@ def _check_output(
             hint="Give a function that returns a value of each sample, or data without weights.",
         )
     output = in_precision(output, torch.float32)
+    if isinstance(workload.objective, NextToken) and isinstance(output, torch.Tensor):
+        check_next_tokens(dataset, output.shape[-1:].numel(), workload.objective.ignore_index)
     try:
-        scoring.loss(output, targets, weights, count)
+        loss = scoring.loss(_with_gradient(output), targets, weights, count)
         scoring.metrics(output, targets, weights, count)
         SetScores(scoring.set_metrics, torch.device("cpu")).check(output, targets)
-    except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except TarmacError:
+        raise
+    # What a user's loss or metric raises may be anything.
+    except Exception as error:
         raise RequestError(
             f"the objective {workload.objective.kind} refuses what the model returns for {count} "
-            f"samples: {error}",
+            f"samples: {in_one_line(error)}",
             hint="Its loss and metrics get what the model returns, and the targets.",
         ) from error
+    if not loss.requires_grad:
+        raise RequestError(
+            "the loss has no gradient: it does not depend on what the model returns, or by what "
+            "cannot be differentiated, such as .detach(), comparisons or whole numbers",
+            hint="Compute it of the model's output by operations that PyTorch differentiates.",
+        )
+
+
+def _with_gradient(output: Any) -> Any:
+    """Return a model's output, its floats as of a pass whose gradient is wanted."""
+    if isinstance(output, torch.Tensor):
+        # A copy: what a function writes into may be no leaf.
+        is_float = output.is_floating_point()
+        return output.detach().requires_grad_().clone() if is_float else output
+    if isinstance(output, Mapping):
+        return {name: _with_gradient(value) for name, value in output.items()}
+    if isinstance(output, tuple | list):
+        return tuple(_with_gradient(value) for value in output)
+    return output
 
 
 def _first(inputs: Any) -> Any:

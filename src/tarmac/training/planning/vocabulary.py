@@ -68,19 +68,37 @@ def check_tokens(model: nn.Module, inputs: Any, dataset: Dataset) -> None:
             _check(
                 f"dataset {dataset.name!r}: {part}.inputs{'.' * bool(name)}{name}",
                 columns[name],
+                f"embedding has {size}",
                 size,
             )
 
 
-def _check(what: str, column: Column, size: int) -> None:
+def check_next_tokens(dataset: Dataset, size: int, ignore_index: int) -> None:
+    """Raise a RequestError where targets have tokens beyond those that a model tells apart.
+
+    Args:
+        dataset: Its targets, all of which are looked at; not where they are no array of integers.
+        size: How many logits the model returns for a token.
+        ignore_index: Targets of this value do not count.
+    """
+    for part, split in (("train", dataset.train), ("test", dataset.test)):
+        targets = split.targets
+        if isinstance(targets, np.ndarray) and targets.dtype.kind in "iu":
+            what = f"dataset {dataset.name!r}: {part}.targets"
+            _check(what, targets, f"output tells {size} apart", size, ignore_index)
+
+
+def _check(what: str, column: Column, has: str, size: int, ignored: int | None = None) -> None:
     for start in range(0, len(column), _ROWS):
         rows = column[start : start + _ROWS]
-        is_known = ((rows >= 0) & (rows < size)).reshape(len(rows), -1).all(axis=1)
+        is_known = (rows >= 0) & (rows < size)
+        if ignored is not None:
+            is_known |= rows == ignored
         if not is_known.all():
-            index = int(np.argmin(is_known))
-            bad = rows[index][(rows[index] < 0) | (rows[index] >= size)]
+            index = int(np.argmin(is_known.reshape(len(rows), -1).all(axis=1)))
+            bad = rows[index][~is_known[index]]
             raise RequestError(
                 f"{what} have token {bad.flat[0]} in sample {start + index} (from 0), and the "
-                f"model's embedding has {size}: 0 to {size - 1}",
+                f"model's {has}: 0 to {size - 1}",
                 hint="Give the model a larger vocabulary, or the data other tokens.",
             )
