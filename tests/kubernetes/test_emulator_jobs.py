@@ -158,7 +158,7 @@ def test_a_pod_that_ends_for_others_needs_is_made_again(
     getattr(cluster, how)(running["metadata"]["name"])
     status = wait_until(cluster, over(cluster, "moved"))["status"]
     assert status["conditions"][-1]["type"] == "Complete"
-    assert status["failed"] == 1
+    assert not status.get("failed")
     assert cluster.store.get(POD, "default", running["metadata"]["name"]) is None
 
 

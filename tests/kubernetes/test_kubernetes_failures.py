@@ -148,7 +148,8 @@ def test_a_quota_that_is_used_up_is_told_and_waited_for(run_job, cluster):
         "metadata": {"name": "team"},
         "spec": {"hard": {"pods": "0"}},
     }
-    cluster.objects.create(QUOTA, cluster.namespace, quota)
+    path = f"/api/v1/namespaces/{cluster.namespace}/resourcequotas"
+    cluster.admin.post(path, json=quota).raise_for_status()
     act = once(
         lambda progress: any("quota team" in reason for reason in progress.reasons),
         lambda: cluster.delete(QUOTA, "team"),

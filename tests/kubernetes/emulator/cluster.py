@@ -19,6 +19,7 @@ from .errors import ApiError
 from .garbage import GarbageCollector
 from .hollow import HollowNodes
 from .jobs import JobController
+from .jobsets import JobSetController
 from .kinds import NAMESPACE, POD, SECRET, Kind
 from .kueue import Kueue
 from .nodes import Nodes
@@ -69,6 +70,7 @@ class Emulator:
         self.objects.admission += [self.kueue.suspend_new, self._ask_webhooks, quotas.admit]
         controllers = [
             JobController(self.objects),
+            JobSetController(self.objects),
             Scheduler(self.objects),
             GarbageCollector(self.objects),
             quotas,
@@ -90,13 +92,7 @@ class Emulator:
         self.write_kubeconfig()
         if tls:
             self.write_account()
-        self.admin = httpx.Client(
-            base_url=self.url,
-            headers={"Authorization": f"Bearer {self.access.admin_token}"},
-            trust_env=False,
-            timeout=30,
-            verify=self._trust or True,
-        )
+        self.admin = self._client(self.access.admin_token)
         self.control.start()
         self.nodes = Nodes(self.objects, self.url, self.access.admin_token, directory, self._trust)
         for number in range(nodes):
@@ -213,6 +209,12 @@ class Emulator:
         """Delete something by hand."""
         self.objects.delete(kind, self.namespace, name, **options)
 
+    def nobody(self) -> httpx.Client:
+        """Return a client of the test's user, who may do nothing from now on."""
+        for group in ("", "batch"):
+            self.access.deny("*", "*", group)
+        return self._client(self.token)
+
     def compact(self) -> None:
         """Forget what became of objects so far: watches that resume from before get 410."""
         self.store.compact()
@@ -234,6 +236,15 @@ class Emulator:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    def _client(self, token: str) -> httpx.Client:
+        return httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {token}"},
+            trust_env=False,
+            timeout=30,
+            verify=self._trust or True,
+        )
 
     def _wake(self) -> None:
         with self.store.changed:

@@ -25,7 +25,11 @@ def with_defaults(kind: Kind, thing: Mapping[str, Any]) -> Thing:
         _pod_spec(filled.setdefault("spec", {}))
         _requests(filled["spec"])
         filled["status"] = {"phase": "Pending", "qosClass": _quality(filled["spec"])}
+        account = filled["spec"].setdefault("serviceAccountName", "default")
+        filled["spec"].setdefault("serviceAccount", account)
+        filled["spec"].setdefault("enableServiceLinks", True)
         filled["spec"].setdefault("priority", 0)
+        filled["spec"].setdefault("preemptionPolicy", "PreemptLowerPriority")
         filled["spec"].setdefault("tolerations", [])
         for name in ("not-ready", "unreachable"):
             key = f"node.kubernetes.io/{name}"
@@ -75,13 +79,13 @@ def _job(job: Thing) -> None:
             pattern.setdefault("status", "True")
     uid, name = job["metadata"]["uid"], job["metadata"].get("name", "")
     labels = template.setdefault("metadata", {}).setdefault("labels", {})
-    if not job["metadata"].get("labels") and labels:
-        job["metadata"]["labels"] = dict(labels)
-    if not spec.get("manualSelector"):
+    if not spec.setdefault("manualSelector", False):
         spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
         for prefix in ("", "batch.kubernetes.io/"):
             labels[f"{prefix}controller-uid"] = uid
             labels[f"{prefix}job-name"] = name
+    if not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
     _pod_spec(template.setdefault("spec", {}))
     job["status"] = {}
 
@@ -92,18 +96,13 @@ def _pod_spec(spec: Thing) -> None:
         "terminationGracePeriodSeconds": 30,
         "dnsPolicy": "ClusterFirst",
         "schedulerName": "default-scheduler",
-        "enableServiceLinks": True,
-        "serviceAccountName": "default",
         "securityContext": {},
     }.items():
         spec.setdefault(key, value)
-    spec.setdefault("serviceAccount", spec["serviceAccountName"])
+    if "serviceAccountName" in spec:
+        spec.setdefault("serviceAccount", spec["serviceAccountName"])
     for volume in spec.get("volumes") or ():
-        for kind in ("secret", "configMap"):
-            if isinstance(volume.get(kind), dict):
-                volume[kind].setdefault("defaultMode", 0o644)
-        if set(volume) == {"name"}:
-            volume["emptyDir"] = {}
+        _volume(volume)
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         container.setdefault("terminationMessagePath", "/dev/termination-log")
         container.setdefault("terminationMessagePolicy", "File")
@@ -115,6 +114,20 @@ def _pod_spec(spec: Thing) -> None:
         for variable in container.get("env") or ():
             if "fieldRef" in (variable.get("valueFrom") or {}):
                 variable["valueFrom"]["fieldRef"].setdefault("apiVersion", "v1")
+
+
+def _volume(volume: Thing) -> None:
+    for kind in ("secret", "configMap", "projected"):
+        if isinstance(volume.get(kind), dict):
+            volume[kind].setdefault("defaultMode", 0o644)
+    if isinstance(volume.get("hostPath"), dict):
+        volume["hostPath"].setdefault("type", "")
+    if isinstance(volume.get("projected"), dict):
+        for source in volume["projected"].get("sources") or ():
+            if "serviceAccountToken" in source:
+                source["serviceAccountToken"].setdefault("expirationSeconds", 3600)
+    if set(volume) == {"name"}:
+        volume["emptyDir"] = {}
 
 
 def _requests(spec: Thing) -> None:

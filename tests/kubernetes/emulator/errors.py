@@ -16,6 +16,7 @@ _REASONS = {
     405: "MethodNotAllowed",
     409: "Conflict",
     410: "Expired",
+    413: "RequestEntityTooLarge",
     415: "UnsupportedMediaType",
     422: "Invalid",
     429: "TooManyRequests",
@@ -52,10 +53,10 @@ class ApiError(Exception):
         self.code = code
         self.reason = reason or _REASONS.get(code, "")
         self.message = message
-        self.details = dict(details or {})
+        self.details = None if details is None else dict(details)
         self.retry_after_s = retry_after_s
         if retry_after_s is not None:
-            self.details["retryAfterSeconds"] = retry_after_s
+            self.details = {**(details or {}), "retryAfterSeconds": retry_after_s}
 
     def status(self) -> dict[str, Any]:
         """Return the object that the server sends."""
@@ -68,9 +69,13 @@ class ApiError(Exception):
             "reason": self.reason,
             "code": self.code,
         }
-        if self.details:
+        if self.details is not None:
             status["details"] = self.details
         return status
+
+
+class NoSuchPageError(Exception):
+    """What is asked for is not part of the API at all: an answer in plain text."""
 
 
 def not_found(qualified: str, name: str) -> ApiError:
@@ -118,6 +123,10 @@ def invalid(qualified_kind: str, name: str, causes: Sequence[Cause]) -> ApiError
 
 def expired(asked: int, oldest: int) -> ApiError:
     return ApiError(410, f"too old resource version: {asked} ({oldest})")
+
+
+def too_large(most: int) -> ApiError:
+    return ApiError(413, f"Request entity too large: limit is {most}")
 
 
 def unauthorized() -> ApiError:

@@ -98,6 +98,7 @@ class _Look:
         self.is_indexed = self.spec["completionMode"] == "Indexed"
         self.succeeded = intervals.read(self.status.get("completedIndexes", ""))
         self.failed = intervals.read(self.status.get("failedIndexes", ""))
+        self.failures = 0
         self.now_over = {condition["type"] for condition in conditions(job)}
 
     def run(self) -> float | None:
@@ -108,14 +109,29 @@ class _Look:
         if not self.status.get("startTime") and not self.spec["suspend"]:
             self.status["startTime"] = now()
         verdicts = self._count()
+        counted = [pod for pod, _ in verdicts]
         again = self._decide(verdicts)
-        self._finish()
+        self._meet_criteria()
+        waits = None
+        if self.job["metadata"].get("deletionTimestamp"):
+            if not self.pods:
+                # The garbage collector is faster than what would be said now.
+                return None
+            counted = self.pods
+        elif self._is_ending():
+            counted += self._end_all()
+        else:
+            self._suspend()
+            waits = self._make()
         self._write()
-        for pod, _ in verdicts:
+        for pod in counted:
             release(self.objects, pod)
-        if self.job["metadata"].get("deletionTimestamp") or self._is_ending():
-            return again
-        waits = self._make()
+        # Failures are counted once their pods are let go, and that is written with how all ended.
+        if self.failures:
+            self.status["failed"] = self.status.get("failed", 0) + self.failures
+        if self._is_ending() and not self._active() and not self._terminating():
+            self._conclude()
+        self._write()
         return min((it for it in (again, waits) if it is not None), default=None)
 
     def _count(self) -> list[tuple[Thing, Verdict]]:
@@ -141,10 +157,10 @@ class _Look:
                 if index is not None:
                     self.succeeded.add(index)
                 continue
-            self.status["failed"] = self.status.get("failed", 0) + 1
+            self.failures += how is not Verdict.IGNORE
             if how is Verdict.FAIL_INDEX and index is not None:
                 self.failed.add(index)
-            elif how is Verdict.COUNT and index is not None:
+            elif how is not Verdict.IGNORE and index is not None:
                 limit = self.spec.get("backoffLimitPerIndex")
                 if limit is not None and failures_of(pod) + 1 > limit:
                     self.failed.add(index)
@@ -177,7 +193,8 @@ class _Look:
             return None
         return left
 
-    def _finish(self) -> None:
+    def _meet_criteria(self) -> None:
+        """Set the condition that the job is about to be over."""
         completions = self.spec.get("completions")
         if self.is_indexed:
             total = len(self.succeeded) + len(self.failed)
@@ -197,12 +214,18 @@ class _Look:
         ):
             words = "Reached expected number of succeeded pods"
             self._condition("SuccessCriteriaMet", "CompletionsReached", words)
-        if not self._is_ending():
-            return
+
+    def _end_all(self) -> list[Thing]:
+        """End the pods of a job that is about to be over; return those that it lets go."""
         for pod in self._active():
             self._delete(pod)
-        if self._active() or self._terminating():
-            return
+        left = [it for it in self._now() if FINALIZER in (it["metadata"].get("finalizers") or ())]
+        if any(it["type"] == "FailureTarget" for it in self.status["conditions"]):
+            self.failures += len(left)
+        return left
+
+    def _conclude(self) -> None:
+        """Set the condition that the job is over."""
         target = next(
             it
             for it in self.status["conditions"]
@@ -230,7 +253,6 @@ class _Look:
                 self.status["failedIndexes"] = intervals.written(self.failed)
             if not self.succeeded:
                 del self.status["completedIndexes"]
-        self._suspend()
         self.objects.set_status(JOB, self.job, self.status)
 
     def _suspend(self) -> None:
@@ -308,6 +330,7 @@ class _Look:
     def _create(self, index: int | None, failures: int) -> None:
         pod = pod_of(self.job, index, failures)
         made = self.objects.create(POD, self.job["metadata"]["namespace"], pod)
+        self.pods.append(made)
         message = f"Created pod: {made['metadata']['name']}"
         tell(self.objects, self.job, "SuccessfulCreate", message, kind="Normal", by=_BY)
 

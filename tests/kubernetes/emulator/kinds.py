@@ -48,6 +48,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 POD = Kind("Pod", "pods", subresources=("status", "log", "eviction", "binding"), short=("po",))
 JOB = Kind("Job", "jobs", "batch", subresources=("status",))
+JOBSET = Kind("JobSet", "jobsets", "jobset.x-k8s.io", version="v1alpha2", subresources=("status",))
 NODE = Kind("Node", "nodes", is_namespaced=False, subresources=("status",), short=("no",))
 EVENT = Kind("Event", "events", short=("ev",))
 QUOTA = Kind("ResourceQuota", "resourcequotas", subresources=("status",), short=("quota",))
@@ -60,6 +61,7 @@ LEASE = Kind("Lease", "leases", "coordination.k8s.io")
 KINDS = (
     POD,
     JOB,
+    JOBSET,
     CONFIG_MAP,
     SECRET,
     SERVICE,

@@ -1,15 +1,16 @@
-"""A stand-in for Kueue: Jobs with a queue's label wait, suspended, until they are admitted.
+"""A stand-in for Kueue: what has a queue's label waits, suspended, until it is admitted.
 
 It makes no Workload objects: what it does to a Job is all that it does.
 """
 
 from __future__ import annotations
 
-from .kinds import JOB, Kind
+from .kinds import JOB, JOBSET, Kind
 from .objects import Objects
 from .store import Change, Thing
 
 QUEUE = "kueue.x-k8s.io/queue-name"
+_KINDS = (JOB, JOBSET)
 
 
 class Kueue:
@@ -25,12 +26,12 @@ class Kueue:
 
     def suspend_new(self, kind: Kind, thing: Thing) -> None:
         """Suspend a new Job of a queue, as Kueue's webhook does."""
-        if kind is JOB and QUEUE in (thing["metadata"].get("labels") or {}):
+        if kind in _KINDS and QUEUE in (thing["metadata"].get("labels") or {}):
             thing["spec"]["suspend"] = True
 
     def concerns(self, change: Change) -> list[tuple[str, str]]:
         """Return a new Job of a queue."""
-        if change.kind is not JOB or change.before is not None or change.after is None:
+        if change.kind not in _KINDS or change.before is not None or change.after is None:
             return []
         metadata = change.after["metadata"]
         is_queued = QUEUE in (metadata.get("labels") or {})
@@ -55,4 +56,5 @@ class Kueue:
             job["spec"]["suspend"] = is_suspended
             return job
 
-        self._objects.update(JOB, namespace, name, change)
+        there = self._objects.store.get(JOBSET, namespace, name)
+        self._objects.update(JOB if there is None else JOBSET, namespace, name, change)

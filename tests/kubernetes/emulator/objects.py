@@ -164,10 +164,11 @@ class Objects:
             uid = (preconditions or {}).get("uid", old["metadata"]["uid"])
             if uid != old["metadata"]["uid"]:
                 raise conflict(
-                    kind.qualified,
+                    kind.qualified_kind,
                     name,
-                    f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-                    f"{old['metadata']['uid']}",
+                    f"the UID in the precondition ({uid}) does not match the UID in record "
+                    f"({old['metadata']['uid']}). The object might have been deleted and then "
+                    "recreated",
                 )
             if dry_run:
                 return old
@@ -189,6 +190,9 @@ class Objects:
                 if "generation" in metadata and known is None:
                     metadata["generation"] += 1
             if self._is_done_with(new):
+                if kind is POD:
+                    # Watchers see that its grace has ended before they see that it is gone.
+                    self.store.put(kind, new)
                 self.store.remove(kind, new)
                 return new
             return self.store.put(kind, new)
@@ -207,9 +211,11 @@ class Objects:
         metadata = new.setdefault("metadata", {})
         name = old["metadata"]["name"]
         if metadata.get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
+            where = "/".join(filter(None, (kind.plural, old["metadata"].get("namespace"), name)))
             why = (
-                f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: "
-                f"{old['metadata']['uid']}"
+                f"StorageError: invalid object, Code: 4, Key: /registry/{where}, "
+                "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in "
+                f"precondition: {metadata['uid']}, UID in object meta: {old['metadata']['uid']}"
             )
             raise conflict(kind.qualified, name, why)
         version = metadata.get("resourceVersion")

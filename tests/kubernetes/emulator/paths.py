@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .errors import no_such_path
-from .kinds import BY_PLURAL, Kind
+from .errors import NoSuchPageError, no_such_path
+from .kinds import BY_PLURAL, KINDS, Kind
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
 
@@ -44,19 +44,22 @@ def target(path: str) -> Target:
 
     Raises:
         ApiError: 404.
+        NoSuchPageError: Nothing of its group is there.
     """
     parts = [part for part in path.split("/") if part]
     if parts[:2] == ["api", "v1"]:
         group, rest = "", parts[2:]
     elif parts[:1] == ["apis"] and len(parts) > 2:
         group, rest = parts[1], parts[3:]
+        if (group, parts[2]) not in {(kind.group, kind.version) for kind in KINDS}:
+            raise NoSuchPageError
     else:
-        raise no_such_path()
+        raise NoSuchPageError
     namespace = ""
     if rest[:1] == ["namespaces"] and len(rest) > 2:
         namespace, rest = rest[1], rest[2:]
     kind = BY_PLURAL.get((group, rest[0] if rest else ""))
-    if kind is None or len(rest) > 3 or (group and parts[2] != kind.version):
+    if kind is None or len(rest) > 3:
         raise no_such_path()
     if namespace and not kind.is_namespaced:
         raise no_such_path()

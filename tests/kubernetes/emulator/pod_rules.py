@@ -62,7 +62,7 @@ def check_pod_spec(spec: Mapping[str, Any], place: str) -> Iterator[Cause]:
     for name in ("hostname", "subdomain"):
         if spec.get(name) and (problem := label_problem(spec[name])):
             yield invalid_value(f"{place}.{name}", spec[name], problem)
-    account = spec["serviceAccountName"]
+    account = spec.get("serviceAccountName") or "default"
     if problem := subdomain_problem(account):
         yield invalid_value(f"{place}.serviceAccountName", account, problem)
     yield from check_labels({"labels": spec.get("nodeSelector")}, place, "nodeSelector")

@@ -28,6 +28,9 @@ class Quotas:
         namespace = thing["metadata"].get("namespace", "")
         for quota in self._objects.store.list(QUOTA, namespace) if namespace else ():
             hard = {name: amount(text) for name, text in quota["spec"]["hard"].items()}
+            team, name = quota["metadata"]["name"], thing["metadata"].get("name", "")
+            if kind is POD and (unsaid := _unsaid(thing["spec"], hard)):
+                raise forbidden(kind.qualified, name, f"failed quota: {team}: {unsaid}")
             wanted = {name: much for name, much in _asked(kind, thing).items() if name in hard}
             used = self._used(namespace)
             over = sorted(
@@ -42,10 +45,7 @@ class Quotas:
                     for word, of in (("requested", wanted), ("used", used), ("limited", hard))
                 }
                 words = ", ".join(f"{word}: {text}" for word, text in told.items())
-                name = thing["metadata"].get("name", "")
-                raise forbidden(
-                    kind.qualified, name, f"exceeded quota: {quota['metadata']['name']}, {words}"
-                )
+                raise forbidden(kind.qualified, name, f"exceeded quota: {team}, {words}")
 
     def concerns(self, change: Change) -> list[tuple[str, str]]:
         """Return the quota that changed, or those of a namespace whose objects did."""
@@ -76,6 +76,20 @@ class Quotas:
                 for name, much in _asked(kind, thing).items():
                     result[name] = result.get(name, Decimal(0)) + much
         return result
+
+
+def _unsaid(spec: Thing, hard: Amounts) -> str:
+    """Return what containers must say of themselves beside a quota (podEvaluator.Constraints)."""
+    missing: dict[str, set[str]] = {}
+    for name in sorted(hard):
+        side, _, what = name.rpartition(".")
+        if what in ("cpu", "memory") and side in ("", "requests", "limits"):
+            for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
+                resources = container.get("resources") or {}
+                if what not in (resources.get(side or "requests") or {}):
+                    missing.setdefault(name, set()).add(container["name"])
+    told = "; ".join(f"{name} for: {','.join(sorted(of))}" for name, of in missing.items())
+    return told and f"must specify {told}"
 
 
 def _kinds() -> list[Kind]:

@@ -65,13 +65,8 @@ class RealCluster:
         self.directory = directory
         trust = _trust(place, user, directory) if self.url.startswith("https") else True
         token = user.get("token", "")
-        self.admin = httpx.Client(
-            base_url=self.url,
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            verify=trust,
-            trust_env=False,
-            timeout=60,
-        )
+        self._trust = trust
+        self.admin = self._client(token)
         self.store = RealStore(self.admin)
         self.namespace = f"tarmac-test-{secrets.token_hex(4)}"
         self._create("/api/v1/namespaces", NAMESPACE, {"metadata": {"name": self.namespace}})
@@ -81,6 +76,7 @@ class RealCluster:
         self.kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
         self._joined = RealNodes(self, token, trust) if os.environ.get(NODES) == "here" else None
         if self._joined is not None:
+            self.wait_for_account()
             self._let_pods_in()
             for number in range(nodes):
                 self._joined.add(f"n{number + 1}", capacity=capacity)
@@ -153,6 +149,18 @@ class RealCluster:
         words = "Pod ephemeral local storage usage exceeds the total limit of containers 10Gi. "
         self.nodes.running[there["spec"]["nodeName"]].evict(there["metadata"]["uid"], words)
 
+    def nobody(self) -> httpx.Client:
+        """Return a client of a user who may do nothing."""
+        accounts = _path(_ACCOUNT, self.namespace)
+        self._create(accounts, _ACCOUNT, {"metadata": {"name": "nobody"}})
+        made = self.admin.post(f"{accounts}/nobody/token", json={"spec": {}}).raise_for_status()
+        return self._client(made.json()["status"]["token"])
+
+    def wait_for_account(self) -> None:
+        """Wait until pods can be made in the namespace at all."""
+        account = f"{_path(_ACCOUNT, self.namespace)}/default"
+        _until(lambda: self.admin.get(account).status_code == 200, "no account for pods")
+
     def stop(self) -> None:
         """Take the namespace away, with all in it, and the nodes that have joined."""
         for pod in self.pods():
@@ -164,15 +172,24 @@ class RealCluster:
             self._joined.stop()
         self.admin.close()
 
+    def _client(self, token: str) -> httpx.Client:
+        return httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            verify=self._trust,
+            trust_env=False,
+            timeout=60,
+        )
+
     def _create(self, path: str, kind: Kind, thing: Mapping[str, Any]) -> None:
         whole = {"apiVersion": kind.api_version, "kind": kind.name, **thing}
         self.admin.post(path, json=whole).raise_for_status()
 
     def _let_pods_in(self) -> None:
-        """Let pods ask for all that the test may ask for, once they can be made at all."""
+        """Let pods ask for all that the test may ask for."""
         rights = "rbac.authorization.k8s.io"
-        path = _path(_ACCOUNT, self.namespace)
-        self._create(path, _ACCOUNT, {"metadata": {"name": "runner"}})
+        accounts = _path(_ACCOUNT, self.namespace)
+        self._create(accounts, _ACCOUNT, {"metadata": {"name": "runner"}})
         binding = {
             "apiVersion": f"{rights}/v1",
             "kind": "RoleBinding",
@@ -185,7 +202,6 @@ class RealCluster:
         }
         bindings = f"/apis/{rights}/v1/namespaces/{self.namespace}/rolebindings"
         self.admin.post(bindings, json=binding).raise_for_status()
-        _until(lambda: self.admin.get(f"{path}/default").status_code == 200, "no account for pods")
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from kubernetes_validate.utils import all_versions, schema_contents
 
 from .errors import ApiError
-from .kinds import Kind
+from .jobsets import fields
+from .kinds import JOBSET, Kind
 from .quantities import PATTERN
 
 # How many of the newest versions an object must be right for.
@@ -65,6 +66,8 @@ def _definitions(version: str) -> Mapping[str, Any]:
 
 
 def _root(version: str, kind: Kind) -> Mapping[str, Any]:
+    if kind is JOBSET:
+        return fields(_ref(version, "v1.ObjectMeta"), _ref(version, "v1.JobTemplateSpec"))
     group = kind.group.partition(".")[0] or "core"
     named = f".{group}.{kind.version}.{kind.name}"
     definitions = _definitions(version)
@@ -72,6 +75,11 @@ def _root(version: str, kind: Kind) -> Mapping[str, Any]:
         schema for name, schema in definitions.items() if name.endswith(named)
     )
     return found
+
+
+def _ref(version: str, end: str) -> Mapping[str, Any]:
+    (name,) = [name for name in _definitions(version) if name.endswith(f".{end}")]
+    return {"$ref": f"#/$defs/{name}"}
 
 
 def _look(

@@ -91,7 +91,7 @@ def _field(text: str, plural: str) -> Selects:
         raise ApiError(400, f"invalid selector: '{text}'; can't understand '{text}'")
     name, value = (side.strip() for side in text.split(sign, 1))
     if name not in _FIELDS.get(plural, _USUAL):
-        raise ApiError(400, f'field label not supported: "{name}"')
+        raise ApiError(400, f"field label not supported: {name}")
     path = name.split(".")
 
     def get(thing: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from .access import Access
 from .decoding import check_kind, decoded
-from .errors import ApiError, no_such_path
+from .errors import ApiError, NoSuchPageError, no_such_path, too_large
 from .kinds import POD, discovery
 from .objects import Objects
 from .paths import Target, target
@@ -39,6 +39,7 @@ _VERSION = {
 _BOOKMARK_S = 1.0
 # How long a watch without timeoutSeconds lasts: the real server's is 30 to 60 minutes.
 _WATCH_S = 1800
+_BODY_BYTES = 3 * 2**20
 
 
 class Api:
@@ -141,6 +142,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if fault is not None:
                 return self._hang_up()
             return self._send(201 if verb == "create" else 200, answer)
+        except NoSuchPageError:
+            return self._send_text(404, "404 page not found\n")
         except ApiError as error:
             return self._send(error.code, error.status(), error.retry_after_s)
 
@@ -200,6 +203,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             )
             gone = [objects.delete(kind, namespace, each, **how) for each in names]
             return gone[0] if name else {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+        if len(body) > _BODY_BYTES:
+            raise too_large(_BODY_BYTES)
         given = decoded(body, content_type)
         if verb == "patch":
             return objects.patch(

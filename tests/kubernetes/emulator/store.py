@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from .errors import expired
-from .kinds import Kind
+from .kinds import KINDS, Kind
 from .selection import Selects
 
 Thing = dict[str, Any]
@@ -116,9 +116,8 @@ class Store:
         """Forget what became of objects so far: watches from before now are told 410."""
         with self.changed:
             self.revision += 1
-            for kind, history in self._history.items():
-                history.clear()
-                self._compacted[kind] = self.revision
+            self._history.clear()
+            self._compacted = dict.fromkeys(KINDS, self.revision)
             self.changed.notify_all()
 
     def since(self, kind: Kind, revision: int) -> list[Change]:

@@ -15,8 +15,8 @@ from .pod_rules import check_pod_spec
 
 # Of all values of one object (MaxSecretSize; ConfigMaps have the same).
 _DATA_BYTES = 1024 * 1024
-# ValidateJobUpdate; of a template, only scheduling may change while the job is suspended.
-_FIXED = ("completionMode", "selector", "podFailurePolicy", "backoffLimitPerIndex")
+# ValidateJobSpecUpdate; of a template, only scheduling may change while the job is suspended.
+_FIXED = ("selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex")
 
 
 def checked_new(kind: Kind, thing: Mapping[str, Any]) -> list[Cause]:
@@ -46,11 +46,16 @@ def checked_update(
     causes = list(check_labels(new["metadata"], "metadata"))
     if kind is JOB:
         spec, before = new["spec"], old["spec"]
-        for name in (*_FIXED, "template"):
+        if spec.get("completions") not in (before.get("completions"), spec["parallelism"]):
+            words = "can only be modified in tandem with spec.parallelism"
+            causes.append(invalid_value("spec.completions", spec.get("completions"), words))
+        for name in _FIXED:
             if spec.get(name) != before.get(name):
                 if name == "template" and before.get("suspend"):
                     continue
-                causes.append(invalid_value(f"spec.{name}", "", "field is immutable"))
+                # A server writes out what a whole object has become; that is left out here.
+                value = "" if isinstance(spec.get(name), dict) else spec.get(name)
+                causes.append(invalid_value(f"spec.{name}", value, "field is immutable"))
     elif kind is POD and new["spec"] != old["spec"]:
         # ValidatePodUpdate
         words = (
@@ -77,4 +82,4 @@ def _data(thing: Mapping[str, Any]) -> Iterator[Cause]:
             if not DATA_KEY.fullmatch(key):
                 yield invalid_value(f"{part}[{key}]", key, DATA_KEY_WORDS)
     if size > _DATA_BYTES:
-        yield too_long("data" if thing["kind"] == "Secret" else "", _DATA_BYTES)
+        yield too_long("data" if thing["kind"] == "Secret" else "[]", _DATA_BYTES)

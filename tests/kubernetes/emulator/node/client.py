@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +26,8 @@ class Client:
             trust_env=False,
             verify=verify,
         )
+        self._watched: set[socket.socket] = set()
+        self._is_over = False
 
     def get(self, path: str) -> dict[str, Any] | None:
         """Return an object; None where it is not there."""
@@ -54,12 +58,25 @@ class Client:
             yield {"type": "ADDED", "object": thing}
         more = {"watch": "true", "resourceVersion": listed["metadata"]["resourceVersion"]}
         with self._http.stream("GET", path, params=query | more) as answer:
-            for line in answer.iter_lines():
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    return
-                yield event
+            connection = answer.extensions["network_stream"].get_extra_info("socket")
+            self._watched.add(connection)
+            try:
+                for line in () if self._is_over else answer.iter_lines():
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        return
+                    yield event
+            finally:
+                self._watched.discard(connection)
+
+    def end_watches(self) -> None:
+        """Have those who watch hear no more."""
+        self._is_over = True
+        for connection in list(self._watched):
+            # Not as one of TLS, which would take it apart amid what another thread reads.
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Let go of all connections, which nobody may use now: others get their numbers."""
         self._http.close()

@@ -23,6 +23,8 @@ from .volumes import mount_point
 
 # A server takes a node for lost after some ten times this (node-monitor-grace-period is 50 s).
 _BEAT_S = 2.0
+# How long threads have to end: none of them waits for anything but an answer.
+_END_S = 5.0
 
 
 class Kubelet:
@@ -93,8 +95,12 @@ class Kubelet:
         """End all pods and be gone, without a word."""
         self.is_silent = True
         self._stopped.set()
-        for worker in list(self.pods.values()):
+        self._client.end_watches()
+        workers = list(self.pods.values())
+        for worker in workers:
             worker.vanish()
+        for thread in [*self._threads, *(it.thread for it in workers)]:
+            thread.join(_END_S)
         self._logs.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 

@@ -42,6 +42,7 @@ class PodWorker:
 
     Attributes:
         pod: As it was last seen.
+        thread: In which it is run.
     """
 
     def __init__(self, host: Host, client: Client, pod: dict[str, Any]) -> None:
@@ -63,8 +64,8 @@ class PodWorker:
         self._restarts: dict[str, int] = {}
         self._devices: Mapping[str, str] = {}
         self._started = now()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
 
     def see(self, pod: dict[str, Any]) -> None:
         """Take in what became of the pod."""
