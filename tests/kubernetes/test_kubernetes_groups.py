@@ -7,7 +7,7 @@ import textwrap
 import threading
 
 import pytest
-from emulator.kinds import JOB, SERVICE
+from emulator.kinds import JOB, JOBSET, SERVICE
 
 from tarmac.errors import RequestError
 from tarmac.jobs import (
@@ -41,7 +41,7 @@ class Progress(Silent):
         self._act()
 
 
-@pytest.fixture(params=["by the API", "by a volume"])
+@pytest.fixture(params=["by the API", "by a volume", "as a JobSet"])
 def on_two(start_cluster, tmp_path, monkeypatch, request):
     """Return a function that takes a job's tasks to their ends on a cluster of two nodes."""
     monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
@@ -49,6 +49,10 @@ def on_two(start_cluster, tmp_path, monkeypatch, request):
     shared = cluster.claim("runs")
     options = {"kubeconfig": str(cluster.kubeconfig), "image": "python:3.12-slim"}
     run = tmp_path / "run"
+    if request.param == "as a JobSet":
+        if cluster.admin.get("/apis/jobset.x-k8s.io/v1alpha2").status_code == 404:
+            pytest.skip("the cluster has no JobSet: https://jobset.sigs.k8s.io")
+        options["jobset"] = True
     if request.param == "by a volume":
         options["volume"] = {"claim": "runs", "path": str(shared)}
         run = shared / "run"
@@ -65,6 +69,7 @@ def on_two(start_cluster, tmp_path, monkeypatch, request):
         return progress
 
     take.cluster, take.run, take.options = cluster, run, options
+    take.kind = JOBSET if "jobset" in options else JOB
     return take
 
 
@@ -86,13 +91,14 @@ def test_all_nodes_find_the_first_and_each_says_its_own(on_two):
     (address,) = {line.split()[-1] for line in said}
     assert said == [f"{rank} of 2 at {address}\n" for rank in (0, 1)]
     # The Job's own name for its first pod, as the service without an address gives it.
-    job = address.partition(".")[2]
-    assert address == f"{job}-0.{job}"
+    pod, _, service = address.partition(".")
+    assert pod == (f"{service}-0" if on_two.kind is JOB else f"{service}-nodes-0-0")
     store, namespace = on_two.cluster.store, on_two.cluster.namespace
-    assert not store.list(JOB, namespace)
-    # Its Job owns it: the garbage collector deletes it a moment later.
-    with store.changed:
-        assert store.changed.wait_for(lambda: not store.list(SERVICE, namespace), timeout=60)
+    assert not store.list(on_two.kind, namespace)
+    # What it owns the garbage collector deletes a moment later.
+    for kind in (JOB, SERVICE):
+        with store.changed:
+            assert store.changed.wait_for(lambda: not store.list(kind, namespace), timeout=60)  # noqa: B023 - asked here
 
 
 # Each rank says that it is at work, and goes on only in the second attempt.
@@ -119,7 +125,7 @@ def when_at_work(on_two, act):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_evicted_pod_ends_the_attempt_on_all_nodes_and_spends_no_retry(on_two, rank):
     def evict(pods):
-        (name,) = [name for name in pods if f"-{rank}-" in name]
+        (name,) = [name for name in pods if name.split("-")[-2] == str(rank)]
         on_two.cluster.evict(name)
 
     progress = on_two(_TWICE, when_at_work(on_two, evict))
@@ -133,7 +139,7 @@ def test_a_node_that_is_lost_ends_the_attempt_and_another_takes_its_place(on_two
     monkeypatch.setattr("tarmac.kubernetes.pods.LOST_NODE_S", 0.5)
 
     def kill(pods):
-        (pod,) = [pod for name, pod in pods.items() if "-1-" in name]
+        (pod,) = [pod for name, pod in pods.items() if name.split("-")[-2] == "1"]
         on_two.cluster.nodes.add("n3", capacity={"cpu": "4", "memory": "8Gi"})
         on_two.cluster.nodes.kill(pod["spec"]["nodeName"])
 
@@ -145,8 +151,8 @@ def test_a_node_that_is_lost_ends_the_attempt_and_another_takes_its_place(on_two
 
 def test_a_job_that_somebody_deletes_ends_the_attempt_on_all_nodes(on_two):
     def delete(_):
-        for job in on_two.cluster.store.list(JOB, on_two.cluster.namespace):
-            on_two.cluster.delete(JOB, job["metadata"]["name"], propagation="Background")
+        for job in on_two.cluster.store.list(on_two.kind, on_two.cluster.namespace):
+            on_two.cluster.delete(on_two.kind, job["metadata"]["name"], propagation="Background")
 
     progress = on_two(_TWICE, when_at_work(on_two, delete))
     (end,) = progress.ends.values()
@@ -182,7 +188,7 @@ def test_a_stop_ends_the_programs_of_all_nodes(on_two):
     assert not progress.retries
     logs = [*on_two.run.glob("tasks/*/stdout*")]
     assert [log.read_text() for log in logs] == ["at work\nended\n"] * 2
-    assert not on_two.cluster.store.list(JOB, on_two.cluster.namespace)
+    assert not on_two.cluster.store.list(on_two.kind, on_two.cluster.namespace)
 
 
 def test_the_end_of_pods_that_are_gone_waits_for_what_they_printed_last(on_two, monkeypatch):
@@ -230,12 +236,23 @@ def test_more_nodes_than_there_are_is_refused_in_numbers(on_two):
         find_executor("kubernetes").refuse(tasks, 0)
 
 
+def test_a_cluster_without_jobset_says_so_and_what_to_do(start_cluster, tmp_path):
+    cluster = start_cluster(nodes=2)
+    cluster.faults.answer(404, 1, verb="create", resource="jobsets")
+    job = parse_job("{name: x, command: 'true', resources: {nodes: 2, cpus: 1}}")
+    options = {"kubeconfig": str(cluster.kubeconfig), "image": "python:3.12-slim", "jobset": True}
+    tasks = [*plan_tasks(job.model_copy(update={"options": {"kubernetes": options}}), tmp_path)]
+    with pytest.raises(RequestError, match="has no JobSet") as refused:
+        find_executor("kubernetes").refuse(tasks, 0)
+    assert "Without options.kubernetes.jobset an Indexed Job does the same" in refused.value.hint
+
+
 def test_a_queue_admits_all_pods_at_once_and_may_take_their_room_back(on_two):
     kueue, store = on_two.cluster.kueue, on_two.cluster.store
 
     def take_back(_):
-        (job,) = [job["metadata"]["name"] for job in store.list(JOB, on_two.cluster.namespace)]
-        kueue.evict(job)
+        (job,) = store.list(on_two.kind, on_two.cluster.namespace)
+        kueue.evict(job["metadata"]["name"])
 
     kueue.is_open = True
     progress = on_two(_TWICE, when_at_work(on_two, take_back), {"queue": "team-a"})

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tarmac.kubernetes.jobs import JOB_ENDS, JobState, explain_job
     from tarmac.kubernetes.look import Look
     from tarmac.kubernetes.manifests import (
+        JOBSET_RIGHTS,
         RIGHTS,
         as_yaml,
         check_daemon_set,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DISRUPTIONS",
     "ENDS",
+    "JOBSET_RIGHTS",
     "JOB_ENDS",
     "REFUSALS",
     "RIGHTS",
@@ -95,6 +97,7 @@ _MODULES = {
     "Object": "answers",
     "PodState": "pods",
     "REFUSALS": "refusals",
+    "JOBSET_RIGHTS": "manifests",
     "RIGHTS": "manifests",
     "UNFIT": "pods",
     "Refused": "answers",

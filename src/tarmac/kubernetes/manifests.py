@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tarmac.kubernetes.answers import Object
 
 __all__ = [
+    "JOBSET_RIGHTS",
     "RIGHTS",
     "as_yaml",
     "check_daemon_set",
@@ -23,6 +24,11 @@ __all__ = [
     "role_for",
     "setup",
 ]
+
+# Where attempts on several nodes are JobSets.
+JOBSET_RIGHTS: tuple[Right, ...] = tuple(
+    Right(verb, "jobsets", "jobset.x-k8s.io") for verb in ("create", "get", "patch", "delete")
+)
 
 # What `tarmac run --on kubernetes` does in its namespace.
 RIGHTS: tuple[Right, ...] = (
@@ -36,6 +42,7 @@ RIGHTS: tuple[Right, ...] = (
     *(Right(verb, "secrets") for verb in ("create", "get")),
     # By which pods of several nodes find each other.
     Right("create", "services"),
+    *JOBSET_RIGHTS,
     # Why pods are not made; without it that is not said, and everything else is done.
     Right("list", "events"),
     # Why Kueue does not admit them, likewise.

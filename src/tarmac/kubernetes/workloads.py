@@ -17,9 +17,9 @@ _CONDITIONS = (("QuotaReserved", "False"), ("Admitted", "False"), ("Evicted", "T
 
 
 def job_of_workload(workload: Object) -> str:
-    """Return the name of the Job that a Workload stands for; empty where it is of no Job."""
+    """Return the name of the Job or JobSet that a Workload stands for; empty where it has none."""
     owners = (workload.get("metadata") or {}).get("ownerReferences") or ()
-    return next((str(it.get("name")) for it in owners if it.get("kind") == "Job"), "")
+    return next((str(it.get("name")) for it in owners if it.get("kind") in ("Job", "JobSet")), "")
 
 
 def explain_workload(workload: Object) -> str:

@@ -213,14 +213,15 @@ def host_addresses(environment: Mapping[str, str]) -> list[str]:
     """Return the names and addresses by which other nodes may reach this one, the likeliest first.
 
     The engine's name for it comes first, which sites resolve to the network that is meant for it; a
-    pod has that of its Job's service.
+    pod has that of its service.
     Loopback ones come last: for nodes that are on one machine. A token tells whether the host that
     answers at one is the right one.
     """
     pod = ""
     if "TARMAC_KUBERNETES_JOB" in environment:
         job = environment["TARMAC_KUBERNETES_JOB"]
-        pod = f"{job}-{environment.get('JOB_COMPLETION_INDEX', '0')}.{job}"
+        service = environment.get("TARMAC_KUBERNETES_SERVICE", job)
+        pod = f"{job}-{environment.get('JOB_COMPLETION_INDEX', '0')}.{service}"
     names = [environment.get("SLURMD_NODENAME", ""), pod, socket.gethostname(), socket.getfqdn()]
     ranked = [*filter(None, names), *_interface_addresses()]
     loopback = [address for address in ranked if _is_loopback(address)]

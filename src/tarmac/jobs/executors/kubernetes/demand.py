@@ -49,6 +49,7 @@ class Demand:
         service_account: Of pods; empty for none with a token.
         check_image: What checks its GPUs before it begins; empty where nothing does.
         check_python: The Python in that which has Tarmac.
+        jobset: Whether the pods of an attempt on several nodes are a JobSet's.
     """
 
     image: str
@@ -73,6 +74,12 @@ class Demand:
     service_account: str = ""
     check_image: str = ""
     check_python: str = "python3"
+    jobset: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Of the object that is made for an attempt, or for several: ``Job`` or ``JobSet``."""
+        return "JobSet" if self.jobset else "Job"
 
 
 _PULLS = {"missing": "IfNotPresent", "always": "Always", "never": "Never"}
@@ -132,6 +139,7 @@ def demand_of(task: Task, mapping: Mapping[str, Secret] | None = None) -> Demand
         service_account=options.service_account,
         check_image=(options.check_image or image) if options.check == "quick" and gpus else "",
         check_python=options.python,
+        jobset=options.jobset and needs.nodes > 1,
     )
 
 

@@ -142,7 +142,7 @@ class KubernetesEngine:
         """Return the units that the watches know of; no request is made for it; see `Engine`."""
         self._begin()
         self._sweep({chunk.name for chunk in chunks})
-        pods, jobs = self._pods.look(), self._jobs.look()
+        pods, jobs = self._pods.look(), self._look_at_jobs()
         end = time.monotonic() + _NOT_YET_S
         while isinstance(pods, Silence) or isinstance(jobs, Silence):
             silence = pods if isinstance(pods, Silence) else jobs
@@ -150,7 +150,7 @@ class KubernetesEngine:
             if "not listed yet" not in silence.words or time.monotonic() > end:
                 return silent(silence)
             self._is_closed.wait(0.05)
-            pods, jobs = self._pods.look(), self._jobs.look()
+            pods, jobs = self._pods.look(), self._look_at_jobs()
         newest: dict[tuple[str, int], SeenPod] = {}
         for pod in pods.values():
             before = newest.get((pod.job, pod.index))
@@ -187,7 +187,7 @@ class KubernetesEngine:
         self, units: Iterable[tuple[ChunkRecord, int]]
     ) -> Mapping[UnitName, Ending] | Silent:
         """Return how units ended, as the watches have said it; see `Engine`."""
-        jobs = self._jobs.look()
+        jobs = self._look_at_jobs()
         if isinstance(jobs, Silence):
             return silent(jobs)
         found: dict[UnitName, Ending] = {}
@@ -211,7 +211,8 @@ class KubernetesEngine:
     def _was_deleted(self, chunk: ChunkRecord) -> bool:
         """Whether a Job that no watch shows is not there any more, rather than not shown yet."""
         # Its whole life may lie between two looks.
-        if chunk.name not in self._seen_jobs and self._cluster.get("Job", chunk.name) is None:
+        kind = demand_in(chunk).kind
+        if chunk.name not in self._seen_jobs and self._cluster.get(kind, chunk.name) is None:
             self._seen_jobs.add(chunk.name)
         return chunk.name in self._seen_jobs
 
@@ -230,7 +231,6 @@ class KubernetesEngine:
             for chunk, number in units
             for pod in ([number] if demand_in(chunk).nodes == 1 else range(demand_in(chunk).nodes))
         }
-        whole = {chunk.name for chunk in chunks}
         self._unwanted |= {UnitName(chunk.number, number) for chunk, number in units}
         for chunk in chunks:
             self._unwanted |= {UnitName(chunk.number, i) for i in range(chunk.num_units)}
@@ -241,8 +241,8 @@ class KubernetesEngine:
                 answer = self._cluster.delete("Pod", pod.name)
                 if isinstance(answer, Silence):
                     return silent(answer)
-        for name in whole:
-            answer = self._cluster.delete("Job", name)
+        for chunk in chunks:
+            answer = self._cluster.delete(demand_in(chunk).kind, chunk.name)
             if isinstance(answer, Silence):
                 return silent(answer)
         return None
@@ -256,6 +256,11 @@ class KubernetesEngine:
         patch = {"spec": {"parallelism": max(1, min(most_at_once, chunk.num_units))}}
         answer = self._cluster.patch("Job", chunk.name, patch)
         return silent(answer) if isinstance(answer, Silence) else None
+
+    def _look_at_jobs(self) -> Mapping[str, SeenJob] | Silence:
+        """Return the Jobs by the names that they were made by."""
+        jobs = self._jobs.look()
+        return jobs if isinstance(jobs, Silence) else {job.made: job for job in jobs.values()}
 
     def _begin(self) -> None:
         if self._has_begun:
@@ -370,7 +375,7 @@ class KubernetesEngine:
         """Return why a Job makes no pods, in words; empty where nothing is known to keep it."""
         if job.is_suspended:
             queue = demand_in(chunk).queue
-            return self._admission.why(job.name, queue) if queue else ""
+            return self._admission.why(job.made, queue) if queue else ""
         return self._creation.why(job)
 
     def _take_vanished(self, chunk: ChunkRecord, unit: UnitName, job: SeenJob | None) -> bool:
@@ -397,7 +402,7 @@ class KubernetesEngine:
         for name in [*self._known]:
             if name in live:
                 continue
-            answer = self._cluster.delete("Job", name)
+            answer = self._cluster.delete(demand_in(self._known[name]).kind, name)
             if isinstance(answer, Silence):
                 return
             chunk = self._known.pop(name)

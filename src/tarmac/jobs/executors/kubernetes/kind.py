@@ -31,7 +31,15 @@ from tarmac.jobs.executors.queueing import ChunkFiles, Patience, QueueingExecuto
 from tarmac.jobs.executors.spool import Spool, sweep_spools
 from tarmac.jobs.model import SystemEnvironment
 from tarmac.jobs.secrets import place_of_secret
-from tarmac.kubernetes import RIGHTS, Refused, Right, Silence, explain_refusal, role_for
+from tarmac.kubernetes import (
+    JOBSET_RIGHTS,
+    RIGHTS,
+    Refused,
+    Right,
+    Silence,
+    explain_refusal,
+    role_for,
+)
 from tarmac.node import agent_file, place_agent
 
 if TYPE_CHECKING:
@@ -185,8 +193,12 @@ def _connect(tasks: Sequence[Task]) -> Cluster:
 def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Kubernetes gives GPUs
     theirs = [demand_of(task).secrets for task in _origins(tasks)]
     with _connect(tasks) as cluster:
-        has_groups = any(task.resources.nodes > 1 for task in _origins(tasks))
-        spared = {_READS_SECRETS: not any(theirs), _MAKES_SERVICES: not has_groups}
+        groups = {options_of(it).jobset for it in _origins(tasks) if it.resources.nodes > 1}
+        spared = {
+            _READS_SECRETS: not any(theirs),
+            _MAKES_SERVICES: False not in groups,
+            **dict.fromkeys(JOBSET_RIGHTS, True not in groups),
+        }
         rights = [right for right in RIGHTS if not spared.get(right)]
         missing = cluster.may(*(right for right in rights if right not in _SEES_REASONS))
         if isinstance(missing, Silence):
@@ -219,8 +231,14 @@ def _refuse_shape(cluster: Cluster, task: Task, nodes: Sequence[Mapping[str, flo
                 f"task {task.name!r}: there is {what} in the namespace {cluster.namespace}",
                 hint=f"kubectl create secret generic {name} --from-file={key}=FILE",
             )
-    unit = Unit("tarmac-test", "test", "test", 1, ("true",), demand.nodes)
+    unit = Unit("tarmac-test", "test", "test", 1, ("true",), demand.nodes, demand.jobset)
     answer = cluster.create(job_manifest(unit, demand), dry_run=True)
+    if demand.jobset and isinstance(answer, Refused) and answer.status == 404:
+        raise RequestError(
+            f"task {task.name!r}: {cluster.title} has no JobSet",
+            hint="Whoever administers it installs it (https://jobset.sigs.k8s.io). Without "
+            "options.kubernetes.jobset an Indexed Job does the same.",
+        )
     if isinstance(answer, Refused) and "exceeded quota" not in answer.message:
         explained = explain_refusal(answer, cluster.namespace)
         raise RequestError(
@@ -249,7 +267,7 @@ def _preview(site: Site) -> Iterator[str]:
                 record = files.make(json.loads(key), attempts, 1)
                 manifest = maker.manifest(record, most_at_once=site.concurrency)
                 yield f"---\n{yaml.safe_dump(manifest, sort_keys=False)}"
-                if tasks[0].resources.nodes > 1:
+                if tasks[0].resources.nodes > 1 and manifest["kind"] == "Job":
                     # Only a Job that is there has one.
                     manifest["metadata"]["uid"] = "UID-OF-THE-JOB"
                     yield f"---\n{yaml.safe_dump(service_manifest(manifest), sort_keys=False)}"

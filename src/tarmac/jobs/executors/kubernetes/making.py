@@ -91,17 +91,17 @@ class JobMaker:
         try:
             needed = [*self._owned(chunk, demand, job, files)]
         except (TarmacError, OSError) as error:
-            self._cluster.delete("Job", chunk.name)
+            self._cluster.delete(demand.kind, chunk.name)
             return Refused(str(error))
         for owned in needed:
             made = self._cluster.create(owned)
             if isinstance(made, Silence):
                 return silent(made)
             if isinstance(made, Denied) and not made.is_conflict:
-                self._cluster.delete("Job", chunk.name)
+                self._cluster.delete(demand.kind, chunk.name)
                 return Refused(f"Kubernetes refuses its {owned['kind']}: {made.message}")
         if not demand.queue:
-            started = self._cluster.patch("Job", chunk.name, {"spec": {"suspend": False}})
+            started = self._cluster.patch(demand.kind, chunk.name, {"spec": {"suspend": False}})
             if isinstance(started, Silence):
                 return silent(started)
             if isinstance(started, Denied):
@@ -115,7 +115,7 @@ class JobMaker:
         most_at_once: int | None = None,
         excluded: Collection[str] = (),
     ) -> dict[str, Any]:
-        """Return a chunk's Job."""
+        """Return a chunk's Job, or its JobSet."""
         demand = demand_in(chunk)
         unit = Unit(
             name=chunk.name,
@@ -124,6 +124,7 @@ class JobMaker:
             size=chunk.num_units,
             command=self._command(chunk, demand),
             nodes=demand.nodes,
+            is_set=demand.jobset,
         )
         return job_manifest(
             unit, demand, most_at_once=most_at_once, excluded=tuple(sorted(excluded))
@@ -134,7 +135,7 @@ class JobMaker:
 
         A Job that was not let start is none: it is submitted again, and adopted then.
         """
-        found = self._cluster.get("Job", chunk.name)
+        found = self._cluster.get(demand_in(chunk).kind, chunk.name)
         if isinstance(found, Silence):
             return silent(found)
         if isinstance(found, Denied):
@@ -180,7 +181,7 @@ class JobMaker:
         job: Mapping[str, Any],
         files: Mapping[str, bytes],
     ) -> Iterable[dict[str, Any]]:
-        if demand.nodes > 1:
+        if demand.nodes > 1 and not demand.jobset:
             yield service_manifest(job)
         if demand.given:
             task = Chunk(self._files.spec(chunk)).element(0).task
@@ -209,13 +210,16 @@ class JobMaker:
         return _too_large(chunk, size) if size > _MOST_BYTES else files
 
     def _adopt(self, chunk: ChunkRecord) -> Any:
-        found = self._cluster.get("Job", chunk.name)
+        kind = demand_in(chunk).kind
+        found = self._cluster.get(kind, chunk.name)
         if found is None:
             return Denied(409, "AlreadyExists", f"{chunk.name} was there, and is gone")
         if isinstance(found, (Denied, Silence)):
             return found
         if (found["metadata"].get("annotations") or {}).get(NONCE) != chunk.nonce:
-            return Denied(409, "AlreadyExists", f"a Job {chunk.name} of somebody else's is there")
+            return Denied(
+                409, "AlreadyExists", f"a {kind} {chunk.name} of somebody else's is there"
+            )
         return found
 
 

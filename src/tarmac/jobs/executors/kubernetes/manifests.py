@@ -18,6 +18,7 @@ __all__ = [
     "CONTAINER",
     "GRACE_S",
     "NONCE",
+    "OF_JOBSET",
     "RUN",
     "RUN_DIRECTORY",
     "SWEPT_AFTER_S",
@@ -72,8 +73,12 @@ printf '%s\\n' "$said" | tail -n 1 > /dev/termination-log
 exit $code
 """
 
-# As the Job controller labels pods.
+# As the Job controller labels pods, and as JobSet's labels Jobs and their pods.
 _OF_JOB = "batch.kubernetes.io/job-name"
+OF_JOBSET = "jobset.sigs.k8s.io/jobset-name"
+
+# Of a JobSet's Jobs, of which there is one: it is called NAME-nodes-0.
+_REPLICATED = "nodes"
 
 # Where the agent on the first of several nodes listens: below what systems give at random
 # (ip_local_port_range) and above what programs are known by. Nodes of a machine's own network,
@@ -86,12 +91,13 @@ class Unit:
     """What the pods of a Job run.
 
     Attributes:
-        name: The Job's, its own in the namespace.
+        name: The Job's, or that of the JobSet that makes it; its own in the namespace.
         run: By which all of the run is found.
         nonce: The submission's.
         size: How many attempts.
         command: Of each pod.
         nodes: So many pods do one attempt together; `size` is 1 then.
+        is_set: Whether a JobSet makes the Job.
     """
 
     name: str
@@ -100,6 +106,12 @@ class Unit:
     size: int
     command: Sequence[str]
     nodes: int = 1
+    is_set: bool = False
+
+    @property
+    def job(self) -> str:
+        """The Job's name."""
+        return f"{self.name}-{_REPLICATED}-0" if self.is_set else self.name
 
 
 def job_manifest(
@@ -109,7 +121,7 @@ def job_manifest(
     most_at_once: int | None = None,
     excluded: Sequence[str] = (),
 ) -> Manifest:
-    """Return a Job with an index for each attempt, which is not to start yet.
+    """Return a Job with an index for each attempt, or a JobSet of it, which is not to start yet.
 
     What its pods read is made after it, owned by it, so that nothing is left where a runner dies
     between the two. A pod that others' needs have ended is begun again by the cluster itself; any
@@ -132,22 +144,40 @@ def job_manifest(
         "completionMode": "Indexed",
         **(_together(unit) if unit.nodes > 1 else _one_by_one(unit, most_at_once)),
         "podReplacementPolicy": "Failed",
-        "ttlSecondsAfterFinished": SWEPT_AFTER_S,
-        "suspend": True,
         "template": {
             "metadata": {"labels": labels},
             "spec": _pod(unit, demand, excluded),
         },
     }
     return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
+        "apiVersion": "jobset.x-k8s.io/v1alpha2" if unit.is_set else "batch/v1",
+        "kind": demand.kind,
         "metadata": {
             "name": unit.name,
             "labels": labels | queue,
             "annotations": {NONCE: unit.nonce},
         },
-        "spec": spec,
+        "spec": {
+            "suspend": True,
+            "ttlSecondsAfterFinished": SWEPT_AFTER_S,
+            **(_set_of(spec, labels) if unit.is_set else spec),
+        },
+    }
+
+
+def _set_of(job: Manifest, labels: Mapping[str, str]) -> Manifest:
+    """Return what a JobSet says of its one Job, and of the Service that it makes."""
+    return {
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+        "successPolicy": {"operator": "All"},
+        "failurePolicy": {"maxRestarts": 0},
+        "replicatedJobs": [
+            {
+                "name": _REPLICATED,
+                "replicas": 1,
+                "template": {"metadata": {"labels": {**labels}}, "spec": job},
+            }
+        ],
     }
 
 
@@ -171,7 +201,7 @@ def service_manifest(job: Mapping[str, Any]) -> Manifest:
     It has no address of its own: it gives each pod a name, also before that is ready.
 
     Args:
-        job: As the cluster has it.
+        job: As the cluster has it. A JobSet has one of its own.
     """
     return {
         "apiVersion": "v1",
@@ -227,8 +257,8 @@ def _owned(job: Mapping[str, Any]) -> Manifest:
         "labels": {RUN: metadata["labels"][RUN]},
         "ownerReferences": [
             {
-                "apiVersion": "batch/v1",
-                "kind": "Job",
+                "apiVersion": job["apiVersion"],
+                "kind": job["kind"],
                 "name": metadata["name"],
                 "uid": metadata["uid"],
                 "blockOwnerDeletion": True,
@@ -269,7 +299,7 @@ def _pod(unit: Unit, demand: Demand, excluded: Sequence[str]) -> Manifest:
     if unit.nodes > 1:
         spec["subdomain"] = unit.name
         term = {
-            "labelSelector": {"matchLabels": {_OF_JOB: unit.name}},
+            "labelSelector": {"matchLabels": {_OF_JOB: unit.job}},
             "topologyKey": "kubernetes.io/hostname",
         }
         affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
@@ -329,7 +359,8 @@ def _variables(unit: Unit, demand: Demand) -> list[Manifest]:
         return {"valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
 
     return [
-        {"name": "TARMAC_KUBERNETES_JOB", "value": unit.name},
+        {"name": "TARMAC_KUBERNETES_JOB", "value": unit.job},
+        *([{"name": "TARMAC_KUBERNETES_SERVICE", "value": unit.name}] if unit.nodes > 1 else ()),
         {"name": "TARMAC_KUBERNETES_NODE", **field("spec.nodeName")},
         *([{"name": "TARMAC_MEETING", "value": _meeting(unit)}] if unit.nodes > 1 else ()),
         *({"name": name, **key(unit.name, name)} for name in demand.given),
@@ -341,7 +372,7 @@ def _meeting(unit: Unit) -> str:
     """Return where the agents of several nodes meet, as `tarmac.node.rendezvous` reads it."""
     digest = hashlib.sha256(f"{unit.name} {unit.nonce}".encode()).digest()
     port = _FIRST_PORT + int.from_bytes(digest[:4], "big") % _NUM_PORTS
-    return f"{port} {unit.nonce} {unit.name}-0.{unit.name}"
+    return f"{port} {unit.nonce} {unit.job}-0.{unit.name}"
 
 
 def _volumes(unit: Unit, demand: Demand) -> list[Manifest]:

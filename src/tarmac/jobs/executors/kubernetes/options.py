@@ -103,6 +103,8 @@ class KubernetesOptions(BaseModel):
             node is large enough yet.
         pending_limit: How long a task waits for a node before it fails; for ever where it is not
             given.
+        jobset: Whether attempts on several nodes are JobSets, which some sites want; JobSet's
+            controller must be there then.
         runner: Of the runner, where that is a pod too.
     """
 
@@ -127,6 +129,7 @@ class KubernetesOptions(BaseModel):
     check_image: str = ""
     autoscaling: bool = False
     pending_limit: Seconds | None = None
+    jobset: bool = False
     runner: RunnerPod = RunnerPod()
 
 

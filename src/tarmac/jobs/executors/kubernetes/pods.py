@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tarmac.jobs.executors.kubernetes.manifests import CHECK, CONTAINER
+from tarmac.jobs.executors.kubernetes.manifests import CHECK, CONTAINER, OF_JOBSET
 from tarmac.jobs.executors.queueing import Ending
 from tarmac.kubernetes import DISRUPTIONS, explain_pod
 
@@ -18,6 +18,8 @@ __all__ = ["SeenJob", "SeenPod", "keep_job", "keep_pod"]
 
 _LONGEST_WORDS = 300
 
+_JOB_LABELS = (OF_JOBSET, "batch.kubernetes.io/job-name", "job-name")
+
 
 @dataclasses.dataclass(frozen=True)
 class SeenPod:
@@ -25,7 +27,7 @@ class SeenPod:
 
     Attributes:
         name: Its own.
-        job: The Job's.
+        job: The Job's, or that of the JobSet that has it.
         index: Of the Job's.
         created: As Kubernetes writes it.
         phase: Kubernetes' word.
@@ -68,6 +70,7 @@ class SeenJob:
 
     Attributes:
         name: Its own.
+        made: The name that it was made by: its own, or that of the JobSet that has it.
         nonce: The submission's.
         is_suspended: Whether it is not to start yet.
         completed: Indexes that have succeeded.
@@ -77,6 +80,7 @@ class SeenJob:
     """
 
     name: str
+    made: str
     nonce: str
     is_suspended: bool
     completed: frozenset[int]
@@ -94,7 +98,7 @@ def keep_pod(pod: Mapping[str, Any]) -> SeenPod:
     index = annotations.get("batch.kubernetes.io/job-completion-index", "0")
     return SeenPod(
         name=metadata["name"],
-        job=labels.get("batch.kubernetes.io/job-name") or labels.get("job-name") or "",
+        job=next((labels[key] for key in _JOB_LABELS if key in labels), ""),
         index=int(index),
         created=str(metadata.get("creationTimestamp") or ""),
         phase=phase,
@@ -123,6 +127,7 @@ def keep_job(job: Mapping[str, Any]) -> SeenJob:
     is_suspended = bool(spec.get("suspend"))
     return SeenJob(
         name=metadata["name"],
+        made=(metadata.get("labels") or {}).get(OF_JOBSET) or metadata["name"],
         nonce=str((metadata.get("annotations") or {}).get("tarmac.dev/nonce") or ""),
         is_suspended=is_suspended,
         completed=completed,
