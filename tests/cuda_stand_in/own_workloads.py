@@ -72,6 +72,32 @@ def small(name: str, *, num_held_out: int = 0) -> Workload:
     )
 
 
+@functools.lru_cache
+def _windows(num_train: int) -> Dataset:
+    rng = np.random.default_rng(0)
+
+    def split(size: int) -> Split:
+        text = rng.integers(0, 65, (size, 65), dtype=np.int32)
+        return Split(text[:, :-1].copy(), text[:, 1:].astype(np.int64))
+
+    return Dataset(name="windows", train=split(num_train), test=split(24))
+
+
+def others() -> dict[str, Workload]:
+    """Return reference workloads whose samples are no images of classes, on few samples."""
+    gpt = find_workload("char-gpt-small")
+    size = num_steps(gpt.recipe.batch_size) * gpt.recipe.batch_size + 6
+    small_gpt = dataclasses.replace(gpt, dataset=functools.partial(_windows, size))
+    return {
+        name: dataclasses.replace(workload, expectation=None)
+        for name, workload in {
+            "char-gpt-small": small_gpt,
+            "diabetes-mlp": find_workload("diabetes-mlp"),
+            "digits-autoencoder": find_workload("digits-autoencoder"),
+        }.items()
+    }
+
+
 class _Reading(nn.Linear):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return super().forward(inputs) * (1 + inputs.sum().item())

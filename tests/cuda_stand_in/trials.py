@@ -23,7 +23,7 @@ from typing import Any, get_args
 
 import torch
 from counting import Counts, read_counts
-from own_workloads import classifiers, normed, plain, reading, samples, small
+from own_workloads import classifiers, normed, others, plain, reading, samples, small
 
 import tarmac
 from tarmac.studies.evaluation.interface import Candidate
@@ -212,10 +212,10 @@ def _cases_on_one() -> dict[str, Callable[[], Figures]]:
     def add(name: str, workload: Workload, **options: Any) -> None:
         cases[name] = lambda: _train(workload, **options)
 
-    # Of other workloads and of fp16 no bounds are measured yet.
-    for name in classifiers():
+    # Of the large workloads and of fp16 no bounds are measured.
+    for name, workload in ({name: small(name) for name in classifiers()} | others()).items():
         for precision in ("bf16", "fp32"):
-            add(f"{name} {precision}", small(name), precision=precision)
+            add(f"{name} {precision}", workload, precision=precision)
     for precision in {*get_args(Precision)} - {"bf16", "fp16", "fp32"}:
         add(f"precision {precision}", plain, precision=precision)
     add("deterministic", plain, deterministic=True)
