@@ -54,6 +54,14 @@ def with_defaults(kind: Kind, thing: Mapping[str, Any]) -> Thing:
     return filled
 
 
+def as_stored(kind: Kind, thing: Thing) -> Thing:
+    """Return a new object that is valid, with what is filled in as it is stored."""
+    if kind is JOB and not thing["metadata"].get("labels"):
+        labels = dict(thing["spec"]["template"]["metadata"]["labels"])
+        return {**thing, "metadata": {**thing["metadata"], "labels": labels}}
+    return thing
+
+
 def _merge_string_data(secret: Thing) -> None:
     import base64
 
@@ -79,13 +87,13 @@ def _job(job: Thing) -> None:
             pattern.setdefault("status", "True")
     uid, name = job["metadata"]["uid"], job["metadata"].get("name", "")
     labels = template.setdefault("metadata", {}).setdefault("labels", {})
+    if not job["metadata"].get("labels") and labels:
+        job["metadata"]["labels"] = dict(labels)
     if not spec.setdefault("manualSelector", False):
         spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
         for prefix in ("", "batch.kubernetes.io/"):
             labels[f"{prefix}controller-uid"] = uid
             labels[f"{prefix}job-name"] = name
-    if not job["metadata"].get("labels"):
-        job["metadata"]["labels"] = dict(labels)
     _pod_spec(template.setdefault("spec", {}))
     job["status"] = {}
 

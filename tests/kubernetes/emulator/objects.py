@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import patches
-from .defaults import with_defaults
+from .defaults import as_stored, with_defaults
 from .errors import ApiError, already_exists, conflict, invalid, not_found
 from .kinds import JOB, NAMESPACE, POD, Kind
 from .store import Store, Thing, new_uid, now
@@ -87,6 +87,7 @@ class Objects:
             new = with_defaults(kind, new)
             if causes := checked_new(kind, new):
                 raise invalid(kind.qualified_kind, metadata.get("name", ""), causes)
+            new = as_stored(kind, new)
             for admits in self.admission:
                 admits(kind, new)
             return new if dry_run else self.store.put(kind, new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .errors import NoSuchPageError, no_such_path
-from .kinds import BY_PLURAL, KINDS, Kind
+from .kinds import BY_PLURAL, Kind
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
 
@@ -51,7 +51,7 @@ def target(path: str) -> Target:
         group, rest = "", parts[2:]
     elif parts[:1] == ["apis"] and len(parts) > 2:
         group, rest = parts[1], parts[3:]
-        if (group, parts[2]) not in {(kind.group, kind.version) for kind in KINDS}:
+        if (group, parts[2]) not in {(kind.group, kind.version) for kind in BY_PLURAL.values()}:
             raise NoSuchPageError
     else:
         raise NoSuchPageError
