@@ -156,15 +156,6 @@ def test_training_leaves_the_callers_modes_as_they_were(tmp_path, mode):
         torch.set_deterministic_debug_mode("default")
 
 
-def test_training_does_not_import_the_compiler(tmp_path):
-    code = f"""
-import sys, tarmac
-tarmac.train("digits-mlp", epochs=1, output={str(tmp_path)!r}, device="cpu")
-assert "torch._inductor" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_an_optimizer_of_a_recipe_need_not_be_among_those_to_choose_from(tmp_path):
     offered = {"nesterov": SGD(learning_rate=0.1, momentum=0.9, nesterov=True)}
     mine = custom(optimizers=offered)

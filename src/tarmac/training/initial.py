@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.training.shards import SHARDED, read_sharded_weights
+from tarmac.training.shard_directories import SHARDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +57,8 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
         TarmacError: It is damaged.
     """
     if path.suffix == SHARDED and path.is_dir():
+        from tarmac.training.shards import read_sharded_weights  # noqa: PLC0415 - slow
+
         return read_sharded_weights(path)
     if not path.is_file():
         raise RequestError(f"weights {path}: there is no such file")

@@ -6,7 +6,6 @@ of, so that one of a stranger runs no code.
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import warnings
 from pathlib import Path, PosixPath
@@ -18,17 +17,12 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import StorageMeta, TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from tarmac.errors import TarmacError
+from tarmac.training.shard_directories import damage_explained
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch.distributed.checkpoint.metadata import Metadata
 
-__all__ = ["SHARDED", "ShardReader", "check_shards", "damage_explained", "read_sharded_weights"]
-
-# How names of such checkpoints end.
-SHARDED = ".dcp"
+__all__ = ["ShardReader", "check_shards", "read_sharded_weights"]
 
 _MODEL = "model/"
 
@@ -113,7 +107,7 @@ def check_shards(path: Path) -> None:
     Raises:
         TarmacError: It is damaged.
     """
-    with damage_explained(path):
+    with damage_explained(path, CheckpointException):
         ShardReader(path).check()
 
 
@@ -126,7 +120,7 @@ def read_sharded_weights(path: Path) -> dict[str, torch.Tensor]:
     Raises:
         TarmacError: It is damaged.
     """
-    with damage_explained(path):
+    with damage_explained(path, CheckpointException):
         reader = ShardReader(path)
         reader.check()
         room = {
@@ -138,23 +132,3 @@ def read_sharded_weights(path: Path) -> dict[str, torch.Tensor]:
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")
             load(room, storage_reader=reader, no_dist=True)
     return {name.removeprefix(_MODEL): value for name, value in room.items()}
-
-
-@contextlib.contextmanager
-def damage_explained(path: Path) -> Iterator[None]:
-    """Say of what goes wrong within that a checkpoint is damaged.
-
-    Raises:
-        TarmacError: It is.
-    """
-    try:
-        yield
-    except (
-        *(CheckpointException, OSError, ValueError, KeyError, EOFError),
-        *(pickle.UnpicklingError, AttributeError, IndexError),
-    ) as error:
-        said = str(error).partition("\n")[0] or type(error).__name__
-        raise TarmacError(
-            f"checkpoint {path} is damaged: {said}",
-            hint="Remove it, and resume from the one before it.",
-        ) from error

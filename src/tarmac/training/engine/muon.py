@@ -65,7 +65,7 @@ class MuonOptimizer:
         self._spec = spec
         self._values = [group.values for group in groups]
         self._gradients = [group.gradients for group in groups]
-        self._momentum = [torch.zeros_like(values) for values in self._values]
+        self._momentum = [values.new_zeros(values.shape) for values in self._values]
         self._matrices = [m for group in groups for m in _matrices(group.values, group.shapes)]
         self._updates = [m for group in groups for m in _matrices(group.gradients, group.shapes)]
         sizes = [sorted(matrix.shape) for matrix in self._matrices]

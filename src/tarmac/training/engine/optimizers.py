@@ -85,7 +85,7 @@ class FlatOptimizer:
         self._filled_rate = spec.learning_rate
         first_step = _NO_BIAS_CORRECTION if _is_adam_in_disguise(spec) else 0.0
         self._state = [
-            {name: torch.zeros_like(group.values) for name in _state_names(spec)}
+            {name: group.values.new_zeros(group.values.shape) for name in _state_names(spec)}
             | {"step": torch.tensor(first_step, device=group.values.device)}
             for group in groups
         ]

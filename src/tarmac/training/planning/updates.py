@@ -21,6 +21,7 @@ def check_updates(recipe: Recipe, model: nn.Module) -> None:
     """Make a recipe's optimizers once for a model, and leave both as they are.
 
     What is flat has no memory here; optimizers of PyTorch's kind see the parameters themselves.
+    Nothing is made like a tensor without memory, for which PyTorch imports SymPy: half a second.
 
     Args:
         recipe: With its optimizers and its patterns of parameter names.
@@ -40,7 +41,7 @@ def check_updates(recipe: Recipe, model: nn.Module) -> None:
         group = Group(
             decay,
             flat,
-            torch.empty_like(flat),
+            torch.empty(values.numel(), dtype=values.dtype, device="meta"),
             owner=owner,
             shapes={name: values.shape},
             views={name: (values, torch.empty_like(values))},

@@ -20,8 +20,7 @@ from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import write_bytes
 from tarmac.training.engine.state import TrainingState
-from tarmac.training.session.sharded_checkpoint import copy_sharded, read_position
-from tarmac.training.shards import SHARDED
+from tarmac.training.shard_directories import SHARDED, copy_sharded, read_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

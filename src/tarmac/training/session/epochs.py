@@ -34,10 +34,9 @@ from tarmac.training.session.checkpoint_writer import CheckpointWriter, writing_
 from tarmac.training.session.modes import training_environment
 from tarmac.training.session.patience import patience_of
 from tarmac.training.session.record import Outcome
-from tarmac.training.session.sharded_checkpoint import read_sharded, write_sharded
 from tarmac.training.session.stacks import telling_stacks
 from tarmac.training.session.utilization import speed_of
-from tarmac.training.shards import SHARDED
+from tarmac.training.shard_directories import SHARDED
 from tarmac.workloads import judged_by
 
 if TYPE_CHECKING:
@@ -295,6 +294,10 @@ class _Session:
     def _save(self, epoch: int, step: int, *, is_best: bool = False) -> None:
         state = self.engine.save(epoch, step)
         if find_strategy(self.plan.strategy).shards_model:
+            from tarmac.training.session.sharded_checkpoint import (  # noqa: PLC0415 - slow
+                write_sharded,
+            )
+
             path = write_sharded(self.run.checkpoints, state, self.team)
             if self.team.is_main:
                 if is_best:
@@ -318,6 +321,8 @@ def _restore(engine: Engine, plan: Plan, run: Run, team: Team) -> tuple[int, int
             engine.load(read_weights(run.path / INITIAL))
         return 0, 0
     if path.suffix == SHARDED:
+        from tarmac.training.session.sharded_checkpoint import read_sharded  # noqa: PLC0415 - slow
+
         _check_reads_shards(plan, path)
         checkpoint = read_sharded(path, plan.reference, engine)
     else:

@@ -16,8 +16,7 @@ from tarmac.training.session.checkpoint import (
     newest_checkpoint,
     read_checkpoint,
 )
-from tarmac.training.session.sharded_checkpoint import copy_sharded
-from tarmac.training.shards import SHARDED, check_shards
+from tarmac.training.shard_directories import SHARDED, copy_sharded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,6 +131,8 @@ def begin_from(run: Run, source: Run) -> None:
 def _epochs_of(run: Run, checkpoint: Path) -> int:
     """Return how many epochs a run's checkpoint has behind it, which must not be damaged."""
     if checkpoint.is_dir():
+        from tarmac.training.shards import check_shards  # noqa: PLC0415 - slow
+
         check_shards(checkpoint)
         return epoch_of(checkpoint)
     return read_checkpoint(checkpoint, str(run.record.configuration["workload"])).epoch

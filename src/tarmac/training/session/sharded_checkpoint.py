@@ -5,10 +5,8 @@ A checkpoint is a directory, whole or absent, that any number of ranks reads.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
@@ -17,9 +15,16 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from tarmac.errors import RequestError
-from tarmac.files import StorageError, storage_errors, write_json
+from tarmac.files import StorageError
 from tarmac.training.engine.state import TrainingState
-from tarmac.training.shards import SHARDED, ShardReader, damage_explained
+from tarmac.training.shard_directories import (
+    SHARDED,
+    damage_explained,
+    read_position,
+    replace_directory,
+    write_position,
+)
+from tarmac.training.shards import ShardReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,10 +32,8 @@ if TYPE_CHECKING:
     from tarmac.training.engine.engine import Engine
     from tarmac.training.engine.team import Team
 
-__all__ = ["copy_sharded", "read_position", "read_sharded", "write_sharded"]
+__all__ = ["read_sharded", "write_sharded"]
 
-_VERSION = 1
-_POSITION = "position.json"
 _PARTS = ("model", "optimizer", "random", "feed")
 
 
@@ -65,74 +68,19 @@ def write_sharded(directory: Path, state: TrainingState, team: Team) -> Path:
     failure = ""
     if team.is_main:
         try:
-            write_json(
-                temporary / _POSITION,
-                {
-                    "version": _VERSION,
-                    "workload": state.workload,
-                    "epoch": state.epoch,
-                    "step": state.step,
-                    "seconds": state.seconds,
-                },
+            write_position(
+                temporary,
+                workload=state.workload,
+                epoch=state.epoch,
+                step=state.step,
+                seconds=state.seconds,
             )
-            _replace_directory(temporary, path)
+            replace_directory(temporary, path)
         except (StorageError, OSError) as error:
             failure = str(error)
     if failure := team.all_gather(failure)[0]:
         raise StorageError(f"checkpoint {path} could not be written: {failure}")
     return path
-
-
-def _replace_directory(temporary: Path, path: Path) -> None:
-    """Give a whole directory its name, and see that the disk knows it.
-
-    Raises:
-        OSError: It could not be.
-    """
-    _sync(temporary)
-    shutil.rmtree(path, ignore_errors=True)
-    temporary.replace(path)
-    _sync(path.parent)
-
-
-def copy_sharded(source: Path, path: Path) -> None:
-    """Give a checkpoint a second name, by links where the file system has them.
-
-    Raises:
-        StorageError: It could not be; what had that name is still there.
-    """
-    temporary = path.with_name(f".{path.name}.link")
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.copytree(source, temporary, copy_function=_link_or_copy)
-        _replace_directory(temporary, path)
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        # Some file systems have no links, and none go from one to another.
-        shutil.copyfile(source, target)
-
-
-def read_position(path: Path) -> dict[str, Any]:
-    """Return what a checkpoint says of itself: ``workload``, ``epoch``, ``step``, ``seconds``.
-
-    Raises:
-        RequestError: It is from a newer version.
-        TarmacError: It is damaged.
-    """
-    with damage_explained(path):
-        position: dict[str, Any] = json.loads((path / _POSITION).read_bytes())
-        newer = int(position["version"]) > _VERSION
-    if newer:
-        raise RequestError(
-            f"checkpoint {path} is of version {position['version']}, this Tarmac reads up to "
-            f"{_VERSION}"
-        )
-    return position
 
 
 def read_sharded(path: Path, workload: str, engine: Engine) -> TrainingState:
@@ -150,7 +98,7 @@ def read_sharded(path: Path, workload: str, engine: Engine) -> TrainingState:
     position = read_position(path)
     if position["workload"] != workload:
         raise RequestError(f"checkpoint {path} is of {position['workload']}, not of {workload}")
-    with damage_explained(path):
+    with damage_explained(path, CheckpointException):
         reader = ShardReader(path)
         reader.check()
         weights = engine.weights()
@@ -178,11 +126,3 @@ def read_sharded(path: Path, workload: str, engine: Engine) -> TrainingState:
         totals=room["totals"],
         **parts,
     )
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
