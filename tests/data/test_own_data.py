@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from tarmac import RequestError, TarmacError, data
+from tarmac.cli import main
 from tarmac.data import TableColumns, Taking
 
 HOUSES = """\
@@ -197,6 +198,16 @@ def test_folders_that_say_which_images_are_scored(tmp_path, root):
     loaded = data.load("f")
     assert (len(loaded.train), len(loaded.test)) == (2, 2)
     assert loaded.sample_shape == (3, 4)
+
+
+def test_a_folder_of_images_that_is_neither_trained_on_nor_scored_is_named(tmp_path, root, capsys):
+    for part in ("train", "val", "test"):
+        image(tmp_path / "f" / part / "a" / "1.png")
+    record = data.take_over("f", tmp_path / "f", Taking(), root)
+    assert record.left_out == (str(tmp_path / "f" / "val"),)
+    with pytest.raises(SystemExit, match="0"):
+        main(("data", "add", "f", "--replace", "--from", str(tmp_path / "f")))
+    assert f"left out: {tmp_path / 'f' / 'val'}; to score it: --test " in capsys.readouterr().err
 
 
 def test_images_of_several_sizes_need_one_and_a_camera_held_upright_is_seen(tmp_path, root):

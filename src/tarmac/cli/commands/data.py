@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -248,6 +249,8 @@ def add(
         f"{record.train.num_samples:,} samples to train on, {record.test.num_samples:,} to score: "
         f"{shape}, {record.summary}"
     )
+    for folder in record.left_out:
+        click.echo(f"left out: {folder}; to score it: --test {shlex.quote(folder)}", err=True)
 
 
 @command.command(epilog=examples("tarmac data verify", "tarmac data verify mnist --json"))

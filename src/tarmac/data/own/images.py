@@ -76,7 +76,7 @@ def read_folder(
     """Read a folder that holds one folder of images for each class.
 
     Where it holds ``train`` and ``test`` (or ``val``), or ``train`` alone, the classes are in
-    these.
+    these. Of ``test`` and ``val``, ``test`` is scored, and the other is left out.
 
     Args:
         origin: The folder.
@@ -93,8 +93,10 @@ def read_folder(
     inside = {child.name.lower(): child for child in _folders(origin)}
     train = next((inside[name] for name in _TRAIN if name in inside), None)
     given = next((inside[name] for name in _TEST if name in inside), None)
+    left_out: tuple[str, ...] = ()
     if train is not None and (test or given) is not None:
         origin, test = train, test or given
+        left_out = tuple(str(path) for path in inside.values() if path not in (origin, test))
     elif train is not None and len(inside) == 1:
         # No class, but where they are.
         origin = train
@@ -126,7 +128,7 @@ def read_folder(
         targets = [classes.index(name) for name in classes for _ in part.get(name, ())]
         inputs = _decoded(paths, column_path(staged, name_of_part, "inputs"), size, grey=grey)
         read.append(Part(inputs=inputs, targets=np.array(targets, dtype=np.int64)))
-    return Parts(train=read[0], test=read[1], classes=classes)
+    return Parts(train=read[0], test=read[1], classes=classes, left_out=left_out)
 
 
 def _folders(origin: Path) -> list[Path]:

@@ -56,12 +56,14 @@ class Parts:
         classes: The names of the classes in the order of their numbers; None where targets are
             values, or there are none.
         features: The names of the inputs' columns, where they have names.
+        left_out: Folders beside those of the two parts, of which nothing was read.
     """
 
     train: Part
     test: Part
     classes: tuple[str, ...] | None = None
     features: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def cut_off_test(num_samples: int, share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

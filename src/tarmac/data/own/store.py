@@ -78,6 +78,7 @@ class OwnRecord(BaseModel):
         dtype: Of the inputs.
         train: What a model may be fitted to.
         test: What it is scored on.
+        left_out: Folders beside those of the two parts, of which nothing was read.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -91,6 +92,7 @@ class OwnRecord(BaseModel):
     dtype: str
     train: PartRecord
     test: PartRecord
+    left_out: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -262,6 +264,7 @@ def write_own(
         dtype=str(parts.train.inputs.dtype),
         train=_described(parts.train),
         test=_described(parts.test),
+        left_out=parts.left_out,
     )
     for part, kept in (("train", parts.train), ("test", parts.test)):
         for column, array in kept.columns.items():
