@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -12,6 +13,11 @@ from typing import Any
 import pytest
 from emulator import Emulator
 from emulator.real import NODES, VARIABLE, RealCluster
+from kubernetes_validate import utils as schemas
+
+# It reads all schemas of a version for each manifest, which takes most of the time.
+schemas.schema_contents = functools.cache(schemas.schema_contents)
+schemas.all_versions = functools.cache(schemas.all_versions)
 
 
 @pytest.fixture
