@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["IMAGE", "import_busybox", "make_busybox_image"]
+__all__ = ["IMAGE", "import_busybox", "make_busybox_image", "remove_busybox"]
 
 # One for each process of the tests, by which it knows its own containers.
-IMAGE = f"tarmac-test-busybox-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+IMAGE = f"tarmac-test-busybox-{os.getpid()}"
 
 
 def make_busybox_image() -> str:
@@ -53,3 +53,8 @@ def import_busybox(engine: str) -> str:
     command = [engine, "import", "--change", "ENV PATH=/bin", "-", IMAGE]
     subprocess.run(command, input=content.getvalue(), check=True, capture_output=True)
     return IMAGE
+
+
+def remove_busybox(engine: str) -> None:
+    """Remove the image, and containers that are left of it."""
+    subprocess.run([engine, "image", "rm", "--force", IMAGE], check=False, capture_output=True)

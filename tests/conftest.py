@@ -27,7 +27,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from busybox import make_busybox_image
+from busybox import make_busybox_image, remove_busybox
 from tarmac.control_groups import is_unified, own_groups
 from tarmac.slurm import OneMachineSlurm
 
@@ -135,9 +135,10 @@ def mnist() -> None:
 
 
 @pytest.fixture(scope="session")
-def busybox_image() -> str:
-    """Return an image of Busybox and nothing else."""
-    return make_busybox_image()
+def busybox_image() -> Iterator[str]:
+    """Yield an image of Busybox and nothing else."""
+    yield make_busybox_image()
+    remove_busybox("docker")
 
 
 @pytest.fixture
