@@ -25,7 +25,7 @@ test: $(VENV)/.installed-dev
 # the first time, and a compiler, seconds later. HKube's clients in all that they can be told to speak,
 # and clusters of Ray, each of which takes a quarter of a minute to start.
 test-frameworks: $(VENV)/.installed-dev
-	$(BIN)/pytest -m frameworks -n 1 $(PYTEST_OPTIONS)
+	$(BIN)/pytest -m "frameworks and not nightly" -n 1 $(PYTEST_OPTIONS)
 
 # What CI leaves out for time: the examples on the whole of MNIST, and trainings with the oldest PyTorch
 # that is allowed, on the CPU.
