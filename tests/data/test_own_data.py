@@ -207,7 +207,11 @@ def test_a_folder_of_images_that_is_neither_trained_on_nor_scored_is_named(tmp_p
     assert record.left_out == (str(tmp_path / "f" / "val"),)
     with pytest.raises(SystemExit, match="0"):
         main(("data", "add", "f", "--replace", "--from", str(tmp_path / "f")))
-    assert f"left out: {tmp_path / 'f' / 'val'}; to score it: --test " in capsys.readouterr().err
+    assert f"left out: {tmp_path / 'f' / 'val'} (--test " in capsys.readouterr().err
+    # However it is named, what was asked for is not left out.
+    asked = tmp_path / "f" / "train" / ".." / "val"
+    record = data.take_over("f", tmp_path / "f", Taking(test=asked, replace=True), root)
+    assert record.left_out == (str(tmp_path / "f" / "test"),)
 
 
 def test_images_of_several_sizes_need_one_and_a_camera_held_upright_is_seen(tmp_path, root):

@@ -246,6 +246,7 @@ def _is_of_kind(dataset: Any, name: str) -> bool:
 
 
 def _length(dataset: Any) -> int | None:
+    # What is iterated need not have one; of PyTorch's classes some raise the one, some the other.
     with contextlib.suppress(TypeError, NotImplementedError):
         return len(dataset)
     return None

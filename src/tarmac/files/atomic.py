@@ -21,6 +21,7 @@ __all__ = [
     "StorageError",
     "atomic_writer",
     "read_errors",
+    "replace_directory",
     "storage_errors",
     "write_bytes",
     "write_json",
@@ -108,6 +109,22 @@ def write_text(path: Path, content: str, *, is_private: bool = False) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write a whole, indented JSON file or nothing; see `atomic_writer`."""
     write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def replace_directory(temporary: Path, path: Path) -> None:
+    """Give a whole directory its name, in the place of what had it, and see that the disk knows it.
+
+    Args:
+        temporary: On the same file system; what is in it has reached the disk.
+        path: The name.
+
+    Raises:
+        OSError: It could not be.
+    """
+    _sync_directory(temporary)
+    shutil.rmtree(path, ignore_errors=True)
+    temporary.replace(path)
+    _sync_directory(path.parent)
 
 
 def _is_stream(path: Path) -> bool:

@@ -1,7 +1,7 @@
 """Checkpoints in shards as directories: their name, what they say of themselves, and copies.
 
-Nothing here imports `torch.distributed.checkpoint`, which takes a third of the time in which a
-training starts: that is for those who read or write shards.
+Nothing here imports `torch.distributed.checkpoint`, which takes a third as long as PyTorch itself:
+that is for those who read or write shards.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import storage_errors, write_json
+from tarmac.files import replace_directory, storage_errors, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,6 @@ __all__ = [
     "copy_sharded",
     "damage_explained",
     "read_position",
-    "replace_directory",
     "write_position",
 ]
 
@@ -86,18 +85,6 @@ def copy_sharded(source: Path, path: Path) -> None:
         replace_directory(temporary, path)
 
 
-def replace_directory(temporary: Path, path: Path) -> None:
-    """Give a whole directory its name, and see that the disk knows it.
-
-    Raises:
-        OSError: It could not be.
-    """
-    _sync(temporary)
-    shutil.rmtree(path, ignore_errors=True)
-    temporary.replace(path)
-    _sync(path.parent)
-
-
 @contextlib.contextmanager
 def damage_explained(path: Path, *also: type[BaseException]) -> Iterator[None]:
     """Say of what goes wrong within that a checkpoint is damaged.
@@ -125,11 +112,3 @@ def _link_or_copy(source: str, target: str) -> None:
     except OSError:
         # Some file systems have no links, and none go from one to another.
         shutil.copyfile(source, target)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

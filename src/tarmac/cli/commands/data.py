@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -250,7 +249,7 @@ def add(
         f"{shape}, {record.summary}"
     )
     for folder in record.left_out:
-        click.echo(f"left out: {folder}; to score it: --test {shlex.quote(folder)}", err=True)
+        click.echo(f"left out: {folder} (--test FOLDER says which one is scored)", err=True)
 
 
 @command.command(epilog=examples("tarmac data verify", "tarmac data verify mnist --json"))

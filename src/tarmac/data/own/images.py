@@ -94,20 +94,21 @@ def read_folder(
     train = next((inside[name] for name in _TRAIN if name in inside), None)
     given = next((inside[name] for name in _TEST if name in inside), None)
     left_out: tuple[str, ...] = ()
-    if train is not None and (test or given) is not None:
-        origin, test = train, test or given
-        left_out = tuple(str(path) for path in inside.values() if path not in (origin, test))
+    if train is not None and (scored := test or given) is not None:
+        origin, test = train, scored
+        used = {train.resolve(), scored.resolve()}
+        left_out = tuple(str(path) for path in inside.values() if path.resolve() not in used)
     elif train is not None and len(inside) == 1:
         # No class, but where they are.
         origin = train
     found = _found(origin)
     classes = tuple(sorted(found))
     if test is not None:
-        scored = _found(test)
-        unknown = sorted(set(scored) - set(classes))
+        to_score = _found(test)
+        unknown = sorted(set(to_score) - set(classes))
         if unknown:
             raise TarmacError(f"{test} holds classes that {origin} lacks: {', '.join(unknown)}")
-        parts = [found, scored]
+        parts = [found, to_score]
     else:
         learnt: dict[str, list[Path]] = {}
         cut: dict[str, list[Path]] = {}

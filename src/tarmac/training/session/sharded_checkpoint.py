@@ -15,13 +15,12 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from tarmac.errors import RequestError
-from tarmac.files import StorageError
+from tarmac.files import StorageError, replace_directory
 from tarmac.training.engine.state import TrainingState
 from tarmac.training.shard_directories import (
     SHARDED,
     damage_explained,
     read_position,
-    replace_directory,
     write_position,
 )
 from tarmac.training.shards import ShardReader
