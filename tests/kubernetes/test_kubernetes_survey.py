@@ -154,8 +154,11 @@ def test_a_node_whose_gpus_are_in_use_waits(start_cluster, check):
             ]
         },
     }
-    cluster.admin.post("/api/v1/namespaces/default/pods", json=pod).raise_for_status()
+    pods = "/api/v1/namespaces/default/pods"
+    cluster.admin.post(pods, json=pod).raise_for_status()
     done = check(cluster, "--json", "--timeout", "2", script=says())
+    # A real cluster keeps this namespace for the tests that follow.
+    cluster.admin.request("DELETE", f"{pods}/busy", json={"gracePeriodSeconds": 0})
     (node,) = json.loads(done.stdout)
     assert node["state"] == "waits"
     assert not node["is_fit"]
@@ -166,6 +169,7 @@ def test_a_node_whose_gpus_are_in_use_waits(start_cluster, check):
 
 def test_a_node_whose_job_a_queue_holds_waits(start_cluster, check):
     cluster = start_cluster(capacity=GPUS)
+    assert cluster.kueue, "who holds it"
     done = check(cluster, "--json", "--timeout", "1", script=says(), queue="team")
     (node,) = json.loads(done.stdout)
     assert (node["state"], node["words"]) == ("waits", ["its Job waits in the queue team"])
