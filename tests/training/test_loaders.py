@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from tarmac.machine import find_devices
 from tarmac.runs import Run
 from tarmac.testing.strategies import assert_close, weights_of
 from tarmac.training import resume, train
-from tarmac.training.engine.loader_feed import LoaderFeed
+from tarmac.training.engine.loader_feed import LoaderFeed, explain_loader_error
 from tarmac.training.engine.loader_samples import BadSampleError, Kind
 from tarmac.training.engine.loader_stream import Stream as LoaderStream
 from tarmac.training.engine.loader_stream import end_workers
@@ -176,6 +177,22 @@ def test_a_killed_worker_is_told_of_and_the_run_goes_on(tmp_path):
     assert "num_workers" in str(lost.value.hint)
     (path,) = tmp_path.iterdir()
     assert resume(path, workload=loader_cases.workload(Noisy)).record.status == "completed"
+
+
+def test_a_batch_that_is_lost_with_its_worker_is_told_as_a_worker_that_is_gone():
+    ours, theirs = multiprocessing.Pipe()
+    theirs.close()
+    with pytest.raises(EOFError) as cut:
+        ours.recv()
+    lost = explain_loader_error("train", cut.value)
+    assert (
+        lost.message == "train: a worker of its loader is gone: it ended before its batch had come"
+    )
+    with pytest.raises(EOFError) as read:
+        raise EOFError("the file is short")
+    assert "reading fails: EOFError: the file is short" in str(
+        explain_loader_error("x", read.value)
+    )
 
 
 def test_a_dictionary_is_taken_apart_by_names():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -197,6 +198,14 @@ def is_loader_error(error: BaseException) -> bool:
     return bool(_GONE.search(str(error)))
 
 
+def _is_cut_off(error: BaseException) -> bool:
+    """Whether a batch was lost with the process that made it, before PyTorch noticed its end."""
+    if not isinstance(error, (EOFError, ConnectionError)):
+        return False
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and frames[-1].f_globals["__name__"].startswith("multiprocessing.")
+
+
 def explain_loader_error(where: str, error: BaseException) -> TarmacError:
     """Say whose worker failed at what, and what to do.
 
@@ -208,8 +217,8 @@ def explain_loader_error(where: str, error: BaseException) -> TarmacError:
     caught, last = _CAUGHT.search(str(error)), lines[-1] if lines else ""
     worker = f" in worker {caught[2]}" if caught else ""
     resume = "What was trained is in the newest checkpoint: tarmac train --resume latest"
-    if _GONE.search(str(error)):
-        said = " ".join(lines)
+    if is_loader_error(error) or _is_cut_off(error):
+        said = " ".join(lines) or "it ended before its batch had come"
         return TarmacError(
             f"{where}: a worker of its loader is gone: {said}",
             hint="Killed workers have most often run out of memory: give the loader fewer "
