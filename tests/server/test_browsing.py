@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import http.server
 import re
 import shutil
+import threading
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from serving_process import Served
 
 import tarmac
 from tarmac.jobs import Job
@@ -53,6 +58,12 @@ def page(browser, served) -> Iterator[Page]:
     assert not problems
 
 
+def enter(tab: Page, server: Served) -> None:
+    """Open a server by its link. The page that takes the token leads to the first by itself."""
+    tab.goto(server.url)
+    expect(tab).to_have_url(f"{server.base}/")
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Return runs of each kind, one of a strange name, and a damaged one."""
@@ -85,8 +96,7 @@ def use_all_of(page: Page) -> None:
 
 def test_every_page_that_is_linked_opens_and_is_used_without_an_error(page, served, runs):
     server = served()
-    page.goto(server.url)
-    expect(page).to_have_url(f"{server.base}/")
+    enter(page, server)
     left, seen = [f"{server.base}/"], set()
     while left:
         address = left.pop()
@@ -113,7 +123,7 @@ def test_every_page_that_is_linked_opens_and_is_used_without_an_error(page, serv
 
 def test_runs_are_chosen_in_the_list_and_compared(page, served, output):
     server = served()
-    page.goto(server.url)
+    enter(page, server)
     names = sorted(path.parent.name for path in output.glob("digits-mlp-*/run.json"))
     for name in names:
         page.get_by_role("checkbox", name=f"Compare {name}", exact=True).check()
@@ -127,7 +137,7 @@ def test_runs_are_chosen_in_the_list_and_compared(page, served, output):
 
 def test_runs_are_found_by_a_word(page, served):
     server = served()
-    page.goto(server.url)
+    enter(page, server)
     page.get_by_role("searchbox").fill("strange")
     page.get_by_role("button", name="Find").click()
     expect(page).to_have_url(re.compile(r"\?q=strange"))
@@ -138,7 +148,7 @@ def test_the_list_shows_a_new_run_and_what_becomes_of_it_without_being_loaded_ag
     page, served, training
 ):
     server = served()
-    page.goto(server.url)
+    enter(page, server)
     expect(page.locator("#live-state")).to_have_text("live")
     page.evaluate("window.isTheSame = true")
     run = training("new", status="failed")
@@ -155,7 +165,7 @@ def test_a_log_grows_while_it_is_shown(page, served, training):
     log = run.path / "logs" / "rank-0"
     log.write_text("first line\n")
     server = served()
-    page.goto(server.url)
+    enter(page, server)
     page.goto(f"{server.base}/runs/a/log?file=logs/rank-0")
     expect(page.locator("#log")).to_contain_text("first line")
     with log.open("a") as file:
@@ -167,38 +177,52 @@ def test_a_log_grows_while_it_is_shown(page, served, training):
 def test_a_run_that_is_removed_is_told_as_that(page, served, training, output):
     run = training("a")
     server = served()
-    page.goto(server.url)
+    enter(page, server)
     page.goto(f"{server.base}/runs/a/")
     expect(page.locator("#live-state")).to_have_text("live")
     run.path.rename(output / ".removed")
     expect(page.locator("#live-state")).to_have_text("removed")
 
 
-def test_a_link_of_another_site_leads_in_and_a_frame_of_it_does_not(browser, served, training):
+@pytest.fixture
+def another_site(tmp_path) -> Iterator[tuple[Path, str]]:
+    """Yield a directory, and where a site of another name on this machine serves it.
+
+    A site on the internet would not do: Chromium itself keeps its frames away from this machine.
+    """
+    directory = tmp_path / "another-site"
+    directory.mkdir()
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(directory))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as serving:
+        threading.Thread(target=serving.serve_forever).start()
+        yield directory, f"http://localhost:{serving.server_port}/"
+        serving.shutdown()
+
+
+def test_a_link_of_another_site_leads_in_and_a_frame_of_it_does_not(
+    browser, served, training, another_site
+):
     training("a")
     server = served()
+    directory, other = another_site
+    (directory / "index.html").write_text(
+        f'<a href="{server.url}">link</a><iframe src="{server.base}/"></iframe>'
+    )
     context = browser.new_context()
     context.set_default_timeout(LIMIT_MS)
     tab = context.new_page()
-    tab.route(
-        "http://evil.example/**",
-        lambda route: route.fulfill(
-            content_type="text/html",
-            body=f'<a href="{server.url}">link</a><iframe src="{server.base}/"></iframe>',
-        ),
-    )
     # This browser was here before, so it has the cookie.
-    tab.goto(server.url)
-    with tab.expect_event("framenavigated", lambda frame: frame.parent_frame is not None) as framed:
-        tab.goto("http://evil.example/")
-    assert framed.value.url.startswith("chrome-error://")
-    assert "Runs" not in framed.value.content()
+    enter(tab, server)
+    home = f"{server.base}/"
+    with tab.expect_event("requestfailed", lambda failed: failed.url == home) as framed:
+        tab.goto(other)
+    assert framed.value.failure == "net::ERR_BLOCKED_BY_RESPONSE"
     stolen = tab.evaluate(
         "url => fetch(url, {credentials: 'include'}).then(a => a.text()).catch(() => 'refused')",
-        f"{server.base}/",
+        home,
     )
     assert stolen == "refused"
     tab.get_by_role("link", name="link").click()
-    expect(tab).to_have_url(f"{server.base}/")
+    expect(tab).to_have_url(home)
     expect(tab.locator("h1")).to_have_text("Runs")
     context.close()
