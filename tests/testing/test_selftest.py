@@ -113,8 +113,22 @@ def test_a_model_with_batch_norm_and_dropout_passes_on_processes_too(tmp_path):
     report = json.loads(done.output)
     assert report["passed"] is True
     assert [(one["name"], one["held"]) for one in report["findings"]] == [
-        (name, True) for name in ("trains", "repeats", "resumes", "towers", "ddp")
+        (name, True) for name in ("trains", "repeats", "resumes", "towers", "ddp", "fsdp")
     ]
+
+
+def test_what_fsdp_refuses_is_said_and_is_no_failure(tmp_path):
+    averaged = """
+    averaged = made(lambda: nn.Linear(4, 1))
+    recipe = dataclasses.replace(averaged.recipe, ema=Ema(decay=0.9))
+    workload = dataclasses.replace(averaged, recipe=recipe)
+    """
+    text = "import dataclasses\nfrom tarmac.workloads import Ema\n" + textwrap.dedent(averaged)
+    done = CliRunner().invoke(command, [written(tmp_path, text), "--selftest"])
+    assert done.exit_code == 0, done.output
+    assert "fsdp     refused   two processes with a part of every parameter each" in done.output
+    assert "fsdp cannot keep a moving average of weights (ema)" in done.output
+    assert "mine passed on 24 samples" in done.output
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -126,7 +140,7 @@ def test_a_hostile_workload_is_told_where_it_differs_first(name, tmp_path):
     findings = {one.name: one for one in report.findings}
     assert findings[check].held is False
     assert re.search(pattern, findings[check].detail), findings[check].detail
-    assert findings["ddp"].held is None
+    assert findings["ddp"].held is findings["fsdp"].held is None
     assert all(one.held or one.detail for one in report.findings)
 
 
@@ -135,7 +149,7 @@ def test_a_check_that_does_not_hold_ends_with_1_and_says_which(tmp_path):
     result = CliRunner().invoke(command, [reference, "--selftest"])
     assert isinstance(result.exception, TarmacError)
     assert result.exception.exit_code == 1
-    assert "did not pass: repeats, resumes, towers, ddp" in str(result.exception)
+    assert "did not pass: repeats, resumes, towers, ddp, fsdp" in str(result.exception)
     assert "FAILED    one seed makes the same bits twice" in result.output
     assert "not tried" in result.output
 

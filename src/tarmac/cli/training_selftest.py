@@ -30,7 +30,7 @@ def run_selftest(workload: str | None, settings: Mapping[str, str], *, as_json: 
 
     Raises:
         RequestError: No workload is named, or its data are too few.
-        TarmacError: A check did not hold, or was not tried.
+        TarmacError: A check did not hold, or could not be tried.
     """
     if workload is None:
         raise RequestError("--selftest names no workload", hint="tarmac train NAME --selftest")
@@ -39,8 +39,8 @@ def run_selftest(workload: str | None, settings: Mapping[str, str], *, as_json: 
     report = selftest(workload, settings=settings, found=None if as_json else _say)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(report) | {"passed": report.passed}, indent=2))
-    wanting = [finding.name for finding in report.findings if not finding.held]
-    if wanting:
+    if not report.passed:
+        wanting = [one.name for one in report.findings if not (one.held or one.refused)]
         raise TarmacError(
             f"{report.workload} did not pass: {', '.join(wanting)}",
             hint="What each means and what helps: docs/own-workload.md, Tests.",
@@ -50,7 +50,7 @@ def run_selftest(workload: str | None, settings: Mapping[str, str], *, as_json: 
 
 
 def _say(finding: Finding) -> None:
-    word, colour = _WORDS[finding.held]
+    word, colour = ("refused", "yellow") if finding.refused else _WORDS[finding.held]
     click.echo(f"{finding.name:<8} {click.style(f'{word:<9}', fg=colour)} {finding.tried}")
     if finding.detail:
         click.echo(click.wrap_text(finding.detail, 99, " " * 19, " " * 19))

@@ -137,9 +137,14 @@ def check_equal_on_two_devices(workload: Workload, dataset: Dataset, output: Pat
 
 
 def check_equal_on_two_processes(
-    workload: Workload, dataset: Dataset, output: Path, *, reference: str
+    workload: Workload,
+    dataset: Dataset,
+    output: Path,
+    *,
+    reference: str,
+    strategy: str = "ddp",
 ) -> None:
-    """Check the same of two processes, as ``--strategy ddp`` starts them.
+    """Check the same of two processes, each with the whole model or with a part of every parameter.
 
     Args:
         workload: What is trained.
@@ -147,12 +152,14 @@ def check_equal_on_two_processes(
         output: An empty directory.
         reference: What the processes find a workload by whose trainings are those of
             ``alike_on_devices(workload, dataset)``.
+        strategy: ``ddp`` or ``fsdp``.
     """
     small = alike_on_devices(workload, dataset)
     one = weights_of(_train(small, output / "one", precision="fp64", accumulate=2))
-    options: dict[str, Any] = {"precision": "fp64", "devices": "cpu:2", "strategy": "ddp"}
+    options: dict[str, Any] = {"precision": "fp64", "devices": "cpu:2", "strategy": strategy}
     two = weights_of(_train(reference, output / "two", **options))
-    assert_close(two, one, _TOLERANCE, f"{workload.name} on two processes", buffers=False)
+    what = f"{workload.name} on two processes by {strategy}"
+    assert_close(two, one, _TOLERANCE, what, buffers=False)
 
 
 CHECKS: tuple[Callable[[Workload, Dataset, Path], None], ...] = (

@@ -27,6 +27,7 @@ from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
 from tarmac.training.planning.precision import choose_precision
 from tarmac.training.planning.settings import apply_settings, settings_of
+from tarmac.training.planning.sharding import check_sharding
 from tarmac.training.session.averaged import read_scored_weights
 from tarmac.training.session.mistakes import look_at_mistakes
 from tarmac.training.session.modes import denormals_flushed
@@ -65,6 +66,7 @@ __all__ = [
     "apply_settings",
     "bind_dataset",
     "build_model",
+    "check_sharding",
     "choose_precision",
     "denormals_flushed",
     "expectation_of",
