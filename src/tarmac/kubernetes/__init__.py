@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tarmac.kubernetes.cluster import Cluster, connect
     from tarmac.kubernetes.events import explain_creation, explain_event, explain_quota
     from tarmac.kubernetes.jobs import JOB_ENDS, JobState, explain_job
+    from tarmac.kubernetes.kubeconfig import NoKubeconfigError
     from tarmac.kubernetes.look import Look
     from tarmac.kubernetes.manifests import (
         JOBSET_RIGHTS,
@@ -55,6 +56,7 @@ __all__ = [
     "JobState",
     "Listed",
     "Look",
+    "NoKubeconfigError",
     "Object",
     "PodState",
     "Refused",
@@ -94,6 +96,7 @@ _MODULES = {
     "JobState": "jobs",
     "Listed": "answers",
     "Look": "look",
+    "NoKubeconfigError": "kubeconfig",
     "Object": "answers",
     "PodState": "pods",
     "REFUSALS": "refusals",

@@ -18,7 +18,7 @@ from tarmac.errors import RequestError, unknown_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Login", "Place", "find_place", "in_cluster", "read_login"]
+__all__ = ["Login", "NoKubeconfigError", "Place", "find_place", "in_cluster", "read_login"]
 
 # Where a pod finds its service account: kubernetes.io, "Accessing the Kubernetes API from a Pod".
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -37,6 +37,10 @@ class Login:
     name: str
     file: Path
     fields: Mapping[str, Any]
+
+
+class NoKubeconfigError(RequestError):
+    """Nothing here names a cluster, and nobody has named a file that does."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -76,7 +80,8 @@ def find_place(
     """Find the cluster as kubectl does: a file given, KUBECONFIG, ~/.kube/config, the pod's own.
 
     Raises:
-        RequestError: There is none, it cannot be read, or it names what is not in it.
+        NoKubeconfigError: There is none, and ``kubeconfig`` names none.
+        RequestError: It is not there, cannot be read, or names what is not in it.
     """
     files = _files(environ, kubeconfig)
     present = [file for file in files if file.is_file()]
@@ -84,7 +89,8 @@ def find_place(
         if kubeconfig is None and (place := in_cluster(environ, namespace, service_account)):
             return place
         looked = ", ".join(map(str, files))
-        raise RequestError(
+        kind = NoKubeconfigError if kubeconfig is None else RequestError
+        raise kind(
             f"no kubeconfig: {looked} is not there",
             hint="Name one by KUBECONFIG=FILE, or copy the one that your cluster gave you to "
             "~/.kube/config;\n`kubectl config view` shows the one that kubectl uses.",

@@ -107,6 +107,11 @@ class SlurmCommands:
         }
         self._known_limits: Limits | None = None
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this machine has the command that submits."""
+        return shutil.which("sbatch", path=self._variables.get("PATH")) is not None
+
     def limits(self) -> Limits | Silence:
         """Return what the site allows; asked once."""
         if self._known_limits is None:

@@ -90,7 +90,7 @@ class Request:
     comment: str = ""
 
 
-def write_script(request: Request, nodes: Iterable[SlurmNode] = ()) -> Script:
+def write_script(request: Request, nodes: Iterable[SlurmNode] | None = ()) -> Script:
     """Write what sbatch is to get.
 
     The job starts from the environment that sbatch has, without the user's login: ``NONE`` and a
@@ -99,7 +99,7 @@ def write_script(request: Request, nodes: Iterable[SlurmNode] = ()) -> Script:
 
     Args:
         request: What to submit.
-        nodes: Of the site; only for what asks for GPUs.
+        nodes: Of the site; only for what asks for GPUs. None where they are not known.
 
     Raises:
         RequestError: No node has such GPUs; or a value cannot be written in such a file.
@@ -162,7 +162,7 @@ def _signal(shape: Shape) -> str:
     return "B:USR1@60"
 
 
-def _gres(shape: Shape, nodes: Iterable[SlurmNode]) -> str:
+def _gres(shape: Shape, nodes: Iterable[SlurmNode] | None) -> str:
     if not shape.gpus:
         return ""
     return request_gpus(nodes, shape.gpus, kind=shape.gpu_type, partition=shape.partition)

@@ -87,7 +87,7 @@ def gpus_of(node: SlurmNode) -> int:
 
 
 def request_gpus(
-    nodes: Iterable[SlurmNode], gpus: float, *, kind: str = "", partition: str = ""
+    nodes: Iterable[SlurmNode] | None, gpus: float, *, kind: str = "", partition: str = ""
 ) -> str:
     """Return what ``--gres`` asks for, so that each node gives so many GPUs.
 
@@ -95,14 +95,21 @@ def request_gpus(
     ``--gpus-per-task`` does, which breaks what passes between GPUs.
 
     Args:
-        nodes: Of the site.
+        nodes: Of the site; None where they are not known.
         gpus: For each node; below 1, that part of one.
         kind: Their type; any where it is empty.
         partition: Whose nodes count; all where it is empty.
 
     Raises:
-        RequestError: No node has that.
+        RequestError: No node has that, or a part of one is asked of nodes that are not known.
     """
+    if nodes is None:
+        if gpus < 1:
+            raise RequestError(
+                f"{gpus:g} of a GPU is asked for, and what a part is called differs between sites",
+                hint="Where Slurm's commands are, its nodes are asked.",
+            )
+        return _whole_gpus(gpus, kind)
     nodes = [node for node in nodes if partition in ("", node.partition)]
     where = f"partition {partition!r}" if partition else "this Slurm"
     gpu = [gres for node in nodes for gres in node.gres if gres.name == "gpu"]
@@ -129,8 +136,12 @@ def request_gpus(
                 hint="`sinfo -o '%N %P %G'` shows what nodes have. Tasks that can use several "
                 "nodes ask for `nodes`.",
             )
-        return ":".join(("gpu", *([kind] if kind else []), f"{gpus:g}"))
+        return _whole_gpus(gpus, kind)
     return _part_of_gpu(nodes, gpus, kind, where)
+
+
+def _whole_gpus(gpus: float, kind: str) -> str:
+    return ":".join(("gpu", *([kind] if kind else []), f"{gpus:g}"))
 
 
 def _part_of_gpu(nodes: Sequence[SlurmNode], gpus: float, kind: str, where: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,14 @@ from tarmac.jobs.executors.elements import prepare_element
 from tarmac.jobs.executors.interface import ExecutorKind
 from tarmac.jobs.executors.kubernetes.demand import demand_of, program_of
 from tarmac.jobs.executors.kubernetes.engine import MOST_UNITS, KubernetesEngine
-from tarmac.jobs.executors.kubernetes.making import JobMaker
+from tarmac.jobs.executors.kubernetes.making import ChunkManifests
 from tarmac.jobs.executors.kubernetes.manifests import (
     RUN_DIRECTORY,
     Unit,
     job_manifest,
     service_manifest,
 )
-from tarmac.jobs.executors.kubernetes.nodes import allocatable, gpu_resource, why_never
+from tarmac.jobs.executors.kubernetes.nodes import UNKNOWN_GPU, allocatable, gpu_resource, why_never
 from tarmac.jobs.executors.kubernetes.options import KubernetesOptions, options_of
 from tarmac.jobs.executors.kubernetes.place import connect_to
 from tarmac.jobs.executors.kubernetes.runners import KubernetesRunners
@@ -34,6 +35,7 @@ from tarmac.jobs.secrets import place_of_secret
 from tarmac.kubernetes import (
     JOBSET_RIGHTS,
     RIGHTS,
+    NoKubeconfigError,
     Refused,
     Right,
     Silence,
@@ -58,6 +60,12 @@ _READS_SECRETS = Right("get", "secrets")
 _MAKES_SERVICES = Right("create", "services")
 # Nobody has to have it.
 _SEES_REASONS = (Right("list", "events"), Right("list", "workloads", "kueue.x-k8s.io"))
+
+# In a preview where no cluster is known.
+_UNASKED = f"""\
+# No cluster was asked, for no kubeconfig is here: whether it takes this is not known. GPUs are
+# {UNKNOWN_GPU} where options.kubernetes.gpu_resource does not name them.
+"""
 
 # Where pods' words come by the API, they are here before their end is told.
 _MIRRORED = Patience(record_s=1.0, success_s=5.0)
@@ -247,15 +255,15 @@ def _refuse_shape(cluster: Cluster, task: Task, nodes: Sequence[Mapping[str, flo
 
 
 def _preview(site: Site) -> Iterator[str]:
-    with _connect(site.tasks) as cluster:
+    note = ""
+    cluster: Cluster | None = None
+    try:
+        cluster = _connect(site.tasks)
+    except NoKubeconfigError:
+        note = _UNASKED
+    with cluster or nullcontext():
         files = ChunkFiles(site.run)
-        maker = JobMaker(
-            cluster,
-            run=run_code(site.run),
-            agent=agent_file(site.run),
-            files=files,
-            values=lambda _, names: dict.fromkeys(names, b""),
-        )
+        manifests = ChunkManifests(run=run_code(site.run), agent=agent_file(site.run), files=files)
         shapes: dict[str, list[Task]] = {}
         for task in site.tasks:
             demand = _with_gpu_resource(cluster, demand_of(task, site.secrets))
@@ -265,18 +273,19 @@ def _preview(site: Site) -> Iterator[str]:
             for first in range(0, len(tasks), size):
                 attempts = [(task.index, 1) for task in tasks[first : first + size]]
                 record = files.make(json.loads(key), attempts, 1)
-                manifest = maker.manifest(record, most_at_once=site.concurrency)
-                yield f"---\n{yaml.safe_dump(manifest, sort_keys=False)}"
+                manifest = manifests.manifest(record, most_at_once=site.concurrency)
+                yield f"---\n{note}{yaml.safe_dump(manifest, sort_keys=False)}"
                 if tasks[0].resources.nodes > 1 and manifest["kind"] == "Job":
                     # Only a Job that is there has one.
                     manifest["metadata"]["uid"] = "UID-OF-THE-JOB"
                     yield f"---\n{yaml.safe_dump(service_manifest(manifest), sort_keys=False)}"
 
 
-def _with_gpu_resource(cluster: Cluster, demand: Demand) -> Demand:
+def _with_gpu_resource(cluster: Cluster | None, demand: Demand) -> Demand:
     if not demand.gpus or demand.gpu_resource:
         return demand
-    return dataclasses.replace(demand, gpu_resource=gpu_resource(cluster))
+    name = UNKNOWN_GPU if cluster is None else gpu_resource(cluster)
+    return dataclasses.replace(demand, gpu_resource=name)
 
 
 def _words(rights: Sequence[Right]) -> str:

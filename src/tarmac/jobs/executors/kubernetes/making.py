@@ -35,10 +35,74 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing import ChunkFiles
     from tarmac.kubernetes import Cluster
 
-__all__ = ["JobMaker", "demand_in", "silent"]
+__all__ = ["ChunkManifests", "JobMaker", "demand_in", "silent"]
 
 # What all files of a ConfigMap take at most (the API's MaxSecretSize, which holds for both).
 _MOST_BYTES = 2**20
+
+
+class ChunkManifests:
+    """Writes the Jobs of one run; asks no cluster.
+
+    Args:
+        run: By which all of the run is found.
+        agent: The agent's file, for pods that see the run's directory.
+        files: Of the run's chunks.
+    """
+
+    def __init__(self, *, run: str, agent: Path, files: ChunkFiles) -> None:
+        self._code = run
+        self._agent = agent
+        self._files = files
+
+    def manifest(
+        self,
+        chunk: ChunkRecord,
+        *,
+        most_at_once: int | None = None,
+        excluded: Collection[str] = (),
+    ) -> dict[str, Any]:
+        """Return a chunk's Job, or its JobSet."""
+        demand = demand_in(chunk)
+        unit = Unit(
+            name=chunk.name,
+            run=self._code,
+            nonce=chunk.nonce,
+            size=chunk.num_units,
+            command=self._command(chunk, demand),
+            nodes=demand.nodes,
+            is_set=demand.jobset,
+        )
+        return job_manifest(
+            unit, demand, most_at_once=most_at_once, excluded=tuple(sorted(excluded))
+        )
+
+    def _command(self, chunk: ChunkRecord, demand: Demand) -> list[str]:
+        if demand.claim:
+            spec = self._files.spec(chunk)
+            script = 'exec sh "$0" "$1" "$JOB_COMPLETION_INDEX"'
+            if demand.nodes > 1:
+                # The first has the attempt, and the others do their parts.
+                script = (
+                    '[ "$JOB_COMPLETION_INDEX" = 0 ] || set -- --part "$1"; exec sh "$0" "$@" 0'
+                )
+            return ["sh", "-c", script, str(self._agent), str(spec)]
+        unit = '"$JOB_COMPLETION_INDEX"' if demand.nodes == 1 else "0"
+        script = (
+            "for p in python3 python; do "
+            "command -v $p >/dev/null 2>&1 && exec $p -I /tarmac/chunk/agent.pyz --framed "
+            f"/tarmac/chunk/spec.gz {unit} {RUN_DIRECTORY}; done; "
+        )
+        # In an image without Python sh does the agent's work, where one pod is all.
+        if demand.nodes == 1:
+            script += (
+                'command -v gzip >/dev/null 2>&1 && eval "$(gzip -dc /tarmac/chunk/plain.gz)"; '
+            )
+        script += (
+            'echo "tarmac: this image has no Python, which the agent needs: 3.9 or newer" '
+            "| tee /dev/termination-log >&2; exit 127"
+        )
+        return ["sh", "-c", script]
 
 
 class JobMaker:
@@ -62,8 +126,7 @@ class JobMaker:
         values: Callable[[int, Iterable[str]], Mapping[str, bytes]],
     ) -> None:
         self._cluster = cluster
-        self._code = run
-        self._agent = agent
+        self._manifests = ChunkManifests(run=run, agent=agent, files=files)
         self._files = files
         self._values = values
 
@@ -78,7 +141,7 @@ class JobMaker:
         files = self._files_of(chunk, demand)
         if not isinstance(files, dict):
             return files
-        manifest = self.manifest(chunk, most_at_once=most_at_once, excluded=excluded)
+        manifest = self._manifests.manifest(chunk, most_at_once=most_at_once, excluded=excluded)
         job = self._cluster.create(manifest)
         if isinstance(job, Denied) and job.is_conflict:
             job = self._adopt(chunk)
@@ -108,28 +171,6 @@ class JobMaker:
                 return Refused(f"Kubernetes does not let it start: {started.message}")
         return Accepted(chunk.name)
 
-    def manifest(
-        self,
-        chunk: ChunkRecord,
-        *,
-        most_at_once: int | None = None,
-        excluded: Collection[str] = (),
-    ) -> dict[str, Any]:
-        """Return a chunk's Job, or its JobSet."""
-        demand = demand_in(chunk)
-        unit = Unit(
-            name=chunk.name,
-            run=self._code,
-            nonce=chunk.nonce,
-            size=chunk.num_units,
-            command=self._command(chunk, demand),
-            nodes=demand.nodes,
-            is_set=demand.jobset,
-        )
-        return job_manifest(
-            unit, demand, most_at_once=most_at_once, excluded=tuple(sorted(excluded))
-        )
-
     def find(self, chunk: ChunkRecord) -> Accepted | Silent | None:
         """Return what the cluster has under a chunk's name.
 
@@ -146,33 +187,6 @@ class JobMaker:
         if job.nonce != chunk.nonce or (job.is_suspended and not demand_in(chunk).queue):
             return None
         return Accepted(chunk.name)
-
-    def _command(self, chunk: ChunkRecord, demand: Demand) -> list[str]:
-        if demand.claim:
-            spec = self._files.spec(chunk)
-            script = 'exec sh "$0" "$1" "$JOB_COMPLETION_INDEX"'
-            if demand.nodes > 1:
-                # The first has the attempt, and the others do their parts.
-                script = (
-                    '[ "$JOB_COMPLETION_INDEX" = 0 ] || set -- --part "$1"; exec sh "$0" "$@" 0'
-                )
-            return ["sh", "-c", script, str(self._agent), str(spec)]
-        unit = '"$JOB_COMPLETION_INDEX"' if demand.nodes == 1 else "0"
-        script = (
-            "for p in python3 python; do "
-            "command -v $p >/dev/null 2>&1 && exec $p -I /tarmac/chunk/agent.pyz --framed "
-            f"/tarmac/chunk/spec.gz {unit} {RUN_DIRECTORY}; done; "
-        )
-        # In an image without Python sh does the agent's work, where one pod is all.
-        if demand.nodes == 1:
-            script += (
-                'command -v gzip >/dev/null 2>&1 && eval "$(gzip -dc /tarmac/chunk/plain.gz)"; '
-            )
-        script += (
-            'echo "tarmac: this image has no Python, which the agent needs: 3.9 or newer" '
-            "| tee /dev/termination-log >&2; exit 127"
-        )
-        return ["sh", "-c", script]
 
     def _owned(
         self,

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.kubernetes.demand import Demand
     from tarmac.kubernetes import Cluster
 
-__all__ = ["allocatable", "gpu_resource", "why_never"]
+__all__ = ["UNKNOWN_GPU", "allocatable", "gpu_resource", "why_never"]
 
-_UNKNOWN = "nvidia.com/gpu"
+# Where nobody says what a cluster calls its GPUs.
+UNKNOWN_GPU = "nvidia.com/gpu"
 
 
 def allocatable(cluster: Cluster) -> Sequence[Mapping[str, float]]:
@@ -45,7 +46,7 @@ def gpu_resource(cluster: Cluster) -> str:
             f"nodes of {cluster.title} report several kinds of GPU: {', '.join(sorted(names))}",
             hint=f"Say which: --set options.kubernetes.gpu_resource={min(names)}",
         )
-    return names.pop() if names else _UNKNOWN
+    return names.pop() if names else UNKNOWN_GPU
 
 
 def why_never(demand: Demand, nodes: Sequence[Mapping[str, float]]) -> str:

@@ -103,6 +103,7 @@ class SlurmEngine:
         files: Of the run's chunks.
         variables: What jobs' environments start from.
         best_priority: Of the run's tasks, which the others stand behind.
+        knows_site: Whether the commands can say what nodes have, for scripts that ask for GPUs.
     """
 
     title = "Slurm"
@@ -114,6 +115,8 @@ class SlurmEngine:
         files: ChunkFiles,
         variables: Mapping[str, str],
         best_priority: int = 0,
+        *,
+        knows_site: bool = True,
     ) -> None:
         self._slurm = slurm
         self._agent = agent
@@ -121,6 +124,7 @@ class SlurmEngine:
         self._files = files
         self._variables = variables
         self._best_priority = best_priority
+        self._knows_site = knows_site
         self._nodes: Sequence[SlurmNode] | None = None
         self._shapes: dict[tuple[str, bool], Mapping[str, Any]] = {}
         self._terms: dict[tuple[str, bool], Terms] = {}
@@ -177,14 +181,11 @@ class SlurmEngine:
             RequestError: No node has what it asks for, or it cannot be written.
         """
         shape = dataclasses.replace(_shape(chunk), exclude=tuple(sorted(excluded)))
-        nodes: Sequence[SlurmNode] = ()
-        if shape.gpus:
-            if self._nodes is None:
-                found = self._slurm.nodes()
-                if isinstance(found, Silence):
-                    return found
-                self._nodes = found
-            nodes = self._nodes
+        if shape.gpus and self._knows_site and self._nodes is None:
+            found = self._slurm.nodes()
+            if isinstance(found, Silence):
+                return found
+            self._nodes = found
         is_array = chunk.num_units > 1
         agent = shlex.join(["sh", str(self._agent), str(self._files.spec(chunk))])
         per_unit = f" {chunk.per_unit}" if chunk.per_unit > 1 else ""
@@ -198,7 +199,7 @@ class SlurmEngine:
             throttle=most_at_once if is_array else None,
             comment=str(self._run),
         )
-        return write_script(request, nodes)
+        return write_script(request, self._nodes)
 
     def find(self, chunk: ChunkRecord) -> Accepted | Silent | None:
         """Return what Slurm has under a chunk's name; see `Engine`."""

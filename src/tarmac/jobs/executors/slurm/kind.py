@@ -45,6 +45,12 @@ __all__ = ["SLURM", "SlurmExecutor"]
 # Programs get so long to end by themselves, where the site's KillWait leaves it.
 _GRACE_S = 10.0
 
+# In a preview where Slurm's commands are not here (slurm.conf(5) has the default).
+_UNASKED = """\
+# No Slurm was asked, for its commands are not here: whether it takes this is not known. An array
+# has at most 1,000 elements, the default of MaxArraySize.
+"""
+
 # Of KillWait, what the agent needs after its program's end.
 _AGENTS_S = 3.0
 
@@ -146,9 +152,12 @@ def _limits(slurm: SlurmCommands) -> Limits:
 
 def _preview(site: Site) -> Iterator[str]:
     slurm = SlurmCommands(os.environ)
-    _limits(slurm)
+    if slurm.is_here:
+        _limits(slurm)
     files = ChunkFiles(site.run)
-    engine = SlurmEngine(slurm, agent_file(site.run), files, {}, _best(site.tasks))
+    engine = SlurmEngine(
+        slurm, agent_file(site.run), files, {}, _best(site.tasks), knows_site=slurm.is_here
+    )
     # What was expanded from one has one shape: asking each of a million would take minutes.
     keys: dict[tuple[str, bool], str] = {}
     shapes: dict[str, list[Task]] = {}
@@ -169,7 +178,8 @@ def _preview(site: Site) -> Iterator[str]:
                     f"Slurm does not answer: {script.command}: {script.words}",
                     hint=SILENCE_HINT,
                 )
-            yield script.text
+            shebang, _, rest = script.text.partition("\n")
+            yield script.text if slurm.is_here else f"{shebang}\n{_UNASKED}{rest}"
 
 
 def _best(tasks: Iterable[Task]) -> int:
