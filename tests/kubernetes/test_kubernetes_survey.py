@@ -253,7 +253,7 @@ def test_a_cluster_that_does_not_answer_is_no_success(start_cluster, check):
     cluster.access.rotate()
     error = check(cluster, script=says()).exception
     assert isinstance(error, TarmacError)
-    assert "does not answer" in str(error)
+    assert "does not accept this login any more (401 Unauthorized)" in str(error)
 
 
 def test_a_refused_job_is_said_with_what_to_do(start_cluster, check):

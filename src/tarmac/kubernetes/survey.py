@@ -107,7 +107,7 @@ def survey_cluster(
 def _nodes(cluster: Cluster, look: Look) -> list[ClusterNode]:
     listed = cluster.list("Node")
     if isinstance(listed, Silence):
-        raise TarmacError(f"{cluster.title} does not answer: {listed.words}")
+        raise TarmacError(listed.words)
     if isinstance(listed, Refused):
         explained = explain_refusal(listed, cluster.namespace)
         raise RequestError(
@@ -127,7 +127,7 @@ def _nodes(cluster: Cluster, look: Look) -> list[ClusterNode]:
 def _refuse_lacking(cluster: Cluster) -> None:
     missing = cluster.may(*_RIGHTS)
     if isinstance(missing, Silence):
-        raise TarmacError(f"{cluster.title} does not answer: {missing.words}")
+        raise TarmacError(missing.words)
     if missing:
         words = ", ".join(f"{right.verb} {right.resource}" for right in missing)
         raise RequestError(

@@ -210,7 +210,7 @@ def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Ku
         rights = [right for right in RIGHTS if not spared.get(right)]
         missing = cluster.may(*(right for right in rights if right not in _SEES_REASONS))
         if isinstance(missing, Silence):
-            raise RequestError(f"{cluster.title} does not answer: {missing.words}")
+            raise RequestError(missing.words)
         if missing:
             raise RequestError(
                 f"{cluster.title}: one may not {_words(missing)} in the namespace "
