@@ -1,6 +1,7 @@
 """A small transformer, ResNet-18 and a table, against a plain loop, Lightning, Hugging Face, Keras.
 
     python bench/trainings.py --peers PYTHON [--rounds 3] [--tasks gpt,table]
+    python bench/trainings.py --rounds 8 --tasks gpt --only "Tarmac,PyTorch loop" --name gpt-seeds
 
 Each competitor trains the same network from the same kind of initial weights by the same recipe on
 the same data (`peers/_training_tasks.py`), in a process of its own, one after another, round after
@@ -52,6 +53,8 @@ def main() -> None:
     parser.add_argument("--peers", help="the Python that has requirements-trainings.txt")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--only", help="competitors by the names of the table's rows")
+    parser.add_argument("--name", default="trainings", help="of the results' files")
     given = parser.parse_args()
     commands = {"PyTorch loop": [sys.executable, str(PEERS / "trainings_plain.py")]}
     if given.peers:
@@ -59,6 +62,10 @@ def main() -> None:
         commands["Hugging Face Trainer"] = [given.peers, str(PEERS / "trainings_transformers.py")]
         commands["Keras on TensorFlow"] = [given.peers, str(PEERS / "trainings_keras.py")]
     tarmac = {"Tarmac": ("--precision", "fp32"), "Tarmac, its own precision": ()}
+    if given.only:
+        wanted = given.only.split(",")
+        tarmac = {each: options for each, options in tarmac.items() if each in wanted}
+        commands = {each: command for each, command in commands.items() if each in wanted}
     text, figures = "", {}
     for name in given.tasks.split(","):
         task = TASKS[name]
@@ -105,7 +112,7 @@ def main() -> None:
         "brackets; the loss is mean ± standard deviation over the seeds. fp32, but for the row "
         "that says otherwise.\n\n"
     )
-    write_results("trainings", figures, head + text.rstrip())
+    write_results(given.name, figures, head + text.rstrip())
 
 
 if __name__ == "__main__":

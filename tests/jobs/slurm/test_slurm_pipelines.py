@@ -210,7 +210,8 @@ def test_a_second_ctrl_c_ends_what_is_at_work(numbers, on_cluster):
         out, _ = running.communicate(timeout=WITHIN_S)
     assert running.returncode == 130
     assert "3 interrupted" in out
-    assert not on_cluster.run("squeue", "-h").split()
+    # Slurm shows a job for a moment longer, as completing.
+    wait_for(lambda: not on_cluster.run("squeue", "-h").split(), "they have ended")
 
 
 def test_the_runner_of_a_submitted_pipeline_is_a_job_that_has_its_secrets(
