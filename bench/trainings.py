@@ -1,7 +1,7 @@
 """A small transformer, ResNet-18 and a table, against a plain loop, Lightning, Hugging Face, Keras.
 
     python bench/trainings.py --peers PYTHON [--rounds 3] [--tasks gpt,table]
-    python bench/trainings.py --rounds 8 --tasks gpt --only "Tarmac,PyTorch loop" --name gpt-seeds
+    python bench/trainings.py --only Tarmac --only "PyTorch loop" --rounds 8 --name trainings-seeds
 
 Each competitor trains the same network from the same kind of initial weights by the same recipe on
 the same data (`peers/_training_tasks.py`), in a process of its own, one after another, round after
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--peers", help="the Python that has requirements-trainings.txt")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tasks", default=",".join(TASKS))
-    parser.add_argument("--only", help="competitors by the names of the table's rows")
+    parser.add_argument("--only", action="append", help="a competitor, as its row is called")
     parser.add_argument("--name", default="trainings", help="of the results' files")
     given = parser.parse_args()
     commands = {"PyTorch loop": [sys.executable, str(PEERS / "trainings_plain.py")]}
@@ -63,9 +63,8 @@ def main() -> None:
         commands["Keras on TensorFlow"] = [given.peers, str(PEERS / "trainings_keras.py")]
     tarmac = {"Tarmac": ("--precision", "fp32"), "Tarmac, its own precision": ()}
     if given.only:
-        wanted = given.only.split(",")
-        tarmac = {each: options for each, options in tarmac.items() if each in wanted}
-        commands = {each: command for each, command in commands.items() if each in wanted}
+        tarmac = {each: options for each, options in tarmac.items() if each in given.only}
+        commands = {each: command for each, command in commands.items() if each in given.only}
     text, figures = "", {}
     for name in given.tasks.split(","):
         task = TASKS[name]
