@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pickle
 import struct
 
@@ -108,12 +109,34 @@ def split(inputs=(4, 2), targets=(0, 1, 2, 1), dtype=np.uint8) -> Split:
         (split(targets=(0, 1, 2, 3)), r"targets are 3 in sample 3 \(from 0\), expected 0 to 2"),
         (split(targets=(0, 1, -1, 2)), r"targets are -1 in sample 2 \(from 0\)"),
         (split(inputs=(4, 3)), r"samples are \(3,\) in train and \(2,\) in test"),
-        (Split(np.zeros((4, 2), np.uint8), np.zeros(4)), "expected int64"),
+        (Split(np.zeros((4, 2), np.uint8), np.zeros(4)), "expected integers"),
     ],
 )
 def test_arrays_that_do_not_fit_together_are_refused(train, message):
     with pytest.raises(RequestError, match=message):
         Dataset(name="own", train=train, test=split(), num_classes=3)
+
+
+@pytest.mark.parametrize("kind", ["u1", "i2", "i4", "u8", "?"])
+def test_classes_of_any_integers_become_int64(kind):
+    narrow = Split(np.zeros((4, 2), np.uint8), np.array([0, 1, 1, 0]).astype(kind))
+    dataset = Dataset(name="own", train=narrow, test=split(targets=(0, 1, 1, 0)), num_classes=2)
+    assert dataset.train.targets.dtype == np.int64
+    assert dataset.train.targets.tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("kind", ["f8", "f2", "i8", "u1", "?"])
+def test_weights_of_any_numbers_become_float32(kind):
+    weighted = dataclasses.replace(split(), weights=np.array([1, 0, 1, 1]).astype(kind))
+    dataset = Dataset(name="own", train=weighted, test=split(), num_classes=3)
+    assert dataset.train.weights.dtype == np.float32
+    assert dataset.train.weights.tolist() == [1, 0, 1, 1]
+
+
+def test_a_class_beyond_all_int64_is_named():
+    huge = Split(np.zeros((2, 2), np.uint8), np.array([0, 2**63 + 1], np.uint64))
+    with pytest.raises(RequestError, match=f"are {2**63 + 1} in sample 1"):
+        Dataset(name="own", train=huge, test=huge, num_classes=3)
 
 
 def test_the_fingerprint_changes_with_any_byte():

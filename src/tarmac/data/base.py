@@ -72,12 +72,12 @@ class Split:
         targets: Likewise, e.g. int64 classes ``[num_samples]`` from 0. None where there are none:
             the objective then gets the model's own inputs, as an autoencoder's does.
         weights: ``[num_samples]``, at least 0: how much each sample counts in losses and metrics.
-            None where each counts once.
+            None where each counts once. A `Dataset` makes them float32.
     """
 
     inputs: Columns
     targets: Columns | None = None
-    weights: NDArray[np.float32] | None = None
+    weights: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(next(iter(columns_of(self.inputs).values())))
@@ -227,6 +227,17 @@ def samples_from(
     )
 
 
+def _with_kind(where: str, split: Split, part: str, values: NDArray[Any], kind: type) -> Split:
+    """Return a split of which a part is of the type that losses and metrics take."""
+    if isinstance(split, Loaded):
+        raise RequestError(
+            f"{where}.{part} are {values.dtype} as they are loaded, expected {np.dtype(kind)}",
+            hint=f"Let the dataset give them so: tensor.to(torch.{np.dtype(kind)}).",
+        )
+    changed: dict[str, Any] = {part: values.astype(kind)}
+    return dataclasses.replace(split, **changed)
+
+
 @dataclasses.dataclass(frozen=True)
 class Dataset:
     """Training and test samples of one kind.
@@ -236,7 +247,8 @@ class Dataset:
         train: What a model may be fitted to and chosen on: arrays as a `Split`, or what
             `samples_from` takes, such as a PyTorch `DataLoader`.
         test: What it is scored on, once; likewise.
-        num_classes: Targets are int64 classes below this; None where they are something else.
+        num_classes: Targets are classes below this, which become int64 where they are narrower;
+            None where they are something else.
         note: What whoever trains on them must know, such as that they are made up; it is said, and
             recorded.
         features: The names of a row's values, where the inputs are one table ``[num_samples, n]``;
@@ -263,10 +275,16 @@ class Dataset:
         for part, split in (("train", self.train), ("test", self.test)):
             where = f"dataset {self.name!r}: {part}"
             _check_columns(where, split)
+            known = split
             if split.weights is not None:
                 check_weights(where, split.weights)
+                if split.weights.dtype != np.float32:
+                    known = _with_kind(where, known, "weights", split.weights, np.float32)
             if self.num_classes is not None:
-                check_classes(where, split.targets, self.num_classes)
+                classes = check_classes(where, split.targets, self.num_classes)
+                if classes.dtype != np.int64:
+                    known = _with_kind(where, known, "targets", classes, np.int64)
+            object.__setattr__(self, part, known)
         self._check_alike()
         self._check_names()
 

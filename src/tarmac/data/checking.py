@@ -15,11 +15,11 @@ __all__ = ["check_classes", "check_weights"]
 
 
 def check_weights(where: str, weights: NDArray[Any]) -> None:
-    """Refuse weights that are not float32 ``[num_samples]``, none below 0 and some above."""
-    if weights.ndim != 1 or weights.dtype != np.float32:
+    """Refuse weights that are not numbers ``[num_samples]``, none below 0 and some above."""
+    if weights.ndim != 1:
         raise RequestError(
             f"{where}.weights are {weights.dtype} of {weights.ndim} dimensions, "
-            "expected float32 of 1"
+            "expected numbers of 1"
         )
     if weights.min() < 0:
         index = int(weights.argmin())
@@ -31,15 +31,19 @@ def check_weights(where: str, weights: NDArray[Any]) -> None:
         raise RequestError(f"{where}.weights are all 0, expected some above")
 
 
-def check_classes(where: str, targets: object, num_classes: int) -> None:
-    """Refuse targets that are not int64 ``[num_samples]`` from 0 and below ``num_classes``."""
+def check_classes(where: str, targets: object, num_classes: int) -> NDArray[Any]:
+    """Refuse targets that are not whole numbers ``[num_samples]`` from 0 and below ``num_classes``.
+
+    Returns:
+        The targets.
+    """
     if not isinstance(targets, np.ndarray):
         kind = "missing" if targets is None else "a dictionary"
-        raise RequestError(f"{where}.targets are {kind}, expected int64 classes")
-    if targets.dtype != np.int64 or targets.ndim != 1:
+        raise RequestError(f"{where}.targets are {kind}, expected classes")
+    if targets.dtype.kind not in "iub" or targets.ndim != 1:
         raise RequestError(
-            f"{where}.targets are {targets.dtype} of {targets.ndim} dimensions, expected int64 of "
-            "1",
+            f"{where}.targets are {targets.dtype} of {targets.ndim} dimensions, expected integers "
+            "of 1",
             hint="Of whole numbers make such classes: targets.astype(numpy.int64)",
         )
     index = int(targets.argmin() if targets.min() < 0 else targets.argmax())
@@ -48,3 +52,4 @@ def check_classes(where: str, targets: object, num_classes: int) -> None:
             f"{where}.targets are {targets[index]} in sample {index} (from 0), expected 0 to "
             f"{num_classes - 1}"
         )
+    return targets
