@@ -19,7 +19,6 @@ from tarmac.data.base import (
     columns_of,
     samples_from,
     slice_columns,
-    windows,
 )
 from tarmac.data.included import INCLUDED
 from tarmac.data.loading import Loading, as_array, in_one_line
@@ -30,6 +29,7 @@ from tarmac.data.sources import SOURCES
 from tarmac.data.store import data_root
 from tarmac.data.text import Text
 from tarmac.data.token_files import load_tokens
+from tarmac.data.token_windows import windows
 
 __all__ = [
     "INCLUDED",

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from tarmac.data.blocks import check_finite, digest_array
-from tarmac.data.checking import check_classes, check_weights
+from tarmac.data.blocks import digest_array
+from tarmac.data.checking import check_classes, check_columns, check_weights
 from tarmac.data.loading import Loading, loading_of
 from tarmac.data.naming import Names, Naming
 from tarmac.errors import RequestError
@@ -30,7 +29,6 @@ __all__ = [
     "columns_of",
     "samples_from",
     "slice_columns",
-    "windows",
 ]
 
 # ``[num_samples, ...]`` of numbers or bools; may be memory-mapped, or a strided view.
@@ -41,10 +39,6 @@ Columns: TypeAlias = Column | Mapping[str, Column]
 
 # The shape of one sample, or that of each part by name.
 SampleShape: TypeAlias = tuple[int, ...] | dict[str, tuple[int, ...]]
-
-# Signed and unsigned integers, floats, bools; none wider than PyTorch has them.
-_KINDS = "iufb"
-_WIDEST_BYTES = 8
 
 
 class Progress(Protocol):
@@ -274,7 +268,7 @@ class Dataset:
                 object.__setattr__(self, part, _loaded(where, split))
         for part, split in (("train", self.train), ("test", self.test)):
             where = f"dataset {self.name!r}: {part}"
-            _check_columns(where, split)
+            check_columns(where, split.columns)
             known = split
             if split.weights is not None:
                 check_weights(where, split.weights)
@@ -362,39 +356,6 @@ def slice_columns(columns: Columns, start: int, stop: int) -> Columns:
     return columns[start:stop]
 
 
-def windows(tokens: NDArray[Any], length: int, *, stride: int | None = None) -> Split:
-    """Cut a stream of tokens into samples, each with the tokens that follow as its targets.
-
-    Nothing is copied: both are views of ``tokens``, which may be memory-mapped.
-
-    Args:
-        tokens: Integers ``[num_tokens]``.
-        length: Tokens of a sample.
-        stride: From the beginning of a sample to that of the next; by default ``length``, so that
-            none overlap.
-
-    Returns:
-        Inputs and targets ``[num_samples, length]``; targets are one token further on.
-
-    Raises:
-        RequestError: The tokens are no integers in one dimension, or too few.
-    """
-    if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
-        raise RequestError(
-            f"tokens are {tokens.dtype} of {tokens.ndim} dimensions, expected integers of 1"
-        )
-    stride = length if stride is None else stride
-    for name, value in (("length", length), ("stride", stride)):
-        if value < 1:
-            raise RequestError(f"{name} is {value}, expected at least 1")
-    if len(tokens) < length + 1:
-        raise RequestError(
-            f"{len(tokens)} tokens are too few for a window of {length} and the one after it"
-        )
-    inputs = sliding_window_view(tokens[:-1], length)[::stride]
-    return Split(inputs, sliding_window_view(tokens[1:], length)[::stride])
-
-
 def _loaded(where: str, source: Any) -> Loaded:
     try:
         return samples_from(source)
@@ -410,35 +371,3 @@ def _of_part(columns: Mapping[str, Column], part: str) -> Any:
         if name.partition(".")[0] == part
     }
     return named.get("", named or None)
-
-
-def _check_columns(where: str, split: Split) -> None:
-    if isinstance(split.inputs, Mapping) and not split.inputs:
-        raise RequestError(f"{where}.inputs is an empty dictionary, expected arrays by name")
-    num_samples = len(next(iter(columns_of(split.inputs).values())))
-    for name, column in split.columns.items():
-        if not isinstance(column, np.ndarray):
-            raise RequestError(
-                f"{where}.{name} is a {type(column).__name__}, expected a NumPy array",
-                hint="Make one of it: numpy.asarray(...)",
-            )
-        dtype = column.dtype
-        is_known = dtype.kind in _KINDS and dtype.isnative and dtype.itemsize <= _WIDEST_BYTES
-        if not is_known or not column.ndim:
-            raise RequestError(
-                f"{where}.{name} are {dtype} of {column.ndim} dimensions, expected "
-                "numbers or bools of at least 1, in this machine's byte order",
-                hint="Make such numbers of them: array.astype(numpy.float32)",
-            )
-        if not num_samples:
-            raise RequestError(f"{where} has no samples, expected at least 1")
-        if num_samples != len(column):
-            raise RequestError(
-                f"{where} has {num_samples} inputs and {len(column)} {name}, "
-                "expected as many of each"
-            )
-        if not column.size:
-            raise RequestError(
-                f"{where}.{name} are of shape {column.shape[1:]}, which has no values"
-            )
-        check_finite(f"{where}.{name}", column)

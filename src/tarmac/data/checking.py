@@ -6,12 +6,52 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tarmac.data.blocks import check_finite
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-__all__ = ["check_classes", "check_weights"]
+__all__ = ["check_classes", "check_columns", "check_weights"]
+
+# Signed and unsigned integers, floats, bools; none wider than PyTorch has them.
+_KINDS = "iufb"
+_WIDEST_BYTES = 8
+
+
+def check_columns(where: str, columns: Mapping[str, Any]) -> None:
+    """Refuse a split's columns that are not arrays of numbers, or not as many samples of each."""
+    if not any(name.partition(".")[0] == "inputs" for name in columns):
+        raise RequestError(f"{where}.inputs is an empty dictionary, expected arrays by name")
+    num_samples = len(next(iter(columns.values())))
+    for name, column in columns.items():
+        if not isinstance(column, np.ndarray):
+            raise RequestError(
+                f"{where}.{name} is a {type(column).__name__}, expected a NumPy array",
+                hint="Make one of it: numpy.asarray(...)",
+            )
+        dtype = column.dtype
+        is_known = dtype.kind in _KINDS and dtype.isnative and dtype.itemsize <= _WIDEST_BYTES
+        if not is_known or not column.ndim:
+            raise RequestError(
+                f"{where}.{name} are {dtype} of {column.ndim} dimensions, expected "
+                "numbers or bools of at least 1, in this machine's byte order",
+                hint="Make such numbers of them: array.astype(numpy.float32)",
+            )
+        if not num_samples:
+            raise RequestError(f"{where} has no samples, expected at least 1")
+        if num_samples != len(column):
+            raise RequestError(
+                f"{where} has {num_samples} inputs and {len(column)} {name}, "
+                "expected as many of each"
+            )
+        if not column.size:
+            raise RequestError(
+                f"{where}.{name} are of shape {column.shape[1:]}, which has no values"
+            )
+        check_finite(f"{where}.{name}", column)
 
 
 def check_weights(where: str, weights: NDArray[Any]) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tarmac.data.base import Dataset, windows
+from tarmac.data.base import Dataset
+from tarmac.data.token_windows import windows
 from tarmac.errors import TarmacError
 
 if TYPE_CHECKING:
