@@ -25,11 +25,13 @@ from typing import Any
 
 import psutil
 import pytest
+import pytest_timeout
 from hypothesis import HealthCheck, settings
 
 from busybox import make_busybox_image, remove_busybox
 from tarmac.control_groups import is_unified, own_groups
 from tarmac.slurm import OneMachineSlurm
+from waiting import limit_s
 
 # Folders and files whose tests need a package that may not be there.
 _NEED = {
@@ -474,6 +476,12 @@ def limited_group() -> Iterator[Callable[[str, Mapping[str, str]], Path]]:
     yield make
     for path in made:
         path.rmdir()
+
+
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Any:
+    # A test on a busy machine gets as much longer as what it waits for.
+    scaled = settings._replace(timeout=limit_s(settings.timeout))
+    return pytest_timeout.pytest_timeout_set_timer(item, scaled)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:

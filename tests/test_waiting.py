@@ -1,0 +1,91 @@
+"""Tests of the limits of what tests wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+import waiting
+from waiting import limit_s, wait_until, wait_until_async
+
+CONFTEST = str(Path(__file__).with_name("conftest.py"))
+Settings = namedtuple("Settings", ["timeout", "method"])
+
+
+@pytest.fixture
+def load(monkeypatch, tmp_path):
+    """Return a function that says how many threads want to run, on two cores."""
+    monkeypatch.setattr(waiting.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.delenv("TARMAC_TEST_PATIENCE", raising=False)
+
+    def pretend(last_minute: float, now: int) -> None:
+        text = f"{last_minute:.2f} 0.50 0.25 {now + 1}/300 4711\n"
+        path = tmp_path / "loadavg"
+        path.write_text(text)
+        monkeypatch.setattr(waiting, "LOAD", path)
+
+    pretend(0, 0)
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("last_minute", "now", "expected"), [(0.1, 0, 30), (2, 1, 30), (8, 0, 120), (1, 6, 90)]
+)
+def test_a_limit_grows_with_the_threads_that_want_each_core(load, last_minute, now, expected):
+    load(last_minute, now)
+    assert limit_s(30) == expected
+
+
+def test_a_limit_stays_finite_on_a_machine_that_is_stuck(load):
+    load(10_000, 10_000)
+    assert limit_s(30) == 30 * waiting.MAX_PATIENCE
+
+
+def test_the_environment_makes_every_limit_longer(load, monkeypatch):
+    monkeypatch.setenv("TARMAC_TEST_PATIENCE", "2.5")
+    assert limit_s(10) == 25
+
+
+def test_waiting_returns_the_first_value_that_is_true(load):
+    looks = itertools.count()
+    assert wait_until(lambda: next(looks) > 2 and "here", "the third look") == "here"
+    assert asyncio.run(wait_until_async(lambda: next(looks), "another look")) == 4
+
+
+def test_waiting_fails_at_the_limit_and_names_what_never_came(load):
+    with pytest.raises(AssertionError, match="in vain for the moon"):
+        wait_until(lambda: False, "the moon", seconds=0.01)
+    with pytest.raises(AssertionError, match="in vain for the moon"):
+        asyncio.run(wait_until_async(lambda: False, "the moon", seconds=0.01))
+
+
+def test_waiting_ends_at_once_where_nothing_can_come_any_more(load):
+    with pytest.raises(AssertionError, match="no longer waiting for the moon: 7"):
+        wait_until(lambda: False, "the moon", seconds=600, unless=lambda: 7)
+
+
+def test_a_machine_that_becomes_busy_meanwhile_gets_the_longer_limit(load):
+    looks = itertools.count()
+
+    def look() -> bool:
+        load(40, 0)
+        return next(looks) > 3
+
+    assert wait_until(look, "the last look", seconds=0.02)
+
+
+def test_a_test_on_a_busy_machine_gets_a_longer_limit_of_its_own(load, monkeypatch, request):
+    conftest = request.config.pluginmanager.get_plugin(CONFTEST)
+    limits = []
+    monkeypatch.setattr(
+        conftest.pytest_timeout,
+        "pytest_timeout_set_timer",
+        lambda item, settings: limits.append(settings.timeout),
+    )
+    load(8, 0)
+    conftest.pytest_timeout_set_timer(None, Settings(timeout=300, method="signal"))
+    assert limits == [1200]
