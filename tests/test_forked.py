@@ -1,0 +1,78 @@
+"""Forked processes do as processes of the interpreter do."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from forked import run_python, start_python
+
+
+def run_by_interpreter(*words, **options):
+    command = [sys.executable, *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True, **options)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "print('out'); import sys; print('err', file=sys.stderr)",
+        "import sys; print(sys.argv[1:], sys.stdin.read()); sys.exit(3)",
+        "import sys; sys.exit('a text')",
+        "import sys; sys.exit()",
+        "import os; print(os.environ['MARK'], os.getcwd()); os._exit(7)",
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "import atexit, threading; atexit.register(print, 'last'); "
+        "threading.Timer(0.01, print, ['from a thread']).start(); print('first')",
+        "import sys; print(sys.path[0], __name__, sys.stdin.isatty())",
+        "import os; print(sorted(os.listdir('/proc/self/fd'))[:3])",
+    ],
+)
+def test_a_fork_answers_as_an_interpreter_does(program, tmp_path):
+    options = {"cwd": tmp_path, "env": {"MARK": "here", "PATH": "/usr/bin:/bin"}, "input": "in"}
+    words = ("-c", program, "--argument", "two words")
+    forked, started = run_python(*words, **options), run_by_interpreter(*words, **options)
+    assert forked.returncode == started.returncode
+    assert (forked.stdout, forked.stderr) == (started.stdout, started.stderr)
+
+
+def test_an_error_ends_a_fork_with_its_traceback():
+    done = run_python("-c", "raise ValueError('why')")
+    assert done.returncode == 1
+    assert done.stderr.endswith("ValueError: why\n")
+
+
+def test_a_module_and_a_file_run_as_the_main_one(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text("import sys; print(__name__, sys.argv[1:], sys.path[0])")
+    assert run_python(path, "a").stdout == f"__main__ ['a'] {tmp_path}\n"
+    assert run_python("-m", "program", "b", cwd=tmp_path).stdout == f"__main__ ['b'] {tmp_path}\n"
+    assert run_python("-m", "tarmac", "--version").stdout.startswith("tarmac ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_a_fork(number):
+    program = "import signal; print('ready', flush=True); signal.pause()"
+    with start_python("-c", program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == "ready\n"
+        assert process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.01)
+        process.send_signal(number)
+        assert process.wait() == -number
+        assert process.poll() == -number
+
+
+def test_what_a_child_prints_is_read_while_it_runs_however_much_it_is():
+    done = run_python("-c", "print('x' * 10_000_000)")
+    assert len(done.stdout) == 10_000_001
+
+
+def test_output_goes_to_a_file_and_errors_beside_it(tmp_path):
+    with (tmp_path / "log").open("w") as log:
+        program = "import sys; print(1, flush=True); print(2, file=sys.stderr)"
+        run_python("-c", program, capture_output=False, stdout=log, stderr=subprocess.STDOUT)
+    assert (tmp_path / "log").read_text() == "1\n2\n"
