@@ -1,16 +1,17 @@
 """The process that `forked` starts once: imports what takes long, then forks for each request.
 
-Its argument is the descriptor of a listening Unix socket. A client sends, on a connection for each
-child, three files and a line of JSON with the words, the environment and the directory. Back go the
+Its arguments are the descriptor of a listening Unix socket, and what children have as
+`sys.executable`. A client sends, on a connection for each
+child, files and a line of JSON: the words, the environment, the directory and so on. Back go the
 process id and, when the child has ended, the status of `os.waitpid`. The server ends when its
 standard input is closed.
 """
 
 from __future__ import annotations
 
-import array
 import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
 import io
@@ -30,6 +31,10 @@ from typing import Any, NoReturn
 _LEFT_OUT = ("tarmac.checks.probes", "tarmac.kernels", "tarmac.__main__")
 
 
+# The kernel's SCM_MAX_FD.
+MAX_FILES = 253
+
+
 def preload() -> None:
     """Import Tarmac whole, and with it PyTorch, Optuna and what else is installed."""
     import tarmac
@@ -42,27 +47,27 @@ def preload() -> None:
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return a request and its three files."""
-    size = array.array("i").itemsize
-    text, ancillary, _, _ = connection.recvmsg(65536, socket.CMSG_SPACE(3 * size))
-    files = array.array("i")
-    for _, _, data in ancillary:
-        files.frombytes(data[: len(data) - len(data) % size])
+    """Return a request and its files."""
+    text, files, _, _ = socket.recv_fds(connection, 65536, MAX_FILES)
     while not text.endswith(b"\n"):
         part = connection.recv(65536)
         if not part:
             break
         text += part
-    return json.loads(text), list(files)
+    return json.loads(text), files
 
 
 def become(request: dict[str, Any], files: list[int]) -> None:
     """Give this child the files, variables and directory of the process that was requested."""
     if request["start_new_session"]:
         os.setsid()
-    for target, source in enumerate(files):
+    # Out of the way first, for a number may be another file's.
+    free = max([*files, *request["descriptors"]]) + 1
+    moved = [fcntl.fcntl(file, fcntl.F_DUPFD, free) for file in files]
+    os.closerange(3, free)
+    for source, target in zip(moved, request["descriptors"], strict=True):
         os.dup2(source, target)
-    os.closerange(3, max([*files, 3]) + 64)
+        os.close(source)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(request["env"])
@@ -72,6 +77,7 @@ def become(request: dict[str, Any], files: list[int]) -> None:
         open(1, "wb", closefd=False),  # noqa: SIM115
         encoding="utf-8",
         line_buffering=os.isatty(1),
+        write_through="-u" in request["options"] or "PYTHONUNBUFFERED" in os.environ,
     )
     sys.stderr = io.TextIOWrapper(
         open(2, "wb", buffering=0, closefd=False),  # noqa: SIM115
@@ -84,28 +90,32 @@ def become(request: dict[str, Any], files: list[int]) -> None:
             sys.modules["torch"].set_num_threads(int(threads))
 
 
-def run(words: list[str], cwd: str) -> None:
-    """Do as `python WORDS` does."""
+def run(words: list[str], cwd: str, *, is_safe_path: bool) -> None:
+    """Do as `python WORDS` does, with `is_safe_path` as `python -P WORDS`."""
     kind, *words = words
+    first = {"-m": cwd, "-c": ""}.get(kind, os.path.dirname(kind))  # noqa: PTH120
+    sys.path[:1] = [] if is_safe_path else [first]
     if kind == "-m":
-        sys.path[0] = cwd
         sys.argv = words
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
     elif kind == "-c":
-        sys.path[0] = ""
         sys.argv = ["-c", *words[1:]]
         exec(compile(words[0], "<string>", "exec"), {"__name__": "__main__"})
     else:
-        sys.path[0] = os.path.dirname(kind)  # noqa: PTH120
         sys.argv = [kind, *words]
         runpy.run_path(kind, run_name="__main__")
 
 
-def run_to_the_end(words: list[str], cwd: str) -> NoReturn:
-    """Run and exit as Python does, but for the half second that taking all modules down takes."""
+def run_to_the_end(request: dict[str, Any], files: list[int]) -> NoReturn:
+    """Become the process that was requested, run, and exit as Python does.
+
+    All but taking the modules down, which takes half a second.
+    """
     code: object = 0
     try:
-        run(words, cwd)
+        become(request, files)
+        is_safe_path = "-P" in request["options"] or bool(os.environ.get("PYTHONSAFEPATH"))
+        run(request["words"], request["cwd"], is_safe_path=is_safe_path)
     except SystemExit as error:
         code = error.code
     except KeyboardInterrupt:
@@ -131,52 +141,79 @@ def run_to_the_end(words: list[str], cwd: str) -> NoReturn:
     os._exit(exit_code)
 
 
-def serve(listener: socket.socket) -> None:
-    """Fork children until the other end of standard input is closed."""
-    wake, woken = socket.socketpair()
-    for end in (wake, woken):
-        end.setblocking(False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
-    # Whoever presses Ctrl-C in the tests' terminal means the tests.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    children: dict[int, socket.socket] = {}
-    with selectors.DefaultSelector() as selector:
-        selector.register(listener, selectors.EVENT_READ)
-        selector.register(wake, selectors.EVENT_READ)
-        selector.register(0, selectors.EVENT_READ)
+class Server:
+    """Forks a child for each connection, and tells each client how its child ended."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.listener = listener
+        self.children: dict[int, socket.socket] = {}
+        self.selector = selectors.DefaultSelector()
+        self.woken, self.wake = socket.socketpair()
+        self.wake.setblocking(False)
+        for ready in (listener, self.woken, 0):
+            self.selector.register(ready, selectors.EVENT_READ)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self.wake.fileno(), warn_on_full_buffer=False)
+        # Whoever presses Ctrl-C in the tests' terminal means the tests.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def serve(self) -> None:
+        """Serve until the other end of standard input is closed."""
         while True:
-            ready = {key.fileobj for key, _ in selector.select()}
-            if wake in ready:
-                wake.recv(4096)
-                while children:
-                    pid, status = os.waitpid(-1, os.WNOHANG)
-                    if pid == 0:
-                        break
-                    with children.pop(pid) as connection, contextlib.suppress(OSError):
-                        connection.sendall(f"{status}\n".encode())
-            if listener in ready:
-                connection, _ = listener.accept()
-                request, files = receive(connection)
-                pid = os.fork()
-                if pid == 0:
-                    signal.set_wakeup_fd(-1)
-                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                    selector.close()
-                    for held in (listener, wake, woken, connection, *children.values()):
-                        held.close()
-                    become(request, files)
-                    run_to_the_end(request["words"], request["cwd"])
-                for file in files:
-                    os.close(file)
-                connection.sendall(f"{pid}\n".encode())
-                children[pid] = connection
+            ready = {key.fileobj: key.data for key, _ in self.selector.select()}
             if 0 in ready:
                 return
+            for connection, pid in ready.items():
+                if pid in self.children:
+                    self.selector.unregister(connection)
+                    os.kill(pid, signal.SIGKILL)
+            if self.woken in ready:
+                self.woken.recv(4096)
+                self.reap()
+            if self.listener in ready:
+                self.fork()
+
+    def reap(self) -> None:
+        """Tell clients of the children that have ended."""
+        while self.children:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            with self.children.pop(pid) as connection, contextlib.suppress(OSError):
+                if connection in self.selector.get_map():
+                    self.selector.unregister(connection)
+                connection.sendall(f"{status}\n".encode())
+
+    def fork(self) -> None:
+        """Fork a child for the next connection."""
+        connection, _ = self.listener.accept()
+        try:
+            request, files = receive(connection)
+        except (OSError, ValueError):
+            # A client that was killed before it had sent its request.
+            connection.close()
+            return
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self.selector.close()
+            for held in (self.listener, self.wake, self.woken, connection, *self.children.values()):
+                held.close()
+            run_to_the_end(request, files)
+        for file in files:
+            os.close(file)
+        self.children[pid] = connection
+        with contextlib.suppress(OSError):
+            connection.sendall(f"{pid}\n".encode())
+        if request["ends_with_client"]:
+            self.selector.register(connection, selectors.EVENT_READ, pid)
 
 
 if __name__ == "__main__":
+    # Before modules read it: what children start is forked as well.
+    sys.executable = sys.argv[2]
     preload()
     # The collector of a child has nothing to look for in what it shares with all others.
     gc.freeze()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    Server(socket.socket(fileno=int(sys.argv[1]))).serve()

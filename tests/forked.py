@@ -32,9 +32,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import fork_server
+import forked_client
 
 # What the dynamic linker and the interpreter read once, at the start.
 _READ_AT_START = ("LD_", "PYTHON", "MALLOC_", "GLIBC_")
+
+# These a fork heeds as well.
+_HEEDED = ("PYTHONSAFEPATH", "PYTHONUNBUFFERED")
 
 
 class ForkedProcess:
@@ -161,6 +165,9 @@ def start_python(
         "env": variables,
         "cwd": str(Path.cwd() if cwd is None else cwd),
         "start_new_session": start_new_session,
+        "descriptors": (0, 1, 2),
+        "options": (),
+        "ends_with_client": False,
     }
     with contextlib.ExitStack() as ours:
         theirs, pipes = [], {}
@@ -188,6 +195,20 @@ def start_python(
     for name, pipe in pipes.items():
         setattr(process, name, pipe)
     return process
+
+
+def forked_interpreter(env: Mapping[str, str] | None = None) -> str:
+    """Return the path of a program that does as `python` does, by a fork.
+
+    The process that is started stands for the one that works: it passes signals on, and ends as
+    that one does, which is killed with it. With variables or options that only an interpreter heeds
+    at its start, it becomes the real one. It is `sys.executable` in all forks, so that workers,
+    ranks and probes are ready at once, too.
+
+    Args:
+        env: The environment with which it will be started. Default: that of the tests.
+    """
+    return str(_server(_at_start(os.environ if env is None else env)) / "python")
 
 
 def run_python(
@@ -226,7 +247,11 @@ def run_python(
 
 
 def _at_start(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(item for item in variables.items() if item[0].startswith(_READ_AT_START)))
+    return tuple(
+        (name, variables[name])
+        for name in sorted(variables)
+        if variables[name] and name.startswith(_READ_AT_START) and name not in _HEEDED
+    )
 
 
 def _is_readable(connection: socket.socket, timeout: float) -> bool:
@@ -236,18 +261,20 @@ def _is_readable(connection: socket.socket, timeout: float) -> bool:
 
 
 @functools.cache
-def _server(at_start: tuple[tuple[str, str], ...]) -> str:
-    """Start a server whose linker and interpreter saw these variables; return its socket's path."""
-    directory = tempfile.mkdtemp(prefix="forked-")
-    path = f"{directory}/socket"
+def _server(at_start: tuple[tuple[str, str], ...]) -> Path:
+    """Start a server whose linker and interpreter saw these variables; return its directory."""
+    directory = Path(tempfile.mkdtemp(prefix="forked-"))
+    python = directory / "python"
+    python.write_text(_client(str(directory / "socket"), at_start), encoding="utf-8")
+    python.chmod(0o755)
     others = {
         name: value for name, value in os.environ.items() if not name.startswith(_READ_AT_START)
     }
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
+        listener.bind(str(directory / "socket"))
         listener.listen(64)
         process = subprocess.Popen(
-            [sys.executable, fork_server.__file__, str(listener.fileno())],
+            [sys.executable, fork_server.__file__, str(listener.fileno()), str(python)],
             stdin=subprocess.PIPE,
             pass_fds=[listener.fileno()],
             env=others | dict(at_start) | {"OMP_NUM_THREADS": "1"},
@@ -260,10 +287,24 @@ def _server(at_start: tuple[tuple[str, str], ...]) -> str:
         shutil.rmtree(directory)
 
     atexit.register(end)
-    return path
+    return directory
+
+
+def _client(path: str, at_start: tuple[tuple[str, str], ...]) -> str:
+    text = Path(forked_client.__file__).read_text(encoding="utf-8")
+    constants = {
+        "REAL": sys.executable,
+        "SOCKET": path,
+        "AT_START": dict(at_start),
+        "READ_AT_START": _READ_AT_START,
+        "HEEDED": _HEEDED,
+    }
+    for name, value in constants.items():
+        text = text.replace(f"\n{name} = None\n", f"\n{name} = {value!r}\n")
+    return f"#!{sys.executable} -IS\n{text}"
 
 
 def _connect(at_start: tuple[tuple[str, str], ...]) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
-    connection.connect(_server(at_start))
+    connection.connect(str(_server(at_start) / "socket"))
     return connection

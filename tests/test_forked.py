@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from forked import run_python, start_python
+from forked import forked_interpreter, run_python, start_python
 
 
 def run_by_interpreter(*words, **options):
@@ -76,3 +77,58 @@ def test_output_goes_to_a_file_and_errors_beside_it(tmp_path):
         program = "import sys; print(1, flush=True); print(2, file=sys.stderr)"
         run_python("-c", program, capture_output=False, stdout=log, stderr=subprocess.STDOUT)
     assert (tmp_path / "log").read_text() == "1\n2\n"
+
+
+@pytest.fixture
+def interpreter():
+    return forked_interpreter()
+
+
+def test_what_a_fork_starts_by_its_executable_is_forked_too(interpreter):
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import sys; {}'])"
+    inner = "print(sys.executable, len(sys.modules) > 1000)"
+    assert run_python("-c", program.format(inner)).stdout == f"{interpreter} True\n"
+
+
+@pytest.mark.parametrize("options", [["-V"], ["-X", "utf8", "-c", "print(1)"]])
+def test_what_only_an_interpreter_can_do_is_done_by_one(interpreter, options):
+    command = [interpreter, *options]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == run_by_interpreter(*options).stdout
+
+
+@pytest.mark.parametrize("options", [[], ["-P"], ["-u"]])
+def test_options_change_a_fork_as_they_change_an_interpreter(interpreter, options, tmp_path):
+    program = "import sys; print('' in sys.path, sys.stdout.write_through, sys.argv)"
+    command = [interpreter, *options, "-c", program, "a"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == run_by_interpreter(*options, "-c", program, "a", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_fork_ends_with_the_process_that_stands_for_it(interpreter, number):
+    reader, writer = os.pipe()
+    # The pipe's end is reached when the fork has gone, too.
+    program = "import signal; print('ready', flush=True); signal.pause()"
+    with subprocess.Popen(
+        [interpreter, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[writer],
+        text=True,
+    ) as process:
+        os.close(writer)
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.wait() == -number
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+
+
+def test_a_fork_has_the_files_that_are_passed_to_it(interpreter):
+    reader, writer = os.pipe()
+    program = f"import os; os.write({writer}, b'here')"
+    subprocess.run([interpreter, "-c", program], check=True, pass_fds=[writer])
+    assert os.read(reader, 9) == b"here"
+    os.close(reader)
+    os.close(writer)
