@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Interrupted", "PeerFailed", "RequestError", "TarmacError", "unknown_name"]
+__all__ = ["Interrupted", "PeerFailed", "RequestError", "TarmacError", "first_line", "unknown_name"]
 
 
 class TarmacError(Exception):
@@ -52,6 +52,11 @@ class Interrupted(TarmacError):  # noqa: N818 - that is no error
 
 class PeerFailed(TarmacError):  # noqa: N818 - it is not this process's error
     """Another process of a training failed, and says itself why; this one cannot go on."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says; the name of its type where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def unknown_name(kind: str, name: str, valid: Mapping[str, str]) -> RequestError:

@@ -58,9 +58,10 @@ if TYPE_CHECKING:
         read_object,
         write_object,
     )
+    from tarmac.files.parsing import Shape, parse_json
     from tarmac.files.private import make_private
     from tarmac.files.readings import Readings
-    from tarmac.files.records import read_versioned
+    from tarmac.files.records import Moment, read_versioned, validated
     from tarmac.files.web import UnreachableError, download
 
 __all__ = [
@@ -74,8 +75,10 @@ __all__ = [
     "LeaseWatch",
     "Location",
     "Lock",
+    "Moment",
     "OwnerLock",
     "Readings",
+    "Shape",
     "StorageError",
     "UnreachableError",
     "append_lines",
@@ -93,6 +96,7 @@ __all__ = [
     "make_private",
     "network_type",
     "open_lock",
+    "parse_json",
     "put_object",
     "read_errors",
     "read_lease",
@@ -104,6 +108,7 @@ __all__ = [
     "storage_errors",
     "taking_turns",
     "unlock_descriptor",
+    "validated",
     "without_password",
     "write_bytes",
     "write_json",
@@ -123,8 +128,10 @@ _MODULES = {
     "LeaseWatch": "lease",
     "Location": "locations",
     "Lock": "lease",
+    "Moment": "records",
     "OwnerLock": "locks",
     "Readings": "readings",
+    "Shape": "parsing",
     "StorageError": "atomic",
     "UnreachableError": "web",
     "append_lines": "journal",
@@ -142,6 +149,7 @@ _MODULES = {
     "make_private": "private",
     "network_type": "mounts",
     "open_lock": "lease",
+    "parse_json": "parsing",
     "put_object": "objects",
     "read_object": "objects",
     "read_errors": "atomic",
@@ -153,6 +161,7 @@ _MODULES = {
     "storage_errors": "atomic",
     "taking_turns": "lease",
     "unlock_descriptor": "locks",
+    "validated": "records",
     "without_password": "locations",
     "write_bytes": "atomic",
     "write_json": "atomic",

@@ -62,9 +62,9 @@ class Fields:
         """Return a moment that is written in ISO 8601, in UTC."""
         try:
             moment = datetime.fromisoformat(self.text(key) or "")
-        except ValueError:
+            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        except (ValueError, OverflowError):
             return None
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
     def inner(self, key: str) -> Fields:
         """Return the fields of an object; none where there is none."""

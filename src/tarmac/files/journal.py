@@ -15,6 +15,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from tarmac.files.atomic import read_errors, storage_errors
+from tarmac.files.parsing import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -106,7 +107,7 @@ def read_lines(
     damaged: list[DamagedLine] = []
     for number, line in enumerate(lines, start=1):
         try:
-            value = json.loads(line)
+            value = parse_json(line)
             problem = problem_of(value)
         except ValueError as error:
             problem = str(error)

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from tarmac.files.atomic import storage_errors
 from tarmac.files.locks import OwnerLock, is_owned
 from tarmac.files.mounts import is_network
+from tarmac.files.parsing import Shape, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,6 +146,18 @@ class Holder:
     nonce: str
     beat: int = 0
     beat_s: float = BEAT_S
+
+
+_HOLDER = Shape(
+    {
+        "host": "text",
+        "kernel": "text",
+        "pid": "whole number",
+        "start_ticks": "whole number",
+        "nonce": "text",
+    },
+    {"beat": "whole number", "beat_s": "seconds"},
+)
 
 
 def read_lease(path: Path) -> Holder | None:
@@ -366,7 +379,7 @@ def _read(path: Path) -> Holder | None:
     with contextlib.suppress(OSError):
         os.close(os.open(path.parent, os.O_RDONLY))
     try:
-        return Holder(**json.loads(path.read_bytes()))
+        return Holder(**_HOLDER.checked(parse_json(path.read_bytes())))
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -11,13 +11,13 @@ Example:
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tarmac.files.fields import Fields
 from tarmac.files.lease import LeaseWatch
 from tarmac.files.locks import is_owned
 from tarmac.files.mounts import is_network, mounts_seen
+from tarmac.files.parsing import parse_json
 
 if TYPE_CHECKING:
     import os
@@ -121,7 +121,7 @@ class Readings:
             if known is None or known.stamp != stamp:
                 try:
                     value: object = read(path.read_bytes())
-                except (ValueError, RecursionError):
+                except ValueError:
                     value = missing
                 known = _Whole(stamp, value)
         except OSError:
@@ -170,7 +170,7 @@ def _stamp(found: os.stat_result) -> tuple[int, int, int]:
 
 
 def _fields_in(content: bytes) -> Fields:
-    return Fields.of(json.loads(content))
+    return Fields.of(parse_json(content))
 
 
 def _read_on(path: Path, known: _Growing, add: Callable[[Any, Any], object]) -> None:
@@ -182,8 +182,8 @@ def _read_on(path: Path, known: _Growing, add: Callable[[Any, Any], object]) -> 
             for line in lines:
                 known.offset += len(line) + 1
                 try:
-                    value = json.loads(line)
-                except (ValueError, RecursionError):
+                    value = parse_json(line)
+                except ValueError:
                     continue
                 add(known.state, value)
 

@@ -5,24 +5,38 @@ A reader reads every version up to its own, and refuses newer ones; CONTRIBUTING
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, TypeVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files.atomic import read_errors
+from tarmac.files.atomic import StorageError, read_errors
+from tarmac.files.parsing import parse_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["read_versioned"]
-
-_Record = TypeVar("_Record", bound=BaseModel)
+__all__ = ["Moment", "read_versioned", "validated"]
 
 
-def read_versioned(path: Path, model: type[_Record], version: int, kind: str) -> _Record:
+def _in_utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("it is beyond the years that there are") from error
+
+
+# Moments of all records can be compared and be shown, whatever zone they were written in.
+Moment = Annotated[datetime, AfterValidator(_in_utc)]
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def read_versioned(path: Path, model: type[_Model], version: int, kind: str) -> _Model:
     """Read a record with a ``schema_version``.
 
     Args:
@@ -35,11 +49,17 @@ def read_versioned(path: Path, model: type[_Record], version: int, kind: str) ->
         RequestError: There is none, or it was written by a newer Tarmac.
         TarmacError: It is damaged.
     """
-    if not path.exists():
-        raise RequestError(f"{path.parent} is not a {kind}: it has no {path.name}")
     try:
         with read_errors(path):
-            content = json.loads(path.read_text(encoding="utf-8"))
+            text = path.read_bytes()
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            raise RequestError(
+                f"{path.parent} is not a {kind}: it has no {path.name}"
+            ) from error.__cause__
+        raise
+    try:
+        content = parse_json(text)
     except ValueError as error:
         raise TarmacError(f"{path} is damaged: {error}") from error
     found = content.get("schema_version") if isinstance(content, dict) else None
@@ -53,9 +73,24 @@ def read_versioned(path: Path, model: type[_Record], version: int, kind: str) ->
             f"{version})",
             hint=upgrade_hint(),
         )
+    return validated(path, model, content)
+
+
+def validated(path: Path, model: type[_Model], content: object, within: str = "") -> _Model:
+    """Return a part of a record as a model.
+
+    Args:
+        path: The file.
+        model: What the part is.
+        content: The part.
+        within: The part's name in the file; empty for all of it.
+
+    Raises:
+        TarmacError: It is damaged.
+    """
     try:
         return model.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
+        place = ".".join(map(str, (*filter(None, [within]), *first["loc"])))
         raise TarmacError(f"{path} is damaged: {place}: {first['msg']}") from error

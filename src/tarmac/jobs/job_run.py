@@ -10,17 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import storage_errors
+from tarmac.files import storage_errors, validated
 from tarmac.jobs.executors import Site, find_executor
 from tarmac.jobs.inputs import refuse_missing_inputs
 from tarmac.jobs.kind import JOB, reserved
 from tarmac.jobs.model import Job
 from tarmac.jobs.outputs import refuse_unknown_stores
 from tarmac.jobs.plan import plan_tasks
-from tarmac.jobs.record import JobRecord, read_record, write_record
+from tarmac.jobs.record import RECORD, JobRecord, read_record, write_record
 from tarmac.jobs.run_files import SHARED
 from tarmac.jobs.runner_notes import mark_runner, own_number
 from tarmac.jobs.runner_watch import RunnerWatch
@@ -166,11 +164,7 @@ def find_run(reference: str, output: Path | None = None) -> JobRun:
     """
     path = Catalogue((JOB,), output).find(reference).path
     record = read_record(path)
-    try:
-        job, base = Job.model_validate(record.job), Path(record.base)
-    except ValidationError as error:
-        said = error.errors()[0]["msg"]
-        raise TarmacError(f"{path}: the job of job-run.json is damaged: {said}") from error
+    job, base = validated(path / RECORD, Job, record.job, "job"), Path(record.base)
     if job.pipeline is not None:
         return JobRun(path.resolve(), job, base, (), record.executor)
     tasks = tuple(plan_tasks(job, base))

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
-from tarmac.files import append_lines, drop_torn_line, read_lines
+from tarmac.files import Shape, append_lines, drop_torn_line, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +17,35 @@ if TYPE_CHECKING:
     from tarmac.files import JournalLines
 
 __all__ = ["Journal", "read_events", "read_journal"]
+
+_OUTCOMES = ("succeeded", "failed", "skipped", "interrupted")
+
+_ANY = {
+    "at": "seconds",
+    "attempt": "whole number",
+    "attempts": "whole number",
+    "cause": "text or null",
+    "cpus": "number or null",
+    "directory": "path within the run",
+    "exit_code": "whole number or null",
+    "gpus": "texts or null",
+    "host": "text",
+    "place": "text",
+    "reason": "text",
+    "seconds": "seconds",
+}
+_NEEDED = {"event": "text", "task": "whole number", "name": "text"}
+_EVENT = Shape(_NEEDED, _ANY)
+
+# What readers of an event of a kind rely on beside that.
+_SHAPES = {
+    "ended": Shape(_NEEDED | {"outcome": "text", "seconds": "seconds", "reason": "text"}, _ANY),
+    "noted": Shape(_NEEDED | {"reason": "text"}, _ANY),
+    # Until 0.2 such a line had no name.
+    "retried": Shape({"event": "text", "task": "whole number"}, _ANY | {"name": "text"}),
+}
+# The end of a pipeline's task, whose result another session may need.
+_RESULT = Shape({"input": "text", "why": "text or null"})
 
 
 class Journal:
@@ -92,10 +121,23 @@ def read_events(path: Path) -> JournalLines:
 
 
 def _problem(value: Any) -> str | None:
-    if not isinstance(value, dict):
-        return "no event"
-    # Until 0.2 a line on another attempt had no name.
-    needed = ("event", "task") if value.get("event") == "retried" else ("event", "task", "name")
-    missing = [key for key in needed if key not in value]
-    missing += ["outcome"] if value.get("event") == "ended" and "outcome" not in value else []
-    return f"an event without {', '.join(missing)}" if missing else None
+    kind = value.get("event") if isinstance(value, dict) else None
+    shape = _SHAPES.get(kind, _EVENT) if isinstance(kind, str) else _EVENT
+    problem = shape.problem_of(value)
+    if problem is None and value["task"] < 0:
+        problem = f"task is {value['task']}, expected a number from 0"
+    if problem is None and kind == "ended":
+        problem = _problem_of_end(value)
+    return problem
+
+
+def _problem_of_end(event: dict[str, Any]) -> str | None:
+    if event["outcome"] not in _OUTCOMES:
+        return f"outcome is {event['outcome']!r}, expected one of {', '.join(_OUTCOMES)}"
+    if "why" not in event:
+        return None
+    result = event.get("result")
+    is_place = isinstance(result, list) and [*map(type, result)] == [int, int]
+    if event["outcome"] == "succeeded" and not is_place:
+        return f"result is {result!r}, expected two whole numbers"
+    return _RESULT.problem_of(event)

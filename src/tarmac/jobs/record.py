@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 - Pydantic reads it
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.files import read_versioned, without_password, write_text
+from tarmac.files import Moment, read_versioned, without_password, write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +40,7 @@ class JobRecord(BaseModel):
 
     schema_version: int = _SCHEMA_VERSION
     name: str
-    created_at: datetime
+    created_at: Moment
     base: str
     num_tasks: int | None
     executor: str = "local"

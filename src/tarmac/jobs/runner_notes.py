@@ -7,11 +7,11 @@ nearly over, and ``N.over`` that it must not begin any more.
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Literal
 
-from tarmac.files import read_errors, storage_errors, write_json
+from tarmac.errors import TarmacError
+from tarmac.files import parse_json, read_errors, storage_errors, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,8 +86,11 @@ def runner_place(run: Path, number: int) -> str:
     """Return the engine's name for a runner job; empty until the engine has answered."""
     path = _file(run, number)
     with read_errors(path):
-        text = path.read_text(encoding="utf-8")
-    return str(json.loads(text)["place"]) if text else ""
+        text = path.read_bytes()
+    try:
+        return str(parse_json(text)["place"]) if text else ""
+    except (ValueError, TypeError, KeyError) as error:
+        raise TarmacError(f"{path} is damaged: {error}") from error
 
 
 def runner_noted_at(run: Path, number: int) -> float:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from tarmac.errors import TarmacError
 from tarmac.files import (
+    Shape,
     is_held,
     is_network,
+    parse_json,
     read_errors,
     storage_errors,
     write_json,
@@ -67,6 +68,10 @@ _OUTCOMES: dict[str, State] = {
     "failed": "failed",
     "interrupted": "interrupted",
 }
+
+_PROCESS = Shape(
+    {"pid": "whole number", "start_ticks": "whole number", "boot_id": "text", "host": "text"}
+)
 
 # Owned by the process that works on the run.
 LOCK = ".lock"
@@ -191,7 +196,7 @@ def is_asked_to_end(run: Path, runner: ProcessIdentity) -> bool:
     try:
         # The directory is opened anew, upon which network file systems ask their server.
         os.close(os.open(run, os.O_RDONLY))
-        asked = json.loads((run / _REQUEST).read_bytes())
+        asked = parse_json((run / _REQUEST).read_bytes())
         return ProcessIdentity(**asked["runner"]) == runner
     except (OSError, ValueError, TypeError, KeyError):
         return False
@@ -299,7 +304,7 @@ def _read_runner_note(run: Path) -> ProcessIdentity | None:
     path = run / _RUNNER
     try:
         with read_errors(path):
-            return ProcessIdentity(**json.loads(path.read_text(encoding="utf-8")))
+            return ProcessIdentity(**_PROCESS.checked(parse_json(path.read_bytes())))
     except (ValueError, TypeError) as error:
         raise TarmacError(f"{path} is damaged: {error}") from error
     except TarmacError:

@@ -15,6 +15,7 @@ from tarmac.node.records import (
     attempt_file,
     fence_file,
     log_file,
+    parse_attempt,
     read_attempt,
 )
 
@@ -30,6 +31,7 @@ __all__ = [
     "fence_file",
     "log_file",
     "packed_elements",
+    "parse_attempt",
     "place_agent",
     "plain_units",
     "read_attempt",

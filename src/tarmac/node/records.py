@@ -27,6 +27,7 @@ __all__ = [
     "fence_file",
     "log_file",
     "own_variables",
+    "parse_attempt",
     "read_attempt",
 ]
 
@@ -208,6 +209,11 @@ class AttemptRecord(NamedTuple):
         return json.dumps(self._asdict()).encode() + b"\n"
 
 
+_TEXTS = ("nonce", "state", "host", "engine_id", "cause", "reason", "bad_host")
+_WHOLE = ("restart", "beat", "schema")
+_LISTS = ("gpus", "problems", "notes")
+
+
 def attempt_file(directory: Path, number: int) -> Path:
     """Return the file of an attempt's record, in its task's directory."""
     return directory / f"attempt-{number}.json"
@@ -241,8 +247,19 @@ def read_attempt(directory: Path, number: int) -> AttemptRecord | None:
         text = attempt_file(directory, number).read_bytes()
     except FileNotFoundError:
         return None
+    return parse_attempt(text)
+
+
+def parse_attempt(text: bytes) -> AttemptRecord | None:
+    """Return an attempt's record; None where it is damaged, or a newer agent wrote it."""
     try:
         values: dict[str, Any] = json.loads(text)
-        return AttemptRecord(**values) if values.get("schema") == _SCHEMA else None
-    except (ValueError, TypeError, AttributeError):
+        record = AttemptRecord(**values)
+    except (ValueError, TypeError, RecursionError):
         return None
+    types = ((_TEXTS, str), (_WHOLE, int), (_LISTS, list), (("process",), dict))
+    is_whole = all(isinstance(values[n], t) for names, t in types for n in names if n in values)
+    is_whole = is_whole and isinstance(record.seconds, (int, float))
+    is_whole = is_whole and isinstance(record.exit_code, (int, type(None)))
+    is_whole = is_whole and isinstance(record.outcome, (str, type(None)))
+    return record if is_whole and values.get("schema") == _SCHEMA else None

@@ -9,7 +9,15 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import append_lines, is_held, open_lock, read_lines, write_json, write_text
+from tarmac.files import (
+    Shape,
+    append_lines,
+    is_held,
+    open_lock,
+    read_lines,
+    write_json,
+    write_text,
+)
 from tarmac.runs.events import EventWriter
 from tarmac.runs.judging import JudgedBy
 from tarmac.runs.record import (
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Run"]
 
 _BY_ACCURACY = JudgedBy()
+
+_ROW = Shape({"epoch": "whole number"}, {"at_s": "seconds", "seconds": "seconds"})
 
 
 class Run:
@@ -168,12 +178,12 @@ class Run:
         """The rows of ``metrics.jsonl``, one per epoch, without a last line that was torn off.
 
         Raises:
-            TarmacError: Any other line is not JSON.
+            TarmacError: Any other line is none of an epoch.
         """
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
-        found = read_lines(path)
+        found = read_lines(path, _row_problem)
         for line in found.damaged:
             raise TarmacError(f"{path}:{line.number} is damaged: {line.reason}")
         return [*found.values]
@@ -254,6 +264,13 @@ class Run:
 
     def _write(self) -> None:
         write_json(self.path / "run.json", self.record.model_dump(mode="json"))
+
+
+def _row_problem(row: Any) -> str | None:
+    """Return why a line of ``metrics.jsonl`` is none of an epoch, all of which is numbers."""
+    if isinstance(row, dict):
+        return Shape(dict.fromkeys(row, "number")).problem_of(row) or _ROW.problem_of(row)
+    return _ROW.problem_of(row)
 
 
 def _is_a_directorys(name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.files import read_versioned
+from tarmac.files import Moment, read_versioned
 from tarmac.runs.judging import JudgedBy
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Session(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    started_at: datetime
+    started_at: Moment
     pid: int
 
 
@@ -157,8 +157,8 @@ class RunRecord(BaseModel):
     id: str
     workload: str
     status: Status
-    created_at: datetime
-    ended_at: datetime | None = None
+    created_at: Moment
+    ended_at: Moment | None = None
     elapsed_s: float = 0.0
     command: tuple[str, ...]
     configuration: dict[str, Any]

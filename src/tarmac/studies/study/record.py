@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 - Pydantic reads it
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.files import read_versioned
+from tarmac.files import Moment, read_versioned
 from tarmac.runs import Direction, JudgedBy
 from tarmac.studies.study.locks import Locks  # noqa: TC001 - Pydantic reads it
 
@@ -98,8 +97,8 @@ class StudyRecord(BaseModel):
     name: str
     status: Literal["running", "completed", "interrupted", "failed"]
     why_ended: str | None = None
-    created_at: datetime
-    ended_at: datetime | None = None
+    created_at: Moment
+    ended_at: Moment | None = None
     elapsed_s: float = 0.0
     command: tuple[str, ...] = ()
     request: dict[str, Any]

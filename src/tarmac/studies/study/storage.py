@@ -15,18 +15,20 @@ from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
 from optuna.trial import TrialState
 
 from tarmac.distribution import install_hint
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, first_line
 from tarmac.files import (
     DamagedLine,
     Lease,
+    Shape,
     append_lines,
     drop_torn_line,
+    read_errors,
     read_lines,
     storage_errors,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from tarmac.studies.study.locks import Locks
@@ -97,7 +99,7 @@ def loss_of_database(url: str | None, go_on: str) -> Iterator[None]:
         cause = error if isinstance(error, SQLAlchemyError) else error.__cause__ or error
         cause = getattr(cause, "orig", None) or cause
         raise TarmacError(
-            f"the database {masked(url)} was lost: {_first_line(cause)}",
+            f"the database {masked(url)} was lost: {first_line(cause)}",
             hint="Finished networks are kept there, those under way will be repeated. "
             f"Go on once it is back: {go_on}",
         ) from error
@@ -159,6 +161,13 @@ class _Journal(JournalFileBackend):
         self._path = path
         self._own_lock = lock
 
+    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+        """Yield entries of the file from one on; one of a wrong shape is an error here."""
+        for number, entry in enumerate(super().read_logs(log_number_from), log_number_from + 1):
+            if problem := _problem(entry):
+                raise _damaged_line(self._path, DamagedLine(self._path, number, problem))
+            yield entry
+
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append entries to the file."""
         is_end = any(log.get("state") in _FINISHED for log in logs)
@@ -180,16 +189,24 @@ def _open_journal(path: Path, locks: Locks) -> JournalStorage:
         finally:
             lock.release()
     try:
-        return JournalStorage(_Journal(path, lock))
-    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        with read_errors(path):
+            return JournalStorage(_Journal(path, lock))
+    except TarmacError:
+        raise
+    except Exception as error:
+        # Optuna trusts what it reads: whatever a line makes it raise says that the line is none.
         raise _damaged(path, error) from error
 
 
 def _damaged(path: Path, error: Exception) -> TarmacError:
     found = read_lines(path, _problem)
+    if found.damaged:
+        return _damaged_line(path, found.damaged[0])
     # Where each line is one, what they say together is not.
-    last = len(found.values)
-    line = found.damaged[0] if found.damaged else DamagedLine(path, last, str(error))
+    return _damaged_line(path, DamagedLine(path, len(found.values), first_line(error)))
+
+
+def _damaged_line(path: Path, line: DamagedLine) -> TarmacError:
     return TarmacError(
         str(line),
         hint="It was left as it is. To go on from what stands before that line:\n"
@@ -198,9 +215,60 @@ def _damaged(path: Path, error: Exception) -> TarmacError:
     )
 
 
-def _problem(entry: object) -> str | None:
-    is_entry = isinstance(entry, dict) and "op_code" in entry
-    return None if is_entry else "it is no entry of a journal"
+_ENTRY = Shape({"op_code": "whole number"})
+
+# What Optuna and the readers of trials rely on, by the number of the operation.
+_OF_STUDY, _OF_TRIAL = {"study_id": "whole number"}, {"trial_id": "whole number"}
+_ENTRIES = {
+    0: Shape({"study_name": "text", "directions": "numbers"}),
+    2: Shape(_OF_STUDY | {"user_attr": "object"}),
+    3: Shape(_OF_STUDY | {"system_attr": "object"}),
+    4: Shape(
+        _OF_STUDY,
+        {
+            "state": "whole number",
+            "value": "number or null",
+            "values": "numbers or null",
+            "distributions": "object",
+            "params": "object",
+            "user_attrs": "object",
+            "system_attrs": "object",
+            "intermediate_values": "object",
+        },
+    ),
+    5: Shape(
+        _OF_TRIAL | {"param_name": "text", "param_value_internal": "number", "distribution": "text"}
+    ),
+    6: Shape(_OF_TRIAL | {"state": "whole number", "values": "numbers or null"}),
+    7: Shape(_OF_TRIAL | {"step": "whole number", "intermediate_value": "number"}),
+    8: Shape(_OF_TRIAL | {"user_attr": "object"}),
+    9: Shape(_OF_TRIAL | {"system_attr": "object"}),
+}
+_ATTRIBUTES = Shape(
+    {},
+    {
+        "attempts": "whole number",
+        "epochs": "whole number",
+        "error": "text or null",
+        "num_parameters": "whole number or null",
+        "origin": "text or null",
+        "owner": "text or null",
+        "reused": "numbers",
+        "run": "text or null",
+        "same_as": "whole number",
+        "seconds": "seconds",
+        "together": "whole number or null",
+    },
+)
+
+
+def _problem(entry: Any) -> str | None:
+    problem = _ENTRY.problem_of(entry)
+    if problem is None:
+        problem = _ENTRIES.get(entry["op_code"], _ENTRY).problem_of(entry)
+    if problem is None and entry["op_code"] in (4, 8):
+        problem = _ATTRIBUTES.problem_of(entry.get("user_attrs", entry.get("user_attr", {})))
+    return problem
 
 
 @contextlib.contextmanager
@@ -211,7 +279,7 @@ def _database_errors(url: str) -> Iterator[None]:
         yield
     except (ArgumentError, ValueError) as error:
         raise RequestError(
-            f"storage is {masked(url)!r}, which is no database's URL: {_first_line(error)}",
+            f"storage is {masked(url)!r}, which is no database's URL: {first_line(error)}",
             hint="Such as: --storage postgresql://user:password@host/name",
         ) from error
     except ImportError as error:
@@ -223,10 +291,6 @@ def _database_errors(url: str) -> Iterator[None]:
     except (SQLAlchemyError, OSError) as error:
         cause = getattr(error, "orig", None) or error
         raise TarmacError(
-            f"the database {masked(url)} cannot be reached: {_first_line(cause)}",
+            f"the database {masked(url)} cannot be reached: {first_line(cause)}",
             hint="Is it up, and may this machine connect? Without --storage a study is a file.",
         ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -12,6 +12,7 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.files import validated
 from tarmac.studies.ledger import GENERATION, Ledger
 from tarmac.studies.methods.registry import find_method
 from tarmac.studies.objectives import recorded_objectives
@@ -66,7 +67,10 @@ class Study:
             RequestError: It is no study, or one of a newer Tarmac.
             TarmacError: Its ``study.json`` is damaged.
         """
-        return cls(path, read_study_record(path / "study.json"), storage)
+        study = cls(path, read_study_record(path / "study.json"), storage)
+        # What was asked may be damaged in a record that is whole otherwise.
+        _ = study.request
+        return study
 
     def __repr__(self) -> str:
         best = self.record.best
@@ -89,7 +93,8 @@ class Study:
     def request(self) -> Request:
         """What was asked."""
         if self._request is None:
-            self._request = Request.model_validate(self._record.request)
+            asked = self._record.request
+            self._request = validated(self.path / "study.json", Request, asked, "request")
         return self._request
 
     @functools.cached_property

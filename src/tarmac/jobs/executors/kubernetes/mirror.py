@@ -9,7 +9,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tarmac.files import storage_errors, write_bytes
-from tarmac.node import RECORD, STREAMS, AttemptRecord, attempt_file, log_file, read_attempt
+from tarmac.node import (
+    RECORD,
+    STREAMS,
+    AttemptRecord,
+    attempt_file,
+    log_file,
+    parse_attempt,
+    read_attempt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -64,7 +72,7 @@ def mirror_log(
                 if mark in files and kind in (b" ", b"+"):
                     files[mark].write(rest + (b"\n" if kind == b" " else b""))
                 elif mark == RECORD and kind == b" ":
-                    heard.record = _record(rest)
+                    heard.record = parse_attempt(rest)
                 else:
                     heard.said = [*heard.said[-4:], line.decode(errors="replace")]
         finally:
@@ -134,13 +142,6 @@ def _begin(note: Path, pod: str, paths: Sequence[Path]) -> None:
         if path.exists():
             with path.open("r+b") as file:
                 file.truncate(min(sizes[path.name], path.stat().st_size))
-
-
-def _record(text: bytes) -> AttemptRecord | None:
-    try:
-        return AttemptRecord(**json.loads(text))
-    except (ValueError, TypeError):
-        return None
 
 
 def _lines(log: Iterable[bytes]) -> Iterator[bytes]:

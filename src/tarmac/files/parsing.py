@@ -1,0 +1,122 @@
+"""JSON that somebody else may have written: any content is a value, or a ValueError that says why.
+
+Example:
+    >>> parse_json(b'{"event": "started"}')
+    {'event': 'started'}
+    >>> Shape({"event": "text"}, {"at": "seconds"}).problem_of({"event": "ended", "at": "2"})
+    "at is '2', expected seconds"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import reprlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["Shape", "parse_json"]
+
+# Beyond it a number is none of seconds: some 3,000 years, which `datetime` still has.
+_MAX_SPAN_S = 1e11
+
+# Whole numbers of 64 bits; JSON has larger ones, of which Python makes no float.
+_MAX_WHOLE = 2**63
+
+# Of a path; Linux's limit.
+_MAX_PATH_BYTES = 4096
+
+
+def parse_json(content: bytes | str) -> Any:
+    """Return the value that a text of JSON is.
+
+    Raises:
+        ValueError: It is none, no UTF-8, or more than a parser should be asked to take.
+    """
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except MemoryError:
+        raise ValueError("it is too large for this machine's memory") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """The fields of an object, such as a line of a journal; others may stand beside them.
+
+    Each is a ``text``, ``texts`` (a list of them), a ``number`` (a float may be NaN or infinite, as
+    the loss of a training that diverged), ``numbers``, a ``whole number``, ``seconds``, an
+    ``object`` or a ``path within the run``; `` or null`` may follow.
+
+    Attributes:
+        needed: Fields that it must have.
+        others: Fields that it may have.
+    """
+
+    needed: Mapping[str, str]
+    others: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def checked(self, value: Any) -> dict[str, Any]:
+        """Return a value that has this shape.
+
+        Raises:
+            ValueError: It has another one.
+        """
+        if problem := self.problem_of(value):
+            raise ValueError(problem)
+        fields: dict[str, Any] = value
+        return fields
+
+    def problem_of(self, value: Any) -> str | None:
+        """Return why a value has another shape; None where it has this one."""
+        if not isinstance(value, dict):
+            return f"it is {reprlib.repr(value)}, expected an object"
+        missing = [key for key in self.needed if key not in value]
+        if missing:
+            return f"it has no {', '.join(missing)}"
+        for fields in (self.needed, self.others):
+            for key, kind in fields.items():
+                if key in value and not _fits(value[key], kind):
+                    return f"{key} is {reprlib.repr(value[key])}, expected {kind}"
+        return None
+
+
+def _fits(value: Any, kind: str) -> bool:
+    bare = kind.removesuffix(" or null")
+    return (bare != kind and value is None) or _KINDS[bare](value)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or abs(value) < _MAX_WHOLE
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MAX_WHOLE
+
+
+def _is_place(value: Any) -> bool:
+    if not isinstance(value, str) or value.startswith("/") or "\0" in value:
+        return False
+    try:
+        size = len(os.fsencode(value))
+    except UnicodeEncodeError:
+        return False
+    return size < _MAX_PATH_BYTES and ".." not in value.split("/")
+
+
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str),
+    "texts": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    "object": lambda value: isinstance(value, dict),
+    "number": _is_number,
+    "numbers": lambda value: isinstance(value, list) and all(map(_is_number, value)),
+    "whole number": _is_whole,
+    "seconds": lambda value: _is_number(value) and abs(value) < _MAX_SPAN_S,
+    "path within the run": _is_place,
+}
