@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from tarmac.files import Fields
 from tarmac.runs import glance_training
 
 if TYPE_CHECKING:
@@ -64,10 +62,7 @@ def _may_be_queued(path: Path, readings: Readings) -> bool:
     """Whether a job has a runner, or an engine that goes on without one."""
     if _is_locked(path, readings):
         return True
-    with contextlib.suppress(OSError, ValueError):
-        record = Fields.of(json.loads((path / "job-run.json").read_bytes()))
-        return (record.text("executor") or "local") != "local"
-    return False
+    return (readings.fields(path / "job-run.json").text("executor") or "local") != "local"
 
 
 class _Kind(NamedTuple):
@@ -193,7 +188,8 @@ def _with_names_apart(glances: Iterable[Glance]) -> tuple[Glance, ...]:
 
 
 def _kind_of(path: Path) -> _Kind | None:
-    return next((kind for record, kind in _KINDS.items() if (path / record).is_file()), None)
+    # Unlike Path.is_file this is False where a directory may not be entered.
+    return next((kind for name, kind in _KINDS.items() if os.path.isfile(path / name)), None)  # noqa: PTH113
 
 
 def runs_among(paths: Iterable[Path]) -> tuple[Path, ...]:

@@ -8,7 +8,6 @@ of those rooms.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import secrets
 import shutil
@@ -16,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tarmac.errors import RequestError, TarmacError
-from tarmac.files import storage_errors
+from tarmac.errors import RequestError, TarmacError, first_line
+from tarmac.files import Fields, parse_json, storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -129,6 +128,19 @@ class BrokenRun:
     path: Path
     reason: str
 
+    @classmethod
+    def of(cls, path: Path, error: Exception) -> BrokenRun:
+        """Return a run by what reading it has raised.
+
+        One bad run must not take the list of all others away, so that any error is caught there.
+        What nobody has worded is told with its type.
+        """
+        if isinstance(error, TarmacError):
+            return cls(path, error.message)
+        if isinstance(error, OSError):
+            return cls(path, f"cannot read it: {os.strerror(error.errno or 0)}")
+        return cls(path, f"{type(error).__name__}: {first_line(error)}")
+
 
 @dataclasses.dataclass(frozen=True)
 class FoundRun:
@@ -172,17 +184,17 @@ class Catalogue:
         """Read all runs in any way, in no order; return also those that cannot be read.
 
         Args:
-            reader: Raises TarmacError where it cannot read a run.
+            reader: What it raises makes a run one that cannot be read.
         """
         found: list[_T] = []
         broken: list[BrokenRun] = []
         for run in self._all():
             try:
                 found.append(reader(run))
-            except TarmacError as error:
+            except Exception as error:
                 # One that was removed since it was listed is none.
-                if (run.path / run.kind.record).exists():
-                    broken.append(BrokenRun(run.path, error.message))
+                if os.path.lexists(run.path):
+                    broken.append(BrokenRun.of(run.path, error))
         return found, broken
 
     def find(self, reference: str) -> FoundRun:
@@ -198,7 +210,7 @@ class Catalogue:
         known = [*self._all()]
         for path in (Path(reference), self.output / reference):
             for kind in self._kinds:
-                if (path / kind.record).is_file():
+                if os.path.isfile(path / kind.record):  # noqa: PTH113 - False where forbidden
                     same = (run for run in known if run.path.resolve() == path.resolve())
                     return next(same, FoundRun(kind, path))
         heads = {run.path: _head(run) for run in known}
@@ -257,13 +269,13 @@ class _Head:
 
 def _head(run: FoundRun) -> _Head:
     try:
-        content = json.loads((run.path / run.kind.record).read_text(encoding="utf-8"))
-        created_at = datetime.fromisoformat(content["created_at"])
-    except (OSError, ValueError, KeyError, TypeError):
+        fields = Fields.of(parse_json((run.path / run.kind.record).read_bytes()))
+    except (OSError, ValueError):
+        fields = Fields({})
+    created_at = fields.moment("created_at")
+    if created_at is None:
         return _Head(datetime.min.replace(tzinfo=UTC), "", is_whole=False)
-    if created_at.tzinfo is None:
-        created_at = created_at.replace(tzinfo=UTC)
-    return _Head(created_at, str(content.get("id", "")), is_whole=True)
+    return _Head(created_at, fields.text("id") or "", is_whole=True)
 
 
 def _fits(run: FoundRun, head: _Head, reference: str) -> bool:

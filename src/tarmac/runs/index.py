@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
-from tarmac.errors import TarmacError
-from tarmac.files import StorageError, write_text
+from tarmac.files import StorageError, parse_json, write_text
 from tarmac.runs.catalogue import BrokenRun, RunSummary, default_output
 
 if TYPE_CHECKING:
@@ -105,13 +104,11 @@ class RunIndex:
             try:
                 kind, looks = self._marks(name, place)
                 summary = self._summary(kind, name, place, looks, known) if looks else None
-            except TarmacError as error:
+            except Exception as error:
                 # One that was removed since it was found is none.
-                if Path(place).exists() and (not kinds or kind in kinds):
-                    broken.append(BrokenRun(Path(place), error.message))
-            except OSError as error:
-                reason = f"cannot read it: {os.strerror(error.errno or 0)}"
-                broken.append(BrokenRun(Path(place), reason))
+                is_asked_for = not kinds or not kind or kind in kinds
+                if is_asked_for and os.path.lexists(place):
+                    broken.append(BrokenRun.of(Path(place), error))
             else:
                 if summary is not None and (not kinds or kind in kinds):
                     found.append(summary)
@@ -182,7 +179,7 @@ class RunIndex:
             "kinds": self._shapes,
             "runs": [[name, run.looks, *_plain(run.summary)] for name, run in self._known.items()],
         }
-        if not self._store.exists():
+        if not os.path.lexists(self._store):
             _sweep(self._store.parent)
         # Without it everything is read again, which is slow and no failure.
         with contextlib.suppress(StorageError):
@@ -263,7 +260,7 @@ def _plain(summary: RunSummary) -> list[object]:
 def _read_store(store: Path, output: Path) -> tuple[dict[str, _Shape], dict[str, _Known]]:
     """Return what was stored of the kinds and of the runs; nothing where that cannot be read."""
     try:
-        content = json.loads(store.read_bytes())
+        content = parse_json(store.read_bytes())
         if content["version"] != _VERSION or content["output"] != str(output.resolve()):
             return {}, {}
         shapes = {name: tuple(map(str, shape)) for name, shape in content["kinds"].items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from typing import TYPE_CHECKING
@@ -107,13 +108,9 @@ class Site:
         except NoSuchPageError:
             raise
         except (TarmacError, OSError) as error:
-            if not run.exists():
+            if not os.path.lexists(run):
                 raise NoSuchPageError(f"{name} has been removed") from error
-            # What was printed may say more.
-            logs = self._logs(listing, name, run)
-            return _damaged(
-                name, str(error), *([log_section(name, [*logs], _PARTS)] if logs else [])
-            )
+            return _damaged(name, str(error), *self._printed(listing, name, run))
 
     def state(self, address: Address) -> object:
         """Return what differs, once the page at an address may; it costs little."""
@@ -171,6 +168,13 @@ class Site:
             return self._page_of([*paths.values()])
         except TarmacError as error:
             return _damaged("Compare", str(error))
+
+    def _printed(self, listing: Listing, name: str, run: Path) -> Sequence[Section]:
+        """Return what a run has printed, which may say more where its records cannot be read."""
+        with contextlib.suppress(TarmacError, OSError):
+            if logs := self._logs(listing, name, run):
+                return [log_section(name, [*logs], _PARTS)]
+        return []
 
     def _logs(self, listing: Listing, name: str, run: Path) -> dict[str, Path]:
         found = listing.runs.get(name)

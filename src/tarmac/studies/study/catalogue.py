@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tarmac import runs
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError
+from tarmac.studies.study.kind import SEARCH
 from tarmac.studies.study.study import Study
 
 __all__ = ["find_study", "list_studies"]
@@ -13,15 +14,9 @@ __all__ = ["find_study", "list_studies"]
 
 def list_studies(output: Path | None = None) -> tuple[list[Study], list[tuple[Path, str]]]:
     """Return the studies under a directory, the newest first, and why others cannot be read."""
-    studies: list[Study] = []
-    broken: list[tuple[Path, str]] = []
-    for path in sorted((output or runs.default_output()).glob("*/study.json")):
-        try:
-            studies.append(Study.open(path.parent))
-        except TarmacError as error:
-            broken.append((path.parent, error.message))
+    studies, broken = runs.Catalogue((SEARCH,), output).read(lambda run: Study.open(run.path))
     studies.sort(key=lambda study: study.record.created_at, reverse=True)
-    return studies, broken
+    return studies, [(run.path, run.reason) for run in broken]
 
 
 def find_study(reference: str, output: Path | None = None, storage: str | None = None) -> Study:
