@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 import traceback
 from typing import TYPE_CHECKING, NoReturn
@@ -140,6 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Accepted anywhere, because it is added to a line that has just failed.
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
+    _print_any_text()
     try:
         with explained_imports():
             result = root.main(given, prog_name="tarmac", standalone_mode=False)
@@ -178,6 +180,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             f"At {place.filename}:{place.lineno}. Add --debug for the whole traceback."
         )
         _fail(_with_notes(message, error), 1)
+
+
+def _print_any_text() -> None:
+    """Show what standard output cannot encode, as names of files may be, as it does on errors."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _with_notes(message: str, error: Exception) -> str:

@@ -72,7 +72,7 @@ def ps(everything: bool, output: Path | None, as_json: bool) -> None:
         if run.silent_s is not None and run.silent_s > _SILENT_S:
             where += f", last sign {run.silent_s:.0f} s ago"
         table.add_row(
-            run.name,
+            Text(run.name),
             Text(f"{run.state}{where}", style=_COLOURS.get(run.state, "yellow")),
             f"{run.count('succeeded')}/{run.num_tasks}",
             *(str(run.count("queued")) for _ in queued),

@@ -87,13 +87,14 @@ def command(
 
 
 def _write(page: str, file: Path) -> None:
-    from tarmac.files import storage_errors, write_text
+    from tarmac.files import storage_errors, write_bytes
 
     if file == _STANDARD_OUTPUT:
         with storage_errors(Path("/dev/stdout")):
             click.echo(page, nl=False)
         return
-    write_text(file, page)
+    # Names of files need not be text.
+    write_bytes(file, page.encode(errors="replace"))
     click.echo(f"report {file}")
 
 

@@ -84,10 +84,10 @@ def show(run: str, output: Path | None, as_json: bool, kinds: Sequence[str]) -> 
 
     found = catalogue_of(kinds, output).find(run)
     if found.kind.name == "search":
-        from tarmac.cli.commands.search import command as search
+        from tarmac.cli.commands.search_studies import show as show_study
 
-        words = ["show", str(found.path), *(["--json"] if as_json else [])]
-        search.main(words, prog_name="tarmac search", standalone_mode=False)
+        words = [str(found.path), *(["--json"] if as_json else [])]
+        show_study.main(words, prog_name="tarmac search show", standalone_mode=False)
         return
     show_one = print_training if found.kind.name == "training" else print_job
     show_one(found.path, as_json=as_json)

@@ -44,6 +44,7 @@ study_argument = cloup.argument(
 def list_them(output: Path | None, as_json: bool) -> None:
     """List the studies, the newest first."""
     from rich.table import Table
+    from rich.text import Text
 
     from tarmac import runs
     from tarmac.cli.console import make_console
@@ -71,9 +72,9 @@ def list_them(output: Path | None, as_json: bool) -> None:
     for study in found:
         best = study.best
         table.add_row(
-            study.name,
+            Text(study.name),
             study.status,
-            study.request.method,
+            Text(study.request.method),
             "" if best is None else number_text(next(iter(best.values.values()))),
             "" if best is None else _tested(best, study.record.judged_by),
             f"{study.record.elapsed_s:.0f} s",
@@ -98,6 +99,8 @@ def _tested(best: Winner, judged: JudgedBy) -> str:
 @json_option()
 def show(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
     """Show how a study went: generations, trials, what failed."""
+    from rich.markup import escape
+
     from tarmac.cli.console import make_console
     from tarmac.cli.views.search import generation_table, totals_line, trial_line
     from tarmac.cli.views.study import print_best, result_of
@@ -110,7 +113,7 @@ def show(study: str, output: Path | None, storage: str | None, as_json: bool) ->
         return
     console = make_console()
     request = found.request
-    console.print(f"[bold]{found.name}[/bold]  {found.status}", markup=True)
+    console.print(f"[bold]{escape(found.name)}[/bold]  {found.status}", markup=True)
     size = found.space.size
     console.print(
         f"{request.workload} by {request.method} over "

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING
 
 import click
+from rich.markup import escape
 
 from tarmac.cli.console import make_console
 from tarmac.cli.views.scores import scores_text
@@ -42,11 +44,11 @@ def print_training(path: Path, *, as_json: bool) -> None:
         click.echo(json.dumps(record | {"status": run.status, "history": run.history}, indent=2))
         return
     console = make_console()
-    console.print(f"[bold]{run.name}[/bold]  {run.status}", markup=True)
+    console.print(f"[bold]{escape(run.name)}[/bold]  {run.status}", markup=True)
     if record["error"]:
         console.print(record["error"], markup=False)
     if record["expectation"]:
-        console.print(str(record["expectation"]["text"]), markup=False)
+        console.print(str(record["expectation"].get("text", "")), markup=False)
     for part in ("configuration", "dataset", "device", "versions", "git", "metrics"):
         if record[part]:
             console.print(f"[bold]{part}[/bold]")
@@ -59,7 +61,7 @@ def print_training(path: Path, *, as_json: bool) -> None:
         console.print("[bold]replicas[/bold]")
         for replica in parallel.replicas:
             console.print(
-                f"  {replica.rank:>4}  {replica.device['name']} on {replica.host}  "
+                f"  {replica.rank:>4}  {replica.device.get('name', '-')} on {replica.host}  "
                 f"{replica.samples_per_s:,.0f} samples/s, waited {replica.waiting_s:.1f} s",
                 markup=False,
             )
@@ -113,14 +115,14 @@ def print_job(path: Path, *, as_json: bool) -> None:
         click.echo(json.dumps(job_row(status), indent=2))
         return
     console = make_console()
-    console.print(f"[bold]{status.name}[/bold]  {status.state}", markup=True)
+    console.print(f"[bold]{escape(status.name)}[/bold]  {status.state}", markup=True)
     for problem in status.problems:
         console.print(f"left out: {problem}", markup=False)
     table = Table("task", "state", "attempt", "took", "why", box=None)
     for task in status.tasks:
         took = f"{task.seconds:.1f} s" if task.seconds else ""
         state = f"{task.state} on {task.host}" if task.host else task.state
-        table.add_row(Text(task.name), state, str(task.attempt), took, Text(task.reason))
+        table.add_row(Text(task.name), Text(state), str(task.attempt), took, Text(task.reason))
     console.print(table)
     waiting = status.num_tasks - len(status.tasks)
     if waiting:
@@ -145,10 +147,11 @@ def print_logs(logs: Sequence[Path], root: Path) -> None:
 def print_comparison(comparison: Comparison) -> None:
     """Print runs side by side."""
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table("", *comparison.names, box=None)
+    table = Table("", *map(escape, comparison.names), box=None)
     for key, values in comparison.differences.items():
-        table.add_row(key, *(_short(value) for value in values))
+        table.add_row(Text(key), *(Text(_short(value)) for value in values))
     if not comparison.differences:
         table.add_row("nothing differed", *([""] * len(comparison.names)))
     table.add_section()
@@ -160,7 +163,7 @@ def print_comparison(comparison: Comparison) -> None:
             "" if v is None else f"{v:.4f}{' *' * (place in best)}"
             for place, v in enumerate(numbers)
         )
-        table.add_row(key, *cells)
+        table.add_row(Text(key), *cells)
     if any(comparison.curves):
         table.add_row(_curve_name(comparison), *map(_sparkline, comparison.curves))
     console = make_console()
@@ -194,8 +197,11 @@ def _short(value: object) -> str:
 
 
 def _epoch(row: dict[str, float], judged: JudgedBy) -> str:
-    speed = f"{row['samples_per_s']:,.0f} samples/s", f"{row['seconds']:.2f} s"
-    return "  ".join([*scores_text(row, judged.scores), *speed])
+    shown = scores_text(row, judged.scores)
+    # A line lacks what its writer did not know.
+    shown += [f"{row['samples_per_s']:,.0f} samples/s"] if "samples_per_s" in row else []
+    shown += [f"{row['seconds']:.2f} s"] if "seconds" in row else []
+    return "  ".join(shown)
 
 
 def _sparkline(values: Sequence[float]) -> str:
@@ -203,7 +209,7 @@ def _sparkline(values: Sequence[float]) -> str:
     if not values:
         return ""
     step = max(1, -(-len(values) // _MAX_BARS))
-    shown = values[::step]
+    shown = [value for value in values[::step] if math.isfinite(value)] or [0.0]
     low, high = min(shown), max(shown)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
     drawn = "".join(_BARS[round((value - low) * scale)] for value in shown)
