@@ -1,0 +1,297 @@
+"""A run whose records are damaged is said to be so, and the others are not disturbed by it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+from random import Random
+
+import pytest
+
+from damaged_records import MAKERS, UNREADABLE, damaged, records
+from tarmac.cli import main
+from tarmac.errors import TarmacError
+from tarmac.files import Readings
+from tarmac.jobs import JOB, find_run, list_statuses
+from tarmac.jobs.history import read_history
+from tarmac.jobs.status import read_status
+from tarmac.monitor.sight import RunsInSight
+from tarmac.pages import page_of, render_page
+from tarmac.runs import TRAINING, Catalogue, RunIndex, list_runs
+from tarmac.server.listing import RunLister
+from tarmac.server.site import Address, NoSuchPageError, Site
+from tarmac.studies import SEARCH, list_studies
+
+KINDS = {"training": TRAINING, "job": JOB, "pipeline": JOB, "study": SEARCH}
+BY_NAME = {kind.name: kind for kind in KINDS.values()}
+
+RECORDS = {"training": "run.json", "job": "job-run.json", "study": "study.json"}
+
+# Of each file, with seeds of their own; hundreds find no more.
+TRIES = 4
+
+# What an error says that nobody has worded.
+UNWORDED = re.compile(r"Traceback|Add --debug|pydantic\.dev|For further information")
+
+
+class Looker:
+    """Looks at runs by every verb, in this process."""
+
+    def __init__(self, output, capsys):
+        self.output = output
+        self._capsys = capsys
+
+    def tarmac(self, *words, code=None):
+        """Return what a command prints, which is in words whatever it is."""
+        with pytest.raises(SystemExit) as caught:
+            main([*words, "--output", str(self.output)])
+        out, err = self._capsys.readouterr()
+        assert not UNWORDED.search(out + err), (words, err)
+        assert code is None or (caught.value.code or 0) == code, (words, err)
+        return out + err
+
+    def page(self, address):
+        """Return a page of `tarmac serve`; its text where there is none."""
+        site = Site(RunLister(self.output, every_s=0.0), page_of, lambda: None)
+        path, _, query = address.partition("?")
+        try:
+            return render_page(site.page(Address.parse(path.encode(), query.encode())))
+        except NoSuchPageError as error:
+            return error.message
+
+    def lists(self):
+        """Return what all lists say, in each of which is every good run."""
+        shown = {
+            ("training", "job", "pipeline", "study"): [
+                self.tarmac("runs", "list", code=0),
+                self.page("/"),
+            ],
+            ("job", "pipeline"): [self.tarmac("ps", "--all", code=0), self.page("/jobs")],
+            ("study",): [self.tarmac("search", "list", code=0), self.page("/searches")],
+        }
+        for kinds, texts in shown.items():
+            for kind in kinds:
+                assert all(f"good-{kind}" in text for text in texts), (kind, texts)
+        assert len(list_runs(self.output)[0]) >= 1
+        return "\n".join(text for texts in shown.values() for text in texts)
+
+    def verbs(self, kind):
+        """Return what the verbs say that look at the one bad run."""
+        said = [
+            self.tarmac("runs", "show", "bad"),
+            self.tarmac("runs", "show", "bad", "--json"),
+            self.tarmac("runs", "logs", "bad"),
+            self.tarmac("runs", "compare", "bad", f"good-{kind}"),
+        ]
+        if kind == "study":
+            said += [self.tarmac("search", verb, "bad") for verb in ("best", "export")]
+        elif kind != "training":
+            said += [self.tarmac("logs", "bad"), self.page("/runs/bad/tasks/000000-prepare/")]
+            said.append(self.page("/runs/bad/tasks/000002-train_seed=2_/"))
+        KINDS[kind].glance(self.output / "bad")
+        return "\n".join(said)
+
+    def pages(self, kind):
+        """Return the pages that show the bad run."""
+        return "\n".join(
+            [
+                self.tarmac("report", "bad", "--html", "-", "--no-pictures"),
+                self.page("/runs/bad/"),
+                self.page(f"/compare?run=bad&run=good-{kind}"),
+            ]
+        )
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """Return a directory with a good run of each kind."""
+    output = tmp_path_factory.mktemp("damaged") / "runs"
+    output.mkdir()
+    for kind, make in MAKERS.items():
+        make(output, f"good-{kind}")
+    return output
+
+
+@pytest.fixture
+def look(good, capsys, monkeypatch, tmp_path):
+    """Return what looks at good runs and a bad one, which the test makes."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    yield Looker(good, capsys)
+    shutil.rmtree(good / "bad", ignore_errors=True)
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+@pytest.mark.parametrize("kind", RECORDS)
+def test_a_record_that_nothing_can_be_read_of_disturbs_no_other_run(look, kind, what):
+    run = MAKERS[kind](look.output, "bad")
+    (run / RECORDS[kind]).write_bytes(UNREADABLE[what])
+    lists = look.lists()
+    assert f"bad cannot be read: {run / RECORDS[kind]} is damaged: " in lists
+    assert "is damaged" in look.tarmac("runs", "show", "bad", code=1)
+    assert "is damaged" in look.tarmac("report", "bad", code=1)
+    assert "is damaged" in look.page("/runs/bad/")
+    if kind != "study":
+        # Optuna takes a second for a good one.
+        assert "is damaged" not in look.page(f"/runs/good-{kind}/")
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+@pytest.mark.parametrize("kind", ["job", "pipeline"])
+def test_a_damaged_line_of_a_journal_is_named_and_left_out(look, kind, what):
+    journal = MAKERS[kind](look.output, "bad") / "journal.jsonl"
+    first, *rest = journal.read_bytes().splitlines(keepends=True)
+    # Whatever the line is, it is one.
+    journal.write_bytes(b"".join([first, UNREADABLE[what].replace(b"\n", b"") + b"\n", *rest]))
+    assert f"{journal}:2: the journal is damaged" in look.lists()
+    for said in (
+        look.tarmac("runs", "show", "bad", code=0),
+        look.tarmac("logs", "bad"),
+        look.page("/runs/bad/"),
+    ):
+        assert "journal.jsonl:2: the journal is damaged" in said.replace("\n", "")
+    with pytest.raises(TarmacError, match=r"journal\.jsonl:2: the journal is damaged"):
+        read_history(journal)
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_a_damaged_line_of_metrics_is_named(look, what):
+    metrics = MAKERS["training"](look.output, "bad") / "metrics.jsonl"
+    first, *rest = metrics.read_bytes().splitlines(keepends=True)
+    metrics.write_bytes(b"".join([first, UNREADABLE[what].replace(b"\n", b"") + b"\n", *rest]))
+    look.lists()
+    for said in (look.tarmac("runs", "show", "bad", code=1), look.pages("training")):
+        assert "metrics.jsonl:2 is damaged" in said
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_a_damaged_line_of_a_studys_journal_is_named(look, what):
+    journal = MAKERS["study"](look.output, "bad") / "journal.log"
+    first, *rest = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([first, UNREADABLE[what].replace(b"\n", b"") + b"\n", *rest]))
+    look.lists()
+    for said in (look.tarmac("search", "show", "bad", code=1), look.page("/runs/bad/")):
+        assert "journal.log:2: the journal is damaged" in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"task": [0]},
+        {"task": "0"},
+        {"task": -1},
+        {"seconds": "1"},
+        {"seconds": float("nan")},
+        {"outcome": ["succeeded"]},
+        {"outcome": "vanished"},
+        {"name": 3},
+        {"reason": None},
+        {"directory": "/etc"},
+        {"directory": "../good-job/tasks/000000-prepare"},
+        {"attempts": 10**300},
+        {"at": 1e300},
+        "seconds",
+        "reason",
+        "outcome",
+    ],
+    ids=str,
+)
+def test_an_event_of_a_wrong_shape_is_a_damaged_line(look, change):
+    journal = MAKERS["job"](look.output, "bad") / "journal.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    if isinstance(change, str):
+        del lines[1][change]
+    else:
+        lines[1] |= change
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (problem,) = read_status(journal.parent).problems
+    key = change if isinstance(change, str) else next(iter(change))
+    assert problem.startswith(f"{journal}:2: the journal is damaged: ")
+    assert key in problem
+    look.lists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "file"),
+    [
+        ("training", "run.json"),
+        ("training", "metrics.jsonl"),
+        ("training", "samples.jsonl"),
+        ("training", "predictions.json"),
+        ("job", "job-run.json"),
+        ("job", "journal.jsonl"),
+        ("job", "runner.json"),
+        ("job", "tasks/000002-train_seed=2_/attempt-1.json"),
+        ("pipeline", "job-run.json"),
+        ("pipeline", "journal.jsonl"),
+        ("study", "study.json"),
+        ("study", "journal.log"),
+    ],
+)
+def test_whatever_befalls_a_file_of_records_every_verb_has_words_for_it(look, kind, file):
+    run = MAKERS[kind](look.output, "bad")
+    assert run / file in records(run)
+    content = (run / file).read_bytes()
+    for number in range(TRIES):
+        (run / file).write_bytes(damaged(content, Random(f"{kind} {file} {number}")))
+        assert "bad" in look.lists()
+        look.verbs(kind)
+        # Optuna takes a second to say which parameters of a good study matter.
+        if kind != "study" or number == 0:
+            look.pages(kind)
+        if KINDS[kind] is JOB:
+            # What `tarmac run --resume` reads before it does anything.
+            for read in (lambda: read_history(run / "journal.jsonl"), lambda: find_run(str(run))):
+                with contextlib.suppress(TarmacError):
+                    read()
+
+
+def test_a_search_is_shown_among_the_runs(look):
+    assert "good-study  completed" in look.tarmac("runs", "show", "good-study", code=0)
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), RecursionError("too deep"), TypeError()])
+def test_an_error_that_nobody_has_foreseen_makes_one_run_unreadable(good, error, monkeypatch):
+    summarize = TRAINING.summarize
+
+    def fail(path):
+        if path.name == "good-training":
+            raise error
+        return summarize(path)
+
+    kind = TRAINING.__class__(**(vars(TRAINING) | {"summarize": fail}))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(good.parent / "cache"))
+    index = RunIndex(("training", "job"), {"training": kind, "job": JOB}.__getitem__, good)
+    for summaries, broken in (index.summaries(), Catalogue((kind, JOB), good).summaries()):
+        assert {run.name for run in summaries} == {"good-job", "good-pipeline"}
+        # Hidden would be forgotten.
+        assert type(error).__name__ in broken[0].reason
+
+
+def test_a_run_that_this_user_may_not_enter_disturbs_no_other(second_user, open_directory):
+    output = open_directory / "runs"
+    output.mkdir()
+    for kind, make in MAKERS.items():
+        make(output, f"good-{kind}")
+        closed = make(output, f"closed-{kind}")
+        closed.chmod(0o700)
+
+    def look():
+        index = RunIndex(tuple(BY_NAME), BY_NAME.__getitem__, output, output / "none")
+        summaries, broken = index.summaries()
+        statuses, _ = list_statuses(output)
+        studies, _ = list_studies(output)
+        sight = RunsInSight(output, Readings()).look()
+        return (
+            {run.name for run in summaries},
+            {run.path.name: run.reason for run in broken},
+            {run.name for run in statuses},
+            {run.name for run in studies},
+            sight,
+        )
+
+    summaries, broken, statuses, studies, sight = second_user(look)
+    assert summaries == {f"good-{kind}" for kind in MAKERS}
+    assert broken == {f"closed-{kind}": "cannot read it: Permission denied" for kind in MAKERS}
+    assert (statuses, studies, sight) == ({"good-job", "good-pipeline"}, {"good-study"}, ())
