@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from tarmac.files.mounts import is_network, network_type
     from tarmac.files.objects import (
+        delete_object,
         get_object,
         is_object,
         is_object_directory,
@@ -83,6 +84,7 @@ __all__ = [
     "UnreachableError",
     "append_lines",
     "atomic_writer",
+    "delete_object",
     "download",
     "drop_torn_line",
     "get_object",
@@ -136,6 +138,7 @@ _MODULES = {
     "UnreachableError": "web",
     "append_lines": "journal",
     "atomic_writer": "atomic",
+    "delete_object": "objects",
     "download": "web",
     "drop_torn_line": "journal",
     "get_object": "objects",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "delete_object",
     "get_object",
     "is_object",
     "is_object_directory",
@@ -120,6 +121,19 @@ def write_object(uri: str, content: bytes, environment: Mapping[str, str]) -> No
     """
     with _store(uri, environment) as (obstore, store, key):
         obstore.put(store, key, content)
+
+
+def delete_object(uri: str, environment: Mapping[str, str]) -> None:
+    """Remove an object; one that is not there is removed already.
+
+    Raises:
+        TarmacError: The store does not allow it, or does not answer.
+    """
+    with _store(uri, environment) as (obstore, store, key):
+        try:
+            obstore.delete(store, key)
+        except (FileNotFoundError, obstore.exceptions.NotFoundError):
+            return
 
 
 def is_object_directory(uri: str, environment: Mapping[str, str]) -> bool:

@@ -29,6 +29,7 @@ from tarmac.training.planning.precision import choose_precision
 from tarmac.training.planning.settings import apply_settings, settings_of
 from tarmac.training.planning.sharding import check_sharding
 from tarmac.training.session.averaged import read_scored_weights
+from tarmac.training.session.download import fetch_run
 from tarmac.training.session.mistakes import look_at_mistakes
 from tarmac.training.session.modes import denormals_flushed
 from tarmac.training.session.origin import Checkpoint, find_weights
@@ -71,6 +72,7 @@ __all__ = [
     "denormals_flushed",
     "expectation_of",
     "extend",
+    "fetch_run",
     "find_strategy",
     "find_weights",
     "fit_weights",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "POSITION",
     "SHARDED",
     "copy_sharded",
     "damage_explained",
@@ -32,7 +33,7 @@ __all__ = [
 SHARDED = ".dcp"
 
 _VERSION = 1
-_POSITION = "position.json"
+POSITION = "position.json"
 
 # What reading a damaged directory raises.
 _OF_DAMAGE: tuple[type[BaseException], ...] = (
@@ -50,7 +51,7 @@ def write_position(
         StorageError: It cannot be written.
     """
     position = {"workload": workload, "epoch": epoch, "step": step, "seconds": seconds}
-    write_json(directory / _POSITION, {"version": _VERSION, **position})
+    write_json(directory / POSITION, {"version": _VERSION, **position})
 
 
 def read_position(path: Path) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def read_position(path: Path) -> dict[str, Any]:
         TarmacError: It is damaged.
     """
     with damage_explained(path):
-        position: dict[str, Any] = json.loads((path / _POSITION).read_bytes())
+        position: dict[str, Any] = json.loads((path / POSITION).read_bytes())
         newer = int(position["version"]) > _VERSION
     if newer:
         raise RequestError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac import data, runs
 from tarmac.errors import RequestError
-from tarmac.files import is_object
+from tarmac.files import is_object, read_object, storage_errors, taking_turns
 from tarmac.training.engine.team import Alone
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
 from tarmac.training.processes.rendezvous import find_launch, find_rendezvous
+from tarmac.training.session.download import fetch_run
 from tarmac.training.session.epochs import train_epochs
 from tarmac.training.session.modes import denormals_flushed
 from tarmac.training.session.origin import check_extension, find_weights
@@ -24,7 +26,7 @@ from tarmac.training.session.reporter import Reporter, Silent
 from tarmac.training.session.sampling import Sampler, uuids_of
 from tarmac.training.session.stop_request import StopRequest
 from tarmac.training.session.tracking import Tracking
-from tarmac.training.session.upload import uploaded
+from tarmac.training.session.upload import RECORD, uploaded
 from tarmac.training.session.workers import WORKER, train_in_workers
 from tarmac.workloads import Workload, find_workload, reference_of
 
@@ -61,7 +63,8 @@ def train(
         workload: A name (``"mnist-mlp"``), ``"path/to/file.py:attribute"``, or a `Workload`. For
             ``ddp`` it must be one that its workers can import.
         output: The directory in which the run's own is made; by default `runs.default_output`. A
-            URI, ``s3://bucket/prefix``, gets a copy once the training has ended or was stopped.
+            URI, ``s3://bucket/prefix``, gets a copy of the run, which follows its epochs and is
+            whole when this returns.
         name: The name of the run's directory; by default made of workload and time.
         reporter: Who is told how it goes; nobody by default.
         stop: Called after every epoch with its line of ``metrics.jsonl``, in the thread that trains
@@ -108,6 +111,8 @@ def train(
 
     def make_run(found: Workload, plan: Plan) -> Run:
         begun = find_begun(launch, directory) if rendezvous is None else None
+        if begun is None and uri is not None and name is not None:
+            _refuse_stored(uri, name)
         return begun or create_run(plan, found, reference, directory, launch=launch, name=name)
 
     return _work(
@@ -138,7 +143,8 @@ def resume(
     Args:
         reference: The run: its directory, its name, a prefix of it, or ``"latest"``.
         output: Where runs lie, if ``reference`` is not a path. A URI is where the copy goes from
-            now on; the run itself then lies where `runs.default_output` says.
+            now on; the run itself then lies where `runs.default_output` says. A run of that name
+            below the URI is brought there first, if it is not there yet or has a newer checkpoint.
         workload: Must be the run's own if given. One passed to `train` as a value has to be.
         devices: Instead of the run's own; another number of them by ``fsdp`` alone.
         reporter: Who is told how it goes; nobody by default.
@@ -156,6 +162,8 @@ def resume(
     reporter = reporter or Silent()
     rendezvous = find_rendezvous(os.environ, os.getppid())
     directory, uri = _directory_and_uri(output)
+    if uri is not None:
+        _bring(str(reference), uri, by_ranks=rendezvous is not None)
 
     def find() -> Run:
         return runs.resolve(str(reference), directory)
@@ -264,14 +272,14 @@ def _work(
 ) -> Run:
     """Train into a run's directory, record how it ended, and upload it where that is asked."""
     if rendezvous is not None:
-        with uploaded() as own:
+        with uploaded(uri) as begin:
             return train_as_rank(
                 rendezvous,
                 prepare,
                 make_run,
                 output=output,
                 uri=uri,
-                begun=own.append,
+                begun=begin,
                 reporter=reporter,
                 stop=stop,
                 interrupted=interrupted,
@@ -289,10 +297,10 @@ def _work(
     sampler = Sampler(run, uuids_of(plan.devices), is_on=plan.sampling)
     tracking = Tracking(reporter, sampler)
     with (
-        uploaded() as own,
+        uploaded(uri) as begin,
         recorded(run, plan, workload, sampler=sampler, tracking=tracking, uri=uri) as conclude,
     ):
-        own.append(run)
+        begin(run)
         if plan.process_per_device:
             conclude(train_in_workers(plan, run, tracking, sampler, interrupted))
         else:
@@ -306,6 +314,29 @@ def _directory_and_uri(output: str | Path | None) -> tuple[Path | None, str | No
     if output is not None and is_object(str(output)):
         return None, str(output)
     return None if output is None else Path(output), None
+
+
+def _bring(reference: str, uri: str, *, by_ranks: bool) -> None:
+    """Download a run that is named as its directory below a URI is; all else is of this machine."""
+    output = runs.default_output()
+    if "/" in reference or not reference:
+        return
+    with contextlib.ExitStack() as held:
+        if by_ranks:
+            with storage_errors(output):
+                output.mkdir(parents=True, exist_ok=True)
+                held.enter_context(taking_turns(output / ".bring"))
+        fetch_run(f"{uri.rstrip('/')}/{reference}", output / reference)
+
+
+def _refuse_stored(uri: str, name: str) -> None:
+    """Refuse to begin a run over the copy of another one of its name."""
+    if read_object(f"{uri.rstrip('/')}/{name}/{RECORD}", os.environ) is not None:
+        raise RequestError(
+            f"there is a run {name} in {uri} already",
+            hint=f"Go on with it: tarmac train --resume {name} --output {uri}\n"
+            "or take another name.",
+        )
 
 
 def workload_of(run: Run, asked: str | Workload | None) -> Workload:

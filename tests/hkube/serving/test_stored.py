@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -11,8 +14,8 @@ pytest.importorskip("obstore", reason="object stores are an extra")
 
 from tarmac.errors import TarmacError
 from tarmac.hkube.protocol import Message
-from tarmac.hkube.serving.stored import fetch_run
 from tarmac.runs import Run
+from tarmac.training import fetch_run
 
 
 def test_weights_and_events_are_in_the_store_that_the_variables_of_tensorflow_name(
@@ -60,9 +63,47 @@ def test_a_store_that_does_not_answer_as_it_should_is_named_before_anything_is_t
     assert not (tmp_path / "runs" / "t").exists()
 
 
+# Killed as soon as a checkpoint is whole in the store, before anything else is.
+KILLED = """
+import os, signal, sys
+import tarmac
+from tarmac.training.session import upload
+
+upload.LOOK_INTERVAL_S = 0.01
+write = upload.write_object
+
+def write_object(uri, *others):
+    write(uri, *others)
+    if "/checkpoints/epoch-" in uri and "epoch-00001" not in uri:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+upload.write_object = write_object
+options = {"devices": "cpu", "precision": "fp32", "train_size": 64}
+tarmac.train("digits-mlp", epochs=200, output="s3://bucket/killed", name="t", **options)
+"""
+
+
+def test_a_task_whose_pod_was_killed_goes_on_in_another_one_with_the_same_bits(
+    s3, served_here, worker, tmp_path
+):
+    environment = {**os.environ, "TARMAC_RUNS": str(tmp_path / "lost"), "OMP_NUM_THREADS": "1"}
+    killed = subprocess.run([sys.executable, "-c", KILLED], env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    asked = {"epochs": 200, "devices": "cpu", "precision": "fp32", "train_size": 64}
+    here = served_here()
+    undisturbed = worker.ask("whole", asked)
+    done = worker.ask("t", asked | {"output": "s3://bucket/killed"})
+    assert done.command == "done"
+    assert done.data["loss"] == undisturbed.data["loss"]
+    begun = here.lines.index("t was begun already, and comes from s3://bucket/killed/t")
+    assert here.lines[begun + 1] == "t goes on from its newest checkpoint"
+    body = s3.get_object(Bucket="bucket", Key="killed/t/model.safetensors")["Body"].read()
+    assert body == Run.open(tmp_path / "runs" / "whole").model.read_bytes()
+
+
 def test_what_a_store_holds_is_written_into_the_runs_directory_alone(s3, tmp_path):
     s3.put_object(Bucket="bucket", Key="evil/t/run.json", Body=b"{}")
     s3.put_object(Bucket="bucket", Key="evil/t/a/../../../../x", Body=b"")
     with pytest.raises(TarmacError, match="invalid path"):
-        fetch_run("s3://bucket/evil/t", tmp_path / "runs" / "t", os.environ)
+        fetch_run("s3://bucket/evil/t", tmp_path / "runs" / "t")
     assert not [*tmp_path.iterdir()]

@@ -275,7 +275,7 @@ __all__ = ["command"]
 )
 @cloup.option_group(
     "Output",
-    output_option("Where runs are made; a URI, s3://bucket/prefix, gets a copy.", kind=str),
+    output_option("Where runs are made; s3://bucket/prefix gets a copy as it trains.", kind=str),
     json_option("Print the result as JSON, and only that."),
     option(
         "--no-sampling", is_flag=True, help="Keep no samples of the GPUs and the host in the run."

@@ -11,9 +11,16 @@ from tarmac.errors import Interrupted, RequestError
 from tarmac.hkube.serving.devices import refuse_fewer_gpus
 from tarmac.hkube.serving.metrics import TaskEvents
 from tarmac.hkube.serving.request import OPTIONS, read_request
-from tarmac.hkube.serving.stored import fetch_run
 from tarmac.runs import Run, name_words
-from tarmac.training import Options, apply_settings, make_plan, resume, train, uploaded
+from tarmac.training import (
+    Options,
+    apply_settings,
+    fetch_run,
+    make_plan,
+    resume,
+    train,
+    uploaded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -132,8 +139,8 @@ class ServedWorkload:
         """Bring a task's training to its end, or to where it is stopped."""
         above = runs.default_output() if request.is_remote else Path(request.output)
         path = above / request.task_id
-        if request.is_remote and not (path / _RECORD).exists():
-            fetch_run(request.place, path, self._environment)
+        if request.is_remote and fetch_run(request.place, path):
+            self._say(f"{request.task_id} was begun already, and comes from {request.place}")
         if not (path / _RECORD).exists():
             return train(
                 self._reference,
@@ -150,10 +157,16 @@ class ServedWorkload:
         if run.record.status == "completed":
             self._refuse_elsewhere(run, request)
             self._say(f"{request.task_id} is done already")
-            with uploaded() as own:
-                own.append(run)
+            with uploaded() as begin:
+                begin(run)
             return run
-        self._say(f"{request.task_id} goes on from its newest checkpoint")
+        has_any = any(run.checkpoints.glob("epoch-*"))
+        how = (
+            "goes on from its newest checkpoint"
+            if has_any
+            else "has no checkpoint, and begins anew"
+        )
+        self._say(f"{request.task_id} {how}")
         return resume(
             path,
             output=request.output if request.is_remote else None,

@@ -1,0 +1,92 @@
+"""A run that is in an object store, brought here to be gone on with."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+from typing import TYPE_CHECKING
+
+from tarmac.errors import TarmacError
+from tarmac.files import (
+    get_object,
+    list_objects,
+    read_object,
+    replace_directory,
+    storage_errors,
+)
+from tarmac.runs import Run
+from tarmac.training.session.checkpoint import newest_checkpoint
+from tarmac.training.session.upload import RECORD
+from tarmac.training.shard_directories import POSITION, SHARDED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["fetch_run"]
+
+_CHECKPOINTS = "checkpoints"
+
+
+def fetch_run(uri: str, path: Path) -> bool:
+    """Download a run's directory, whole or not at all, where the store has more of it than is here.
+
+    Args:
+        uri: The directory in the store.
+        path: Where the run belongs. A run that is there already is replaced where the store has a
+            newer checkpoint and no process works on it.
+
+    Returns:
+        Whether it was downloaded.
+
+    Raises:
+        TarmacError: The store does not give it.
+        StorageError: It cannot be written.
+    """
+    uri = uri.rstrip("/")
+    try:
+        names = {found.removeprefix(f"{uri}/"): found for found in list_objects(uri, os.environ)}
+    except TarmacError:
+        if (path / RECORD).exists():
+            # The upload says so, and goes on trying.
+            return False
+        raise
+    # Shards without a position were being uploaded, or removed.
+    torn = {
+        name
+        for name in names
+        for entry, mark, _ in [name.partition(f"{SHARDED}/")]
+        if mark and f"{entry}{mark}{POSITION}" not in names
+    }
+    names = {name: names[name] for name in names.keys() - torn}
+    if RECORD not in names or ((path / RECORD).exists() and not _is_ahead(names, path)):
+        return False
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with storage_errors(part):
+            for name, found in sorted(names.items()):
+                target = part / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                get_object(found, target, os.environ)
+            (part / _CHECKPOINTS).mkdir(exist_ok=True)
+            replace_directory(part, path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return True
+
+
+def _is_ahead(names: Mapping[str, str], path: Path) -> bool:
+    """Whether a store has the same run with a newer checkpoint than a directory's."""
+    run = Run.open(path)
+    here = newest_checkpoint(run.checkpoints)
+    numbered = (name.split("/")[1] for name in names if name.startswith(f"{_CHECKPOINTS}/epoch-"))
+    if max(numbered, default="") <= (here.name if here else "") or run.status == "running":
+        return False
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return bool(
+            json.loads(read_object(names[RECORD], os.environ) or b"")["id"] == run.record.id
+        )
+    return False
