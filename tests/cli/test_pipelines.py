@@ -15,6 +15,7 @@ import psutil
 import pytest
 from rich.console import Console
 
+from tarmac.cli import main
 from tarmac.cli.views.job_logs import Tail
 from tarmac.cli.views.pipeline import PipelineProgress, _LiveProgress
 from tarmac.hkube import Ending, Work
@@ -135,6 +136,66 @@ def test_an_algorithm_is_run_with_an_input_and_its_result_is_the_last_that_is_pr
     result = json.loads((the_run(tmp_path) / "result.json").read_text())
     assert result["status"] == "completed"
     assert [(row["nodeName"], row["result"]) for row in result["data"]] == [("double", 42)]
+
+
+SEED = "{input:[{train_size:1000,output:'/training_1',num_epochs:10}], taskId:'a1'}"
+ASKED = [{"train_size": 1000, "output": "/training_1", "num_epochs": 10}]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("in.json", SEED),
+        ("in.yaml", SEED),
+        ("in.json", json.dumps({"input": ASKED, "taskId": "a1"})),
+        ("exec.json", json.dumps({"name": "echo", "input": ASKED})),
+        ("in.json", json.dumps({"input": ASKED})),
+        ("in.json", json.dumps(ASKED)),
+        ("in.yaml", "input:\n- train_size: 1000\n  output: /training_1\n  num_epochs: 10\n"),
+    ],
+)
+def test_an_algorithm_is_run_with_each_form_of_its_input(tmp_path, name, text):
+    definition = plain("echo", "sh", "-c", 'cp "$TARMAC_INPUT" "$TARMAC_RESULT"')
+    (tmp_path / "echo.json").write_text(json.dumps(definition))
+    (tmp_path / name).write_text(text)
+    line = ["run", str(tmp_path / "echo.json"), "--input", str(tmp_path / name)]
+    line += ["--result", str(tmp_path / "result.json"), "--output", str(tmp_path / "runs")]
+    with pytest.raises(SystemExit) as ended:
+        main(line)
+    assert ended.value.code == 0
+    assert json.loads((tmp_path / "result.json").read_text()) == ASKED
+
+
+def test_a_key_that_an_input_does_not_have_is_refused_where_it_stands(tmp_path, capsys):
+    (tmp_path / "echo.json").write_text(json.dumps(plain("echo", "true")))
+    (tmp_path / "in.json").write_text(SEED.replace("taskId", "taskid"))
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(tmp_path / "echo.json"), "--input", str(tmp_path / "in.json")])
+    assert ended.value.code == 2
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first == (
+        f"error: --input {tmp_path}/in.json:1:{SEED.index('taskId') + 1}: unknown key of an "
+        "algorithm's input 'taskid', did you mean 'taskId'?"
+    )
+
+
+def test_a_second_run_with_the_same_task_id_goes_on_with_the_task(tarmac, tmp_path):
+    serve = [sys.executable, "-m", "tarmac", "hkube", "serve", "digits-mlp"]
+    definition = plain("digits", *serve)
+    del definition["options"]["tarmac"]["protocol"], definition["mem"]
+    (tmp_path / "digits.json").write_text(json.dumps(definition))
+    asked = "{input:[{train_size:64,output:'PLACE',num_epochs:2}], taskId:'a1'}"
+    (tmp_path / "in.json").write_text(asked.replace("PLACE", f"{tmp_path}/training_1"))
+    results, said = [], []
+    for _ in range(2):
+        code, out, err = tarmac("run", "digits.json", "--input", "in.json", "--json")
+        assert code == 0, err
+        (row,) = json.loads(out)
+        results.append(row["result"])
+        said.append("".join(log.read_text() for log in (tmp_path / "runs").rglob("std*")))
+    assert results[0] == results[1]
+    assert results[0]["output"] == f"{tmp_path}/training_1/a1/model.safetensors"
+    assert ["a1 is done already" in text for text in said] == [False, True]
 
 
 def test_a_pipelines_result_is_written_and_said_as_json(tarmac, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tarmac.documents import read_plain
+from tarmac.documents import place_in, read_plain
 from tarmac.errors import RequestError
 
 
@@ -49,3 +49,26 @@ def test_more_than_a_job_file_may_have_is_read_of_json(tmp_path):
     path = tmp_path / "large.json"
     path.write_text(f'["{"x" * (17 * 2**20)}"]')
     assert len(read_plain(path)[0]) == 17 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{input:[{size:1000,output:'/a_1',n:10}], id:'x, y:z'}",
+         {"input": [{"size": 1000, "output": "/a_1", "n": 10}], "id": "x, y:z"}),
+        ("{ a : 1, b: [ {c:2} ],\n d:\n  null}", {"a": 1, "b": [{"c": 2}], "d": None}),
+        ('{a:"{b:1}", url:http://x/y, e:true}', {"a": "{b:1}", "url": "http://x/y", "e": True}),
+        ("[{a:-1.5}, {'b':2}]", [{"a": -1.5}, {"b": 2}]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["x.json", "x.yaml"])
+def test_an_object_as_javascript_has_it_is_read(tmp_path, name, text, value):
+    (tmp_path / name).write_text(text)
+    assert read_plain(tmp_path / name) == value
+
+
+def test_a_place_is_that_of_the_file_as_it_was_written(tmp_path):
+    text = "{input:[{size:1000,\n n:10}], task:'x', e:1}"
+    (tmp_path / "x.json").write_text(text)
+    column = text.splitlines()[1].index("task") + 1
+    assert place_in(tmp_path / "x.json", ("task",)) == f"{tmp_path}/x.json:2:{column}"

@@ -415,6 +415,30 @@ def test_a_definition_runs_with_an_input_that_is_given():
     assert job.algorithms == (ALGORITHM,)
 
 
+@pytest.mark.parametrize(
+    ("given_input", "task_id"),
+    [
+        ([{"x": 1}], None),
+        ({"input": [{"x": 1}]}, None),
+        ({"input": [{"x": 1}], "taskId": "a1"}, "a1"),
+        ({"name": "green-alg", "input": [{"x": 1}], "taskId": None}, None),
+    ],
+)
+@pytest.mark.parametrize("asks", [ALGORITHM, {"name": "green-alg", "input": []}])
+def test_an_algorithm_takes_its_input_in_each_form(asks, given_input, task_id):
+    reading = read_any(with_input(parse_document(json.dumps(asks), "alg.json"), given_input))
+    (job,) = reading.jobs
+    (node,) = read_pipeline(job.pipeline).nodes
+    assert (node.input, node.task_id) == ([{"x": 1}], task_id)
+    assert not any("no field of HKube's" in note for note in reading.notes)
+
+
+def test_a_task_id_that_names_no_directory_is_refused_where_it_stands():
+    text = '{"name": "green-alg",\n "input": [],\n "taskId": "a/b"}'
+    with pytest.raises(RequestError, match=r"x.json:3:2: taskId: is 'a/b', which cannot be"):
+        read_any(parse_document(text, "x.json"))
+
+
 def test_a_wrong_definition_with_an_input_is_refused_with_its_own_line():
     text = '{"name": "green-alg",\n "algorithmImage": "x",\n "mem": "1GB"}'
     reading = read_any(with_input(parse_document(text, "alg.json"), []))
@@ -424,7 +448,22 @@ def test_a_wrong_definition_with_an_input_is_refused_with_its_own_line():
 @pytest.mark.parametrize(
     ("text", "value", "message"),
     [
-        ('{"name": "ab", "algorithmImage": "x"}', {"x": 1}, "an algorithm's input is a list"),
+        (
+            '{"name": "ab", "algorithmImage": "x"}',
+            {"x": 1},
+            "unknown key of an algorithm's input 'x'",
+        ),
+        ('{"name": "ab", "algorithmImage": "x"}', {"taskID": "a"}, "did you mean 'taskId'"),
+        ('{"name": "ab", "algorithmImage": "x"}', 5, "an algorithm's input is a list"),
+        ('{"name": "ab", "algorithmImage": "x"}', {"input": {}}, "input is no list"),
+        ('{"name": "ab", "algorithmImage": "x"}', {"taskId": 5}, "taskId is 5, expected a text"),
+        ('{"name": "ab", "algorithmImage": "x"}', {"taskId": "../a"}, "be a directory's name"),
+        ('{"name": "ab", "algorithmImage": "x"}', {"taskId": "a" * 300}, "taskId has 300 letters"),
+        (
+            '{"name": "ab", "algorithmImage": "x"}',
+            {"name": "cd"},
+            "is for algorithm 'cd', not 'ab'",
+        ),
         ('{"name": "p", "nodes": []}', [1], "a pipeline's input, its flowInput, is a mapping"),
         ("{name: x, command: y}", [1], "holds no algorithm and no pipeline of HKube's"),
         ('[{"name": "p", "nodes": []}, {"name": "q", "nodes": []}]', {}, "holds 2 of them"),

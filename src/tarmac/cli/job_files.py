@@ -49,8 +49,8 @@ def read_jobs(
     Raises:
         RequestError: A file cannot be read, is wrong, or cannot be run here.
     """
-    from tarmac.documents import change_document, read_plain
-    from tarmac.formats import is_own, read_paths, takes_flow_input, with_input
+    from tarmac.documents import change_document, place_in, read_plain
+    from tarmac.formats import InputError, is_own, read_paths, takes_flow_input, with_input
 
     if algorithms is not None and not algorithms.is_dir():
         raise RequestError(f"--algorithms {algorithms} is no folder")
@@ -65,6 +65,10 @@ def read_jobs(
         for value in values:
             try:
                 return with_input(document, value)
+            except InputError as error:
+                assert given is not None
+                where = place_in(given, error.path)
+                raise RequestError(f"--input {where}: {error.message}", hint=error.hint) from error
             except RequestError as error:
                 raise RequestError(f"--input {given}: {error.message}", hint=error.hint) from error
         return document

@@ -55,8 +55,8 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
                 "given",
                 type=click.Path(path_type=Path),
                 metavar="FILE",
-                help="JSON or YAML: of an HKube algorithm its list of inputs, of a pipeline its "
-                "flowInput.",
+                help="JSON or YAML: of an HKube algorithm its list of inputs, or {input: [...], "
+                "taskId: ID}; of a pipeline its flowInput.",
             ),
             option(
                 "--algorithms",

@@ -10,7 +10,7 @@ Example:
 from tarmac.documents.changes import change_document
 from tarmac.documents.document import Document, Path, Place, show_path
 from tarmac.documents.parsing import parse_document, read_document
-from tarmac.documents.plain import read_plain
+from tarmac.documents.plain import place_in, read_plain
 from tarmac.documents.problems import Problem, problems_of, refuse
 from tarmac.documents.quantities import (
     Bytes,
@@ -38,6 +38,7 @@ __all__ = [
     "parse_document",
     "parse_seconds",
     "parse_toml",
+    "place_in",
     "problems_of",
     "read_document",
     "read_plain",

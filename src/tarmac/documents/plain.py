@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
-from tarmac.documents.parsing import read_document
+from tarmac.documents.parsing import parse_document, read_text
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     import pathlib
+    from collections.abc import Sequence
 
-__all__ = ["read_plain"]
+__all__ = ["place_in", "read_plain"]
+
+# A text, or a key without quotes and what follows its colon.
+_TEXT_OR_KEY = re.compile(
+    r"""(?P<text>"(?:\\.|[^"\\])*"|'(?:''|[^'])*')|(?<=[{,])\s*[A-Za-z_$][\w$]*\s*:(?=(?P<next>.?))"""
+)
 
 
 def read_plain(path: pathlib.Path) -> Any:
     """Read the values of a JSON file of any size, or of a YAML file of at most 16 MiB.
+
+    An object as JavaScript has it, ``{size:2, name:'a'}``, is read too; YAML would take ``size:2``
+    for a key.
 
     Raises:
         RequestError: It cannot be read, or is neither; the message has its line and column.
@@ -30,13 +41,43 @@ def read_plain(path: pathlib.Path) -> Any:
         raise RequestError(f"{path}: nested too deeply") from error
     except ValueError as error:
         if path.suffix.lower() == ".json" and isinstance(error, json.JSONDecodeError):
+            with contextlib.suppress(RequestError):
+                text = read_text(path)
+                if _has_bare_keys(text):
+                    return parse_document(_relaxed(text), str(path)).value
             where = f"{path}:{error.lineno}:{error.colno}"
             raise RequestError(f"{where}: is no JSON: {error.msg}") from error
         # YAML, or said there in words.
-        return read_document(path).value
+        return parse_document(_relaxed(read_text(path)), str(path)).value
     if b"\\ud" in content or b"\\uD" in content:
         _check_texts(path, value)
     return value
+
+
+def place_in(path: pathlib.Path, keys: Sequence[str | int]) -> str:
+    """Return where the value at some keys of a file stands: ``FILE:LINE:COLUMN``.
+
+    Raises:
+        RequestError: The file cannot be read again.
+    """
+    text = read_text(path)
+    place = parse_document(_relaxed(text), str(path)).place_of(tuple(keys))
+    before = _relaxed(text, space="\0").splitlines()[place.line - 1][: place.column - 1]
+    return f"{path}:{place.line}:{place.column - before.count(chr(0))}"
+
+
+def _relaxed(text: str, *, space: str = " ") -> str:
+    """Return an object or a list with a space after the colon of each key without quotes."""
+
+    def spaced(match: re.Match[str]) -> str:
+        is_key = match["text"] is None and match["next"].strip()
+        return match[0] + space if is_key else match[0]
+
+    return _TEXT_OR_KEY.sub(spaced, text) if text.lstrip()[:1] in ("{", "[") else text
+
+
+def _has_bare_keys(text: str) -> bool:
+    return any(match["text"] is None for match in _TEXT_OR_KEY.finditer(text))
 
 
 def _refuse_constant(name: str) -> None:

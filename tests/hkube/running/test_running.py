@@ -363,6 +363,17 @@ def test_a_task_has_the_same_id_when_it_is_done_again(run):
     assert ids[0][2:] == (("a",), ("c",))
 
 
+@pytest.mark.parametrize(("inputs", "ids"), [([5], ["mine"]), (["#[a,b]"], ["mine-1", "mine-2"])])
+def test_a_task_of_an_algorithm_has_the_id_that_its_input_names_in_every_run(run, inputs, ids):
+    seen = []
+    functions = {"pp": lambda given, calls, work: seen.append(work.task_id)}
+    node = {"nodeName": "pp", "algorithmName": "pp", "input": inputs, "taskId": "mine"}
+    for _ in range(2):
+        run({"name": "pp", "nodes": [node]}, functions)
+        assert sorted(seen) == ids
+        seen.clear()
+
+
 def test_a_task_whose_result_cannot_be_kept_has_failed(run):
     deep: list = []
     for _ in range(2000):

@@ -25,7 +25,13 @@ from tarmac.formats.hkube.references import (
     references,
     value_at,
 )
-from tarmac.formats.hkube.requests import merged, takes_flow_input, with_input
+from tarmac.formats.hkube.requests import (
+    InputError,
+    merged,
+    takes_flow_input,
+    task_id_fault,
+    with_input,
+)
 from tarmac.formats.hkube.tuner_spec import HyperParam, TunerSpec, read_tuner_spec
 from tarmac.formats.hkube.writing import (
     left_out_for_hkube,
@@ -49,6 +55,7 @@ __all__ = [
     "Algorithm",
     "Edge",
     "HyperParam",
+    "InputError",
     "Node",
     "Options",
     "Pipeline",
@@ -70,6 +77,7 @@ __all__ = [
     "read_tuner_spec",
     "references",
     "takes_flow_input",
+    "task_id_fault",
     "value_at",
     "with_input",
     "write_hkube",

@@ -87,7 +87,7 @@ def is_algorithm_run(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and {"name", "input"} <= value.keys()
-        and value.keys() <= {"name", "input", "debug"}
+        and value.keys() <= {"name", "input", "debug", "taskId"}
     )
 
 

@@ -95,6 +95,7 @@ class Node(_Part):
         max_stateless_count: Of streaming.
         spec: What its kind needs.
         state_type: Of streaming.
+        task_id: The name of the task of an algorithm that is run alone; ours, HKube draws one.
     """
 
     node_name: ShortText
@@ -110,6 +111,7 @@ class Node(_Part):
     max_stateless_count: Count | None = None
     spec: Annotated[dict[str, Any] | None, BeforeValidator(mapping)] = None
     state_type: Any = None
+    task_id: Any = None
 
     @property
     def name(self) -> str:

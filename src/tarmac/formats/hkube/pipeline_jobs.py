@@ -15,7 +15,7 @@ from tarmac.formats.hkube.pipeline_notes import pipeline_notes
 from tarmac.formats.hkube.pipeline_reading import check_pipeline
 from tarmac.formats.hkube.pipeline_rules import cluster_faults, flow_input_faults
 from tarmac.formats.hkube.reading import read_definition
-from tarmac.formats.hkube.requests import merged_over, run_of_algorithm
+from tarmac.formats.hkube.requests import merged_over, run_of_algorithm, task_id_fault
 from tarmac.formats.hkube.stream_flows import stream_faults
 from tarmac.formats.original import with_original
 from tarmac.jobs import Job
@@ -102,6 +102,11 @@ class _Joiner:
         """Return the job of what is asked for at a path; None where it is wrong."""
         document = self._document
         if is_algorithm_run(value):
+            fault = task_id_fault(value.get("taskId", "none"))
+            if fault is not None:
+                place = document.place_of((*path, "taskId"))
+                self.problems.append(Problem(place, show_path((*path, "taskId")), fault))
+                return None
             within, body = run_of_algorithm(document, path, value)
             return self._job(within, (), body, value)
         if not is_pipeline(value):

@@ -11,14 +11,49 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tarmac.documents import Document
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, unknown_name
 from tarmac.formats.hkube.fields import is_algorithm_run, is_definition, is_pipeline
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tarmac.documents import Place
     from tarmac.formats.hkube.fields import Path
 
-__all__ = ["merged", "merged_over", "run_of_algorithm", "takes_flow_input", "with_input"]
+__all__ = [
+    "InputError",
+    "merged",
+    "merged_over",
+    "run_of_algorithm",
+    "takes_flow_input",
+    "task_id_fault",
+    "with_input",
+]
+
+# With it, the names of files beside the task's directory stay as short as file systems need them.
+MAX_TASK_ID_BYTES = 200
+
+# An algorithm's input as an object: of HKube's `initialize`, and of the body of its exec/algorithm.
+_KEYS = {
+    "input": "a list, what the algorithm gets",
+    "taskId": "the task's name: another run with it goes on with the task",
+    "name": "the algorithm's",
+    "debug": "whether a developer's process does the task",
+}
+
+
+class InputError(RequestError):
+    """An input is wrong at a place.
+
+    Args:
+        message: What is wrong.
+        path: The keys that lead to the place.
+        hint: What to do.
+    """
+
+    def __init__(self, message: str, path: Path, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
 
 
 def run_of_algorithm(
@@ -29,14 +64,12 @@ def run_of_algorithm(
     Args:
         document: It is asked for in.
         path: Where.
-        value: The algorithm's name, its input, whether to debug it.
+        value: The algorithm's name, its input, the task's name, whether to debug it.
 
     Returns:
         A document of the pipeline alone, which knows the lines, and its value.
     """
-    body = _of_one_node(value.get("name"), value.get("input", []))
-    if value.get("debug"):
-        body["nodes"][0]["kind"] = "debug"
+    body = _of_one_node(value)
     places: dict[Path, Place] = {(): document.place_of(path)}
     places["nodes", 0, "algorithmName"] = document.place_of((*path, "name"))
     start = (*path, "input")
@@ -46,9 +79,25 @@ def run_of_algorithm(
     return Document(document.name, body, places), body
 
 
-def _of_one_node(name: Any, given: Any) -> dict[str, Any]:
-    node = {"nodeName": name, "algorithmName": name, "input": given}
+def _of_one_node(value: Mapping[str, Any]) -> dict[str, Any]:
+    name = value.get("name")
+    node = {"nodeName": name, "algorithmName": name, "input": value.get("input", [])}
+    if value.get("taskId") is not None:
+        node["taskId"] = value["taskId"]
+    if value.get("debug"):
+        node["kind"] = "debug"
     return {"name": name.replace("\\", "-") if isinstance(name, str) else name, "nodes": [node]}
+
+
+def task_id_fault(value: Any) -> str | None:
+    """Return why a task cannot have a name, which names its directory; None where it can."""
+    if not isinstance(value, str):
+        return f"is {value!r:.80}, expected a text"
+    if not value or value.startswith(".") or "/" in value or not value.isprintable():
+        return f"is {value!r:.80}, which cannot be a directory's name"
+    if len(value.encode(errors="replace")) > MAX_TASK_ID_BYTES:
+        return f"has {len(value)} letters, more than a directory's name of {MAX_TASK_ID_BYTES}"
+    return None
 
 
 def merged_over(stored: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
@@ -86,10 +135,12 @@ def with_input(document: Document, given: Any) -> Document:
 
     Args:
         document: Of one pipeline, of Tarmac's job with one, or of one algorithm's definition.
-        given: The ``flowInput`` of the pipeline; what the algorithm is given, a list.
+        given: The ``flowInput`` of the pipeline; what the algorithm is given, a list, or an object
+            with that as its ``input``, and perhaps ``taskId``, ``name`` and ``debug``.
 
     Raises:
-        RequestError: It holds neither or several, or the input is not of its form.
+        RequestError: It holds neither or several.
+        InputError: The input is not of its form.
     """
     value = document.value
     if isinstance(value, dict) and isinstance(value.get("pipeline"), dict):
@@ -122,10 +173,33 @@ def _flow_input(given: Any) -> Any:
     return given
 
 
-def _list(given: Any) -> Any:
-    if not isinstance(given, list):
-        raise RequestError("an algorithm's input is a list, of what it is given: [...]")
-    return given
+def _run(given: Any, name: Any) -> dict[str, Any]:
+    """Return what runs an algorithm: a list alone, or as HKube's object has it.
+
+    Args:
+        given: The input.
+        name: The algorithm's.
+    """
+    form = "An algorithm's input is a list, [...], or an object, {input: [...], taskId: ID}."
+    if isinstance(given, list):
+        return {"name": name, "input": given}
+    if not isinstance(given, dict):
+        raise InputError(
+            "an algorithm's input is a list, of what it is given: [...]", (), hint=form
+        )
+    for key in given:
+        if key not in _KEYS:
+            error = unknown_name("key of an algorithm's input", key, _KEYS)
+            raise InputError(error.message, (key,), hint=f"{form}\n{error.hint}")
+    run = {key: value for key, value in given.items() if value is not None}
+    if not isinstance(run.get("input", []), list):
+        raise InputError("input is no list", ("input",), hint=form)
+    fault = task_id_fault(run.get("taskId", "none"))
+    if fault is not None:
+        raise InputError(f"taskId {fault}", ("taskId",))
+    if run.get("name", name) != name:
+        raise InputError(f"the input is for algorithm {run['name']!r}, not {name!r}", ("name",))
+    return {"name": name, "input": [], **run}
 
 
 def _with_flow_input(document: Document, path: Path, part: Any, given: Any) -> Document:
@@ -133,12 +207,12 @@ def _with_flow_input(document: Document, path: Path, part: Any, given: Any) -> D
 
 
 def _with_list(document: Document, path: Path, part: Any, given: Any) -> Document:
-    return _put(document, path, part | {"input": _list(given)}, "input")
+    return _put(document, path, part | _run(given, part.get("name")), "input")
 
 
 def _with_run(document: Document, path: Path, part: Any, given: Any) -> Document:
     """Put what runs the algorithm beside its definition."""
-    run = _of_one_node(part.get("name"), _list(given))
+    run = _of_one_node(_run(given, part.get("name")))
     if path:
         return dataclasses.replace(document, value=[*document.value, run])
     places = {(0, *old): place for old, place in document.places.items()}

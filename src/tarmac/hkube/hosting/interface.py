@@ -24,7 +24,7 @@ class Work:
     Attributes:
         index: Its number in the run, from 0; its directory is named by it.
         name: Its own in the run, for people: ``train``, ``train[3]``.
-        task_id: As the algorithm is told it: letters, digits, ``-`` and ``_``.
+        task_id: As the algorithm is told it: letters, digits, ``-`` and ``_``, or the user's own.
         algorithm: The algorithm's name.
         input: What ``initialize`` carries.
         job_id: Of the pipeline's run that it belongs to.

@@ -39,7 +39,8 @@ def run_pipeline(
 
     Args:
         job: A file of a pipeline or of an algorithm's definition; or a job that has a pipeline.
-        given: Of a file: the pipeline's ``flowInput``, or the list that the algorithm is given.
+        given: Of a file: the pipeline's ``flowInput``; or the list that the algorithm is given, or
+            ``{"input": [...], "taskId": ...}`` with it.
         algorithms: The folder with definitions that the pipeline names; by default the file's.
         base: What a job's relative paths start from; the file's directory where it is a file.
         output: Where the run's directory is made; by default ``TARMAC_RUNS`` or ``./runs``.

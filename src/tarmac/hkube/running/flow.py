@@ -72,6 +72,12 @@ class Flow:
         self._root_job_id = root_job_id
         self._prefix = prefix
         self._caller = caller
+        first = pipeline.nodes[0]
+        self._is_algorithm = (
+            not prefix
+            and len(pipeline.nodes) == 1
+            and first.node_name == first.algorithm_name == pipeline.name
+        )
         self._nodes: dict[str, Node] = {node.node_name: node for node in pipeline.nodes}
         self._state = PipelineState(pipeline, pipeline.flow_input or {})
         self._waiting: dict[str, deque[Iterator[NodeTask]]] = defaultdict(deque)
@@ -181,6 +187,10 @@ class Flow:
     def _work(self, task: NodeTask, node: Node) -> Work:
         name = self._prefix + task.name
         index, task_id = self._tasks.index_and_id(name)
+        if self._is_algorithm and node.task_id is not None:
+            # A later run with it goes on with what the task has left in its output.
+            part = "" if task.batch_index is None else f"-{task.batch_index}"
+            task_id = f"{node.task_id}{part}"
         return Work(
             index=index,
             name=name,

@@ -19,6 +19,7 @@ from typing import Any
 from tarmac.distribution import require
 from tarmac.errors import RequestError
 from tarmac.files import SCHEMES, Location
+from tarmac.formats import task_id_fault
 
 __all__ = ["OPTIONS", "Defaults", "Request", "read_request", "read_settings"]
 
@@ -150,11 +151,10 @@ def _task_id(value: Any) -> str:
     if value is None:
         # A task without a name is never gone on with.
         return f"task-{secrets.token_hex(4)}"
-    if not isinstance(value, str):
-        raise RequestError(f"taskId is {_kind(value)}, expected a text")
-    if not value or value.startswith(".") or "/" in value or not value.isprintable():
-        raise RequestError(f"taskId is {value!r}, which cannot be a directory's name")
-    return value
+    fault = task_id_fault(value)
+    if fault is not None:
+        raise RequestError(f"taskId {fault}")
+    return str(value)
 
 
 def _output(name: str, value: Any) -> str:
