@@ -39,7 +39,7 @@ def check(on_machine, tmp_path):
     (tmp_path / "probe.py").write_text(_PROBE)
     python = tmp_path / "python"
     python.write_text(
-        f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} "$@"\n'
+        f'#!/bin/sh\n[ "$1" = -I ] && exec {sys.executable} "$@"\n'
         f'exec {sys.executable} {tmp_path}/probe.py "$@"\n'
     )
     python.chmod(0o755)

@@ -97,7 +97,8 @@ def test_a_workload_becomes_a_line_of_tarmac_train(tmp_path):
         "{name: x, workload: digits-mlp, settings: {hidden: '{{ h }}'}, sweep: {grid: {h: [8]}}}"
     )
     (task,) = plan_tasks(job, tmp_path)
-    assert task.command[1:] == ("-m", "tarmac", "train", "digits-mlp", "--set", "hidden=8")
+    assert task.command[1:4] == ("-P", "-m", "tarmac")
+    assert task.train_words == ("digits-mlp", "--set", "hidden=8")
 
 
 def test_settings_that_every_training_has_become_its_options(tmp_path):
@@ -107,7 +108,7 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
     )
     (task,) = plan_tasks(job, tmp_path)
     expected = "--epochs 2 --set hidden=64 --seed 1 --batch-size 32 --lr 0.1"
-    assert task.command[5:] == tuple(expected.split())
+    assert task.train_words[1:] == tuple(expected.split())
 
 
 @pytest.mark.parametrize(

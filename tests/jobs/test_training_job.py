@@ -13,8 +13,8 @@ from tarmac.jobs import plan_tasks, training_job
 
 def command_of(workload: str, *options: str, **given) -> list[str]:
     (task,) = plan_tasks(training_job(workload, options, output=Path("/runs"), **given), Path())
-    assert task.command[:4] == (sys.executable, "-m", "tarmac", "train")
-    return [*task.command[4:]]
+    assert task.command[:5] == (sys.executable, "-P", "-m", "tarmac", "train")
+    return [*task.command[5:]]
 
 
 @pytest.mark.parametrize(

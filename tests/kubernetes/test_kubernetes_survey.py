@@ -329,7 +329,7 @@ def test_the_job_is_valid_and_goes_to_its_node_alone(version):
     assert "nodeName" not in spec
     limits = spec["containers"][0]["resources"]["limits"]
     assert (limits["nvidia.com/gpu"], limits["nvidia.com/mig-1g.10gb"]) == ("4", "7")
-    assert spec["containers"][0]["command"][-1] == "11"
+    assert spec["containers"][0]["command"][-2:] == ["11", "/dev/termination-log"]
     assert job["spec"]["ttlSecondsAfterFinished"]
 
 

@@ -54,7 +54,7 @@ def python_target(path: str | Path) -> Target:
         )
     try:
         done = subprocess.run(
-            [program, "-c", "import sys; print(sys.version_info >= (3, 7))"],
+            [program, "-I", "-c", "import sys; print(sys.version_info >= (3, 7))"],
             capture_output=True,
             text=True,
             timeout=30,

@@ -24,6 +24,10 @@ __all__ = ["find_python", "install_venv", "python_version", "requirement_files"]
 _BUILD_S = 3600
 _ANSWER_S = 60
 
+# Without the current directory in the way, whose modules may hide the library's. `-P`, of 3.11, is
+# unknown to older interpreters.
+_ALONE = ("-I",)
+
 
 def find_python(wanted: str | None) -> str:
     """Return an interpreter's path.
@@ -52,7 +56,7 @@ def python_version(python: str) -> str:
     Raises:
         RequestError: It cannot be started, or is none.
     """
-    command = [python, "-c", "import sys; print(sys.version)"]
+    command = [python, *_ALONE, "-c", "import sys; print(sys.version)"]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_ANSWER_S, check=False
@@ -93,8 +97,9 @@ def install_venv(
         _run([uv, "venv", "--quiet", "--python", python, str(path)], {})
         install = [uv, "pip", "install", "--quiet", "--python", target]
     else:
-        _run([python, "-m", "venv", str(path)], {})
-        install = [target, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run([python, *_ALONE, "-m", "venv", str(path)], {})
+        pip = ("pip", "install", "--quiet", "--disable-pip-version-check")
+        install = [target, *_ALONE, "-m", *pip]
     # Builds look for tools that an earlier step has installed.
     search = f"{path / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     for step in steps:

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import signal
 import subprocess
-import sys
 import time
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -24,6 +23,7 @@ from tarmac.jobs.runner_jobs import end_runner_jobs
 from tarmac.jobs.runner_notes import last_runner
 from tarmac.jobs.runner_watch import RunnerWatch
 from tarmac.jobs.status import ask_to_end, note_runner, read_status
+from tarmac.processes import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -257,7 +257,7 @@ def start_runner(
     options = ["--resume", str(run.path), *given]
     with (run.path / "runner.log").open("ab") as log:
         popen = subprocess.Popen(
-            [sys.executable, "-m", "tarmac", "run", *options],
+            python_command("tarmac", "run", *options),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

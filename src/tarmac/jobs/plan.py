@@ -15,6 +15,7 @@ from tarmac.errors import RequestError
 from tarmac.jobs.graph import MOST_TASKS, graph_faults, too_many
 from tarmac.jobs.model import Container, Job, TaskSpec
 from tarmac.jobs.placeholders import fill, fill_all, show
+from tarmac.processes import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,6 +83,11 @@ class Task:
     def command_line(self) -> str:
         """Return the command as a shell would take it."""
         return shlex.join(self.command) or "(what the image runs)"
+
+    @property
+    def train_words(self) -> Sequence[str]:
+        """The words after ``tarmac train``, the workload first; empty of other tasks."""
+        return self.command[self.command.index("train") + 1 :] if self.trains else ()
 
 
 def plan_tasks(job: Job, directory: Path) -> Iterator[Task]:
@@ -272,7 +278,7 @@ def _command(spec: TaskSpec, values: Mapping[str, Any]) -> tuple[str, ...]:
             for part in ((_OPTIONS[key], text) if key in _OPTIONS else ("--set", f"{key}={text}"))
         ]
         workload = fill(spec.workload, values)
-        return (sys.executable, "-m", "tarmac", "train", workload, *options)
+        return tuple(python_command("tarmac", "train", workload, *options))
     if isinstance(spec.command, str):
         return ("sh", "-c", fill(spec.command, values))
     if spec.command is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from tarmac.jobs.runner_notes import (
     runner_place,
 )
 from tarmac.jobs.secrets import read_secret_mapping, secret_variables
+from tarmac.processes import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -202,7 +202,7 @@ def _submit(run: JobRun, options: Sequence[str], secrets: Mapping[str, str], *, 
         run=run.path,
         number=number,
         num_tasks=len(run.tasks),
-        command=[sys.executable, "-m", "tarmac", "run", "--resume", str(run.path), *options],
+        command=python_command("tarmac", "run", "--resume", str(run.path), *options),
         variables={**variables, RUNNER_JOB: f"{number}:{run.path.name}", "PYTHONUNBUFFERED": "1"},
         secrets=secrets,
         options=run.job.options.get(run.executor, {}),

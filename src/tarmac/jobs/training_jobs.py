@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tarmac.jobs.model import Job, Resources, Retries
 from tarmac.jobs.placeholders import escape
 from tarmac.jobs.plan import LAUNCH
+from tarmac.processes import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,14 +62,14 @@ def training_job(
     data = os.environ.get("TARMAC_DATA")
     return Job(
         name="train-" + re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._"),
-        command=(
-            "{{ tarmac.python }}",
-            "-m",
-            "tarmac",
-            "train",
-            *(escape(part) for part in (reference, *options, *devices)),
-            "--output",
-            escape(str(output.resolve())),
+        command=tuple(
+            python_command(
+                *("tarmac", "train"),
+                *(escape(part) for part in (reference, *options, *devices)),
+                "--output",
+                escape(str(output.resolve())),
+                python="{{ tarmac.python }}",
+            )
         ),
         resources=Resources(
             nodes=nodes,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from tarmac.processes import python_command
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -24,7 +26,7 @@ _MEMORY_REQUEST, _MEMORY_LIMIT = "256Mi", "8Gi"
 
 # The answer is the program's; without one, the last line says why there is none.
 _SCRIPT = """\
-said=$("$0" -P -m tarmac.checks.pod_look "$1" /dev/termination-log 2>&1)
+said=$("$@" 2>&1)
 code=$?
 printf '%s\\n' "$said" >&2
 [ "$code" = 0 ] || printf '%s\\n' "$said" | tail -n 1 > /dev/termination-log
@@ -77,6 +79,8 @@ def look_manifest(
     terms = {"nodeSelectorTerms": [{"matchFields": [here]}]}
     asked = asked_gpus(node)
     gpus = {resource: str(count) for resource, count in asked.items()}
+    words = (str(sum(asked.values())), "/dev/termination-log")
+    program = python_command("tarmac.checks.pod_look", *words, python=look.python)
     pod: dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": _GRACE_S,
@@ -88,7 +92,7 @@ def look_manifest(
             {
                 "name": CONTAINER,
                 "image": look.image,
-                "command": ["sh", "-c", _SCRIPT, look.python, str(sum(asked.values()))],
+                "command": ["sh", "-c", _SCRIPT, "sh", *program],
                 "resources": {
                     "requests": {"cpu": "100m", "memory": _MEMORY_REQUEST, **gpus},
                     "limits": {"memory": _MEMORY_LIMIT, **gpus},

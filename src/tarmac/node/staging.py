@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tarmac.node.program import supervise
-from tarmac.processes import MARK, spawn, watch
+from tarmac.processes import MARK, last_line, python_command, spawn, watch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["StageError", "Staged", "ask_module", "ask_tarmac"]
 
 _MODULE = "tarmac.jobs.executors.stage"
-_MOST_WORDS = 300
 
 # As Python has it.
 _LACKS_TARMAC = "No module named 'tarmac"
@@ -133,7 +132,7 @@ def ask_module(
         request.seek(0)
         try:
             child = spawn(
-                [python, "-P", "-m", *words],
+                python_command(*words, python=python),
                 environment=environment,
                 mark=f"{MARK}={mark}",
                 directory=Path("/"),
@@ -148,8 +147,7 @@ def ask_module(
         code, _ = supervise(process, inbox, timeout_s=timeout_s, grace_s=element.grace_s)
         if process.stopped_for:
             return _read(answer), code, process.stopped_for
-        lines = _read(errors).decode(errors="replace").strip().splitlines()
-        said = lines[-1][:_MOST_WORDS] if lines else ""
+        said = last_line(_read(errors).decode(errors="replace"))
         if code and _LACKS_TARMAC in said and _is_pod(environment):
             raise StageError(_without_tarmac(element, what, "has no Tarmac", environment))
         return _read(answer), code, said

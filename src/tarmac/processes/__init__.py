@@ -2,7 +2,7 @@
 
 `spawn` starts every one of them and `kill_tree` ends one with all that it started. `start` adds a
 task's limits, `guarded` an end should this process be killed, and `Worker` a conversation in lines
-of JSON, of which `serve` is the other end.
+of JSON, of which `serve` is the other end. `python_command` words the start of each that is Python.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from tarmac.processes.cgroup import MemoryGroup, make_memory_group, parent_of_groups
     from tarmac.processes.children import Child, kill_tree, spawn
     from tarmac.processes.identity import ProcessIdentity, identify
-    from tarmac.processes.output import OutputTail
+    from tarmac.processes.output import OutputTail, last_line
+    from tarmac.processes.python import python_command
     from tarmac.processes.serving import Conversation, serve
     from tarmac.processes.tree import MARK, Process, guarded, guarded_by_fork, start, watch
     from tarmac.processes.workers import LOOK_EVERY_S, Worker
@@ -33,8 +34,10 @@ __all__ = [
     "guarded_by_fork",
     "identify",
     "kill_tree",
+    "last_line",
     "make_memory_group",
     "parent_of_groups",
+    "python_command",
     "serve",
     "spawn",
     "start",
@@ -56,8 +59,10 @@ _MODULES = {
     "guarded_by_fork": "tree",
     "identify": "identity",
     "kill_tree": "children",
+    "last_line": "output",
     "make_memory_group": "cgroup",
     "parent_of_groups": "cgroup",
+    "python_command": "python",
     "serve": "serving",
     "spawn": "children",
     "start": "tree",

@@ -8,9 +8,19 @@ import threading
 from collections import deque
 from typing import IO
 
-__all__ = ["OutputTail"]
+__all__ = ["OutputTail", "last_line"]
 
 _CHUNK_BYTES = 65536
+_MAX_LINE = 300
+
+
+def last_line(text: str) -> str:
+    """Return the last line that is not blank, cut to 300 characters; empty where there is none.
+
+    Of a traceback, it is the error.
+    """
+    lines = text.strip().splitlines()
+    return lines[-1].strip()[:_MAX_LINE] if lines else ""
 
 
 class OutputTail:

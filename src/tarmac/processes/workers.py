@@ -7,10 +7,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from typing import IO, TYPE_CHECKING, Any
 
 from tarmac.processes.children import spawn
+from tarmac.processes.output import last_line
+from tarmac.processes.python import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,7 +54,7 @@ class Worker:
         with log.open("ab") as errors:
             self._log_start = errors.tell()
             self._child = spawn(
-                [sys.executable, "-m", program, *arguments],
+                python_command(program, *arguments),
                 environment=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -124,8 +125,8 @@ class Worker:
                 how += ", as Linux does when memory runs out"
         with self._log.open("rb") as file:
             file.seek(max(self._log_start, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-            lines = file.read().decode(errors="replace").strip().splitlines()
-        return f"its process {how}" + (f": {lines[-1]}" if lines else "")
+            reason = last_line(file.read().decode(errors="replace"))
+        return f"its process {how}" + (f": {reason}" if reason else "")
 
     def _finish(self, *, wait: bool = False) -> int:
         """End its session, at once or when it ends by itself, and return its exit code."""

@@ -84,7 +84,9 @@ def conclude(
     """
     winner = choose_winner(study)
     if winner is None:
-        study.end("failed", error="no network could be trained", why_ended=why)
+        reason = study.ledger.usual_error
+        error = "no network could be trained" + (f"; most often: {reason}" if reason else "")
+        study.end("failed", error=error, why_ended=why)
         return True
     known = study.record.best
     if known is not None and known.number == winner.number and known.run is not None:

@@ -100,6 +100,12 @@ class Ledger:
             if trial.state.is_finished() and "same_as" not in trial.user_attrs
         ]
 
+    @property
+    def usual_error(self) -> str:
+        """The most frequent error of failed trials; empty where none failed."""
+        errors = [str(e) for trial in self.trained if (e := trial.user_attrs.get("error"))]
+        return max(errors, key=errors.count, default="")
+
     def _keep(self, number: int, trial: FrozenTrial) -> None:
         self.trials[number] = trial
         generation = trial.system_attrs.get(GENERATION)

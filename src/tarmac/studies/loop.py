@@ -256,10 +256,9 @@ class SearchLoop:
             return
         if ledger.trials[-1].system_attrs.get(GENERATION, 0) > 0:
             return
-        errors = [str(trial.user_attrs.get("error")) for trial in failed]
-        often = max(errors, key=errors.count)
         raise HopelessError(
-            f"none of the first {len(failed)} networks could be trained; most often: {often}",
+            f"none of the first {len(failed)} networks could be trained; most often: "
+            f"{ledger.usual_error}",
             hint="Try one alone: tarmac train",
         )
 

@@ -143,8 +143,12 @@ def compute(probe, framework, limit_s):
         kind = "cpu" if probe.wanted == ["cpu"] else "gpu"
         own = [sys.executable, os.path.abspath(__file__), "--rank", framework, kind, directory]
         with tempfile.TemporaryFile("w+", errors="replace") as output:
+            # -m looks for modules in the current directory first, which may be the user's.
             process = subprocess.Popen(
-                launcher + ranks + own, stdout=output, stderr=subprocess.STDOUT
+                launcher + ranks + own,
+                cwd=os.path.dirname(os.path.abspath(__file__)),
+                stdout=output,
+                stderr=subprocess.STDOUT,
             )
             try:
                 process.wait(limit_s)

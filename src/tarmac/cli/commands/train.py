@@ -405,11 +405,12 @@ def command(
 def _start_ranks(ctx: click.Context, devices: str, resumed: str | None, output: str | None) -> None:
     """Be what starts the ranks of this node, and exit, where it is one of several."""
     from tarmac.files import is_object
+    from tarmac.processes import python_command
     from tarmac.ranks import find_node, start_ranks
 
     node = find_node(os.environ)
     if node is not None:
-        command = [sys.executable, "-m", "tarmac", *sys.argv[1:]]
+        command = python_command("tarmac", *sys.argv[1:])
         # A copy in a store is made from where runs are made by default.
         place = Path(output) if output is not None and not is_object(output) else None
         ctx.exit(start_ranks(node, command, devices=devices, resumed=resumed, output=place))

@@ -214,8 +214,8 @@ def _served(job: Job, task: Task) -> dict[str, str]:
     if _workload_of(job) is None:
         return {}
     # As `tarmac train` would be told, with placeholders filled: WORKLOAD --set KEY=VALUE ...
-    *_, workload = task.command[:5]
-    settings = dict(option.split("=", 1) for option in task.command[6::2])
+    workload, *options = task.train_words
+    settings = dict(option.split("=", 1) for option in options[1::2])
     variables = {"TARMAC_WORKLOAD": workload}
     if settings:
         variables["TARMAC_SETTINGS"] = json.dumps(settings)

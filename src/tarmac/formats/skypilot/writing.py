@@ -159,7 +159,7 @@ def _places(job: Job, tasks: Sequence[Task]) -> tuple[list[str], bool]:
         if isinstance(task.environment, Venv):
             is_relative |= any("-r" in line for line in task.environment.requirements)
         # A workload of one's own is a file.
-        is_relative |= task.trains and any(".py" in word for word in task.command[3:5])
+        is_relative |= any(".py" in word for word in task.train_words[:1])
     return [*found], is_relative
 
 

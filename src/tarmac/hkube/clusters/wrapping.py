@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from tarmac.jobs import (
     plan_tasks,
     prepare,
 )
+from tarmac.processes import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +74,7 @@ class Wrapped:
         )
 
 
-_HOSTING = (sys.executable, "-m", "tarmac", "hkube", "work")
+_HOSTING = python_command("tarmac", "hkube", "work")
 
 
 def wrap(

@@ -9,12 +9,11 @@ import os
 import pickle
 import selectors
 import subprocess
-import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
 from tarmac.jobs.executors.staging import Answer
-from tarmac.processes import MARK, Process, spawn, watch
+from tarmac.processes import MARK, OutputTail, Process, last_line, python_command, spawn, watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["Stagers"]
 
 
+# Of the standard error of a process, whose last line says why it ended.
+_KEPT_BYTES = 4096
+# What a process has started may keep its standard error open.
+_OUTPUT_TIMEOUT_S = 1.0
+
+
 @dataclasses.dataclass(eq=False)
 class _Stager:
     process: Process
     connection: Connection
+    errors: OutputTail
     task: int | None = None
 
 
@@ -132,22 +138,19 @@ class Stagers:
             try:
                 process = watch(
                     spawn(
-                        [
-                            sys.executable,
-                            "-m",
-                            "tarmac.jobs.executors.stager",
-                            str(theirs.fileno()),
-                        ],
+                        python_command("tarmac.jobs.executors.stager", str(theirs.fileno())),
                         environment=os.environ,
                         mark=f"{MARK}={self._mark}",
                         stdout=subprocess.DEVNULL,
+                        stderr=subprocess.PIPE,
                         pass_fds=(theirs.fileno(),),
                     )
                 )
             except OSError:
                 ours.close()
                 raise
-        stager = _Stager(process, ours)
+        errors = OutputTail(process.child.popen.stderr, _KEPT_BYTES)
+        stager = _Stager(process, ours, errors)
         self._selector.register(ours, selectors.EVENT_READ)
         self._all.append(stager)
         return stager
@@ -160,6 +163,9 @@ class Stagers:
         except (EOFError, OSError, pickle.UnpicklingError):
             code = self._forget(stager)
             reason = stager.process.stopped_for or f"staging ended with exit code {code}"
+            error = last_line(stager.errors.text(_OUTPUT_TIMEOUT_S))
+            if error and not stager.process.stopped_for:
+                reason += f": {error}"
             answer = Answer(error=reason)
         if stager.task is not None:
             self._answers.append((stager.task, answer))

@@ -10,7 +10,6 @@ import re
 import secrets
 import shlex
 import socket
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +17,7 @@ from aiohttp import web
 from textual_serve.server import Server
 
 from tarmac.errors import RequestError
+from tarmac.processes import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,7 @@ def serve(arguments: Sequence[str], *, port: int) -> None:
                 f"port {port} of {_HOST} cannot be listened on: {error.strerror}",
                 hint="Take another one, or none for any that is free: tarmac top --web",
             ) from error
-        command = shlex.join([sys.executable, "-m", "tarmac", "top", *arguments])
+        command = shlex.join(python_command("tarmac", "top", *arguments))
         server = _GuardedServer(command, listener.getsockname()[1], secrets.token_urlsafe(32))
         web.run_app(server._make_app(), sock=listener, print=None)
 

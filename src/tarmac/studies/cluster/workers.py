@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
 from tarmac.jobs import Job, escape, find_executor
+from tarmac.processes import python_command
 from tarmac.studies.methods.registry import find_method
 from tarmac.studies.request import DEFAULT_GENERATIONS
 
@@ -133,7 +134,8 @@ def workers_job(
     """
     count = min(workers.count, most)
     path = escape(str(directory.resolve()))
-    command = ["{{ tarmac.python }}", "-m", "tarmac", "search", "worker", path, "--of", str(count)]
+    words = ("tarmac", "search", "worker", path, "--of", str(count))
+    command = python_command(*words, python="{{ tarmac.python }}")
     options = {name: dict(values) for name, values in workers.options.items()}
     model = find_executor(workers.on).options
     known = {} if model is None else model.model_fields

@@ -14,7 +14,13 @@ from torch.utils import data as torch_data
 from tarmac.data import in_one_line
 from tarmac.errors import TarmacError
 from tarmac.training.engine.columns import Arrangement, view
-from tarmac.training.engine.loader_samples import BadSampleError, Indexed, Kind, WorkerStart
+from tarmac.training.engine.loader_samples import (
+    BadSampleError,
+    Indexed,
+    Kind,
+    WorkerStart,
+    starting_workers,
+)
 from tarmac.training.engine.loader_stream import Stream, end_workers
 
 if TYPE_CHECKING:
@@ -143,7 +149,8 @@ class LoaderFeed:
         self._keys.batches = [
             [(self._epoch, index) for index in indices[start:stop]] for start, stop in spans
         ]
-        self._reading = iter(self._loader)
+        with starting_workers():
+            self._reading = iter(self._loader)
         yield from self._reading
 
     def _of_stream(self, spans: Spans) -> Batches:

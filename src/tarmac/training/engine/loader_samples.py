@@ -6,7 +6,9 @@ it is about.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +21,18 @@ from tarmac.errors import TarmacError
 from tarmac.training.engine.sample_draws import SampleDraws
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tarmac.data import Loaded, Loading
 
-__all__ = ["BadSampleError", "Indexed", "Kind", "WorkerStart"]
+__all__ = ["BadSampleError", "Indexed", "Kind", "WorkerStart", "starting_workers"]
 
 # Mixes epoch and index into the seed of a sample's own draws; large odd numbers.
 _EPOCH_STRIDE = 0x9E3779B97F4A7C15
 _INDEX_STRIDE = 0xBF58476D1CE4E5B9
+
+# Python's variable for ``-P``.
+_SAFE_PATH = "PYTHONSAFEPATH"
 
 # So long a worker outlives SIGTERM at most, for the training to save its state meanwhile.
 _GRACE_S = 20
@@ -224,15 +229,39 @@ class Indexed(torch_data.Dataset[Any]):
         return self._kind.gather(samples, [index for _, index in keys])
 
 
+@contextlib.contextmanager
+def starting_workers() -> Iterator[None]:
+    """Keep the current directory from workers that are new interpreters: spawn, forkserver.
+
+    A user's ``types.py`` there would end them. `multiprocessing` takes no option for that, and
+    gives them this process's path once they run.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        _set_safe_path(before)
+
+
+def _set_safe_path(value: str | None) -> None:
+    if value is None:
+        os.environ.pop(_SAFE_PATH, None)
+    else:
+        os.environ[_SAFE_PATH] = value
+
+
 @dataclasses.dataclass(frozen=True)
 class WorkerStart:
     """Prepares a worker: whoever interrupts the training interrupts its first process alone.
 
     Attributes:
         user: The loader's own ``worker_init_fn``.
+        safe_path: The user's own PYTHONSAFEPATH, which what a worker starts inherits.
     """
 
     user: Callable[[int], None] | None = None
+    safe_path: str | None = dataclasses.field(default_factory=lambda: os.environ.get(_SAFE_PATH))
 
     def __call__(self, worker: int) -> None:
         """Leave Ctrl-C and SIGTERM to the training, which saves its state before it ends.
@@ -241,5 +270,6 @@ class WorkerStart:
         """
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(_GRACE_S))
+        _set_safe_path(self.safe_path)
         if self.user is not None:
             self.user(worker)

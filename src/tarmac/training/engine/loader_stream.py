@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import torch
 from torch.utils import data as torch_data
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.training.engine.loader_samples import starting_workers
 from tarmac.training.engine.sample_draws import drawing_from
 
 if TYPE_CHECKING:
@@ -134,7 +136,9 @@ class Stream:
                 generator = getattr(part, "generator", None)
                 if isinstance(generator, torch.Generator):
                     generator.manual_seed(self._seed_here() % 2**63)
-        with drawing_from(self._seed_here()):
+        # What a loader of the user's own starts is theirs.
+        starting = contextlib.nullcontext() if self._takes_batches else starting_workers()
+        with drawing_from(self._seed_here()), starting:
             self.reading = iter(self._loader)
 
     def _available(self) -> int:

@@ -7,13 +7,13 @@ import dataclasses
 import logging
 import os
 import signal
-import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.processes import last_line, python_command
 from tarmac.ranks import LOST_PEERS
 from tarmac.training.processes.link import Failure, listen
 
@@ -37,6 +37,8 @@ _SHUTDOWN_S = 60
 _AFTERLIFE_S = 5.0
 
 _LOOK_EVERY_S = 0.1
+
+_LOG_TAIL_BYTES = 4096
 
 
 def launch(
@@ -192,12 +194,12 @@ def _attempt(
             **(patience if patience.keys() <= known else {}),
             logs_specs=_logs(run / "logs", Path(directory) / "agent", attempt),
         )
-        command = ["-m", module, str(run), str(address)]
+        python, *options = python_command(module, str(run), str(address))
         with listen(address, receive), _quiet_agent(), _same_signals():
             try:
-                elastic_launch(config, sys.executable)(*command)
+                elastic_launch(config, python)(*options)
             except ChildFailedError as error:
-                return _describe(error.failures)
+                return _describe(error.failures, run / "logs", attempt)
             except SignalException:
                 # The workers have saved their state and recorded that they were interrupted.
                 return None
@@ -212,7 +214,7 @@ def _directory_of_sockets() -> str | None:
     return None if len(os.fsencode(path)) <= _MOST_BYTES_OF_SOCKET else "/tmp"  # noqa: S108 - mkdtemp
 
 
-def _describe(failures: dict[int, Any]) -> str:
+def _describe(failures: dict[int, Any], logs: Path, attempt: int) -> str:
     """Word how the first lost worker ended, which others that ended too may only have missed."""
 
     def is_cause(item: tuple[int, Any]) -> tuple[bool, bool, int]:
@@ -222,7 +224,11 @@ def _describe(failures: dict[int, Any]) -> str:
     rank, failure = min(failures.items(), key=is_cause)
     if failure.exitcode < 0:
         return f"rank {rank} was killed by {signal.Signals(-failure.exitcode).name}"
-    return f"rank {rank} ended with exit code {failure.exitcode}"
+    error = ""
+    with contextlib.suppress(OSError), (logs / _log_name(rank, attempt, "err")).open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+        error = last_line(file.read().decode(errors="replace"))
+    return f"rank {rank} ended with exit code {failure.exitcode}" + (f": {error}" if error else "")
 
 
 def _error(failure: Failure, run: Path, attempt: int) -> TarmacError:

@@ -7,6 +7,8 @@ import dataclasses
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from tarmac.processes import python_command
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -66,7 +68,7 @@ _KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
 
 # Its last line is the reason that is told; a missing Python or Tarmac is no fault of the node.
 _CHECK = """\
-said=$("$0" -P -m tarmac.checks.pod_gpus "$1" 2>&1)
+said=$("$@" 2>&1)
 code=$?
 printf '%s\\n' "$said" >&2
 printf '%s\\n' "$said" | tail -n 1 > /dev/termination-log
@@ -335,11 +337,13 @@ def _container(unit: Unit, demand: Demand) -> Manifest:
 def _check(demand: Demand) -> Manifest:
     """Return what computes on a pod's GPUs before its program begins."""
     limits = {demand.gpu_resource: str(demand.gpus)}
+    gpus = str(demand.gpus)
+    check = python_command("tarmac.checks.pod_gpus", gpus, python=demand.check_python)
     return {
         "name": CHECK,
         "image": demand.check_image,
         "imagePullPolicy": demand.pull,
-        "command": ["sh", "-c", _CHECK, demand.check_python, str(demand.gpus)],
+        "command": ["sh", "-c", _CHECK, "sh", *check],
         "env": [
             {
                 "name": "TARMAC_KUBERNETES_NODE",
