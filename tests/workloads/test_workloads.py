@@ -371,6 +371,40 @@ def test_a_file_that_imports_what_an_extra_brings_names_it(tmp_path, monkeypatch
     assert caught.value.hint == "pip install 'tarmac-gpu[metrics]'"
 
 
+@pytest.mark.parametrize("module", ["types", "random", "numpy", "torch"])
+def test_a_neighbour_of_a_workloads_file_hides_no_module_of_the_library(tmp_path, module):
+    (tmp_path / f"{module}.py").write_text("raise ImportError('impostor')\n")
+    (tmp_path / "own_neighbour.py").write_text("from colorsys import rgb_to_hsv as found\n")
+    (tmp_path / "mine.py").write_text(
+        f"import importlib, {module}, own_neighbour\n"
+        f"importlib.import_module({module!r})\n"
+        "from tarmac.workloads.digits_mlp import workload\n"
+    )
+    before = [*sys.path]
+    assert find_workload(f"{tmp_path / 'mine.py'}:workload").name == "digits-mlp"
+    assert sys.path == before
+
+
+def test_a_neighbour_of_a_workloads_file_comes_after_the_library_and_before_packages(
+    tmp_path, monkeypatch
+):
+    for module in ("colorsys", "tabulate_of_others"):
+        (tmp_path / f"{module}.py").write_text("where = 'neighbour'\n")
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    (packages / "tabulate_of_others.py").write_text("where = 'package'\n")
+    monkeypatch.syspath_prepend(packages)
+    monkeypatch.setattr(sys, "path", [*sys.path[1:], str(packages)])
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    (tmp_path / "mine.py").write_text(
+        "import colorsys, tabulate_of_others\n"
+        "assert not hasattr(colorsys, 'where')\n"
+        "assert tabulate_of_others.where == 'neighbour'\n"
+        "from tarmac.workloads.digits_mlp import workload\n"
+    )
+    find_workload(f"{tmp_path / 'mine.py'}:workload")
+
+
 def test_a_file_that_is_not_there_is_named():
     with pytest.raises(RequestError, match=r"'nowhere\.py' does not exist"):
         find_workload("nowhere.py:workload")

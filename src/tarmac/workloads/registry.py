@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ from tarmac.extensions import load_provided, names_with_provided
 from tarmac.workloads.base import Workload
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
 __all__ = ["find_workload", "reference_of", "workload_names"]
@@ -100,9 +103,9 @@ def _load_file(path: Path) -> ModuleType:
         raise RequestError(f"workload file {str(path)!r} cannot be imported as Python")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.resolve().parent))
     try:
-        spec.loader.exec_module(module)
+        with _importing_from(path.resolve().parent):
+            spec.loader.exec_module(module)
     except TarmacError:
         raise
     except Exception as error:
@@ -112,9 +115,27 @@ def _load_file(path: Path) -> ModuleType:
             f"{path}:{line}: {type(error).__name__}: {error}",
             hint=None if missing is None else what_brings(missing),
         ) from error
-    finally:
-        sys.path.pop(0)
     return module
+
+
+@contextlib.contextmanager
+def _importing_from(directory: Path) -> Iterator[None]:
+    """Let a file import its neighbours, which come after Python's own library on the path.
+
+    A user's ``types.py`` would otherwise replace the library's in all that the file imports. Other
+    packages come later: a user's ``datasets.py`` is the one that the file means.
+    """
+    entry, library = str(directory), Path(os.__file__).parent
+    own = (str(library), str(library / "lib-dynload"))
+    is_new = entry not in sys.path
+    if is_new:
+        last = max((i for i, other in enumerate(sys.path) if other in own), default=-1)
+        sys.path.insert(last + 1, entry)
+    try:
+        yield
+    finally:
+        if is_new and entry in sys.path:
+            sys.path.remove(entry)
 
 
 def _line_in(path: Path, error: Exception) -> int:
