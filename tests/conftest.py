@@ -105,6 +105,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # What whoever runs the tests has set for their own work is no matter of the tests.
 os.environ["TARMAC_SETTINGS_FILE"] = os.environ["TARMAC_SECRETS"] = os.devnull
 
+# In a container the checkout may be another user's than the tests': it is what they are to run.
+if (_owner := Path(__file__).stat().st_uid) not in (0, os.geteuid()):
+    os.environ["TARMAC_TRUSTED_USERS"] = str(_owner)
+
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start would
 # inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

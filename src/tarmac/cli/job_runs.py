@@ -82,6 +82,7 @@ def resumed(
     reference: str, output: Path | None, on: str | None, given: Mapping[str, str | Path | None]
 ) -> JobRun:
     """Find the run to go on with; refuse options that would make it another one."""
+    from tarmac.files import refuse_foreign
     from tarmac.jobs import find_run, recall_secrets
 
     for name, value in given.items():
@@ -91,6 +92,11 @@ def resumed(
                 hint=f"Start a new one: tarmac run FILE {name} {value}",
             )
     run = find_run(reference, output)
+    refuse_foreign(
+        run.path / "job-run.json",
+        what="its commands",
+        again="start it anew from its job file: tarmac run FILE",
+    )
     recall_secrets(run)
     return run if on is None else dataclasses.replace(run, executor=on)
 

@@ -32,6 +32,7 @@ __all__ = [
     "output_option",
     "pairs_option",
     "summary_of",
+    "workload_option",
 ]
 
 # Of the whole command line: each command takes its context's settings from the one above it.
@@ -159,6 +160,17 @@ def checkpoint_option() -> Callable[[Any], Any]:
         default="last",
         show_default=True,
         help="last, or best: the one that was best on held-out data.",
+    )
+
+
+def workload_option() -> Callable[[Any], Any]:
+    """Add ``--workload``: the file of a run's workload, named by the user."""
+    return option(
+        "--workload",
+        metavar="FILE:NAME",
+        show_default="the one that the run names",
+        help="The workload of the run, e.g. my_model.py:workload. Needed where the run or the file "
+        "belongs to another user.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,11 +88,11 @@ def train_there(
     options = [*_passed_on(ctx)]
     if resumed is not None:
         run = runs.resolve(resumed, directory)
-        workload = workload or str(run.record.configuration["workload"])
+        workload = workload or _recorded(run)
         options += ["--resume", str(run.path.resolve())]
     if from_checkpoint is not None:
         source = runs.resolve(from_checkpoint, directory)
-        workload = workload or str(source.record.configuration["workload"])
+        workload = workload or _recorded(source)
         options += ["--from-checkpoint", str(source.path.resolve())]
     assert workload is not None
     job = place.applied_to(
@@ -124,6 +125,16 @@ def train_there(
             hint="Do the nodes see this directory? Name one that they share: --output DIR",
         )
     return found[0]
+
+
+def _recorded(run: Run) -> str:
+    """Return the workload that a run names, for a command line: as if the user had named it."""
+    from tarmac.files import refuse_foreign_python
+
+    reference = str(run.record.configuration["workload"])
+    line = ["tarmac", "train", reference, "--resume", str(run.path)]
+    refuse_foreign_python(reference, run.path / "run.json", again=shlex.join(line))
+    return reference
 
 
 def _passed_on(ctx: click.Context) -> Iterator[str]:

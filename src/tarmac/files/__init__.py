@@ -59,6 +59,14 @@ if TYPE_CHECKING:
         read_object,
         write_object,
     )
+    from tarmac.files.ownership import (
+        TRUSTED_USERS,
+        first_own,
+        foreign_owner,
+        refuse_foreign,
+        refuse_foreign_python,
+        trust_in_this_user,
+    )
     from tarmac.files.parsing import Shape, parse_json
     from tarmac.files.private import make_private
     from tarmac.files.readings import Readings
@@ -68,6 +76,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BEAT_S",
     "SCHEMES",
+    "TRUSTED_USERS",
     "DamagedLine",
     "Fields",
     "Holder",
@@ -87,6 +96,8 @@ __all__ = [
     "delete_object",
     "download",
     "drop_torn_line",
+    "first_own",
+    "foreign_owner",
     "get_object",
     "is_held",
     "is_network",
@@ -105,10 +116,13 @@ __all__ = [
     "read_lines",
     "read_object",
     "read_versioned",
+    "refuse_foreign",
+    "refuse_foreign_python",
     "remove_unowned",
     "replace_directory",
     "storage_errors",
     "taking_turns",
+    "trust_in_this_user",
     "unlock_descriptor",
     "validated",
     "without_password",
@@ -170,6 +184,12 @@ _MODULES = {
     "write_json": "atomic",
     "write_object": "objects",
     "write_text": "atomic",
+    "TRUSTED_USERS": "ownership",
+    "first_own": "ownership",
+    "foreign_owner": "ownership",
+    "refuse_foreign": "ownership",
+    "refuse_foreign_python": "ownership",
+    "trust_in_this_user": "ownership",
 }
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
+from tarmac.files import trust_in_this_user
 from tarmac.jobs.executors import RunnerJob, find_executor
 from tarmac.jobs.executors.elements import staging_variables
 from tarmac.jobs.runner_notes import (
@@ -203,7 +204,12 @@ def _submit(run: JobRun, options: Sequence[str], secrets: Mapping[str, str], *, 
         number=number,
         num_tasks=len(run.tasks),
         command=python_command("tarmac", "run", "--resume", str(run.path), *options),
-        variables={**variables, RUNNER_JOB: f"{number}:{run.path.name}", "PYTHONUNBUFFERED": "1"},
+        variables={
+            **variables,
+            **trust_in_this_user(),
+            RUNNER_JOB: f"{number}:{run.path.name}",
+            "PYTHONUNBUFFERED": "1",
+        },
         secrets=secrets,
         options=run.job.options.get(run.executor, {}),
         warned=mark_file(run.path, number, "warned"),

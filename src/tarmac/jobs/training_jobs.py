@@ -8,6 +8,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tarmac.files import trust_in_this_user
 from tarmac.jobs.model import Job, Resources, Retries
 from tarmac.jobs.placeholders import escape
 from tarmac.jobs.plan import LAUNCH
@@ -83,6 +84,7 @@ def training_job(
         ),
         env={
             LAUNCH: secrets.token_hex(8),
+            **trust_in_this_user(),
             **({"TARMAC_DATA": str(Path(data).resolve())} if data else {}),
         },
     )

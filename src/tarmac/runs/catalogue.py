@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tarmac.errors import RequestError, TarmacError, first_line
-from tarmac.files import Fields, parse_json, storage_errors
+from tarmac.files import Fields, first_own, parse_json, storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -202,7 +202,7 @@ class Catalogue:
 
         Args:
             reference: A path, a name, the beginning of a name or an id, or ``latest``: the newest
-                of the kinds. A run that belongs to another one is never the latest.
+                of the kinds. Never one that belongs to another run, or to another user.
 
         Raises:
             RequestError: None fits, or more than one.
@@ -216,7 +216,10 @@ class Catalogue:
         heads = {run.path: _head(run) for run in known}
         known.sort(key=lambda run: heads[run.path].created_at, reverse=True)
         if reference == "latest":
-            fitting = [run for run in known if run.owner is None and heads[run.path].is_whole][:1]
+            whole = [run for run in known if run.owner is None and heads[run.path].is_whole]
+            by_record = {run.path / run.kind.record: run for run in whole}
+            newest = first_own(by_record)
+            fitting = [] if newest is None else [by_record[newest]]
         else:
             exact = [run for run in known if run.path.name == reference]
             fitting = exact or [run for run in known if _fits(run, heads[run.path], reference)]

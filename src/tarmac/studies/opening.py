@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac import runs
 from tarmac.errors import RequestError
+from tarmac.files import refuse_foreign_python
 from tarmac.machine import find_devices
 from tarmac.studies.errors import FieldError
 from tarmac.studies.evaluation.dataset import load_dataset
@@ -233,6 +235,8 @@ def check_changes(
     if what is not None:
         asked = request_of(what, changes)
     else:
+        line = ["tarmac", "search", before.workload, "--resume", str(study.path)]
+        refuse_foreign_python(before.workload, study.path / "study.json", again=shlex.join(line))
         unchanged = {name: getattr(before, name) for name in type(before).model_fields}
         texts = {**unchanged["space"], **changes.get("space", {})}
         asked = make_request({**unchanged, **changes, "space": texts})

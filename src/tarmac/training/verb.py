@@ -5,13 +5,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac import data, runs
 from tarmac.errors import RequestError
-from tarmac.files import is_object, read_object, storage_errors, taking_turns
+from tarmac.files import (
+    is_object,
+    read_object,
+    refuse_foreign_python,
+    storage_errors,
+    taking_turns,
+)
 from tarmac.training.engine.team import Alone
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
@@ -344,15 +351,21 @@ def workload_of(run: Run, asked: str | Workload | None) -> Workload:
 
     Args:
         run: Whose record names it.
-        asked: None for what the record names, which runs a user's own file.
+        asked: None for what the record names, which runs a user's own file, but no other user's.
 
     Raises:
-        RequestError: It is another one, or is not there any more.
+        RequestError: It is another one, is not there any more, or is the file of another user, or
+            a run of theirs names it.
     """
     recorded_as = str(run.record.configuration["workload"])
     if isinstance(asked, Workload):
         found, names = asked, (asked.name, *_importable(asked))
     else:
+        if asked is None:
+            line = shlex.join(["tarmac", "train", recorded_as, "--resume", str(run.path)])
+            option = shlex.join(["--workload", recorded_as])
+            again = f"{line}\nFor eval, predict and export: {option}"
+            refuse_foreign_python(recorded_as, run.path / "run.json", again=again)
         names = (recorded_as if asked is None else _absolute(asked),)
         found = find_workload(names[0])
     if recorded_as not in names:

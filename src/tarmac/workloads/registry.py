@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,11 +127,13 @@ def _importing_from(directory: Path) -> Iterator[None]:
     packages come later: a user's ``datasets.py`` is the one that the file means.
     """
     entry, library = str(directory), Path(os.__file__).parent
+    is_open = bool(directory.stat().st_mode & stat.S_IWOTH)
     own = (str(library), str(library / "lib-dynload"))
     is_new = entry not in sys.path
     if is_new:
         last = max((i for i, other in enumerate(sys.path) if other in own), default=-1)
-        sys.path.insert(last + 1, entry)
+        # Where all may write, a neighbour need not be the user's, and hides no package either.
+        sys.path.insert(len(sys.path) if is_open else last + 1, entry)
     try:
         yield
     finally:

@@ -9,7 +9,14 @@ import click
 import cloup
 
 from tarmac.cli.completion import complete_datasets, complete_trainings
-from tarmac.cli.options import checkpoint_option, examples, json_option, option, output_option
+from tarmac.cli.options import (
+    checkpoint_option,
+    examples,
+    json_option,
+    option,
+    output_option,
+    workload_option,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,12 +59,14 @@ __all__ = ["command"]
 @option("--verify", is_flag=True, help="Exit with 1 when the result is not as expected.")
 @json_option("Print the scores as JSON, and only that.")
 @checkpoint_option()
+@workload_option()
 @output_option()
 def command(
     run_name: str,
     dataset: str | None,
     device: str,
     checkpoint: str,
+    workload: str | None,
     verify: bool,
     as_json: bool,
     output: Path | None,
@@ -71,6 +80,7 @@ def command(
         dataset=dataset,
         device=device,
         output=output,
+        workload=workload,
         checkpoint=checkpoint,  # type: ignore[arg-type]  # checked by Choice
     )
     expected = found.expectation

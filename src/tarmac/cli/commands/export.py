@@ -10,7 +10,7 @@ import cloup
 
 from tarmac.cli.choices import EXPORTS, Choice
 from tarmac.cli.completion import complete_trainings
-from tarmac.cli.options import checkpoint_option, examples, json_option, option
+from tarmac.cli.options import checkpoint_option, examples, json_option, option, workload_option
 
 __all__ = ["command"]
 
@@ -44,8 +44,16 @@ __all__ = ["command"]
     help="Where it is written, whole or not at all.",
 )
 @checkpoint_option()
+@workload_option()
 @json_option()
-def command(run_name: str, form: str, target: Path | None, checkpoint: str, as_json: bool) -> None:
+def command(
+    run_name: str,
+    form: str,
+    target: Path | None,
+    checkpoint: str,
+    workload: str | None,
+    as_json: bool,
+) -> None:
     """Write a run's model, with its preprocessing, to a file that needs no Tarmac.
 
     The file is asked about samples of the test set, and must answer as the model does.
@@ -56,6 +64,7 @@ def command(run_name: str, form: str, target: Path | None, checkpoint: str, as_j
         run_name,
         form,  # type: ignore[arg-type]  # checked by Choice
         file=target,
+        workload=workload,
         checkpoint=checkpoint,  # type: ignore[arg-type]  # likewise
     )
     if as_json:

@@ -8,7 +8,13 @@ import click
 import cloup
 
 from tarmac.cli.completion import complete_files, complete_trainings
-from tarmac.cli.options import checkpoint_option, count_option, examples, option
+from tarmac.cli.options import (
+    checkpoint_option,
+    count_option,
+    examples,
+    option,
+    workload_option,
+)
 
 __all__ = ["command"]
 
@@ -51,6 +57,7 @@ __all__ = ["command"]
     help="auto, the index of a GPU, or cpu.",
 )
 @checkpoint_option()
+@workload_option()
 @count_option("--batch-size", default=256, show_default=True, help="Samples at a time.")
 def command(
     run_name: str,
@@ -58,6 +65,7 @@ def command(
     target: Path | None,
     device: str,
     checkpoint: str,
+    workload: str | None,
     batch_size: int,
 ) -> None:
     """Ask a run's model about samples, and write a line for each.
@@ -78,7 +86,12 @@ def command(
         raise RequestError(f"--batch-size is {batch_size}, expected at least 1")
     if target is not None:
         check_target(target)
-    trained = open_trained(run_name, device=device, checkpoint=checkpoint)  # type: ignore[arg-type]  # checked by Choice
+    trained = open_trained(
+        run_name,
+        device=device,
+        workload=workload,
+        checkpoint=checkpoint,  # type: ignore[arg-type]  # checked by Choice
+    )
     said = predict_each(trained, read_samples(source, trained.parts, batch_size))
     if target is None:
         for line in json_lines(said):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
+from tarmac.files import trust_in_this_user
 from tarmac.jobs import Job, escape, find_executor
 from tarmac.processes import python_command
 from tarmac.studies.methods.registry import find_method
@@ -160,7 +161,8 @@ def workers_job(
                 "retries": {"count": _MOST_TURNS, "backoff": "1ms", "exit_codes": [AGAIN]},
             }
         ],
-        "env": {name: str(Path(value).resolve()) for name, value in passed.items()},
+        "env": {name: str(Path(value).resolve()) for name, value in passed.items()}
+        | trust_in_this_user(),
         "resources": resources,
         "options": options,
     }

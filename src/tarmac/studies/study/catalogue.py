@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tarmac import runs
 from tarmac.errors import RequestError
+from tarmac.files import first_own
 from tarmac.studies.study.kind import SEARCH
 from tarmac.studies.study.study import Study
 
@@ -23,7 +24,8 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
     """Find a study.
 
     Args:
-        reference: A path, a name, the beginning of a name, or ``"latest"``.
+        reference: A path, a name, the beginning of a name, or ``"latest"``: the newest that is no
+            other user's.
         output: Where studies lie; `tarmac.runs.default_output` if not given.
         storage: The database's URL where that holds a password.
 
@@ -37,7 +39,8 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
     studies, _ = list_studies(root)
     fitting = [study for study in studies if study.name.startswith(reference)]
     if reference == "latest" and studies:
-        fitting = studies[:1]
+        newest = first_own(study.path / "study.json" for study in studies)
+        fitting = [study for study in studies if newest is not None and study.path == newest.parent]
     if len(fitting) == 1:
         return Study.open(fitting[0].path, storage)
     if fitting:

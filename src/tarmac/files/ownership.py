@@ -1,0 +1,133 @@
+"""Whose a file is: nothing that another user may have written is run unless the user names it.
+
+Root is trusted, as it can do everything already; so is whoever has called ``sudo``. The rule is
+that of git's ``safe.directory``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pwd
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "TRUSTED_USERS",
+    "first_own",
+    "foreign_owner",
+    "refuse_foreign",
+    "refuse_foreign_python",
+    "trust_in_this_user",
+]
+
+TRUSTED_USERS = "TARMAC_TRUSTED_USERS"
+
+
+def foreign_owner(*paths: Path) -> str | None:
+    """Return the first owner of paths who may not choose what this user runs; None where all may.
+
+    Args:
+        paths: Files and directories. Links are followed; what is missing is nobody's.
+    """
+    trusted = _trusted_ids()
+    for path in paths:
+        with contextlib.suppress(OSError):
+            owner = path.stat().st_uid
+            if owner not in trusted:
+                return _name_of(owner)
+    return None
+
+
+def refuse_foreign(record: Path, *files: Path, what: str, again: str) -> None:
+    """Refuse to run what a record holds or names, where another user owns any of it.
+
+    Args:
+        record: The file of a run or a study.
+        files: Code that it names.
+        what: What would run, in words.
+        again: What to do instead, in words.
+
+    Raises:
+        RequestError: The record, a file or the directory of one is another user's.
+    """
+    for path in (record, *files):
+        real = Path(os.path.realpath(path))
+        owner = foreign_owner(real, real.parent)
+        if owner is not None:
+            raise RequestError(
+                f"{path} belongs to {owner}, and {what} would run as you",
+                hint=f"Read it first. If you trust it, {again}\n"
+                f"To trust all that {owner} owns: export {TRUSTED_USERS}={owner}",
+            )
+
+
+def refuse_foreign_python(reference: str, record: Path, *, again: str) -> None:
+    """Refuse a workload's file that a record names, as `refuse_foreign` does.
+
+    Args:
+        reference: As recorded; a name of a workload that is installed runs no file of a user's.
+        record: The file of a run or a study.
+        again: A command line that names the file.
+    """
+    file = reference.rpartition(":")[0]
+    if file.endswith(".py"):
+        words = f"the Python of {reference}"
+        refuse_foreign(record, Path(file), what=words, again=f"name it: {again}")
+
+
+def first_own(records: Iterable[Path]) -> Path | None:
+    """Return the first record that no other user owns; say on stderr which are passed over.
+
+    Args:
+        records: Files of runs, the newest first.
+    """
+    for record in records:
+        owner = foreign_owner(record, record.parent)
+        if owner is None:
+            return record
+        _note(f"latest passes over {record.parent}, which belongs to {owner}")
+    return None
+
+
+def trust_in_this_user() -> dict[str, str]:
+    """Return the variables by which Tarmac's own processes elsewhere trust this user's files.
+
+    A container may run them as a user of its own.
+    """
+    names = os.environ.get(TRUSTED_USERS, "").replace(",", " ").split()
+    if os.geteuid():
+        names.append(str(os.geteuid()))
+    return {TRUSTED_USERS: ",".join(dict.fromkeys(names))} if names else {}
+
+
+@functools.cache
+def _note(text: str) -> None:
+    """Say something once: a command may look for the latest several times."""
+    sys.stderr.write(f"note: {text}\n")
+
+
+def _trusted_ids() -> set[int]:
+    trusted = {0, os.geteuid()}
+    names = os.environ.get(TRUSTED_USERS, "").replace(",", " ").split()
+    if not os.geteuid():
+        # Root alone can have been given its place by sudo.
+        names.append(os.environ.get("SUDO_UID", ""))
+    for name in names:
+        with contextlib.suppress(KeyError):
+            trusted.add(int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid)
+    return trusted
+
+
+def _name_of(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return str(user_id)
