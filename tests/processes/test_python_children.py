@@ -174,8 +174,8 @@ def test_a_loaders_new_interpreters_start_among_modules_that_are_called_as_the_l
 ) -> None:
     samples = pytest.importorskip("tarmac.training.engine.loader_samples")
     # As of a program that was started by its own name, and not by -m.
-    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", None)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None, raising=False)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", None, raising=False)
     process = multiprocessing.get_context("spawn").Process(target=os._exit, args=[7])
     with samples.starting_workers():
         process.start()
