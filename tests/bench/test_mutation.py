@@ -92,3 +92,51 @@ def test_a_pair_that_is_killed_no_more_is_listed(tmp_path, capsys):
     assert "## 1 mutants of both: 1 killed before, 0 killed after" in printed
     assert "- src/tarmac/files/module.py:11 AddNot" in printed
     assert "survived, 1 of 2 tests: `elif value > most:` -> `elif not value > most:`" in printed
+
+
+@pytest.fixture
+def run(work, monkeypatch):
+    """Return a function that runs mutant 0 of the map; its tests end as a function says."""
+    source = "def outer():\n    return 1\n"
+    made = vars(mutant(first=2, before=["    return 1"], after=["    return 2"]))
+    (work / "sample.json").write_text(json.dumps({"commit": "0", "seed": 0, "mutants": [made]}))
+
+    def prepare(tree, copy, commit):
+        (copy / "src/tarmac/files").mkdir(parents=True, exist_ok=True)
+        (copy / made["file"]).write_text(source)
+
+    monkeypatch.setattr(mutation, "prepare", prepare)
+
+    def run(ends, *limits):
+        def pytest(runner, copy, tests):
+            return ends(tests, is_mutated="return 2" in (copy / made["file"]).read_text())
+
+        monkeypatch.setattr(mutation.Runner, "pytest", pytest)
+        arguments = ["run", "--work", str(work), "--tree", str(work), "--jobs", "1", *limits]
+        mutation.main(arguments)
+        return mutation.read_lines(work / "results.jsonl")
+
+    return run
+
+
+def test_a_survivor_continues_with_the_tests_that_larger_limits_allow(run):
+    def ends(tests, is_mutated):
+        is_killed = is_mutated and tests == ["tests/runs/test_b.py::quick"]
+        return ("killed", tests[0]) if is_killed else ("survived", "")
+
+    assert [r["status"] for r in run(ends, "--max-tests", "1")] == ["survived"]
+    assert [r["status"] for r in run(ends, "--max-tests", "1")] == ["survived"]
+    assert [r["status"] for r in run(ends, "--max-tests", "2")] == ["survived", "killed"]
+    (*_, last) = run(ends, "--max-tests", "9")
+    assert last["by"] == "tests/runs/test_b.py::quick"
+    assert len(last["ran"]) == last["touching"] == 2
+
+
+def test_a_slow_test_that_fails_without_the_mutant_too_does_not_kill_it(run):
+    def ends(tests, is_mutated):
+        flaky = "tests/files/test_a.py::slow"
+        return ("killed", flaky) if flaky in tests else ("survived", "")
+
+    (result,) = run(ends)
+    assert result["status"] == "survived"
+    assert result["unreliable"] == ["tests/files/test_a.py::slow"]
