@@ -11,8 +11,10 @@ BUDGET ?= 540
 WHEELS ?= wheels
 OUT ?=
 STAGES ?=
+# Of `make check`; the longest begins first.
+CHECKS := check-types check-format check-lint check-layers check-workflows
 
-.PHONY: demo test test-frameworks test-nightly gpu gpu-rehearsal gpu-bed gpu-bounds wheels check format docs clean
+.PHONY: demo test test-frameworks test-nightly gpu gpu-rehearsal gpu-bed gpu-bounds wheels check format docs clean $(CHECKS)
 
 # Trains on data that comes with Tarmac, so it needs no download of its own.
 demo: $(VENV)/.installed
@@ -48,11 +50,19 @@ gpu-bed: $(VENV)/.installed-dev
 gpu-bounds: $(VENV)/.installed-dev
 	$(BIN)/python tests/cuda_stand_in/bounds.py
 
+# All of them, two at once, also where one fails.
 check: $(VENV)/.installed-dev
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory -j2 --output-sync=target --keep-going $(CHECKS)
+
+check-types:
 	$(BIN)/mypy
+check-format:
+	$(BIN)/ruff format --check .
+check-lint:
+	$(BIN)/ruff check .
+check-layers:
 	$(BIN)/lint-imports
+check-workflows:
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
 	$(BIN)/zizmor --offline --quiet .github
@@ -85,9 +95,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	  { echo "$(PYTHON) has no venv. On Debian or Ubuntu: apt install python3-venv"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train]'
+	$(BIN)/python .ci/uv pip install -c constraints.txt -e '.[train]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python .ci/uv pip install -c constraints.txt -e '.[dev]'
 	@touch $@
