@@ -2,51 +2,71 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Such as: make test PYTEST_OPTIONS="-rs --durations=20"
+# Such as: make test PYTEST_OPTIONS="--durations=20"
 PYTEST_OPTIONS ?=
 # The Pythons that `make wheels` downloads for.
 PYTHONS ?= 3.11,3.12,3.13,3.14
+# Of `make gpu-bed`.
+TORCHES ?= 2.11 2.13
 # Of `make gpu`.
 BUDGET ?= 540
 WHEELS ?= wheels
 OUT ?=
 STAGES ?=
+# Tests that `make test` leaves out: markers in pyproject.toml, each of which is a target, test-GROUP.
+GROUPS := slurm ray kubernetes frameworks hkube containers docs cuda_stand_in nightly
+LEFT_OUT := $(subst $() $(), or ,$(GROUPS))
+# Of `make test-all`.
+ALL := test $(GROUPS:%=test-%) test-oldest-torch test-lowest
+# Many tests wait, for Slurm, a limit or a second process: one worker more than cores keeps these busy.
+WORKERS = $(shell expr $$(nproc) + 1)
+# Some tests need uv, which is beside the other tools.
+PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -n $(WORKERS)
+# Of `make test-changed`; by itself where the branch left main.
+BASE ?=
 # Of `make check`; the longest begins first.
 CHECKS := check-types check-format check-lint check-layers check-workflows
 
-.PHONY: demo test test-frameworks test-nightly gpu gpu-rehearsal gpu-bed gpu-bounds wheels check format docs clean $(CHECKS)
+.PHONY: demo $(ALL) test-all test-changed gpu gpu-bed gpu-bounds wheels check $(CHECKS) format docs clean
 
 # Trains on data that comes with Tarmac, so it needs no download of its own.
 demo: $(VENV)/.installed
 	$(BIN)/tarmac train digits-mlp --verify
 
+# In random order; `make test PYTEST_OPTIONS="--randomly-seed=7"` repeats one.
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest -m "not frameworks and not nightly and not cuda_stand_in" $(PYTEST_OPTIONS)
+	$(PYTEST) -m "not ($(LEFT_OUT))" $(PYTEST_OPTIONS)
 
-# Builds environments of TensorFlow, JAX, Keras, MXNet, Chainer and Horovod in the user's cache: minutes
-# the first time, and a compiler, seconds later. HKube's clients in all that they can be told to speak,
-# and clusters of Ray, each of which takes a quarter of a minute to start.
-test-frameworks: $(VENV)/.installed-dev
-	$(BIN)/pytest -m "frameworks and not nightly" -n 1 $(PYTEST_OPTIONS)
+# Those of a group alone: make test-slurm. What is marked as nightly too is in that group.
+$(GROUPS:%=test-%): test-%: $(VENV)/.installed-dev
+	$(PYTEST) -m "$*$(if $(filter-out nightly,$*), and not nightly)" $(PYTEST_OPTIONS)
 
-# What CI leaves out for time: the examples on the whole of MNIST, and trainings with the oldest PyTorch
-# that is allowed, on the CPU.
-test-nightly: $(VENV)/.installed-dev
-	$(BIN)/pytest -m nightly -n 1 $(PYTEST_OPTIONS)
-	$(BIN)/python tests/cuda_stand_in/bed.py run --torch 2.11 --gpus 0 $(BIN)/pytest \
-	  -m "not frameworks and not nightly and not cuda_stand_in" $(PYTEST_OPTIONS) \
-	  tests/training tests/workloads tests/studies
+test-cuda_stand_in: gpu-bed
+test-ray test-frameworks test-nightly test-cuda_stand_in: WORKERS := 1
 
-# Trainings on pretended GPUs: PyTorch for CUDA, which it puts into the user's cache, over a stand-in for
-# CUDA's libraries. Shows what is raised, launched and left behind, and no numbers. Minutes at first.
-gpu-rehearsal: gpu-bed
-	$(BIN)/pytest -m "cuda_stand_in and not nightly" -n 1 $(PYTEST_OPTIONS)
+# The tests of `make test` with the lowest versions that pyproject.toml allows, without extras.
+test-lowest: $(VENV)/.installed-dev
+	.ci/test-with $(BIN)/python lowest-direct
 
-# What those need, 1.8 GB for each PyTorch.
+# The trainings among them, with the oldest PyTorch that is allowed.
+test-oldest-torch: $(VENV)/.installed-dev
+	$(BIN)/python tests/cuda_stand_in/bed.py run --torch 2.11 --gpus 0 $(PYTEST) \
+	  -m "not ($(LEFT_OUT))" $(PYTEST_OPTIONS) tests/training tests/workloads tests/studies
+
+# Everything, one after another, also where one fails; the end says how long each took.
+test-all: $(VENV)/.installed-dev
+	$(BIN)/python .ci/steps $(ALL:%="make %")
+
+# Those that what differs from BASE needs, by the import graph; names the groups to run beside.
+test-changed: $(VENV)/.installed-dev
+	$(BIN)/python .ci/changed $(BASE) | xargs --no-run-if-empty --delimiter='\n' \
+	  $(PYTEST) -m "not ($(LEFT_OUT))" $(PYTEST_OPTIONS)
+
+# What test-cuda_stand_in needs: PyTorch for CUDA in the user's cache, 1.8 GB each.
 gpu-bed: $(VENV)/.installed-dev
-	for torch in 2.11 2.13; do $(BIN)/python tests/cuda_stand_in/bed.py build --torch $$torch || exit; done
+	for torch in $(TORCHES); do $(BIN)/python tests/cuda_stand_in/bed.py build --torch $$torch || exit; done
 
-# Measures again what `make gpu-rehearsal` holds a change to; the diff shows what became of it.
+# Measures again what `make test-cuda_stand_in` holds a change to; the diff shows what became of it.
 gpu-bounds: $(VENV)/.installed-dev
 	$(BIN)/python tests/cuda_stand_in/bounds.py
 

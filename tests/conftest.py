@@ -28,75 +28,14 @@ import pytest
 import pytest_timeout
 from hypothesis import HealthCheck, settings
 
+import skips
 from busybox import make_busybox_image, remove_busybox
 from tarmac.control_groups import is_unified, own_groups
 from tarmac.slurm import OneMachineSlurm
 from waiting import limit_s
 
-# Folders and files whose tests need a package that may not be there.
-_NEED = {
-    "torch": (
-        *(
-            "cli",
-            "docs",
-            "examples",
-            "hkube/serving",
-            "inference",
-            "hkube/test_served_image.py",
-            "kernels",
-            "machine",
-            "studies",
-            "training",
-            "workloads",
-        ),
-        *("checks/test_check.py", "checks/test_container.py", "checks/test_probes.py"),
-        *("checks/test_probe_conformance.py", "checks/test_soak.py", "checks/test_ranks.py"),
-        *("jobs/slurm/test_slurm_nodes.py", "jobs/ray/test_ray_training.py"),
-        "jobs/ray/test_ray_searches.py",
-        *("kubernetes/test_kubernetes_searches.py", "kubernetes/test_kubernetes_training.py"),
-        "trackers/test_trackers.py",
-        "pages/test_search_page.py",
-        "testing/test_selftest.py",
-    ),
-    "optuna": (
-        *("bench", "studies", "cli/test_search.py", "hkube/test_tuning.py"),
-        *("jobs/ray/test_ray_searches.py", "kubernetes/test_kubernetes_searches.py"),
-        "pages/test_search_page.py",
-    ),
-    "obstore": (
-        *("files/test_small_objects.py", "jobs/test_objects.py"),
-        *("kubernetes/test_kubernetes_stores.py", "kubernetes/test_kubernetes_stores_typed.py"),
-    ),
-    **dict.fromkeys(("PIL", "pyarrow"), ("data/test_own_data.py",)),
-    "datasets": ("training/test_hugging_face.py",),
-    "torchmetrics": ("training/test_set_metrics.py",),
-    "ray": ("jobs/ray",),
-    "triton": ("kernels",),
-    **dict.fromkeys(
-        ("websockets", "msgpack", "bson"),
-        (
-            *(f"hkube/{part}" for part in ("clients", "hosting", "running", "serving")),
-            *(f"hkube/test_{name}.py" for name in ("hostile", "protocol", "served_image")),
-            *(f"hkube/test_{name}.py" for name in ("sweep", "worker_session")),
-            *("cli/test_pipelines.py", "jobs/slurm/test_slurm_pipelines.py"),
-            *("jobs/ray/test_ray_pipelines.py", "kubernetes/test_kubernetes_pipelines.py"),
-        ),
-    ),
-    "starlette": ("server/test_application.py",),
-    "uvicorn": ("server/test_serving.py", "server/test_browsing.py"),
-    "playwright": ("server/test_browsing.py", "monitor/test_web_browser.py"),
-    "kubernetes_validate": ("kubernetes",),
-    "cryptography": ("kubernetes",),
-    # Of a test server, which machines with a GPU often lack.
-    "textual": ("monitor/test_screen.py",),
-    "textual_serve": ("monitor/test_web.py", "monitor/test_web_browser.py"),
-    "boto3": ("jobs/test_objects.py",),
-    "moto": ("jobs/test_objects.py",),
-}
-_MISSING = [module for module in _NEED if importlib.util.find_spec(module) is None]
-_HAS_TORCH = "torch" not in _MISSING
+_HAS_TORCH = importlib.util.find_spec("torch") is not None
 _GPU_WORKERS = 4
-collect_ignore = [path for module in _MISSING for path in _NEED[module]]
 
 # Programs that tests start have more threads together than there are cores: threads that spin while
 # they wait take those from the ones that work. Two trainings at once took 11 s so, and 5 s else.
@@ -507,9 +446,20 @@ def _has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for module in _MISSING:
-        terminalreporter.line(f"not collected without {module}: {', '.join(_NEED[module])}")
+def pytest_configure(config: pytest.Config) -> None:
+    # Hooks of this file do not see a folder whose own conftest.py fails.
+    config.pluginmanager.register(skips)
+    # A test whose random numbers must be the same each time has a seed of its own.
+    if hasattr(config.option, "randomly_reset_seed"):
+        config.option.randomly_reset_seed = False
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    # pytest-randomly says it in a header, which `-q` hides.
+    if seed := getattr(config.option, "randomly_seed", None):
+        terminalreporter.line(f"In random order; repeat it by --randomly-seed={seed}")
 
 
 @pytest.fixture(autouse=True)

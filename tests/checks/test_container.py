@@ -11,7 +11,7 @@ from tarmac.checks.frameworks import Framework
 from tarmac.checks.run_probe import run_probe
 from tarmac.checks.targets import container_target
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
 IMAGE = "tarmac-test-torch"
 

@@ -110,6 +110,7 @@ def script(directory: Path, name: str, program: Path) -> Path:
     return path
 
 
+@pytest.mark.slurm
 def test_a_prolog_drains_the_node_with_the_reason_and_the_job_does_not_run(slurm, node, tmp_path):
     program, become = node
     gate = script(tmp_path, "slurm-gate.sh", program)
@@ -129,6 +130,7 @@ def test_a_prolog_drains_the_node_with_the_reason_and_the_job_does_not_run(slurm
     cluster.run("srun", "--gres=gpu:1", "true")
 
 
+@pytest.mark.slurm
 def test_an_epilog_drains_the_node_that_a_job_left_broken(slurm, node, tmp_path):
     program, become = node
     cluster = slurm(f"Epilog={script(tmp_path, 'slurm-gate.sh', program)}")
@@ -138,6 +140,7 @@ def test_an_epilog_drains_the_node_that_a_job_left_broken(slurm, node, tmp_path)
     assert cluster.reason() == "tarmac: FAILED: ecc at GPU 0"
 
 
+@pytest.mark.slurm
 def test_a_health_check_drains_the_node_and_takes_it_back(slurm, node, tmp_path):
     program, become = node
     health = script(tmp_path, "slurm-health.sh", program)
@@ -159,6 +162,7 @@ def test_a_health_check_drains_the_node_and_takes_it_back(slurm, node, tmp_path)
     assert (cluster.state(), cluster.reason()) == ("drained", "fan replaced")
 
 
+@pytest.mark.slurm
 @pytest.mark.skipif(
     importlib.util.find_spec("torch") is None,
     reason="PyTorch computes here: pip install 'tarmac-gpu[train]'",

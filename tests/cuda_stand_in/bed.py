@@ -99,7 +99,7 @@ def find_bed(torch: str = DEFAULT) -> Bed:
     """
     bed = _bed(torch)
     if not (bed.site.is_dir() and bed.libraries.is_dir()):
-        raise NoBedError(f"PyTorch {torch} for CUDA is not here; provide it: make gpu-rehearsal")
+        raise NoBedError(f"PyTorch {torch} for CUDA is not here; provide it: make gpu-bed")
     return bed
 
 
@@ -150,7 +150,7 @@ def _made_whole(path: Path) -> Iterator[Path]:
 
 def _install(torch: str, site: Path) -> None:
     if importlib.util.find_spec("pip") is None:
-        raise NoBedError("pip is not here; make it: make gpu-rehearsal")
+        raise NoBedError("pip is not here; make it: make gpu-bed")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     command += ["--no-deps", "--no-compile", "--require-hashes", "--only-binary=:all:"]
     with _made_whole(site) as directory:

@@ -18,6 +18,8 @@ from doc_pages import PAGES, ROOT, Block, anchors, blocks, links, page_id
 from ray_heads import OBJECT_STORE_BYTES, start_head
 
 RUN = ("console", "python")
+# Newcomers read these first: `make test` runs them; all others are of the group `docs`.
+FIRST = (ROOT / "README.md", ROOT / "docs" / "quickstart.md")
 
 # Of a cluster: looks for work often; and its nodes may have more CPUs than this machine.
 QUICK = (
@@ -93,8 +95,11 @@ def ray_head():
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(block.kind in RUN for block in blocks(page))],
-    ids=page_id,
+    [
+        pytest.param(page, id=page_id(page), marks=[] if page in FIRST else pytest.mark.docs)
+        for page in PAGES
+        if any(block.kind in RUN for block in blocks(page))
+    ],
 )
 @pytest.mark.timeout(900)  # a page's commands are whole trainings and searches, one after another
 def test_every_example_runs_in_order(page, tmp_path, leading, stands_for):

@@ -38,6 +38,7 @@ def tarmac(tmp_path):
     return run
 
 
+@pytest.mark.slurm
 def test_slurm_gets_the_files_of_a_dry_run_and_nothing_is_made(tarmac, start_slurm, tmp_path):
     variables = start_slurm().variables
     written = tarmac("convert", "job.yaml", "--to", "slurm", **variables)

@@ -79,7 +79,7 @@ def test_the_example_becomes_a_definition_of_its_workload(tmp_path):
     assert definition["algorithmEnv"] == {"TARMAC_WORKLOAD": "mnist-mlp", "TARMAC_GPUS": "1"}
 
 
-@pytest.mark.frameworks
+@pytest.mark.containers
 @pytest.mark.timeout(1800)
 def test_a_workload_is_trained_by_the_image_that_its_definition_names(image, tmp_path):
     (tmp_path / "job.yaml").write_text(

@@ -55,6 +55,7 @@ def run(tmp_path, image):
     return go
 
 
+@pytest.mark.containers
 def test_a_configuration_of_batch_shipyards_runs_from_its_folder(tmp_path, image):
     option = "additional_docker_run_options: [--network=none]"
     (tmp_path / "config").mkdir()
@@ -107,6 +108,7 @@ def containers() -> list[str]:
     return subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
 
 
+@pytest.mark.containers
 def test_a_task_computes_in_a_container_with_its_inputs_and_outputs(run, tmp_path):
     (tmp_path / "data").write_text("hello\n")
     ended, out = run(
@@ -126,6 +128,7 @@ def test_a_task_computes_in_a_container_with_its_inputs_and_outputs(run, tmp_pat
     assert containers() == []
 
 
+@pytest.mark.containers
 def test_a_container_that_was_made_and_not_started_is_removed_with_its_run(image, tmp_path):
     label = f"tarmac.run={tmp_path.name}"
     made = ["docker", "create", "--label", label, "--network", "none", image, "true"]
@@ -136,6 +139,7 @@ def test_a_container_that_was_made_and_not_started_is_removed_with_its_run(image
     wait_for(lambda: not subprocess.run(listing, check=True, capture_output=True).stdout)
 
 
+@pytest.mark.containers
 def test_secrets_come_in_and_are_on_no_command_line(run, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
     ended, out = run(
@@ -150,6 +154,7 @@ def test_secrets_come_in_and_are_on_no_command_line(run, monkeypatch):
     assert (ended.outcome, out) == ("succeeded", "1\n")
 
 
+@pytest.mark.containers
 def test_a_container_starts_where_it_is_told_to(run, image):
     for workdir, expected in (("/bin", "/bin"), ("", "/"), (None, "/tarmac")):
         given = "" if workdir is None else f", workdir: '{workdir}'"
@@ -158,12 +163,14 @@ def test_a_container_starts_where_it_is_told_to(run, image):
         assert (ended.outcome, out.strip()) == ("succeeded", expected), ended.reason
 
 
+@pytest.mark.containers
 def test_a_time_limit_ends_the_container_too(run):
     ended, _ = run("{name: x, command: [sleep, '600'], environment: IMAGE, timeout: 1}")
     assert ended.reason == "its time limit of 1 s"
     wait_for(lambda: containers() == [])
 
 
+@pytest.mark.containers
 def test_a_container_that_takes_too_much_memory_says_so(run):
     ended, _ = run(
         """
@@ -177,11 +184,13 @@ def test_a_container_that_takes_too_much_memory_says_so(run):
     assert ended.reason == "it took more than 16 MiB of memory"
 
 
+@pytest.mark.containers
 def test_a_missing_image_fails_in_the_engines_words(run, tmp_path):
     ended, _ = run("{name: x, command: a, environment: {image: tarmac-none, pull: never}}")
     assert ended.reason == "exit code 125"
 
 
+@pytest.mark.containers
 def test_a_container_does_not_outlive_a_runner_that_is_killed(tmp_path, image):
     text = f"{{name: x, command: [sleep, '600'], environment: {{image: {image}, network: none}}}}"
     (tmp_path / "job.yaml").write_text(text)
@@ -259,6 +268,7 @@ def test_an_engine_that_never_answers_is_said(tmp_path, monkeypatch):
         )
 
 
+@pytest.mark.containers
 @each_name
 def test_a_mount_is_beside_the_job_file_and_has_any_name(tmp_path, image, name):
     base = tmp_path / name
@@ -322,6 +332,7 @@ def registry(tmp_path, image, reserve_port):
     subprocess.run(["docker", "rmi", name], check=False, capture_output=True)
 
 
+@pytest.mark.containers
 def test_an_image_comes_from_a_registry_with_a_login_that_is_kept_nowhere(
     tmp_path, registry, monkeypatch
 ):
@@ -369,6 +380,7 @@ def test_a_login_is_in_no_file_while_its_image_comes(tmp_path, monkeypatch):
         assert encoded not in path.read_bytes()
 
 
+@pytest.mark.containers
 def test_a_registry_that_refuses_a_login_is_said_in_the_engines_words(
     tmp_path, registry, monkeypatch
 ):

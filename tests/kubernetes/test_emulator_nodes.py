@@ -9,6 +9,8 @@ import pytest
 from emulator import NODE, POD, Emulator
 from test_emulator_jobs import create, job, over, terminated, wait_until
 
+pytestmark = pytest.mark.kubernetes
+
 _LOOP = "while :; do sleep 0.05; done"
 
 

@@ -95,6 +95,7 @@ TROUBLES = {
 }
 
 
+@pytest.mark.kubernetes
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_server_in_trouble_ends_no_task(trouble, run_job, cluster):
     act = once(lambda _: running(cluster), lambda: TROUBLES[trouble](cluster))
@@ -104,6 +105,7 @@ def test_a_server_in_trouble_ends_no_task(trouble, run_job, cluster):
     assert stdout.read_text() == "once\ntwice\n"
 
 
+@pytest.mark.kubernetes
 @pytest.mark.parametrize(
     "fault",
     [
@@ -124,6 +126,7 @@ def test_an_ambiguous_answer_makes_no_second_job(fault, run_job, cluster):
     assert len([*run_job.run.glob("tasks/*/attempt-*.json")]) == 1
 
 
+@pytest.mark.kubernetes
 def test_a_task_whose_pod_is_deleted_by_hand_begins_again(run_job, cluster):
     def delete():
         (pod, *_) = running(cluster)
@@ -141,6 +144,7 @@ def test_a_task_whose_pod_is_deleted_by_hand_begins_again(run_job, cluster):
     assert stdout.read_text() == "begun\nbegun\ndone\n"
 
 
+@pytest.mark.kubernetes
 def test_a_quota_that_is_used_up_is_told_and_waited_for(run_job, cluster):
     quota = {
         "apiVersion": "v1",
@@ -160,6 +164,7 @@ def test_a_quota_that_is_used_up_is_told_and_waited_for(run_job, cluster):
     assert any("0 of 0 pods are in use" in reason for reason in progress.reasons)
 
 
+@pytest.mark.kubernetes
 def test_a_webhook_that_refuses_fails_its_task_in_its_words(run_job, cluster):
     cluster.refusals["policy.example"] = "images come from our registry"
     (end,) = run_job("{name: x, command: 'true'}").ends.values()
@@ -168,6 +173,7 @@ def test_a_webhook_that_refuses_fails_its_task_in_its_words(run_job, cluster):
     assert not cluster.store.list(JOB, cluster.namespace)
 
 
+@pytest.mark.kubernetes
 def test_a_webhook_that_refuses_is_told_before_anything_starts(run_job, cluster, tmp_path):
     cluster.refusals["policy.example"] = "images come from our registry"
     job = parse_job("{name: x, command: 'true'}")
@@ -177,6 +183,7 @@ def test_a_webhook_that_refuses_is_told_before_anything_starts(run_job, cluster,
     assert "policy" in (told.value.hint or "")
 
 
+@pytest.mark.kubernetes
 def test_an_image_that_never_comes_fails_its_task(run_job, monkeypatch):
     for word in ("ErrImagePull", "ImagePullBackOff"):
         monkeypatch.setitem(WAITS, word, WAITS[word]._replace(limit_s=0.5))

@@ -11,6 +11,8 @@ import pytest
 from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, scheduler
 from tarmac.jobs.executors.kubernetes import KubernetesExecutor
 
+pytestmark = pytest.mark.kubernetes
+
 # In the place of a Python with Tarmac, as nothing can be computed on a stand-in's GPU.
 _CHECK = """\
 #!/bin/sh

@@ -78,6 +78,7 @@ def only_directory(run):
     return directory
 
 
+@pytest.mark.kubernetes
 def test_all_nodes_find_the_first_and_each_says_its_own(on_two):
     progress = on_two("""
         name: x
@@ -122,6 +123,7 @@ def when_at_work(on_two, act):
     return look
 
 
+@pytest.mark.kubernetes
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_evicted_pod_ends_the_attempt_on_all_nodes_and_spends_no_retry(on_two, rank):
     def evict(pods):
@@ -135,6 +137,7 @@ def test_an_evicted_pod_ends_the_attempt_on_all_nodes_and_spends_no_retry(on_two
     assert f"node {rank}: it was evicted" in progress.retries[0]
 
 
+@pytest.mark.kubernetes
 def test_a_node_that_is_lost_ends_the_attempt_and_another_takes_its_place(on_two, monkeypatch):
     monkeypatch.setattr("tarmac.kubernetes.pods.LOST_NODE_S", 0.5)
 
@@ -149,6 +152,7 @@ def test_a_node_that_is_lost_ends_the_attempt_and_another_takes_its_place(on_two
     assert len(progress.retries) == 1
 
 
+@pytest.mark.kubernetes
 def test_a_job_that_somebody_deletes_ends_the_attempt_on_all_nodes(on_two):
     def delete(_):
         for job in on_two.cluster.store.list(on_two.kind, on_two.cluster.namespace):
@@ -160,6 +164,7 @@ def test_a_job_that_somebody_deletes_ends_the_attempt_on_all_nodes(on_two):
     assert not progress.retries
 
 
+@pytest.mark.kubernetes
 def test_a_failure_on_one_node_is_the_attempts_with_its_words(on_two):
     progress = on_two("""
         name: x
@@ -172,6 +177,7 @@ def test_a_failure_on_one_node_is_the_attempts_with_its_words(on_two):
     assert "it broke" in (only_directory(on_two.run) / "stderr").read_text()
 
 
+@pytest.mark.kubernetes
 def test_a_stop_ends_the_programs_of_all_nodes(on_two):
     said = "trap 'echo ended; exit 0' TERM; echo at work; sleep 100 & wait"
     stopped = []
@@ -191,6 +197,7 @@ def test_a_stop_ends_the_programs_of_all_nodes(on_two):
     assert not on_two.cluster.store.list(on_two.kind, on_two.cluster.namespace)
 
 
+@pytest.mark.kubernetes
 def test_the_end_of_pods_that_are_gone_waits_for_what_they_printed_last(on_two, monkeypatch):
     is_gone, is_looked_at = threading.Event(), threading.Event()
 
@@ -223,6 +230,7 @@ def test_the_end_of_pods_that_are_gone_waits_for_what_they_printed_last(on_two, 
     assert [log.read_text() for log in logs] == ["at work\nended\n"] * 2
 
 
+@pytest.mark.kubernetes
 def test_more_nodes_than_there_are_is_refused_in_numbers(on_two):
     tasks = [
         *plan_tasks(
@@ -236,6 +244,7 @@ def test_more_nodes_than_there_are_is_refused_in_numbers(on_two):
         find_executor("kubernetes").refuse(tasks, 0)
 
 
+@pytest.mark.kubernetes
 def test_a_cluster_without_jobset_says_so_and_what_to_do(start_cluster, tmp_path):
     cluster = start_cluster(nodes=2)
     cluster.faults.answer(404, 1, verb="create", resource="jobsets")
@@ -247,6 +256,7 @@ def test_a_cluster_without_jobset_says_so_and_what_to_do(start_cluster, tmp_path
     assert "Without options.kubernetes.jobset an Indexed Job does the same" in refused.value.hint
 
 
+@pytest.mark.kubernetes
 def test_a_queue_admits_all_pods_at_once_and_may_take_their_room_back(on_two):
     kueue, store = on_two.cluster.kueue, on_two.cluster.store
 

@@ -63,6 +63,7 @@ def run_queued(start_cluster, tmp_path, monkeypatch):
     return take
 
 
+@pytest.mark.kubernetes
 def test_a_job_of_a_queue_waits_with_words_until_it_is_admitted(run_queued):
     cluster, seen = run_queued.cluster, []
 
@@ -82,6 +83,7 @@ def test_a_job_of_a_queue_waits_with_words_until_it_is_admitted(run_queued):
     assert (end.outcome, end.reason) == ("succeeded", "")
 
 
+@pytest.mark.kubernetes
 def test_what_a_queue_evicts_waits_again_and_has_not_failed(run_queued):
     cluster, steps = run_queued.cluster, []
 
@@ -130,6 +132,7 @@ def explaining(run_queued, monkeypatch):
     return explain
 
 
+@pytest.mark.kubernetes
 def test_why_a_job_is_not_admitted_is_said_in_kueues_words(run_queued, explaining):
     cluster = run_queued.cluster
 
@@ -144,6 +147,7 @@ def test_why_a_job_is_not_admitted_is_said_in_kueues_words(run_queued, explainin
     assert progress.ends["x"].outcome == "succeeded"
 
 
+@pytest.mark.kubernetes
 @pytest.mark.parametrize("answer", ["forbidden", "absent"])
 def test_who_may_not_see_why_sees_that_it_waits_and_asks_once(run_queued, explaining, answer):
     cluster = run_queued.cluster

@@ -13,6 +13,8 @@ from emulator.kinds import CONFIG_MAP
 from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks
 from tarmac.jobs.executors.kubernetes import KubernetesExecutor
 
+pytestmark = pytest.mark.kubernetes
+
 # What gzip cannot shorten, and a variable of a program may hold.
 LARGE = base64.b64encode(random.Random(0).randbytes(75_000)).decode()
 

@@ -17,6 +17,8 @@ from tarmac.hkube import Silent, prepare_pipeline, work_on_pipeline
 from tarmac.jobs import create_run
 from tarmac.jobs.executors.queueing import Patience
 
+pytestmark = pytest.mark.kubernetes
+
 WITHIN_S = 120.0
 
 # Notes that it was called, waits for a gate where the test has one, and doubles its first input.

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from emulator.kinds import JOB, SECRET
 
+pytestmark = pytest.mark.kubernetes
+
 WITHIN_S = 120.0
 
 

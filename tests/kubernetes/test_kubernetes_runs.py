@@ -70,6 +70,7 @@ def run_job(cluster, tmp_path, monkeypatch):
     return take
 
 
+@pytest.mark.kubernetes
 def test_what_a_task_prints_and_how_it_ends_comes_back(run_job):
     progress = run_job(
         "{name: x, command: 'echo out; echo err >&2; printf rest; exit 3', timeout: 60}"
@@ -82,6 +83,7 @@ def test_what_a_task_prints_and_how_it_ends_comes_back(run_job):
     assert json.loads((directory / "attempt-1.json").read_text())["host"] == "n1"
 
 
+@pytest.mark.kubernetes
 def test_what_goes_well_takes_few_requests_and_leaves_nothing(run_job, cluster):
     progress = run_job("{name: x, command: 'echo hi', sweep: {repeat: 5}}")
     assert {end.outcome for end in progress.ends.values()} == {"succeeded"}
@@ -93,6 +95,7 @@ def test_what_goes_well_takes_few_requests_and_leaves_nothing(run_job, cluster):
     assert not cluster.store.list(JOB, cluster.namespace)
 
 
+@pytest.mark.kubernetes
 def test_secrets_are_variables_of_pods_and_in_no_file_of_the_run(run_job, cluster, monkeypatch):
     monkeypatch.setenv("VAULT", "pssst-17")
     cluster.create_secret("hub", token="pssst-18")
@@ -107,6 +110,7 @@ def test_secrets_are_variables_of_pods_and_in_no_file_of_the_run(run_job, cluste
     assert not [text for text in texts if b"pssst-1" in text]
 
 
+@pytest.mark.kubernetes
 def test_an_evicted_pod_is_begun_again_and_spends_no_retry(run_job, cluster):
     evicted = []
 
@@ -125,6 +129,7 @@ def test_an_evicted_pod_is_begun_again_and_spends_no_retry(run_job, cluster):
     assert (end.outcome, end.reason) == ("succeeded", "")
 
 
+@pytest.mark.kubernetes
 def test_one_that_ends_well_when_it_is_evicted_is_begun_again_all_the_same(run_job, cluster):
     evicted = []
 
@@ -143,6 +148,7 @@ def test_one_that_ends_well_when_it_is_evicted_is_begun_again_all_the_same(run_j
     assert log.read_text() == "at work\nat work\ndone\n"
 
 
+@pytest.mark.kubernetes
 def test_a_pod_is_heard_that_succeeds_and_is_gone_before_any_watch_shows_it(run_job, cluster):
     is_frozen = []
 
@@ -163,6 +169,7 @@ def test_a_pod_is_heard_that_succeeds_and_is_gone_before_any_watch_shows_it(run_
     assert (end.outcome, end.exit_code, progress.retries) == ("succeeded", 0, [])
 
 
+@pytest.mark.kubernetes
 def test_a_job_that_somebody_deletes_ends_its_task(run_job, cluster):
     def delete(_):
         for job in cluster.store.list(JOB, cluster.namespace):
@@ -174,6 +181,7 @@ def test_a_job_that_somebody_deletes_ends_its_task(run_job, cluster):
     assert "deleted" in end.reason
 
 
+@pytest.mark.kubernetes
 def test_the_last_words_of_a_pod_whose_job_is_deleted_are_kept(run_job, cluster):
     said = "trap 'echo ended; exit 0' TERM; echo at work; sleep 100 & wait"
 
@@ -191,6 +199,7 @@ def test_the_last_words_of_a_pod_whose_job_is_deleted_are_kept(run_job, cluster)
     assert (record["state"], record["outcome"]) == ("ended", "interrupted")
 
 
+@pytest.mark.kubernetes
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_deleted_job_is_no_loss_where_its_pod_is_seen_to_end(run_job, cluster, is_killed):
     held = []
@@ -216,6 +225,7 @@ def test_a_deleted_job_is_no_loss_where_its_pod_is_seen_to_end(run_job, cluster,
     assert not progress.retries
 
 
+@pytest.mark.kubernetes
 def test_a_job_that_is_deleted_before_any_watch_shows_it_ends_its_task(run_job, cluster):
     def delete(_):
         jobs = cluster.store.list(JOB, cluster.namespace)
@@ -230,6 +240,7 @@ def test_a_job_that_is_deleted_before_any_watch_shows_it_ends_its_task(run_job, 
     assert "deleted" in end.reason
 
 
+@pytest.mark.kubernetes
 def test_a_program_that_takes_too_much_memory_is_told_apart(run_job):
     job = """\
     name: x
@@ -240,6 +251,7 @@ def test_a_program_that_takes_too_much_memory_is_told_apart(run_job):
     assert (end.outcome, end.cause) == ("failed", "memory")
 
 
+@pytest.mark.kubernetes
 def test_a_runner_that_was_killed_finds_its_pods_again(cluster, tmp_path):
     job = tmp_path / "job.yaml"
     job.write_text("{name: x, command: 'echo once; sleep 15; echo twice; exit 4'}")
@@ -265,6 +277,7 @@ def test_a_runner_that_was_killed_finds_its_pods_again(cluster, tmp_path):
     assert len([*run.glob("tasks/*/attempt-*.json")]) == 1
 
 
+@pytest.mark.kubernetes
 def test_what_is_stopped_says_its_last_words_and_leaves_no_pod(cluster, tmp_path):
     job = "{name: x, command: 'trap \"echo ended; exit 7\" TERM; echo begun; sleep 100 & wait'}"
     options = {"kubeconfig": str(cluster.kubeconfig), "image": "python:3.12-slim"}
@@ -281,6 +294,7 @@ def test_what_is_stopped_says_its_last_words_and_leaves_no_pod(cluster, tmp_path
     assert not cluster.store.list(JOB, cluster.namespace)
 
 
+@pytest.mark.kubernetes
 def test_a_dry_run_prints_what_a_run_would_send_and_sends_nothing(cluster, tmp_path):
     job = tmp_path / "job.yaml"
     job.write_text("{name: x, command: 'true', sweep: {repeat: 3}, resources: {gpus: 1}}")
@@ -299,6 +313,7 @@ def test_a_dry_run_prints_what_a_run_would_send_and_sends_nothing(cluster, tmp_p
     assert not cluster.store.list(JOB, cluster.namespace)
 
 
+@pytest.mark.kubernetes
 def test_a_right_that_lacks_is_refused_with_the_role(cluster, tmp_path):
     cluster.access.deny("create", "secrets")
     job = tmp_path / "job.yaml"
@@ -315,6 +330,7 @@ def test_a_right_that_lacks_is_refused_with_the_role(cluster, tmp_path):
     assert "kind: Role" in refused.stderr
 
 
+@pytest.mark.kubernetes
 def test_a_secret_of_the_namespaces_own_needs_no_place_on_this_machine(cluster, tmp_path):
     cluster.create_secret("hub", token="pssst-19")
     job = tmp_path / "job.yaml"
@@ -336,12 +352,14 @@ def test_a_secret_of_the_namespaces_own_needs_no_place_on_this_machine(cluster, 
     assert "there is no key other in the Secret hub" in ends[1].stderr
 
 
+@pytest.mark.kubernetes
 def test_an_image_without_a_valid_name_fails_its_task_at_once(run_job):
     (end,) = run_job("{name: x, command: 'true'}", image="Bad Image").ends.values()
     assert (end.outcome, end.cause) == ("failed", "start")
     assert "its image has no valid name" in end.reason
 
 
+@pytest.mark.kubernetes
 def test_a_task_of_a_node_that_is_lost_begins_again_and_spends_no_retry(
     run_job, cluster, monkeypatch
 ):

@@ -13,6 +13,8 @@ import yaml
 
 from published_samples import SAMPLES, staged
 
+pytestmark = pytest.mark.kubernetes
+
 SHIPYARD = (
     "2.x/Chainer-GPU/config/jobs.json",
     "3.x/Chainer-GPU/config/jobs.yaml",

@@ -15,7 +15,7 @@ from tarmac.jobs import scheduler
 from tarmac.studies import Study, Workers
 
 # Each begins half a dozen Pythons with PyTorch, and tests run beside it.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
 # What ends a worker's pod. One that is evicted is told to end, and so is one that is preempted.
 ENDS = {

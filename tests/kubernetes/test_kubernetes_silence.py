@@ -17,6 +17,8 @@ from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, schedule
 from tarmac.jobs.executors.events import Waiting
 from tarmac.jobs.executors.kubernetes import KubernetesExecutor
 
+pytestmark = pytest.mark.kubernetes
+
 WITHIN_S = 120.0
 
 

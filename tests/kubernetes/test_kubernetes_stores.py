@@ -92,6 +92,7 @@ outputs: [{path: out, to: "s3://bucket/results/"}]
 """
 
 
+@pytest.mark.kubernetes
 def test_inputs_come_from_a_store_and_outputs_go_there_before_the_pod_ends(run_job, s3):
     s3.put_object(Bucket="bucket", Key="in/data.txt", Body=b"data")
     s3.put_object(Bucket="bucket", Key="in/deep/a.txt", Body=b"below\n")
@@ -102,6 +103,7 @@ def test_inputs_come_from_a_store_and_outputs_go_there_before_the_pod_ends(run_j
     assert log.read_text() == "below\n"
 
 
+@pytest.mark.kubernetes
 def test_keys_are_the_secrets_and_none_of_this_machine_goes_to_the_cluster(
     run_job, s3, cluster, monkeypatch
 ):
@@ -136,6 +138,7 @@ def packed_of(config_maps):
     )
 
 
+@pytest.mark.kubernetes
 def test_a_tasks_own_secrets_do_for_keys(run_job, s3, monkeypatch):
     monkeypatch.setenv("MINE", "pssst-17")
     job = """
@@ -149,6 +152,7 @@ def test_a_tasks_own_secrets_do_for_keys(run_job, s3, monkeypatch):
     assert body(s3, "results/who") == b"pssst-17\n"
 
 
+@pytest.mark.kubernetes
 def test_a_failed_attempt_keeps_nothing_and_the_next_one_all(run_job, s3):
     job = """
     name: x
@@ -171,6 +175,7 @@ def num_versions(s3, key):
     return len(s3.list_object_versions(Bucket="bucket", Prefix=key)["Versions"])
 
 
+@pytest.mark.kubernetes
 def test_what_is_evicted_is_kept_once_by_the_attempt_that_ends(run_job, s3, cluster):
     versions(s3)
     evicted = []
@@ -192,6 +197,7 @@ def test_what_is_evicted_is_kept_once_by_the_attempt_that_ends(run_job, s3, clus
     assert num_versions(s3, "results/out") == 1
 
 
+@pytest.mark.kubernetes
 def test_the_last_of_all_is_a_receipt_that_names_the_others(run_job, s3):
     s3.put_object(Bucket="bucket", Key="in/data.txt", Body=b"data")
     s3.put_object(Bucket="bucket", Key="in/deep/a.txt", Body=b"below\n")
@@ -202,6 +208,7 @@ def test_the_last_of_all_is_a_receipt_that_names_the_others(run_job, s3):
     assert (receipt["task"], receipt["attempt"]) == ("x", 1)
 
 
+@pytest.mark.kubernetes
 def test_what_an_attempt_did_whose_end_was_lost_is_not_done_again(run_job, s3):
     job = """
     name: x
@@ -225,6 +232,7 @@ def plan_outputs(job):
     return parse_job(textwrap.dedent(job)).outputs
 
 
+@pytest.mark.kubernetes
 def test_another_tasks_receipt_means_nothing(run_job, s3):
     job = """
     name: x
@@ -239,6 +247,7 @@ def test_another_tasks_receipt_means_nothing(run_job, s3):
     assert body(s3, "results/out") == b"again\n"
 
 
+@pytest.mark.kubernetes
 def test_a_directory_of_results_is_an_input_without_its_receipts(run_job, s3):
     s3.put_object(Bucket="bucket", Key="results/.tarmac/run/000000.json", Body=b"{}")
     s3.put_object(Bucket="bucket", Key="results/a.txt", Body=b"a")
@@ -249,6 +258,7 @@ def test_a_directory_of_results_is_an_input_without_its_receipts(run_job, s3):
     assert log.read_text() == "./a.txt\n"
 
 
+@pytest.mark.kubernetes
 def test_an_input_that_is_not_there_says_so(run_job):
     job = "{name: x, command: 'true', inputs: [{from: 's3://bucket/nothing.txt'}]}"
     (end,) = run_job(job).ends.values()
@@ -256,6 +266,7 @@ def test_an_input_that_is_not_there_says_so(run_job):
     assert "s3://bucket/nothing.txt" in end.reason
 
 
+@pytest.mark.kubernetes
 def test_a_bucket_for_outputs_that_is_not_there_is_told_before_the_program_begins(run_job):
     job = """
     name: x
@@ -268,6 +279,7 @@ def test_a_bucket_for_outputs_that_is_not_there_is_told_before_the_program_begin
     assert not [*run_job.run.glob("tasks/*/stdout")]
 
 
+@pytest.mark.kubernetes
 @pytest.mark.parametrize(
     ("python", "words"),
     [
@@ -288,6 +300,7 @@ def test_an_image_without_tarmac_says_so_before_the_program_begins(run_job, s3, 
     assert not [*run_job.run.glob("tasks/*/stdout")]
 
 
+@pytest.mark.kubernetes
 def test_an_image_without_python_says_so(run_job):
     job = "{name: x, command: 'true', inputs: [{from: 's3://bucket/a'}]}"
     (end,) = run_job(job, image="plain.invalid/tools").ends.values()
@@ -295,6 +308,7 @@ def test_an_image_without_python_says_so(run_job):
     assert "its image has no Python" in end.reason
 
 
+@pytest.mark.kubernetes
 def test_each_of_several_nodes_has_the_inputs_and_the_first_keeps_the_outputs(
     start_cluster, s3, tmp_path, monkeypatch
 ):
@@ -348,6 +362,7 @@ def test_a_url_with_a_secret_is_refused_and_none_without(tmp_path, url, is_refus
     assert "pssst" not in str(refused.value)
 
 
+@pytest.mark.kubernetes
 def test_with_a_volume_the_secret_has_the_keys_too(cluster, s3, tmp_path, monkeypatch):
     for name in KEYS:
         monkeypatch.delenv(name)

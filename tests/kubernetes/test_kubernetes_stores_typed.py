@@ -38,6 +38,7 @@ def tarmac_run(cluster, tmp_path, job, *words, **environment):
     }
 
 
+@pytest.mark.kubernetes
 @pytest.mark.parametrize("words", [(), ("--dry-run",)])
 @pytest.mark.parametrize(
     ("job", "place"),
@@ -65,6 +66,7 @@ def test_files_of_this_machine_are_refused_with_their_place(cluster, tmp_path, j
     assert "s3://BUCKET/" in refused.stderr
 
 
+@pytest.mark.kubernetes
 def test_a_secret_that_is_not_there_is_refused(cluster, tmp_path):
     job = "{name: x, command: 'true', outputs: [{path: o, to: 's3://bucket/o'}]}"
     options = ("--set", "options.kubernetes.store_secret=nothing")
@@ -74,6 +76,7 @@ def test_a_secret_that_is_not_there_is_refused(cluster, tmp_path):
     assert "there is no Secret nothing in the namespace" in refused.stderr
 
 
+@pytest.mark.kubernetes
 def test_a_killed_runner_finds_what_its_pods_have_kept_meanwhile(cluster, tmp_path, versions):
     keys = {"AWS_ACCESS_KEY_ID": "pod-key", "AWS_SECRET_ACCESS_KEY": "pssst"}
     cluster.create_secret("keys", **keys)

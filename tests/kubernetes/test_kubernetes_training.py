@@ -18,6 +18,8 @@ from tarmac.jobs.executors.kubernetes import KubernetesExecutor
 from tarmac.runs import Run
 from tarmac.studies import Study
 
+pytestmark = pytest.mark.kubernetes
+
 FAULTY = f"{Path(__file__).parents[1] / 'training' / 'faulty.py'}:faulty"
 
 

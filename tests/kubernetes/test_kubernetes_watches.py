@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from emulator import Emulator
 
+pytestmark = pytest.mark.kubernetes
+
 WITHIN_S = 120.0
 
 # What the server does to watches while a task runs, and how often pods are listed then at most.

@@ -12,6 +12,8 @@ import pytest
 
 from tarmac.node import read_attempt
 
+pytestmark = pytest.mark.slurm
+
 # Says that it is there, and each SIGTERM that it gets, within the grace also on a busy machine.
 _GRACE_S = 4
 _SAYS_TERM = """

@@ -63,6 +63,7 @@ def vault(monkeypatch):
     monkeypatch.setenv("VAULT", "hunter2")
 
 
+@pytest.mark.slurm
 def test_slurm_is_not_sent_ones_own_variables_to_test_a_script(vault, wrapped, script, tmp_path):
     slurm = wrapped("sbatch", f'env > {tmp_path}/sent; exec "$REAL" "$@"')
     assert slurm.test(script) is None
@@ -71,6 +72,7 @@ def test_slurm_is_not_sent_ones_own_variables_to_test_a_script(vault, wrapped, s
     assert "hunter2" not in sent
 
 
+@pytest.mark.slurm
 def test_notices_before_the_number_do_not_hide_it(wrapped, script):
     slurm = wrapped("sbatch", 'echo "You have used 12 of 40 GPU hours."; echo 2026; "$REAL" "$@"')
     answer = slurm.submit(script, job_variables(os.environ))
@@ -78,6 +80,7 @@ def test_notices_before_the_number_do_not_hide_it(wrapped, script):
     assert slurm.find(script.name, ago()) == answer
 
 
+@pytest.mark.slurm
 @pytest.mark.parametrize(
     "wrapper",
     [
@@ -100,6 +103,7 @@ def test_a_doubtful_answer_to_a_submission_is_silence_and_the_job_is_found(
     assert isinstance(found, Submitted), found
 
 
+@pytest.mark.slurm
 def test_a_submission_that_hangs_is_given_up_with_all_that_it_started(
     wrapped, slurm, script, tmp_path
 ):
@@ -116,6 +120,7 @@ def test_a_submission_that_hangs_is_given_up_with_all_that_it_started(
     assert slurm.find(script.name, ago()) is None
 
 
+@pytest.mark.slurm
 @pytest.mark.parametrize(
     ("wrapper", "words"),
     [
@@ -137,16 +142,19 @@ def test_a_queue_that_is_not_answered_is_silence(wrapped, script, wrapper, words
         assert len(answer.words) < 1000
 
 
+@pytest.mark.slurm
 def test_notices_of_squeue_are_no_jobs(wrapped, script):
     slurm = wrapped("squeue", 'echo "maintenance on Monday"; "$REAL" "$@"; echo bye')
     assert slurm.queue([script.name]) == []
 
 
+@pytest.mark.slurm
 def test_a_controller_that_remembers_nothing_in_words_is_silence(wrapped):
     slurm = wrapped("scontrol", 'case "$*" in *config*) exec "$REAL" "$@";; esac')
     assert isinstance(slurm.ended([Unit(1, 0)], ago()), Silence)
 
 
+@pytest.mark.slurm
 def test_limits_that_were_not_answered_are_asked_again(wrapped, tmp_path):
     slurm = wrapped("scontrol", f'[ -e {tmp_path}/well ] || exit 0; exec "$REAL" "$@"')
     assert isinstance(slurm.limits(), Silence)
@@ -161,6 +169,7 @@ def test_a_machine_without_slurm_says_so(tmp_path):
     assert "not in PATH" in answer.words
 
 
+@pytest.mark.slurm
 @pytest.mark.parametrize("text", ["not a program", "#!/no/such/shell\n"])
 def test_a_command_that_cannot_be_started_is_silence(wrapped, tmp_path, text):
     slurm = wrapped("squeue", "")

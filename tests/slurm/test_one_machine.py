@@ -14,6 +14,8 @@ import pytest
 from tarmac.errors import RequestError
 from tarmac.slurm import NODES, OneMachineSlurm, configuration
 
+pytestmark = pytest.mark.slurm
+
 # A script that TERM does not end, and that says when it runs.
 STUBBORN = "#!/bin/sh\ntrap '' TERM\necho runs > {pipe}\nwhile :; do sleep 600; done\n"
 

@@ -24,6 +24,8 @@ from tarmac.slurm import (
 )
 from tarmac.slurm.one_machine import ACCOUNTING_PACKAGES
 
+pytestmark = pytest.mark.slurm
+
 
 @pytest.fixture(scope="module")
 def cluster(start_slurm):

@@ -71,6 +71,7 @@ def ended(cluster, slurm: Slurm, *units: Unit) -> list[Accounted]:
     return found
 
 
+@pytest.mark.slurm
 def test_the_limits_of_a_site_are_read_once(slurm):
     limits = slurm.limits()
     assert limits.version.startswith("2")
@@ -80,6 +81,7 @@ def test_the_limits_of_a_site_are_read_once(slurm):
     assert slurm.limits() is limits
 
 
+@pytest.mark.slurm
 def test_the_nodes_of_a_site_are_read_with_their_gpus(slurm):
     nodes = slurm.nodes()
     assert [node.name for node in nodes] == ["n1", "n2"]
@@ -89,6 +91,7 @@ def test_the_nodes_of_a_site_are_read_with_their_gpus(slurm):
     assert all(node.is_usable for node in nodes)
 
 
+@pytest.mark.slurm
 def test_each_element_of_an_array_is_told_its_number_and_its_end(cluster, slurm, request_of):
     request = request_of(f"exit {UNIT}", elements=3)
     job = submitted(slurm, request).job
@@ -99,6 +102,7 @@ def test_each_element_of_an_array_is_told_its_number_and_its_end(cluster, slurm,
     assert all(one.ended_at is not None for one in found)
 
 
+@pytest.mark.slurm
 def test_a_job_that_is_no_array_has_unit_zero(cluster, slurm, request_of, tmp_path):
     request = request_of(f"echo unit {UNIT}; kill -9 $$", output="chunks/%j.engine")
     job = submitted(slurm, request).job
@@ -107,6 +111,7 @@ def test_a_job_that_is_no_array_has_unit_zero(cluster, slurm, request_of, tmp_pa
     assert (tmp_path / f"chunks/{job}.engine").read_text() == "unit 0\n"
 
 
+@pytest.mark.slurm
 def test_what_waits_and_what_runs_is_shown_unit_by_unit(cluster, slurm, request_of, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -143,6 +148,7 @@ def test_what_waits_and_what_runs_is_shown_unit_by_unit(cluster, slurm, request_
     assert one.state == "cancelled"
 
 
+@pytest.mark.slurm
 def test_the_nodes_of_a_job_of_several_are_named_one_by_one(cluster, slurm):
     wish = ("--nodes=2", "--output=/dev/null", "--wrap=sleep 600")
     job = cluster.run("sbatch", "--parsable", *wish)
@@ -151,6 +157,7 @@ def test_the_nodes_of_a_job_of_several_are_named_one_by_one(cluster, slurm):
     cluster.wait_until(lambda: slurm.own_nodes() == (), "no job runs any more")
 
 
+@pytest.mark.slurm
 def test_what_has_left_is_neither_cancelled_nor_throttled_nor_an_error(cluster, slurm, request_of):
     job = submitted(slurm, request_of("true", elements=1)).job
     ended(cluster, slurm, Unit(job, 0))
@@ -161,6 +168,7 @@ def test_what_has_left_is_neither_cancelled_nor_throttled_nor_an_error(cluster, 
     assert slurm.ended([Unit(4711)], datetime.now(UTC)) == []
 
 
+@pytest.mark.slurm
 def test_a_script_is_found_by_its_name_queued_and_ended(cluster, slurm, request_of):
     since = datetime.now(UTC) - timedelta(minutes=1)
     request = request_of("true", elements=2)
@@ -171,6 +179,7 @@ def test_a_script_is_found_by_its_name_queued_and_ended(cluster, slurm, request_
     assert slurm.find(request.name, since) == answer
 
 
+@pytest.mark.slurm
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
@@ -188,6 +197,7 @@ def test_what_can_never_run_is_refused_in_the_words_of_slurm(slurm, request_of, 
     assert words.lower() in refused.lower()
 
 
+@pytest.mark.slurm
 def test_a_refused_submission_is_no_silence(slurm, request_of):
     script = write_script(request_of("true", shape=Shape(partition="nowhere")))
     refused = slurm.submit(script, job_variables(os.environ))
@@ -196,12 +206,14 @@ def test_a_refused_submission_is_no_silence(slurm, request_of):
     assert slurm.find(script.name, datetime.now(UTC)) is None
 
 
+@pytest.mark.slurm
 def test_what_can_run_is_not_refused_and_not_submitted(slurm, request_of):
     request = request_of("true", shape=dataclasses.replace(SHAPE, gpus=2, time_limit_s=61))
     assert slurm.test(write_script(request, slurm.nodes())) is None
     assert slurm.queue([request.name]) == []
 
 
+@pytest.mark.slurm
 def test_gpus_are_given_by_the_node_and_disjoint(cluster, slurm, request_of, tmp_path):
     shape = dataclasses.replace(SHAPE, gpus=1)
     request = request_of(
@@ -216,6 +228,7 @@ def test_gpus_are_given_by_the_node_and_disjoint(cluster, slurm, request_of, tmp
     assert given == {"n1 0", "n1 1", "n2 0", "n2 1"}
 
 
+@pytest.mark.slurm
 def test_the_variables_of_another_job_do_not_reach_slurm_or_the_job(cluster, request_of, tmp_path):
     outer = {"SLURM_MEM_PER_NODE": "1", "SBATCH_PARTITION": "nowhere", "SQUEUE_FORMAT": "%j"}
     own = os.environ | dict(cluster.variables) | outer | {"SECRET": "1", "TZ": "Asia/Tokyo"}
@@ -230,6 +243,7 @@ def test_the_variables_of_another_job_do_not_reach_slurm_or_the_job(cluster, req
     assert {"HOME", "PATH", "SLURM_JOB_ID"} <= names
 
 
+@pytest.mark.slurm
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
 def test_a_directory_of_any_name_is_where_a_job_begins_or_is_refused(
     cluster, slurm, request_of, tmp_path, name
@@ -251,6 +265,7 @@ def test_a_backslash_in_the_directory_is_refused_in_words(request_of, tmp_path):
         write_script(request_of("true", directory=tmp_path / "a\\b"))
 
 
+@pytest.mark.slurm
 def test_lines_before_the_command_have_what_a_login_sets_up(cluster, slurm, request_of, tmp_path):
     shape = dataclasses.replace(SHAPE, setup=("shopt -q login_shell && export LOADED=yes",))
     job = submitted(slurm, request_of(f'echo "$LOADED" > {tmp_path}/said', shape=shape)).job
@@ -258,6 +273,7 @@ def test_lines_before_the_command_have_what_a_login_sets_up(cluster, slurm, requ
     assert (tmp_path / "said").read_text() == "yes\n"
 
 
+@pytest.mark.slurm
 def test_a_controller_that_is_gone_is_silence_to_every_question(start_slurm, request_of):
     cluster = start_slurm(settings=("MessageTimeout=2", "SlurmctldTimeout=2"))
     slurm = SlurmCommands(os.environ | dict(cluster.variables))
@@ -286,6 +302,7 @@ def test_a_controller_that_is_gone_is_silence_to_every_question(start_slurm, req
     cluster.wait_until(lambda: slurm.queue([script.name]) == [], "it answers again")
 
 
+@pytest.mark.slurm
 def test_the_real_commands_are_what_is_agreed(slurm):
     agreed: Slurm = slurm
     assert agreed.queue(["tarmac-of-nobody"]) == []

@@ -44,6 +44,7 @@ def check(cluster, tmp_path):
     return run
 
 
+@pytest.mark.slurm
 def test_each_node_is_said_to_have_what_it_has(check, tmp_path):
     done = check("--json")
     first, second = json.loads(done.stdout)
@@ -62,6 +63,7 @@ def test_each_node_is_said_to_have_what_it_has(check, tmp_path):
     assert list((tmp_path / "here").iterdir()) == []
 
 
+@pytest.mark.slurm
 def test_people_get_a_table_and_what_is_wrong_below_it(check):
     said = check().stdout.splitlines()
     assert said[0].split() == [
@@ -71,6 +73,7 @@ def test_people_get_a_table_and_what_is_wrong_below_it(check):
     assert "n2: Slurm gives 2 GPUs there; no driver has any" in said
 
 
+@pytest.mark.slurm
 def test_a_node_that_is_down_is_said_to_be_so_with_the_reason(check, cluster):
     cluster.run("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=fan broken")
     try:
@@ -81,6 +84,7 @@ def test_a_node_that_is_down_is_said_to_be_so_with_the_reason(check, cluster):
     assert (second["state"], second["words"]) == ("failed", ["is drained: fan broken"])
 
 
+@pytest.mark.slurm
 def test_a_directory_that_nodes_do_not_see_is_said_to_be_so(check, cluster, tmp_path):
     # In a mount namespace of its own, as on a machine with another disk at that place.
     own = os.environ | dict(cluster.variables)
@@ -101,6 +105,7 @@ def test_a_directory_that_nodes_do_not_see_is_said_to_be_so(check, cluster, tmp_
     assert done.returncode == 1
 
 
+@pytest.mark.slurm
 def test_nodes_without_room_are_said_to_wait_and_why(check, cluster):
     cluster.run("sbatch", "--exclusive", "--nodes=2", "--output=/dev/null", "--wrap", "sleep 600")
     cluster.wait_until(lambda: "R" in cluster.run("squeue", "-h", "-o", "%t"), "the job runs")
@@ -115,6 +120,7 @@ def test_nodes_without_room_are_said_to_wait_and_why(check, cluster):
     cluster.wait_until(lambda: not cluster.run("squeue", "-h").strip(), "the queue is empty")
 
 
+@pytest.mark.slurm
 def test_the_profile_of_the_settings_leads_to_its_partition(check, tmp_path):
     (tmp_path / "settings.toml").write_text('[profiles.gpu.slurm]\npartition = "nowhere"\n')
     done = check("--profile", "gpu")
@@ -122,12 +128,14 @@ def test_the_profile_of_the_settings_leads_to_its_partition(check, tmp_path):
     assert done.returncode == 3
 
 
+@pytest.mark.slurm
 def test_what_checks_this_machine_does_not_go_with_it(check):
     done = check("--quick")
     assert done.returncode == 2
     assert "--on looks at a cluster's nodes, and --quick was given" in done.stderr
 
 
+@pytest.mark.slurm
 def test_a_slurm_that_does_not_answer_is_said_to_be_silent(check, tmp_path):
     done = check(PATH=str(tmp_path))
     assert done.returncode == 1
@@ -137,6 +145,7 @@ def test_a_slurm_that_does_not_answer_is_said_to_be_silent(check, tmp_path):
     )
 
 
+@pytest.mark.slurm
 def test_a_job_that_was_accepted_without_an_answer_is_cancelled_too(check, cluster, tmp_path):
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -232,6 +241,7 @@ def test_singularity_is_what_apptainer_was_called(seen):
     assert list(seen("", tool="singularity").containers).count("apptainer") == 1
 
 
+@pytest.mark.slurm
 def test_of_more_nodes_than_that_one_of_each_kind_is_looked_at(cluster, tmp_path):
     slurm = SlurmCommands(os.environ | dict(cluster.variables))
     variables = job_variables(os.environ)

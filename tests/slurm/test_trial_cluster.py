@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slurm
+
 TRY = (sys.executable, "-m", "tarmac", "cluster", "try", "slurm")
 
 

@@ -16,7 +16,7 @@ from gated_searches import results, search_here, steps, waiting, write_gated
 from tarmac.studies import Study
 
 # Each begins a dozen Pythons with PyTorch, and tests run beside it.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(900)]
 
 # A job that is queued again waits for as long as its credential holds, else two minutes.
 QUICK = (

@@ -24,14 +24,14 @@ SHORT = Timers(stop_s=0.5, exit_s=0.5, kill_s=0.5)
 
 
 def cases(names, cases, *always):
-    """Parametrize a test by all cases, of which some are tried with every run of the tests."""
+    """Parametrize a test by all cases; those of `always` are in `make test` too."""
     return pytest.mark.parametrize(
         names,
         [
             pytest.param(
                 *case,
                 id="-".join(case).replace(" ", "-"),
-                marks=() if case in always else pytest.mark.frameworks,
+                marks=() if case in always else pytest.mark.hkube,
             )
             for case in cases
         ],
@@ -208,7 +208,7 @@ def test_no_client_outlives_a_host_that_is_killed(client_of, tmp_path, name, tra
     assert not left
 
 
-@pytest.mark.frameworks
+@pytest.mark.hkube
 def test_code_that_cannot_be_imported_is_the_tasks_error(client_of, tmp_path):
     client = client_of(NEW)
     python, _ = client.command

@@ -29,6 +29,7 @@ def hosted(image, **fields):
     return define(image, command=[sys.executable, "-u", str(PROGRAM)], **fields)
 
 
+@pytest.mark.containers
 def test_an_algorithm_in_a_container_reaches_its_worker_as_in_a_pod(host, busybox_image, tmp_path):
     (ending,) = host([hosted(busybox_image)], each(make("environment")))
     assert ending.succeeded, ending
@@ -38,6 +39,7 @@ def test_an_algorithm_in_a_container_reaches_its_worker_as_in_a_pod(host, busybo
     assert (tmp_path / "instances/000001-alg/metrics").is_dir()
 
 
+@pytest.mark.containers
 def test_a_container_that_takes_too_much_memory_is_named_so(host, busybox_image):
     algorithm = hosted(busybox_image, mem="64Mi")
     (ending,) = host([algorithm], each(make("eat", 2**28, retry="Never")))
@@ -45,6 +47,7 @@ def test_a_container_that_takes_too_much_memory_is_named_so(host, busybox_image)
     assert "64 MiB" in ending.message
 
 
+@pytest.mark.containers
 def test_a_container_that_ignores_stop_is_killed(host, busybox_image):
     async def use(pool):
         late = await pool.submit(make("deaf", ttl_s=0.5))
@@ -54,6 +57,7 @@ def test_a_container_that_ignores_stop_is_killed(host, busybox_image):
     assert (late.why, again.value) == ("ttl", [1])
 
 
+@pytest.mark.containers
 def test_a_plain_program_in_a_container_reads_and_writes_files(host, busybox_image):
     algorithm = define(
         busybox_image,
@@ -75,6 +79,7 @@ def test_an_image_that_cannot_be_had_fails_all_tasks_of_its_algorithm_at_once(ho
     assert "No such image" in endings[0].message
 
 
+@pytest.mark.containers
 @pytest.mark.parametrize("network", ["none", "no-such-network"])
 def test_a_network_that_cannot_reach_the_worker_is_refused(host, busybox_image, network):
     algorithm = hosted(busybox_image, environment={"network": network})

@@ -11,6 +11,8 @@ from test_in_containers import define, hosted
 
 from busybox import import_busybox, remove_busybox
 
+pytestmark = pytest.mark.containers
+
 PODMAN = {"engine": "podman"}
 
 

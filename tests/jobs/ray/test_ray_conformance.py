@@ -7,7 +7,7 @@ import pytest
 from tarmac.jobs import find_executor
 from tarmac.testing.executors import EXECUTOR_CHECKS, ExecutorCase
 
-pytestmark = pytest.mark.frameworks
+pytestmark = pytest.mark.ray
 
 
 @pytest.mark.parametrize("check", EXECUTOR_CHECKS)

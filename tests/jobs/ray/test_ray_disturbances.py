@@ -12,7 +12,7 @@ import pytest
 from tarmac.errors import RequestError
 from tarmac.jobs import Began, Waiting, find_executor
 
-pytestmark = pytest.mark.frameworks
+pytestmark = pytest.mark.ray
 
 # Its tasks are on the other nodes, which are killed.
 HEAD = {"num_cpus": 0, "num_gpus": 0}

@@ -14,7 +14,7 @@ import ray
 from ray_heads import start_head
 from tarmac.jobs import Handle, Silent, find_run, scheduler, work_on
 
-pytestmark = pytest.mark.frameworks
+pytestmark = pytest.mark.ray
 
 TARMAC = [sys.executable, "-m", "tarmac"]
 

@@ -13,7 +13,7 @@ import ray
 
 from ray_heads import start_head
 
-pytestmark = pytest.mark.frameworks
+pytestmark = pytest.mark.ray
 
 # Of the machine's memory: what Ray leaves before it acts, and what the task takes beyond that.
 _LEFT, _TAKEN = 0.1, 0.16

@@ -14,7 +14,7 @@ from ray.util import placement_group_table
 
 from tarmac.jobs import Began
 
-pytestmark = pytest.mark.frameworks
+pytestmark = pytest.mark.ray
 
 HEAD = {"num_cpus": 0, "num_gpus": 0}
 NODES = tuple({"num_cpus": 2, "num_gpus": 1, "node_name": f"n{n}"} for n in (1, 2, 3))

@@ -11,6 +11,8 @@ from tarmac.formats import read_the_job
 from tarmac.hkube import Silent, prepare_pipeline, work_on_pipeline
 from tarmac.jobs import create_run
 
+pytestmark = pytest.mark.ray
+
 HEAD = {"num_cpus": 0, "num_gpus": 0}
 NODES = ({"num_cpus": 2, "node_name": "one"}, {"num_cpus": 2, "node_name": "two"})
 

@@ -18,7 +18,7 @@ import pytest
 from tarmac.jobs import find_executor
 from tarmac.ray import RayJob, RayJobs, Submission
 
-pytestmark = pytest.mark.frameworks
+pytestmark = pytest.mark.ray
 
 WITHIN_S = 120.0
 # Ray ends a head whose parts do not come within 15 s, which a busy machine may not keep.

@@ -22,7 +22,7 @@ from tarmac.formats import read_paths
 from tarmac.jobs import Site, find_executor, plan_tasks, run_tasks
 from tarmac.jobs.model import SystemEnvironment
 
-pytestmark = pytest.mark.frameworks
+pytestmark = pytest.mark.ray
 
 DOCKER = """#!/bin/sh
 case $1 in run) printf '%s\\n' "$@" ;; *) echo ok ;; esac

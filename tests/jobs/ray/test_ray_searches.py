@@ -17,7 +17,7 @@ from tarmac.jobs import scheduler
 from tarmac.studies import Study, Workers
 
 # Each begins half a dozen Pythons with PyTorch, and tests run beside it.
-pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 # Its workers are on the other nodes, one of which is killed.
 HEAD = {"num_cpus": 0, "num_gpus": 0}

@@ -16,7 +16,7 @@ from tarmac.jobs import training_job
 from tarmac.runs import Run
 from tarmac.studies import Study
 
-pytestmark = pytest.mark.frameworks
+pytestmark = pytest.mark.ray
 
 HEAD = {"num_cpus": 2, "num_gpus": 0}
 NODES = ({"num_cpus": 2},)

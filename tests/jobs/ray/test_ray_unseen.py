@@ -15,7 +15,7 @@ from ray._private.worker import get_dashboard_url
 
 from tarmac.jobs import Began
 
-pytestmark = pytest.mark.frameworks
+pytestmark = pytest.mark.ray
 
 HEAD = {"num_cpus": 2, "include_dashboard": True, "dashboard_port": 0}
 

@@ -15,7 +15,7 @@ import ray
 
 from tarmac.environments import VenvSpec, build_venv
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 OLDER = "2.49.2"
 

@@ -8,7 +8,7 @@ import pytest
 import ray
 from ray.util.state import list_tasks
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 HEAD = {"num_cpus": 2, "include_dashboard": True, "dashboard_port": 0}
 

@@ -16,6 +16,8 @@ import tarmac
 from tarmac.cli.commands import jobs as commands
 from tarmac.jobs import attach, parse_job, read_journal
 
+pytestmark = pytest.mark.slurm
+
 CLUSTER = {"cpus": 4}
 
 # What is looked at needs the processor too.

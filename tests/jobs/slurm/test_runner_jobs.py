@@ -20,6 +20,8 @@ from by_commands import (
 
 from tarmac.jobs import attach, read_journal
 
+pytestmark = pytest.mark.slurm
+
 # A runner, its tasks and another's end have room on any machine.
 CLUSTER = {"cpus": 4}
 

@@ -7,7 +7,11 @@ import subprocess
 import sys
 from collections import Counter
 
+import pytest
+
 from tarmac.jobs import read_journal
+
+pytestmark = pytest.mark.slurm
 
 CLUSTER = {"cpus": 8}
 

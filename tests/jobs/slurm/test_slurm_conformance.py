@@ -7,6 +7,8 @@ import pytest
 from tarmac.jobs import find_executor
 from tarmac.testing.executors import EXECUTOR_CHECKS, ExecutorCase
 
+pytestmark = pytest.mark.slurm
+
 # Several tasks at once are what some checks are about.
 CLUSTER = {"cpus": 8}
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import functools
 import json
 
+import pytest
+
 from tarmac.jobs import Began, Requeued
 from tarmac.jobs.executors import elements
 from tarmac.node import Element
+
+pytestmark = pytest.mark.slurm
 
 SETTINGS = ("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", "AuthInfo=cred_expire=5")
 CLUSTER = {

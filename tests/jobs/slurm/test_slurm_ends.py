@@ -11,6 +11,8 @@ import pytest
 from tarmac.errors import RequestError
 from tarmac.jobs import Began, Requeued, Waiting, find_executor, parse_job, plan_tasks
 
+pytestmark = pytest.mark.slurm
+
 # A job that is queued again waits for as long as its credential holds, else two minutes.
 SETTINGS = ("MinJobAge=2", "OverTimeLimit=0", "AuthInfo=cred_expire=5")
 CLUSTER = {"cpus": 4}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slurm
+
 SETTINGS = ("JobAcctGatherType=jobacct_gather/none",)
 
 _MACHINE = Path(__file__).parents[2] / "checks" / "machines" / "pair.txt"

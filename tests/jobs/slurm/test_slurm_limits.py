@@ -6,7 +6,11 @@ import json
 import os
 import signal
 
+import pytest
+
 from tarmac.jobs import Began
+
+pytestmark = pytest.mark.slurm
 
 SETTINGS = (
     "OverTimeLimit=0",

@@ -14,6 +14,8 @@ from tarmac import train
 from tarmac.jobs import Requeued, training_job
 from tarmac.runs import Run
 
+pytestmark = pytest.mark.slurm
+
 # A job that is requeued begins again once its credential has expired.
 SETTINGS = ("MinJobAge=2", "AuthInfo=cred_expire=5")
 CLUSTER = {"cpus": 8}

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from by_commands import WITHIN_S, start, the_run, wait_for, wait_for_lines
 
+pytestmark = pytest.mark.slurm
+
 # What is put back begins again without a pause of two minutes.
 SETTINGS = ("AuthInfo=cred_expire=5",)
 

@@ -20,6 +20,8 @@ from by_commands import queued_names, wait_for, write_job
 
 from tarmac.jobs import Silent, create_run, parse_job, prepare, task_directory, work_on
 
+pytestmark = pytest.mark.slurm
+
 HAS_ACCOUNTS = all(shutil.which(name) for name in ("slurmdbd", "mariadbd", "munged"))
 CLUSTER = {"accounting": HAS_ACCOUNTS}
 SETTINGS = ("AccountingStoreFlags=job_script,job_env,job_comment",) if HAS_ACCOUNTS else ()

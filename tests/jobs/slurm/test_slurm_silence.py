@@ -26,9 +26,12 @@ TARMAC = [sys.executable, "-m", "tarmac"]
 # A busy machine takes longer, and a passing test does not wait.
 WITHIN_S = 90.0
 
-pytestmark = pytest.mark.skipif(
-    not shutil.which("slurmdbd"), reason="no accounts are kept here; apt install slurmdbd"
-)
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(
+        not shutil.which("slurmdbd"), reason="no accounts are kept here; apt install slurmdbd"
+    ),
+]
 
 
 def wait_for(is_so, what: str) -> None:

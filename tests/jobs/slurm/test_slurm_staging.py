@@ -12,6 +12,8 @@ import pytest
 from tarmac.errors import RequestError
 from tarmac.jobs import Silent, create_run, parse_job, prepare, task_directory, work_on
 
+pytestmark = pytest.mark.slurm
+
 SETTINGS = ("JobAcctGatherType=jobacct_gather/none",)
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tarmac.jobs import Began, Waiting
 
+pytestmark = pytest.mark.slurm
+
 SETTINGS = ("MaxArraySize=11",)
 CLUSTER = {"cpus": 8}
 

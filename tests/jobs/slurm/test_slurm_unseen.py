@@ -11,6 +11,8 @@ import pytest
 
 from tarmac.jobs import Silent, create_run, parse_job, prepare, work_on
 
+pytestmark = pytest.mark.slurm
+
 
 class Ends(Silent):
     """Remembers how tasks ended."""
