@@ -27,7 +27,7 @@ BASE ?=
 # Of `make check`; the longest begins first.
 CHECKS := check-types check-format check-lint check-layers check-workflows
 
-.PHONY: demo $(ALL) test-all test-changed gpu gpu-bed gpu-bounds wheels check $(CHECKS) format docs clean
+.PHONY: demo $(ALL) test-all test-changed left-out try-gpu-bed gpu gpu-bed gpu-bounds wheels check $(CHECKS) format docs clean
 
 # Trains on data that comes with Tarmac, so it needs no download of its own.
 demo: $(VENV)/.installed
@@ -41,12 +41,19 @@ test: $(VENV)/.installed-dev
 $(GROUPS:%=test-%): test-%: $(VENV)/.installed-dev
 	$(PYTEST) -m "$*$(if $(filter-out nightly,$*), and not nightly)" $(PYTEST_OPTIONS)
 
-test-cuda_stand_in: gpu-bed
+# Not every index has PyTorch for CUDA. Where this one has not, the tests skip.
+test-cuda_stand_in: try-gpu-bed
+try-gpu-bed:
+	-$(MAKE) gpu-bed
 test-ray test-frameworks test-nightly test-cuda_stand_in: WORKERS := 1
+
+# What .ci/test-with leaves out too.
+left-out:
+	@echo "$(LEFT_OUT)"
 
 # The tests of `make test` with the lowest versions that pyproject.toml allows, without extras.
 test-lowest: $(VENV)/.installed-dev
-	.ci/test-with $(BIN)/python lowest-direct
+	.ci/test-with $(BIN)/python lowest-direct -- -n $(WORKERS) $(PYTEST_OPTIONS)
 
 # The trainings among them, with the oldest PyTorch that is allowed.
 test-oldest-torch: $(VENV)/.installed-dev
