@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / ".ci" / "changed"
+from scripts import import_script
 
 FILES = {
     "Makefile": "GROUPS := slurm docs\n",
@@ -52,13 +48,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def script():
-    """Import the script, which has no suffix."""
-    loader = importlib.machinery.SourceFileLoader("ci_changed", str(SCRIPT))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("ci_changed", loader))
-    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-    loader.exec_module(module)
-    sys.dont_write_bytecode = before
-    return module
+    return import_script("changed")
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from scripts import import_script
+
 ROOT = Path(__file__).parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text()
 GROUPS = re.search(r"^GROUPS := (.*)$", MAKEFILE, re.MULTILINE)[1].split()
+CHANGED = import_script("changed")
 
 
 def made(target: str) -> str:
@@ -40,3 +43,15 @@ def test_each_group_is_a_target_and_part_of_all(group):
 def test_the_workflow_at_night_runs_all_groups():
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
     assert "make test-all" in workflow
+
+
+def test_contributing_has_the_groups_and_the_rooms_whose_changes_need_them():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|([^|]*)\| [^|]+ \|$", text, re.MULTILINE)
+    assert [group for group, _ in rows] == GROUPS
+    graph = CHANGED.Graph(ROOT, CHANGED.known_files())
+    for group, rooms in rows:
+        for room in re.findall(r"`(\w+)`", rooms):
+            files = {path for path in graph.files if path.startswith(f"src/tarmac/{room}/")}
+            assert files, f"{room} is no room"
+            assert group in CHANGED.select(files, graph)[1], f"no test of {group} needs {room}"

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / ".ci" / "uv"
+from scripts import import_script
 
 
 @pytest.fixture(scope="module")
 def script():
-    """Import the script, which has no suffix."""
-    loader = importlib.machinery.SourceFileLoader("ci_uv", str(SCRIPT))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("ci_uv", loader))
-    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-    loader.exec_module(module)
-    sys.dont_write_bytecode = before
-    return module
+    return import_script("uv")
 
 
 def test_uv_takes_packages_from_the_indexes_that_pip_takes_them_from(script):
