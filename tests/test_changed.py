@@ -79,8 +79,11 @@ def selected(script, root):
         ("src/tarmac/jobs/plan.py", ["cli/test_run.py", "jobs/test_plan.py"]),
         ("src/tarmac/jobs/samples.py", ["cli/test_run.py", "jobs/test_plan.py"]),
         ("src/tarmac/jobs/order.py", ["jobs/test_order.py", "slurm/test_slurm.py"]),
-        ("src/tarmac/cli/commands/jobs.py", ["cli/test_ps.py"]),
-        ("src/tarmac/cli/entry.py", ["cli/test_ps.py", "cli/test_run.py"]),
+        ("src/tarmac/cli/commands/jobs.py", ["cli/test_ps.py", "docs/test_docs.py"]),
+        (
+            "src/tarmac/cli/entry.py",
+            ["cli/test_ps.py", "cli/test_run.py", "docs/test_docs.py"],
+        ),
         ("src/tarmac/worker.py", ["jobs/test_worker.py"]),
         ("tests/hostile.py", ["jobs/test_plan.py"]),
         ("tests/cli/test_ps.py", ["cli/test_ps.py"]),

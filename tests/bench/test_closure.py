@@ -14,6 +14,8 @@ from gpu_driver import CannotRunError
 from gpu_driver.closure import LEFT_OUT, Package, close, roots_of
 from gpu_driver.site import prepare
 
+pytest.importorskip("optuna", reason="needs pip install 'tarmac-gpu[search]'")
+
 ROOT = Path(wheels.__file__).parents[1]
 LINUX = {"sys_platform": "linux", "python_version": "3.12"}
 

@@ -23,6 +23,8 @@ from gpu_driver.look import Machine, machine_of
 from gpu_driver.records import Records
 from gpu_driver.table import STAGES, Stage
 
+pytest.importorskip("optuna", reason="needs pip install 'tarmac-gpu[search]'")
+
 ROOT = Path(gpu.__file__).parents[1]
 BENCH = ROOT / "bench"
 H200 = Machine(

@@ -11,6 +11,8 @@ import pytest
 
 import _harness
 
+pytest.importorskip("optuna", reason="needs pip install 'tarmac-gpu[search]'")
+
 BENCH = Path(_harness.__file__).parent
 
 

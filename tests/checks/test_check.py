@@ -23,6 +23,8 @@ from tarmac.checks.report.requirements import parse_requirements
 from tarmac.checks.targets import container_target
 from tarmac.errors import TarmacError
 
+pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
+
 ROOT = Path(__file__).parents[2]
 
 

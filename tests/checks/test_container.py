@@ -11,6 +11,8 @@ from tarmac.checks.frameworks import Framework
 from tarmac.checks.run_probe import run_probe
 from tarmac.checks.targets import container_target
 
+pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
+
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
 IMAGE = "tarmac-test-torch"

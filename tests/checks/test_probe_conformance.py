@@ -18,6 +18,8 @@ from tarmac.testing.probes import (
     check_it_writes_down_every_stage,
 )
 
+pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
+
 # A framework that needs no installation, and a probe of it.
 _ABACUS = """
 from harness import judged, run

@@ -18,6 +18,8 @@ from tarmac.checks.rules.findings import find
 from tarmac.checks.run_probe import run_probe
 from tarmac.checks.targets import THIS_PYTHON, Target
 
+pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
+
 HOST = Host(cpu="", cores=1, memory_bytes=1, disk_free_bytes=1, kernel="", system="")
 
 

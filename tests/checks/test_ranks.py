@@ -20,6 +20,8 @@ from tarmac.checks.network import Port, read_network
 from tarmac.checks.ranks.place import find_place, first_host, host_name
 from tarmac.checks.ranks.rounds import pair_up
 
+pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 

@@ -24,3 +24,8 @@ def tarmac(capsys):
         return int(caught.value.code or 0), out, err
 
     return run
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _needs_torch():
+    pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")

@@ -12,6 +12,8 @@ import pytest
 from tarmac.errors import TarmacError
 from tarmac.files import get_object, read_object, write_object
 
+pytest.importorskip("obstore", reason="needs pip install 'tarmac-gpu[objects]'")
+
 
 def test_a_small_object_is_read_and_one_that_is_not_there_is_none(s3):
     write_object("s3://bucket/a.json", b"{}", os.environ)

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+pytest.importorskip("bson", reason="needs pip install 'tarmac-gpu[hkube]'")
+
 ROOT = Path(__file__).parents[2]
 IMAGE = "tarmac-test-served"
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("bson", reason="needs pip install 'tarmac-gpu[hkube]'")
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hkube"
 
 

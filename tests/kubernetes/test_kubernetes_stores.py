@@ -21,6 +21,8 @@ from tarmac.jobs.executors.kubernetes.demand import demand_of
 from tarmac.jobs.executors.queueing import run_code
 from tarmac.jobs.receipts import receipt_of
 
+pytest.importorskip("obstore", reason="needs pip install 'tarmac-gpu[objects]'")
+
 KEYS = {"AWS_ACCESS_KEY_ID": "pod-key", "AWS_SECRET_ACCESS_KEY": "pssst-pssst-pssst"}
 
 

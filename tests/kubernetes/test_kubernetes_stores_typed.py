@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+pytest.importorskip("obstore", reason="needs pip install 'tarmac-gpu[objects]'")
+
 
 @pytest.fixture
 def versions(s3):

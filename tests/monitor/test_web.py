@@ -9,6 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+pytest.importorskip("textual_serve", reason="needs pip install 'tarmac-gpu[watch]'")
+
 _SERVE = "from tarmac.monitor import serve_in_browser; serve_in_browser(['--interval', '1'])"
 
 

@@ -8,6 +8,8 @@ import sys
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+pytest.importorskip("textual_serve", reason="needs pip install 'tarmac-gpu[watch]'")
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 # On few cores a browser takes its time.

@@ -17,6 +17,8 @@ from serving_process import Served
 import tarmac
 from tarmac.jobs import Job
 
+pytest.importorskip("uvicorn", reason="needs pip install 'tarmac-gpu[watch]'")
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 # Of waiting for what the page shows; on few cores a browser takes its time.

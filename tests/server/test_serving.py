@@ -15,6 +15,8 @@ from serving_process import ask, request
 from tarmac.cli.commands.serve import command
 from tarmac.errors import RequestError
 
+pytest.importorskip("uvicorn", reason="needs pip install 'tarmac-gpu[watch]'")
+
 
 def status(answer: str) -> str:
     return answer.split(" ", 2)[1]

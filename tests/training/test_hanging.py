@@ -8,8 +8,12 @@ import sys
 import textwrap
 import time
 
+import pytest
+
 from tarmac.monitor.hangs import Rank, find_hang
 from tarmac.runs import glance_training
+
+pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
 
 HANGS_AT_STEP = 12
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import tarmac
 from tarmac.runs import Run
+
+pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
 
 
 def test_a_retry_of_a_workload_goes_on_from_the_checkpoint_of_the_try_before(tmp_path):

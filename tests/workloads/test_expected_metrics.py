@@ -8,6 +8,8 @@ from tarmac.errors import RequestError
 from tarmac.runs import JudgedBy
 from tarmac.workloads import Expectation
 
+pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
+
 ERROR = JudgedBy("mae", "min", among=("mae", "r2"))
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from by_commands import WITHIN_S, start, the_run, wait_for, wait_for_lines
 
+pytest.importorskip("bson", reason="needs pip install 'tarmac-gpu[hkube]'")
+
 pytestmark = pytest.mark.slurm
 
 # What is put back begins again without a pause of two minutes.
