@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,18 @@ from pathlib import Path
 import pytest
 
 import tarmac
-from tarmac.files import Lease, LeaseWatch, OwnerLock, open_lock, read_lease
+from tarmac.files import (
+    Holder,
+    Lease,
+    LeaseWatch,
+    OwnerLock,
+    is_held,
+    is_owned,
+    lease_file,
+    open_lock,
+    read_holder,
+    read_lease,
+)
 from tarmac.files.mounts import Mounts, network_type
 
 BEAT_S = 0.2
@@ -51,14 +63,14 @@ path = pathlib.Path(sys.argv[1])
 number = path.with_name("number")
 for _ in range(20):
     with taking_turns(path):
-        assert path.with_name("lock.lease").exists() == bool(sys.argv[2])
+        assert path.with_name("lock.lease").exists()
         number.write_text(str(int(number.read_text()) + 1))
 """
 
 # No file may grow, as on a full disk.
 FULL = """
 import pathlib, resource, sys
-from tarmac.files import StorageError
+from tarmac.files import StorageError, open_lock
 from tarmac.files import Lease
 path = pathlib.Path(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -66,6 +78,7 @@ try:
     Lease(path).acquire()
 except StorageError:
     print([each.name for each in path.parent.iterdir()])
+print(open_lock(path).acquire())
 """
 
 # Processes of another namespace have numbers of their own, as those of another host.
@@ -252,6 +265,7 @@ MOUNTINFO = """\
 37 36 0:32 / /home/local\\040disk rw - xfs /dev/sdb1 rw
 38 22 0:33 / /scratch rw - lustre 10.0.0.1@tcp:/scratch rw,flock
 39 22 0:34 / /mnt/sshfs rw - fuse.sshfs host:/ rw
+42 22 0:37 / /mnt/plain rw - fuse /dev/fuse rw
 40 22 0:35 / /late rw - ext4 /dev/sdc1 rw
 41 22 0:36 / /late rw - nfs server:/late rw
 """
@@ -266,6 +280,7 @@ MOUNTINFO = """\
         ("/home/local disk/runs", None),
         ("/scratch", "lustre"),
         ("/mnt/sshfs/a", "fuse.sshfs"),
+        ("/mnt/plain/a", "fuse"),
         ("/late/a", "nfs"),
     ],
 )
@@ -274,12 +289,187 @@ def test_network_file_systems_are_told_from_local_ones(tmp_path, path, expected)
     assert network_type(path, Mounts(tmp_path / "mountinfo")) == expected
 
 
-def test_on_a_local_file_system_the_kernels_lock_is_taken(tmp_path):
-    assert isinstance(open_lock(tmp_path / "lock"), OwnerLock)
+HOLD_LOCK = """
+import pathlib, sys
+from tarmac.files import open_lock
+lock = open_lock(pathlib.Path(sys.argv[1]))
+print(lock.acquire(), flush=True)
+sys.stdin.read()
+"""
+
+VIEWS = pytest.mark.parametrize(
+    ("holders_view", "view"), [(a, b) for a in ("local", "network") for b in ("local", "network")]
+)
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """Return a function that makes this process one of a host that mounts all files in a way."""
+
+    def become(name: str, view: str, beat_s: float = 0.05):
+        monkeypatch.setattr("tarmac.files.lease._kernel", lambda: name)
+        monkeypatch.setattr("tarmac.files.lease.is_network", lambda _: view == "network")
+        monkeypatch.setattr("tarmac.files.lease.BEAT_S", beat_s)
+
+    return become
+
+
+def leave(path, *, kernel="a", is_kernel_locked=False, beat_s=0.02):
+    """Leave the lease of a process that was killed on a host."""
+    holder = Holder(kernel, kernel, 1, 1, "left", 7, beat_s, is_kernel_locked)
+    lease_file(path).write_text(json.dumps(dataclasses.asdict(holder)))
+    return holder
+
+
+@VIEWS
+def test_a_lock_holds_between_hosts_however_each_mounts_its_directory(
+    tmp_path, host, holders_view, view
+):
+    path = tmp_path / ".lock"
+    host("a", holders_view)
+    lock = open_lock(path)
+    assert lock.acquire()
+    host("b", view)
+    assert is_held(path)
+    assert not open_lock(path).acquire()
+    lock.release()
+    assert not is_held(path)
+    other = open_lock(path)
+    assert other.acquire()
+    other.release()
+
+
+@pytest.mark.parametrize("view", ["local", "network"])
+def test_what_was_killed_on_another_host_is_taken_over_once_its_beats_stop(tmp_path, host, view):
+    path, watch = tmp_path / ".lock", LeaseWatch()
+    host("b", view)
+    # The kernel's lock leaves an empty file.
+    path.touch()
+    leave(path)
+    assert is_held(path, watch)
+    wait_for(lambda: not is_held(path, watch))
+    lock = open_lock(path)
+    assert lock.acquire()
+    assert read_holder(path).kernel == "b"
+    lock.release()
+
+
+def test_what_was_killed_on_this_host_is_taken_over_at_once(tmp_path):
+    path = tmp_path / ".lock"
+    command = [sys.executable, "-c", HOLD_LOCK, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"True\n"
+        assert is_held(path)
+        process.kill()
+    # Its beats would be missed after half a minute.
+    assert not is_held(path)
+    assert lease_file(path).exists()
+    lock = open_lock(path)
+    assert lock.acquire()
+    lock.release()
+    assert not lease_file(path).exists()
+
+
+def test_what_the_machine_took_with_it_is_free_once_it_is_back(tmp_path, host):
+    host("the same machine, started again", "local", beat_s=3600)
+    leave(tmp_path / ".lock", is_kernel_locked=True, beat_s=3600)
+    assert not is_held(tmp_path / ".lock")
+    lock = open_lock(tmp_path / ".lock")
+    assert lock.acquire()
+    lock.release()
+
+
+@pytest.mark.parametrize("view", ["local", "network"])
+def test_an_empty_file_that_a_crash_has_left_holds_nothing(tmp_path, host, view):
+    host("b", view)
+    path = tmp_path / ".lock"
+    for _ in range(2):
+        path.touch()
+        lease_file(path).write_bytes(b"")
+        assert not is_held(path)
+        first, second = open_lock(path), open_lock(path)
+        assert (first.acquire(), second.acquire()) == (True, False)
+        first.release()
+
+
+@pytest.mark.parametrize("view", ["local", "network"])
+def test_a_lease_of_an_older_version_in_the_locks_own_file_holds_until_it_is_dead(
+    tmp_path, host, view
+):
+    # Written on hosts that saw the directory over the network.
+    path = tmp_path / ".lock"
+    host("a", "network")
+    lease = Lease(path, beat_s=0.05)
+    assert lease.acquire()
+    host("b", view)
+    assert is_held(path)
+    assert not open_lock(path).acquire()
+    lease.release()
+    holder = dataclasses.asdict(leave(path))
+    lease_file(path).unlink()
+    del holder["is_kernel_locked"]
+    path.write_text(json.dumps(holder))
+    lock = open_lock(path)
+    assert lock.acquire()
+    lock.release()
+    assert not is_held(path)
+
+
+def test_an_older_version_on_this_host_sees_that_a_lock_is_held(tmp_path):
+    lock = open_lock(tmp_path / ".lock")
+    assert lock.acquire()
+    assert is_owned(tmp_path / ".lock")
+    assert not OwnerLock(tmp_path / ".lock").acquire()
+    lock.release()
 
 
 def test_a_full_disk_is_not_filled_with_parts_of_leases(path):
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True
     )
-    assert done.stdout == "[]\n", done.stderr
+    # A run there can still be held, as it must be to be removed.
+    assert done.stdout == "[]\nTrue\n", done.stderr
+
+
+ON_ANOTHER_HOST = """
+hostname b && bindfs {subtype} {directory} {directory} && {python} -c '
+import pathlib, sys
+from tarmac.files import is_held, lease, network_type, open_lock
+lease.BEAT_S = 0.2
+path = pathlib.Path("{directory}/.lock")
+lock = open_lock(path)
+print(network_type(path), is_held(path), lock.acquire(), flush=True)
+sys.stdin.read()
+'
+"""
+
+
+@needs_root
+@pytest.mark.skipif(
+    not (shutil.which("bindfs") and Path("/dev/fuse").exists()),
+    reason="needs bindfs: apt-get install bindfs",
+)
+@pytest.mark.parametrize("subtype", ["", "-o subtype=nfsx"])
+def test_a_lock_holds_between_a_host_and_one_that_mounts_its_directory(
+    tmp_path, monkeypatch, subtype
+):
+    monkeypatch.setattr("tarmac.files.lease.BEAT_S", 0.2)
+    directory, path = tmp_path / "runs", tmp_path / "runs" / ".lock"
+    directory.mkdir()
+    script = ON_ANOTHER_HOST.format(directory=directory, subtype=subtype, python=sys.executable)
+    command = [*ELSEWHERE, "--uts", "--mount", "bash", "-c", script]
+
+    def start():
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    kind = "fuse.nfsx" if subtype else "fuse"
+    lock = open_lock(path)
+    assert lock.acquire()
+    with start() as other:
+        assert other.communicate()[0].split() == [kind, "True", "False"]
+    lock.release()
+    with start() as other:
+        assert other.stdout.readline().split() == [kind, "False", "True"]
+        assert is_held(path)
+        assert not open_lock(path).acquire()
+        other.communicate()

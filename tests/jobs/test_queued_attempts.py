@@ -16,7 +16,7 @@ from engines import GRANT, Engine, stays, succeeds
 from tarmac.cli.commands import jobs as job_commands
 from tarmac.cli.commands.run import command as run_command
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import Holder, Lease, LeaseWatch, read_lease
+from tarmac.files import Holder, Lease, LeaseWatch, lease_file, read_lease
 from tarmac.jobs import (
     JOB,
     Began,
@@ -368,7 +368,7 @@ def lease_elsewhere(monkeypatch):
 
     def leave(path, beat_s):
         holder = Holder("elsewhere", "another kernel", 1, 1, "nonce", 7, beat_s)
-        (path / ".lock").write_text(json.dumps(dataclasses.asdict(holder)))
+        lease_file(path / ".lock").write_text(json.dumps(dataclasses.asdict(holder)))
         noted = {"pid": 1, "start_ticks": 1, "boot_id": "b", "host": "elsewhere"}
         (path / "runner.json").write_text(json.dumps(noted))
 
@@ -392,12 +392,11 @@ def test_a_runner_elsewhere_whose_lease_stands_still_is_gone(detached, engine, l
 def test_ps_says_where_a_runner_is_and_for_how_long_it_has_been_silent(
     detached, lease_elsewhere, monkeypatch
 ):
-    monkeypatch.setattr("tarmac.jobs.status.is_network", lambda _: True)
     monkeypatch.setenv("COLUMNS", "200")
     lease_elsewhere(detached.path, beat_s=60)
     runs = detached.path.parent
     assert "running on elsewhere  " in invoke(job_commands.ps, "--output", runs).output
-    os.utime(detached.path / ".lock", (1, 1))
+    os.utime(lease_file(detached.path / ".lock"), (1, 1))
     printed = invoke(job_commands.ps, "--output", runs).output
     assert re.search(r"running on elsewhere, last sign \d+ s ago  ", printed), printed
     (row,) = json.loads(invoke(job_commands.ps, "--json", "--output", runs).output)
@@ -428,8 +427,23 @@ def test_a_runner_whose_lease_was_taken_over_leaves_all_to_who_has_it(
     assert (detached.path / "runner.json").exists()
 
 
-def test_nobody_goes_on_with_a_run_while_a_lease_elsewhere_beats(detached, lease_elsewhere):
-    path = detached.path / ".lock"
+def test_a_run_that_has_ended_is_not_running_by_a_lease_that_a_killed_runner_left(
+    run, engine, lease_elsewhere
+):
+    engine.life = succeeds
+    run("{name: x, command: a}")
+    lease_elsewhere(run.path, beat_s=60)
+    assert read_status(run.path).state == "running"
+    os.utime(lease_file(run.path / ".lock"), (1, 1))
+    assert read_status(run.path).state == "succeeded"
+
+
+@pytest.mark.parametrize("is_network", [False, True])
+def test_nobody_goes_on_with_a_run_while_a_lease_elsewhere_beats(
+    detached, lease_elsewhere, monkeypatch, is_network
+):
+    monkeypatch.setattr("tarmac.files.lease.is_network", lambda _: is_network)
+    path = lease_file(detached.path / ".lock")
     lease_elsewhere(detached.path, beat_s=60)
     told = threading.Event()
 

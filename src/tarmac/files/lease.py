@@ -5,6 +5,10 @@ lease is a file instead: who made it holds it, and shows that it lives by a coun
 ten seconds. Clocks of hosts differ, so nobody compares times: whoever wants to know waits, by its
 own clock, for the counter to grow.
 
+One host may have a directory on its own disk that another one sees over the network. So `open_lock`
+always writes a lease, whatever the file system, and takes the kernel's lock besides where the file
+system is local. The kernel's lock decides only between two processes that both see a local one.
+
 Example:
     >>> from tarmac.files import Lease
     >>> lease, other = Lease(tmp_path / "lease"), Lease(tmp_path / "lease")
@@ -32,7 +36,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tarmac.files.atomic import storage_errors
+from tarmac.files.atomic import StorageError, storage_errors
 from tarmac.files.locks import OwnerLock, is_owned
 from tarmac.files.mounts import is_network
 from tarmac.files.parsing import Shape, parse_json
@@ -47,7 +51,9 @@ __all__ = [
     "LeaseWatch",
     "Lock",
     "is_held",
+    "lease_file",
     "open_lock",
+    "read_holder",
     "read_lease",
     "taking_turns",
 ]
@@ -83,46 +89,82 @@ class Lock(Protocol):
 
 
 def open_lock(path: Path) -> Lock:
-    """Return the lock that holds where a file is: the kernel's, or a lease on network file systems.
+    """Return the lock that holds between all hosts, however each of them mounts the directory.
 
     Args:
-        path: Of the lock's file, which is made once it is acquired.
+        path: Of the kernel's lock's file, which is made where the file system is local. The lease
+            lies beside it; see `lease_file`.
     """
-    return Lease(path) if is_network(path) else OwnerLock(path)
+    return _HostsLock(path)
 
 
 @contextlib.contextmanager
 def taking_turns(path: Path) -> Iterator[None]:
     """Be the only process in the block, however long another one is in it before.
 
-    Its lock holds where the file is: the kernel's, or a lease on network file systems.
+    It holds between all hosts, however each of them mounts the directory.
 
     Args:
-        path: Of the kernel's lock's file. A lease's has another name, for what the kernel has
-            locked before may still be there.
+        path: Of the kernel's lock's file. The lease lies beside it; see `lease_file`.
 
     Raises:
         OSError: The file's directory is not there, or it cannot be made.
     """
     if is_network(path):
-        with Lease(path.with_name(f"{path.name}.lease")).held():
+        with Lease(lease_file(path)).held():
             yield
-    else:
-        # Costs a fifth of what `tarmac top --once` may take, which only asks who holds a lock.
-        from filelock import FileLock  # noqa: PLC0415
+        return
+    # Costs a fifth of what `tarmac top --once` may take, which only asks who holds a lock.
+    from filelock import FileLock  # noqa: PLC0415
 
-        with FileLock(path, is_singleton=False):
+    with FileLock(path, is_singleton=False):
+        lease = Lease(lease_file(path), is_kernel_locked=True)
+        with contextlib.suppress(StorageError):
+            lease.wait()
+        try:
             yield
+        finally:
+            lease.release()
 
 
-def is_held(path: Path, watch: LeaseWatch | None = None) -> bool:
+def is_held(path: Path, watch: LeaseWatch | None = None, *, is_remote: bool | None = None) -> bool:
     """Whether the owner of a lock that `open_lock` has opened is alive; never waits.
 
     Args:
-        path: Of the lock's file.
-        watch: Of one who looks more than once: without it an owner on another host counts as alive.
+        path: Of the kernel's lock's file.
+        watch: Of a caller that looks more than once. Without it an owner on another host counts as
+            alive.
+        is_remote: Whether this host sees the file over the network. Default: look it up.
     """
-    return (watch or LeaseWatch()).is_alive(path) if is_network(path) else is_owned(path)
+    if is_remote is None:
+        is_remote = is_network(path)
+    if not is_remote and is_owned(path):
+        return True
+    try:
+        holder = read_holder(path)
+    except OSError:
+        return True
+    if holder is None or (holder.is_kernel_locked and not is_remote):
+        return False
+    return (watch or LeaseWatch()).sign_of(path, holder) != "dead"
+
+
+def lease_file(path: Path) -> Path:
+    """Return the file of the lease that belongs to a lock's file."""
+    return path.with_name(f"{path.name}.lease")
+
+
+def read_holder(path: Path) -> Holder | None:
+    """Return the holder in the lease of a lock, alive or not; None where it has no lease.
+
+    Args:
+        path: Of the kernel's lock's file. Older versions kept the lease itself there on network
+            file systems; an empty file is no lease.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    return read_lease(lease_file(path)) or _read_old(path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +179,7 @@ class Holder:
         nonce: Of this acquisition.
         beat: Grows while it lives.
         beat_s: Seconds between two beats.
+        is_kernel_locked: Whether it holds the kernel's lock too, on a local file system.
     """
 
     host: str
@@ -146,6 +189,7 @@ class Holder:
     nonce: str
     beat: int = 0
     beat_s: float = BEAT_S
+    is_kernel_locked: bool = False
 
 
 _HOLDER = Shape(
@@ -156,7 +200,7 @@ _HOLDER = Shape(
         "start_ticks": "whole number",
         "nonce": "text",
     },
-    {"beat": "whole number", "beat_s": "seconds"},
+    {"beat": "whole number", "beat_s": "seconds", "is_kernel_locked": "boolean"},
 )
 
 
@@ -192,6 +236,8 @@ class LeaseWatch:
 
     def sign_of(self, path: Path, holder: Holder) -> _Sign:
         """Return what is known of a lease's holder, as `read_lease` has just returned it."""
+        if not holder.pid:
+            return "dead"
         if holder.kernel == _kernel():
             return "living" if _start_ticks(holder.pid) == holder.start_ticks else "dead"
         now = time.monotonic()
@@ -213,12 +259,17 @@ class Lease:
     Args:
         path: Of the lease's file, which is there while it is held. A take-over leaves a small file
             beside it, named after the holder that died.
-        beat_s: Seconds between two beats.
+        beat_s: Seconds between two beats. Default 10.
+        is_kernel_locked: Whether the caller holds the kernel's lock too, on a local file system.
+            Then a holder that did so is dead. Default False.
     """
 
-    def __init__(self, path: Path, *, beat_s: float = BEAT_S) -> None:
+    def __init__(
+        self, path: Path, *, beat_s: float = BEAT_S, is_kernel_locked: bool = False
+    ) -> None:
         self._path = path
         self._beat_s = beat_s
+        self._is_kernel_locked = is_kernel_locked
         self._mine: Holder | None = None
         self._beaten_at = 0.0
         self._end = threading.Event()
@@ -286,10 +337,10 @@ class Lease:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path.parent)
         with storage_errors(self._path):
             holder = read_lease(self._path)
-            sign = None if holder is None else watch.sign_of(self._path, holder)
+            sign = None if holder is None else self._sign_of(holder, watch)
             if sign in ("living", "silent"):
                 return sign
-            mine = _claim(self._beat_s)
+            mine = _claim(self._beat_s, is_kernel_locked=self._is_kernel_locked)
             draft = _write_beside(self._path, mine)
             try:
                 if holder is None:
@@ -304,6 +355,11 @@ class Lease:
                 draft.unlink(missing_ok=True)
         self._begin(mine)
         return None
+
+    def _sign_of(self, holder: Holder, watch: LeaseWatch) -> _Sign:
+        if self._is_kernel_locked and holder.is_kernel_locked:
+            return "dead"
+        return watch.sign_of(self._path, holder)
 
     def _begin(self, mine: Holder) -> None:
         self._mine, self.is_lost = mine, False
@@ -328,7 +384,69 @@ class Lease:
             self._beaten_at = time.monotonic()
 
 
-def _claim(beat_s: float) -> Holder:
+class _HostsLock:
+    """A lease, and where the file system is local the kernel's lock besides; see `open_lock`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._kernel: OwnerLock | None = None
+        self._lease: Lease | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another process has taken it over; see `Lock`."""
+        return self._lease is not None and self._lease.is_lost
+
+    def acquire(self) -> bool:
+        """Become the owner; False where another process is alive.
+
+        Raises:
+            FileNotFoundError: The file's directory is not there.
+            StorageError: The file cannot be made.
+        """
+        is_local = not is_network(self._path)
+        if is_local:
+            self._kernel = self._kernel or OwnerLock(self._path)
+            if not self._kernel.acquire():
+                return False
+        if self._lease is None:
+            self._lease = Lease(lease_file(self._path), beat_s=BEAT_S, is_kernel_locked=is_local)
+        try:
+            is_mine = self._outlive_old() and self._lease.acquire()
+        except StorageError:
+            # A full disk, or one without hard links: other hosts can do no more there.
+            if not is_local:
+                raise
+            is_mine = True
+        if not is_mine:
+            self.release()
+        return is_mine
+
+    def release(self) -> None:
+        """Give it back; nothing happens where it is not owned."""
+        if self._lease is not None:
+            self._lease.release()
+        if self._kernel is not None:
+            self._kernel.release()
+
+    def _outlive_old(self) -> bool:
+        """Wait for a holder that has its lease in the lock's file; False where it lives."""
+        watch = LeaseWatch()
+        sign: _Sign
+        with storage_errors(self._path):
+            while (holder := _read_old(self._path)) is not None:
+                sign = watch.sign_of(self._path, holder)
+                if sign == "living":
+                    return False
+                if sign == "dead":
+                    # Emptied in place: the kernel's lock is on this very file.
+                    os.truncate(self._path, 0)
+                    return True
+                time.sleep(_LOOK_EVERY_S)
+        return True
+
+
+def _claim(beat_s: float, *, is_kernel_locked: bool) -> Holder:
     return Holder(
         host=socket.gethostname(),
         kernel=_kernel(),
@@ -336,6 +454,7 @@ def _claim(beat_s: float) -> Holder:
         start_ticks=_start_ticks(os.getpid()) or 0,
         nonce=secrets.token_hex(8),
         beat_s=beat_s,
+        is_kernel_locked=is_kernel_locked,
     )
 
 
@@ -362,10 +481,21 @@ def _successor(path: Path, nonce: str) -> Path:
     return path.with_name(f"{path.name}.{nonce}.after")
 
 
+def _read_old(path: Path) -> Holder | None:
+    """Return the holder of a lease that lies in a lock's file itself; None of an empty file."""
+    with contextlib.suppress(FileNotFoundError):
+        return read_lease(path) if path.stat().st_size else None
+    return None
+
+
 def _write_beside(path: Path, holder: Holder) -> Path:
     draft = path.with_name(f".{secrets.token_hex(8)}.lease")
     try:
-        draft.write_text(json.dumps(dataclasses.asdict(holder)))
+        values = dataclasses.asdict(holder)
+        if not holder.is_kernel_locked:
+            # As older versions have it, which refuse fields that they do not know.
+            del values["is_kernel_locked"]
+        draft.write_text(json.dumps(values))
     except OSError:
         # On a full disk it would stay, one for each beat.
         with contextlib.suppress(OSError):
@@ -379,7 +509,12 @@ def _read(path: Path) -> Holder | None:
     with contextlib.suppress(OSError):
         os.close(os.open(path.parent, os.O_RDONLY))
     try:
-        return Holder(**_HOLDER.checked(parse_json(path.read_bytes())))
+        with path.open("rb") as file:
+            if content := file.read():
+                return Holder(**_HOLDER.checked(parse_json(content)))
+            # A crash of the machine leaves an empty file, which no process holds.
+            left = os.fstat(file.fileno())
+            return Holder("", "", 0, 0, nonce=f"empty-{left.st_ino}-{left.st_mtime_ns}")
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Mounts", "is_network", "mounts_seen", "network_type"]
 
-# As /proc/self/mountinfo names them. What comes by FUSE is named `fuse.NAME`, and most is remote.
+# As /proc/self/mountinfo names them. What comes by FUSE is named `fuse.NAME`, or `fuse` alone, and
+# most is remote.
 _NETWORK = frozenset(
     {
         "9p",
@@ -28,6 +29,7 @@ _NETWORK = frozenset(
         "ceph",
         "cifs",
         "coda",
+        "fuse",
         "gfs",
         "gfs2",
         "gpfs",

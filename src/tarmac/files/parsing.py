@@ -114,6 +114,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "texts": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
     "object": lambda value: isinstance(value, dict),
+    "boolean": lambda value: isinstance(value, bool),
     "number": _is_number,
     "numbers": lambda value: isinstance(value, list) and all(map(_is_number, value)),
     "whole number": _is_whole,

@@ -14,8 +14,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tarmac.files.fields import Fields
-from tarmac.files.lease import LeaseWatch
-from tarmac.files.locks import is_owned
+from tarmac.files.lease import LeaseWatch, is_held
 from tarmac.files.mounts import is_network, mounts_seen
 from tarmac.files.parsing import parse_json
 
@@ -96,7 +95,7 @@ class Readings:
 
         See `tarmac.files.is_held`.
         """
-        return self._leases.is_alive(path) if self.is_on_network(path) else is_owned(path)
+        return is_held(path, self._leases, is_remote=self.is_on_network(path))
 
     def fields(self, path: Path) -> Fields:
         """Return the fields of the object that a file holds; none where it cannot be read.

@@ -12,7 +12,7 @@ from tarmac.errors import TarmacError
 from tarmac.files import (
     Shape,
     is_held,
-    is_network,
+    lease_file,
     parse_json,
     read_errors,
     storage_errors,
@@ -75,6 +75,9 @@ _PROCESS = Shape(
 
 # Owned by the process that works on the run.
 LOCK = ".lock"
+
+# Clocks of hosts and file servers differ by less than this.
+_LONG_SILENT_S = 600.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,6 +233,10 @@ def read_status(
     tasks = [
         _task(run, events[index], is_alive=is_alive, outlives=outlives) for index in sorted(events)
     ]
+    silent_s = _silent_s(run) if is_alive and runner is None else None
+    if (silent_s or 0.0) > _LONG_SILENT_S and _have_all_ended(tasks, record):
+        # A runner on another machine was killed after its last task: there is nothing left to do.
+        is_alive, silent_s = False, None
     state = _state(tasks, record, is_alive=is_alive, is_queued=is_to_begin(run, job))
     return RunStatus(
         path=run,
@@ -241,7 +248,7 @@ def read_status(
         reason="" if is_alive else record.reason,
         problems=problems,
         elsewhere=noted if is_alive and runner is None else None,
-        silent_s=_silent_s(run) if is_alive and runner is None else None,
+        silent_s=silent_s,
         # Tasks may have gone on to their ends without it.
         runner_note="" if job is None or state == "succeeded" else job.words,
     )
@@ -261,12 +268,18 @@ def tasks_left_with_engine(run: Path) -> int:
     )
 
 
+def _have_all_ended(tasks: Sequence[TaskStatus], record: JobRecord) -> bool:
+    has_all = record.num_tasks is not None and len(tasks) >= record.num_tasks
+    return has_all and not any(task.state in _ACTIVE for task in tasks)
+
+
 def _silent_s(run: Path) -> float | None:
-    """Return how long ago the lease of a run's runner was last written; None of other locks."""
-    if not is_network(run):
-        return None
-    with contextlib.suppress(OSError):
-        return max(0.0, time.time() - (run / LOCK).stat().st_mtime)
+    """Return how long ago the lease of a run's runner was last written; None without a lease."""
+    for path in (lease_file(run / LOCK), run / LOCK):
+        with contextlib.suppress(OSError):
+            written = path.stat()
+            if written.st_size:
+                return max(0.0, time.time() - written.st_mtime)
     return None
 
 

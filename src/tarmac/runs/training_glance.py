@@ -13,7 +13,7 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tarmac.files import Fields, Readings, read_lease
+from tarmac.files import Fields, Readings, read_holder
 from tarmac.runs.glance import Glance
 from tarmac.runs.judging import JudgedBy
 from tarmac.runs.sampled import Sampled
@@ -51,7 +51,7 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
     session = sessions[-1] if sessions else Fields({})
     status = _status(path, record, readings)
     is_running = status == "running"
-    elsewhere = _holder_elsewhere(path, readings) if is_running else ""
+    elsewhere = _holder_elsewhere(path) if is_running else ""
     pid = session.whole("pid")
     written_at = _written_at(path / "metrics.jsonl") if rows else None
     checkpoint_at = _newest(path / "checkpoints")
@@ -109,13 +109,12 @@ def _status(path: Path, record: Fields, readings: Readings) -> str:
     return "interrupted" if status == "running" and not readings.is_held(path / ".lock") else status
 
 
-def _holder_elsewhere(path: Path, readings: Readings) -> str:
+def _holder_elsewhere(path: Path) -> str:
     """Return the host that works on a run, where it is another one and can be told."""
-    if readings.is_on_network(path / ".lock"):
-        with contextlib.suppress(OSError):
-            holder = read_lease(path / ".lock")
-            if holder is not None and holder.host != os.uname().nodename:
-                return holder.host
+    with contextlib.suppress(OSError):
+        holder = read_holder(path / ".lock")
+        if holder is not None and holder.host != os.uname().nodename:
+            return holder.host
     return ""
 
 
