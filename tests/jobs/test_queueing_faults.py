@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
+from collections.abc import Callable
 
 import pytest
 
+from tarmac.errors import RequestError
 from tarmac.jobs import Attempt, Finished, Site, parse_job, plan_tasks
 from tarmac.jobs.executors.events import Began, Queued, Requeued
 from tarmac.jobs.executors.queueing import (
     Accepted,
+    ClusterId,
     Full,
     Patience,
     QueueingExecutor,
@@ -40,15 +44,20 @@ class Scripted:
 
     title = "Engine"
     most_units = 100
+    keeps_units = True
 
     def __init__(self) -> None:
         self.answers = [Accepted("80")]
         self.shown: dict[UnitName, Shown] | Silent = {}
         self.found = None
+        self.cluster_name = "s1"
         self.excluded: list[set[str]] = []
         self.cancelled: list[tuple[str, int]] = []
         self.changed: list[str] = []
         self.chunks = []
+
+    def cluster(self):
+        return ClusterId(self.cluster_name, way="CONF=s1")
 
     def shape(self, task):
         return {}
@@ -85,11 +94,12 @@ class Scripted:
 
 @dataclasses.dataclass
 class Queue:
-    """A run's attempts with an engine."""
+    """A run's attempts with an engine, and what opens the executor of its next session."""
 
     engine: Scripted
     executor: QueueingExecutor
     attempts: list[Attempt]
+    open_again: Callable[[], QueueingExecutor]
 
     def finished(self) -> list[Finished]:
         """Wait until all attempts have finished."""
@@ -133,7 +143,7 @@ def queue(tmp_path, monkeypatch):
         record_s=0.1, reason_s=0.1, success_s=0.1, unknown_s=0.1, unknown_looks=1, beat_s=0.1
     )
     executor = QueueingExecutor(engine, site, prepare, patience=patience, find_again_s=0.05)
-    yield Queue(engine, executor, attempts)
+    yield Queue(engine, executor, attempts, lambda: QueueingExecutor(engine, site, prepare))
     executor.close()
 
 
@@ -297,3 +307,56 @@ def test_news_that_come_while_a_look_is_heard_are_looked_at(queue, monkeypatch):
     for number in range(3):
         queue.write(number, state="ended", outcome="succeeded", exit_code=0)
     assert {end.outcome for end in queue.finished()} == {"succeeded"}
+
+
+def attach(queue: Queue) -> list[Queued | Began]:
+    """Take up in a new session what the first one has left."""
+    attempts = {(attempt.task.index, 1): attempt for attempt in queue.attempts}
+    return [*queue.open_again().attach(lambda index, number: attempts[index, number])]
+
+
+@pytest.fixture
+def left(queue):
+    """Hand three attempts to an engine, and let go of them."""
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.chunks)
+    queue.executor.detach()
+    return queue
+
+
+def test_what_is_left_on_a_cluster_is_taken_up_there(left):
+    assert len(attach(left)) == 3
+
+
+def test_what_is_left_on_a_cluster_is_neither_taken_up_nor_ended_on_another_one(left):
+    left.engine.cluster_name = "s2"
+    with pytest.raises(RequestError, match="on the Engine cluster s1, and this is s2") as refused:
+        attach(left)
+    assert "CONF=s1 tarmac run --resume" in refused.value.hint
+    assert "CONF=s1 tarmac cancel" in refused.value.hint
+    assert not left.engine.cancelled
+
+
+def test_what_ends_with_its_runner_may_go_on_on_another_cluster(left):
+    left.engine.cluster_name, left.engine.keeps_units = "s2", False
+    assert len(attach(left)) == 3
+
+
+def test_what_was_left_before_clusters_were_recorded_is_taken_up_anywhere(left, tmp_path):
+    path = tmp_path / "chunks" / "0000.json"
+    record = json.loads(path.read_text())
+    assert record.pop("cluster")["name"] == "s1"
+    path.write_text(json.dumps(record | {"schema_version": 1}))
+    left.engine.cluster_name = "s2"
+    assert len(attach(left)) == 3
+
+
+def test_what_is_over_on_a_cluster_keeps_nothing_from_another_one(queue):
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.chunks)
+    for number in range(3):
+        queue.write(number, state="ended", outcome="failed", cause="exit", exit_code=1)
+    queue.finished()
+    queue.executor.wait(0.0)
+    queue.engine.cluster_name = "s2"
+    assert attach(queue) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tarmac.jobs import Attempt, Finished, parse_job, plan_tasks
+from tarmac.jobs.executors.queueing.clusters import ClusterId
 from tarmac.jobs.executors.queueing.engine import Ending, Shown
 from tarmac.jobs.executors.queueing.failures import FirstFailures, Hosts
 from tarmac.jobs.executors.queueing.fences import fence_unbegun
@@ -113,6 +114,23 @@ def test_what_is_given_up_says_so():
     assert isinstance(over, Over)
     assert over.is_given_up
     assert over.host == "n1"
+
+
+@pytest.mark.parametrize(
+    ("left", "here", "expected"),
+    [
+        (ClusterId("s1"), ClusterId("s1"), False),
+        (ClusterId("s1"), ClusterId("s2"), True),
+        (ClusterId("https://a", "u1"), ClusterId("https://b", "u1"), False),
+        (ClusterId("https://a", "u1"), ClusterId("https://a", "u2"), True),
+        (ClusterId("https://a", "u1"), ClusterId("https://a"), False),
+        (ClusterId("https://a", "u1"), ClusterId("https://b"), True),
+        # From a pod of the cluster.
+        (ClusterId("https://a"), ClusterId("", "u1"), False),
+    ],
+)
+def test_clusters_differ_by_their_own_ids_and_else_by_their_names(left, here, expected):
+    assert left.differs(here) is expected
 
 
 def submit_all(count: int, limit: int, drained: int) -> list[int]:

@@ -64,12 +64,16 @@ class Cluster:
     Attributes:
         namespace: Where everything is.
         title: Of the cluster in messages: the context and the server.
+        context: The kubeconfig's; empty in a pod.
+        server: Its URL, as it is known outside; empty in a pod.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.namespace = connection.place.namespace
         self.title = connection.place.title
+        self.context = connection.place.context
+        self.server = connection.place.server if self.context else ""
 
     def __enter__(self) -> Cluster:
         return self

@@ -54,6 +54,7 @@ class Place:
         cluster: The cluster's entry: certificates, proxy.
         file: That has the cluster's entry.
         login: Who asks; None: nobody in particular.
+        context: The kubeconfig's; empty in a pod, whose server has no name outside.
     """
 
     title: str
@@ -62,6 +63,7 @@ class Place:
     cluster: Mapping[str, Any]
     file: Path
     login: Login | None
+    context: str = ""
 
 
 class _Named(NamedTuple):
@@ -140,6 +142,7 @@ def find_place(
         cluster=cluster.fields,
         file=cluster.file,
         login=login,
+        context=name,
     )
 
 

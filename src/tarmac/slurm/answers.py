@@ -81,6 +81,7 @@ def read_limits(text: str) -> Limits | None:
         has_accounting="slurmdbd" in found.get("AccountingStorageType", ""),
         requeues=found.get("JobRequeue") != "0",
         preemption=found.get("PreemptMode", default.preemption),
+        cluster=found.get("ClusterName", default.cluster),
     )
 
 

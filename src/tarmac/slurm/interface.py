@@ -169,6 +169,7 @@ class Limits:
         has_accounting: Whether sacct knows anything.
         requeues: Whether jobs are begun again unless they say otherwise.
         preemption: ``PreemptMode``, in Slurm's words.
+        cluster: ``ClusterName``; empty where it is not shown.
     """
 
     version: str
@@ -178,6 +179,7 @@ class Limits:
     has_accounting: bool = False
     requeues: bool = True
     preemption: str = "OFF"
+    cluster: str = ""
 
 
 class Slurm(Protocol):

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 import tarmac
 from tarmac.cli.commands import jobs as commands
-from tarmac.jobs import attach, parse_job, read_journal
+from tarmac.errors import RequestError
+from tarmac.jobs import Silent, attach, find_run, parse_job, read_journal, work_on
 
 pytestmark = pytest.mark.slurm
 
@@ -110,3 +111,14 @@ def test_its_tasks_end_without_it_and_are_recorded_once_by_whoever_goes_on(kille
     assert handle.stdout() == "at work\nonce\n"
     ends = [e for e in read_journal(handle.path / "journal.jsonl") if e["event"] == "ended"]
     assert [(end["outcome"], end["attempts"]) for end in ends] == [("succeeded", 1)]
+
+
+def test_on_another_cluster_what_is_left_is_neither_ended_nor_taken_up(killed, cluster, wrapped):
+    handle = killed("{name: x, command: 'echo; exec sleep 600'}")
+    path = wrapped("scontrol", '"$REAL" "$@" | sed "/^ClusterName/s/tarmac/other/"').parent
+    for act in (handle.cancel, lambda: work_on(find_run(str(handle.path)), Silent())):
+        with pytest.raises(RequestError, match="on the Slurm cluster tarmac, and this is other"):
+            act()
+    assert cluster.run("squeue", "-h", "-o", "%T").split() == ["RUNNING"]
+    (path / "wrapped" / "scontrol").unlink()
+    assert handle.cancel()

@@ -19,6 +19,7 @@ __all__ = [
     "check_an_end_that_nobody_may_have_written_down_is_told_again",
     "check_every_attempt_is_answered",
     "check_queued_comes_before_began_and_that_before_finished",
+    "check_the_cluster_is_the_same_for_every_session",
     "check_two_tasks_never_share_a_gpu",
     "check_waiting_returns_when_patience_ends",
     "check_what_can_never_run_is_refused",
@@ -85,6 +86,24 @@ def check_queued_comes_before_began_and_that_before_finished(case: ExecutorCase)
         began = next(event for event in watch.events if isinstance(event, Began))
         assert len(began.grant.gpus) == 1, began
         assert began.host == watch.ends["x"].host, (began, watch.ends)
+
+
+def check_the_cluster_is_the_same_for_every_session(case: ExecutorCase) -> None:
+    """Executors of one cluster name it alike, by which a run is kept off other ones.
+
+    Asked of those alone that have ``cluster``, as Tarmac's own that queue have.
+    """
+    (task,) = case.tasks("{name: x, command: 'true'}")
+    clusters = []
+    for _ in range(2):
+        with case.opened([task]) as executor:
+            if not hasattr(executor, "cluster"):
+                return
+            clusters.append(executor.cluster)
+    first, second = clusters
+    assert first is not None, "it does not say which cluster it is"
+    assert first == second, clusters
+    assert first.name or first.uid, first
 
 
 def check_two_tasks_never_share_a_gpu(case: ExecutorCase) -> None:

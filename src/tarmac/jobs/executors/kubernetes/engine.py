@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from tarmac.jobs.executors.kubernetes.pods import SeenJob, SeenPod, keep_job, ke
 from tarmac.jobs.executors.queueing import (
     Accepted,
     ChunkRecord,
+    ClusterId,
     Ending,
     Full,
     Refused,
@@ -70,6 +72,7 @@ class KubernetesEngine:
     """
 
     title = "Kubernetes"
+    keeps_units = True
 
     def __init__(
         self,
@@ -96,6 +99,7 @@ class KubernetesEngine:
         labels = f"{RUN}={self._code}"
         self._pods = cluster.watch("Pod", labels, keep=keep_pod)
         self._jobs = cluster.watch("Job", labels, keep=keep_job)
+        self._cluster_id: ClusterId | None = None
         self._has_begun = False
         self._is_closed = threading.Event()
         self._known: dict[str, ChunkRecord] = {}
@@ -114,6 +118,19 @@ class KubernetesEngine:
             self._pods.close()
             self._jobs.close()
         self._cluster.close()
+
+    def cluster(self) -> ClusterId | None:
+        """Return the cluster by the uid of its first namespace, and its address; see `Engine`."""
+        if self._cluster_id is None:
+            found = self._cluster.get("Namespace", "kube-system")
+            if isinstance(found, Silence):
+                return None
+            # Whoever may see one namespace alone gets a refusal.
+            uid = str(found["metadata"]["uid"]) if isinstance(found, dict) else ""
+            context = shlex.quote(self._cluster.context) if self._cluster.context else ""
+            way = f"kubectl config use-context {context} &&" if context else ""
+            self._cluster_id = ClusterId(self._cluster.server, uid, way)
+        return self._cluster_id
 
     def shape(self, task: Task) -> Mapping[str, Any]:
         """Return what a task's pods need; see `Engine`."""

@@ -5,6 +5,7 @@ commands.
 """
 
 from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord, run_code
+from tarmac.jobs.executors.queueing.clusters import ClusterId
 from tarmac.jobs.executors.queueing.engine import (
     Accepted,
     Ending,
@@ -25,6 +26,7 @@ __all__ = [
     "Accepted",
     "ChunkFiles",
     "ChunkRecord",
+    "ClusterId",
     "Ending",
     "Engine",
     "Full",

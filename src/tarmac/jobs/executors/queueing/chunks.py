@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.files import read_versioned, storage_errors, write_text
+from tarmac.jobs.executors.queueing.clusters import ClusterId  # noqa: TC001 - Pydantic reads it
 from tarmac.node import Chunk
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChunkFiles", "ChunkRecord", "chunk_name", "run_code"]
 
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 
 
 class ChunkRecord(BaseModel):
@@ -42,6 +43,7 @@ class ChunkRecord(BaseModel):
             once nothing of it is at work any more.
         job: The engine's name for it, once that is known.
         made_at: UTC.
+        cluster: Which one it was handed to; None where that was not recorded.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -56,6 +58,7 @@ class ChunkRecord(BaseModel):
     state: Literal["written", "submitted", "over"] = "written"
     job: str = ""
     made_at: datetime
+    cluster: ClusterId | None = None
 
     @property
     def num_units(self) -> int:

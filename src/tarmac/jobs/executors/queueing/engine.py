@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.events import Cause
     from tarmac.jobs.executors.queueing.chunks import ChunkRecord
+    from tarmac.jobs.executors.queueing.clusters import ClusterId
     from tarmac.jobs.plan import Task
 
 __all__ = [
@@ -169,6 +170,15 @@ class Engine(Protocol):
 
     title: str
     most_units: int
+
+    @property
+    def keeps_units(self) -> bool:
+        """Whether units go on without this process, so that another cluster must not be taken."""
+        ...
+
+    def cluster(self) -> ClusterId | None:
+        """Return which cluster this is, the same for whoever asks; None while it does not say."""
+        ...
 
     def shape(self, task: Task) -> Mapping[str, Any]:
         """Return what units of a task need, as JSON: attempts of equal shape share chunks."""

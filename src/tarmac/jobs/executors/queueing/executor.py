@@ -15,6 +15,7 @@ from tarmac.jobs.executors.interface import Busy
 from tarmac.jobs.executors.queueing.calls import Calls
 from tarmac.jobs.executors.queueing.cancellations import Cancellations
 from tarmac.jobs.executors.queueing.chunks import ChunkFiles
+from tarmac.jobs.executors.queueing.clusters import refuse_other_cluster
 from tarmac.jobs.executors.queueing.held import Flight, HeldChunk, evidence_of
 from tarmac.jobs.executors.queueing.ledger import Ledger, grant_of
 from tarmac.jobs.executors.queueing.submissions import GATHER_S, MOST_HELD, Submissions
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.interface import Site
     from tarmac.jobs.executors.queueing.calls import Call
     from tarmac.jobs.executors.queueing.chunks import ChunkRecord
+    from tarmac.jobs.executors.queueing.clusters import ClusterId
     from tarmac.jobs.executors.queueing.engine import Engine
     from tarmac.node import Element
 
@@ -66,6 +68,9 @@ class QueueingExecutor:
         gather_s: float = GATHER_S,
     ) -> None:
         self._calls = Calls()
+        self._run = site.run
+        self._title, self._keeps_units = engine.title, engine.keeps_units
+        self._ask_for_cluster = engine.cluster
         self._ledger = Ledger(ChunkFiles(site.run), engine.title, keep_going=site.keep_going)
         self._cancellations = Cancellations(self._ledger, engine)
         self._submissions = Submissions(
@@ -126,13 +131,30 @@ class QueueingExecutor:
         self._stop(_STOPPED)
 
     def attach(self, make: Callable[[int, int], Attempt | None]) -> Sequence[Queued | Began]:
-        """Take up what an earlier session has left; see `Executor`."""
+        """Take up what an earlier session has left; see `Executor`.
+
+        Raises:
+            RequestError: It is on another cluster.
+        """
+        left = [record for record in self._ledger.files.read() if record.state != "over"]
+        self._refuse_other_cluster(left)
         found: list[Queued | Began] = []
-        for record in self._ledger.files.read():
-            if record.state != "over":
-                found += self._take_up(record, make)
+        for record in left:
+            found += self._take_up(record, make)
         self._watch.hurry()
         return found
+
+    @property
+    def cluster(self) -> ClusterId | None:
+        """Which cluster this is; None while it does not say."""
+        return self._ask_for_cluster()
+
+    def _refuse_other_cluster(self, left: Sequence[ChunkRecord]) -> None:
+        recorded = [record.cluster for record in left if record.cluster is not None]
+        here = self.cluster if recorded and self._keeps_units else None
+        if here is not None:
+            for cluster in recorded:
+                refuse_other_cluster(self._run, self._title, cluster, here)
 
     def detach(self) -> None:
         """Hand over what is in hand as far as it is taken, and let go; see `Executor`."""

@@ -213,7 +213,8 @@ class Submissions:
             except TarmacError as error:
                 failures.append((flight, f"not started: {error}"))
         attempts = tuple(flight.key for flight in taken)
-        record = record.model_copy(update={"attempts": attempts})
+        cluster = self._engine.cluster()
+        record = record.model_copy(update={"attempts": attempts, "cluster": cluster})
         answer: _Answer = Refused("")
         if taken:
             self._ledger.files.write(record, elements)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
-from tarmac.jobs.executors.queueing import Accepted, Shown, Terms, UnitName
+from tarmac.jobs.executors.queueing import Accepted, ClusterId, Shown, Terms, UnitName
 from tarmac.jobs.executors.ray.demand import Demand, demand_of, why_waiting
 from tarmac.jobs.executors.ray.options import options_of
 from tarmac.jobs.executors.ray.says import RUNNER_GONE
@@ -61,6 +61,8 @@ class RayEngine:
     """
 
     title = "Ray"
+    # They end with their driver, so a run may go on elsewhere, or with a head at another address.
+    keeps_units = False
     most_units = _MOST_UNITS
 
     def __init__(
@@ -82,6 +84,11 @@ class RayEngine:
         self._spool = spool
         self._shapes: dict[tuple[str, bool], Mapping[str, Any]] = {}
         self._silences = 0
+
+    def cluster(self) -> ClusterId:
+        """Return the cluster by its head's address; see `Engine`."""
+        address = self._connection.address
+        return ClusterId(address, way=f"RAY_ADDRESS={address}")
 
     def shape(self, task: Task) -> Mapping[str, Any]:
         """Return what units of a task need; see `Engine`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from tarmac.errors import RequestError
 from tarmac.jobs.executors.queueing import (
     Accepted,
     ChunkRecord,
+    ClusterId,
     Ending,
     Full,
     Refused,
@@ -107,6 +109,7 @@ class SlurmEngine:
     """
 
     title = "Slurm"
+    keeps_units = True
 
     def __init__(
         self,
@@ -132,6 +135,14 @@ class SlurmEngine:
         # As every Slurm has it that was not told otherwise (slurm.conf(5), MaxArraySize).
         most = 1001 if isinstance(limits, Silence) else limits.max_array_size
         self.most_units = max(1, most - 1)
+
+    def cluster(self) -> ClusterId | None:
+        """Return the cluster by its ``ClusterName``; see `Engine`."""
+        limits = self._slurm.limits()
+        if isinstance(limits, Silence) or not limits.cluster:
+            return None
+        conf = os.environ.get("SLURM_CONF")
+        return ClusterId(limits.cluster, way=f"SLURM_CONF={shlex.quote(conf)}" if conf else "")
 
     def shape(self, task: Task) -> Mapping[str, Any]:
         """Return what units of a task need; see `Engine`."""
