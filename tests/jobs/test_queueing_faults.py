@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +29,7 @@ from tarmac.jobs.executors.queueing.engine import UnitName
 from tarmac.node import AttemptRecord, Element, attempt_file, fence_file, read_attempt
 
 _PATIENCE_S = 60.0
+SAMPLES = Path(__file__).parent / "samples"
 _NOBODY = Silent("sbatch: Socket timed out")
 
 
@@ -262,6 +265,7 @@ def test_where_only_avoided_hosts_are_left_they_are_taken(queue):
 
 
 def test_that_a_host_is_avoided_is_told_with_what_was_one_too_many(queue):
+    queue.executor._ledger.hosts._events["n1", "node"] = (2, 0.0)
     queue.executor.start(queue.attempts)
     queue.wait_until(lambda: queue.engine.chunks)
     for number in range(3):
@@ -270,8 +274,60 @@ def test_that_a_host_is_avoided_is_told_with_what_was_one_too_many(queue):
     reasons = [end.reason for end in queue.finished()]
     assert sorted(reasons)[:2] == ["n1 was lost"] * 2
     assert sorted(reasons)[2] == (
-        "n1 was lost; n1 has disturbed 3 attempts so, and gets no more of this session"
+        "n1 was lost; n1 has disturbed tasks in 3 events: this session avoids it from now on"
     )
+
+
+NOT_STARTED = {"outcome": "failed", "cause": "start", "reason": "no driver"}
+
+
+def test_what_one_host_does_not_start_spends_no_retry_where_another_one_does(queue):
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.chunks)
+    queue.write(0, state="ended", host="h1", **NOT_STARTED)
+    ends = []
+    ends += queue.executor.wait(0.3)
+    assert not [end for end in ends if isinstance(end, Finished)]
+    queue.write(1, host="a1")
+    queue.wait_until(lambda: len(queue.executor._ledger.flights) == 2)
+    queue.write(1, state="ended", outcome="succeeded", exit_code=0, host="a1", seconds=1.0)
+    queue.write(2, state="ended", host="h1", **NOT_STARTED)
+    queue.wait_until(lambda: not queue.executor._ledger.flights)
+    assert queue.executor._ledger.hosts._blamed == {"h1": 2}
+
+
+def test_what_no_host_starts_is_the_tasks_own_failure(queue):
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.chunks)
+    for number, host in enumerate(("h1", "h1", "a1")):
+        queue.write(number, state="ended", host=host, **NOT_STARTED)
+    assert {(end.cause, end.reason) for end in queue.finished()} == {("start", "no driver")}
+
+
+def test_of_what_alone_is_left_nobody_waits_for_others(queue):
+    del queue.attempts[1:]
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.chunks)
+    queue.write(0, state="ended", host="h1", **NOT_STARTED)
+    assert [end.cause for end in queue.finished()] == ["start"]
+
+
+def test_a_host_that_starts_nothing_gets_nothing_of_later_submissions(queue, tmp_path):
+    hosts = queue.executor._ledger.hosts
+    hosts.note_start("a1", queue.attempts[0].task.spec)
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.chunks)
+    for number in range(3):
+        queue.write(number, state="ended", host="h1", **NOT_STARTED)
+    ends = queue.finished()
+    assert [end.cause for end in ends] == ["node"] * 3
+    assert sum("this session avoids it" in end.reason for end in ends) == 1
+    again = dataclasses.replace(queue.attempts[0], number=2)
+    queue.executor.start([again])
+    queue.wait_until(lambda: len(queue.engine.chunks) == 2)
+    assert queue.engine.excluded == [set(), {"h1"}]
+    queue.executor.stop()
+    queue.wait_until(lambda: not queue.executor._ledger.flights)
 
 
 def test_two_that_believe_to_be_a_runs_runner_share_no_chunk(queue, tmp_path):
@@ -344,9 +400,8 @@ def test_what_ends_with_its_runner_may_go_on_on_another_cluster(left):
 
 def test_what_was_left_before_clusters_were_recorded_is_taken_up_anywhere(left, tmp_path):
     path = tmp_path / "chunks" / "0000.json"
-    record = json.loads(path.read_text())
-    assert record.pop("cluster")["name"] == "s1"
-    path.write_text(json.dumps(record | {"schema_version": 1}))
+    assert json.loads(path.read_text())["cluster"]["name"] == "s1"
+    shutil.copy(SAMPLES / "chunk-schema-1.json", path)
     left.engine.cluster_name = "s2"
     assert len(attach(left)) == 3
 

@@ -167,22 +167,119 @@ def attempt(tmp_path):
     return Attempt(task, 1, tmp_path / "task")
 
 
-def test_a_host_that_disturbs_thrice_alike_is_avoided(attempt):
-    hosts = Hosts()
+class Clock:
+    """Seconds that a test lets pass."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def disturb(hosts, attempt, host, cause, began_at=0.0):
+    return hosts.note(Finished(attempt, "failed", cause=cause, host=host), began_at)
+
+
+def test_a_host_that_disturbs_in_three_events_alike_is_avoided(attempt):
+    clock = Clock()
+    hosts = Hosts(clock)
     for host, cause in (("n1", "node"), ("n2", "node"), ("n1", "lost"), ("n1", "preempted")):
-        hosts.note(Finished(attempt, "failed", cause=cause, host=host))
-    hosts.note(Finished(attempt, "failed", cause="node", host="n1"))
+        disturb(hosts, attempt, host, cause)
+    clock.now += 3600
+    disturb(hosts, attempt, "n1", "node")
     assert not hosts.excluded
-    words = hosts.note(Finished(attempt, "failed", cause="node", host="n1"))
-    assert words == "n1 has disturbed 3 attempts so, and gets no more of this session"
+    clock.now += 3600
+    words = disturb(hosts, attempt, "n1", "node")
+    assert words == "n1 has disturbed tasks in 3 events: this session avoids it from now on"
     assert hosts.excluded == {"n1"}
+
+
+@pytest.mark.parametrize(
+    ("began_at", "told_at", "expected"),
+    [
+        pytest.param([900, 900, 900, 900], [1000, 1001, 1030, 1400], set(), id="one reboot"),
+        pytest.param([0, 0, 0, 0], [1000, 1010, 1040, 1059], set(), id="none had begun"),
+        pytest.param([900, 1001, 1003, 1005], [1000, 1002, 1004, 1006], {"n1"}, id="again at once"),
+        pytest.param([0, 0, 0, 0], [1000, 1100, 1200, 1300], {"n1"}, id="again and again"),
+    ],
+)
+def test_what_was_at_work_on_a_host_together_is_disturbed_by_one_event(
+    attempt, began_at, told_at, expected
+):
+    clock = Clock()
+    hosts = Hosts(clock)
+    for began, told in zip(began_at, told_at, strict=True):
+        clock.now = told
+        disturb(hosts, attempt, "n1", "node", began)
+    assert hosts.excluded == expected
+
+
+@pytest.mark.parametrize(
+    ("events", "may_tell", "expected"),
+    [
+        pytest.param("", True, None, id="others may tell"),
+        pytest.param("", False, "task", id="nobody can tell"),
+        pytest.param("+a1", True, "host", id="another host starts"),
+        pytest.param("+a1", False, "host", id="another host has started"),
+        pytest.param("-a1", True, "task", id="another host does not start either"),
+        pytest.param("+a1 -a1", True, "task", id="nor any more"),
+        pytest.param("-a1 +a1", True, "host", id="but now it does"),
+        pytest.param("-a1 +b1", True, "host", id="one of the others does"),
+        pytest.param("+h1", True, None, id="the host itself says nothing of others"),
+        pytest.param("+a1:other", True, None, id="other tasks say nothing"),
+    ],
+)
+def test_a_host_is_at_fault_where_others_start_such_tasks(events, may_tell, expected):
+    hosts = Hosts()
+    hosts.note_failed_start("h1", "spec")
+    for event in events.split():
+        host, _, spec = event[1:].partition(":")
+        note = hosts.note_start if event[0] == "+" else hosts.note_failed_start
+        note(host, spec or "spec")
+    assert hosts.blame(0, "h1", "spec", may_tell=may_tell) == expected
+
+
+def test_before_agents_begin_all_tasks_are_alike():
+    hosts = Hosts()
+    hosts.note_start("a1", "any")
+    assert hosts.blame(0, "h1", "", may_tell=True) == "host"
+
+
+def test_a_task_that_three_hosts_do_not_start_is_at_fault_itself():
+    hosts = Hosts()
+    hosts.note_start("a1", "spec")
+    blames = []
+    for host in ("h1", "h1", "h2", "h3"):
+        hosts.note_failed_start(host, "spec")
+        blames.append(hosts.blame(0, host, "spec", may_tell=True))
+        hosts.charge(0, host)
+    assert blames == ["host", "host", "host", "task"]
+
+
+def test_a_host_that_does_not_start_three_in_a_row_is_avoided_until_it_starts_one(attempt):
+    hosts = Hosts()
+    words = [hosts.charge(task, "h1") for task in range(4)]
+    once = [
+        "other hosts start such tasks, and h1 has not started 3 in a row: this session avoids it "
+        "until it starts one"
+    ]
+    assert [one for one in words if "avoids" in one] == once
+    assert hosts.excluded == {"h1"}
+    hosts.note_start("h1", "spec")
+    assert not hosts.excluded
+    # What else is known of a host stays.
+    hosts.note(Finished(attempt, "failed", cause="node", bad_host="h1"))
+    for task in range(4):
+        hosts.charge(task, "h1")
+    hosts.note_start("h1", "spec")
+    assert hosts.excluded == {"h1"}
 
 
 def test_a_host_whose_gpus_are_found_unfit_is_avoided_at_once(attempt):
     hosts = Hosts()
     # Of an attempt on several nodes, whose first is another.
     finished = Finished(attempt, "failed", cause="node", host="n1", bad_host="n2")
-    assert hosts.note(finished) == "n2 gets no more of this session"
+    assert hosts.note(finished) == "this session avoids n2 from now on"
     assert hosts.excluded == {"n2"}
     assert hosts.note(finished) == ""
 

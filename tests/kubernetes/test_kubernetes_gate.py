@@ -75,8 +75,8 @@ def test_a_task_whose_node_has_a_bad_gpu_is_done_on_another_and_no_retry_is_spen
     assert progress.ends["x"].outcome == "succeeded", progress.ends["x"].reason
     (reason,) = progress.retries
     assert reason.startswith(
-        "its node has a GPU that is not fit: GPU 0: uncorrected memory errors; n1 gets no more of "
-        "this session"
+        "its node has a GPU that is not fit: GPU 0: uncorrected memory errors; this session "
+        "avoids n1 from now on"
     )
     (stdout,) = run_gated.run.glob("tasks/*/stdout")
     assert stdout.read_text() == "2\n"

@@ -110,3 +110,30 @@ def test_a_task_whose_node_fails_is_done_on_another(runs, cluster, monkeypatch):
     requeues = [(event.cause, event.reason) for event in progress.of(Requeued)]
     assert requeues in ([], [("node", f"its node {failed[0]} was lost")])
     assert len(requeues) + len(progress.retries) == 1
+
+
+# The broken node is fast, so that it would take the queue.
+HOLE = """
+name: x
+sweep: {repeat: 8}
+command: 'sleep 1'
+options:
+  slurm:
+    setup: ['if [ $SLURMD_NODENAME = %s ]; then echo module: cannot load cuda >&2; exit 1; fi']
+"""
+
+
+def test_a_node_that_starts_nothing_takes_no_task_from_the_others_and_spends_no_retry(runs):
+    progress = runs(HOLE % "n1")
+    assert {(end.outcome, end.host) for end in progress.ends.values()} == {("succeeded", "n2")}
+    reasons = [reason for _, reason in progress.retries]
+    assert reasons
+    assert all("module: cannot load cuda" in reason for reason in reasons)
+    assert all("n1 is at fault" in reason or "avoids it" in reason for reason in reasons)
+    assert sum("avoids it" in reason for reason in reasons) <= 1
+
+
+def test_where_no_node_starts_anything_the_run_ends_with_that_error(runs):
+    progress = runs(HOLE.replace("= %s", "!= ''"))
+    assert {(end.outcome, end.cause) for end in progress.ends.values()} == {("failed", "start")}
+    assert not progress.retries

@@ -53,7 +53,7 @@ def test_a_task_whose_node_has_a_bad_gpu_is_done_on_another_and_no_retry_is_spen
     ((_, reason),) = progress.retries
     assert reason.startswith(
         "not started: a GPU of n1 is not fit: uncorrected memory errors (GPU 0); see tarmac check "
-        "there; n1 gets no more of this session"
+        "there; this session avoids n1 from now on"
     )
     assert runs.lines("seen") == ["n2 2"]
 
@@ -89,7 +89,7 @@ def test_of_an_attempt_on_two_nodes_the_one_with_the_bad_gpu_is_avoided(runs, wi
     assert not progress.ends
     assert told[0][1].startswith(
         "n2 (node 1): not started: a GPU of n2 is not fit: uncorrected memory errors (GPU 0); see "
-        "tarmac check there; n2 gets no more of this session"
+        "tarmac check there; this session avoids n2 from now on"
     )
 
 

@@ -2,44 +2,88 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING
+import dataclasses
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Literal
 
 from tarmac.jobs.executors.events import DISTURBANCES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tarmac.jobs.executors.events import Cause, Finished
 
-__all__ = ["FirstFailures", "Hosts"]
+__all__ = ["Blame", "FirstFailures", "Hosts"]
 
 # Once may be chance, twice bad luck.
-_MOST_ON_A_HOST = 3
+_MAX_ON_A_HOST = 3
+
+# Ends on a host within this are one event, such as a reboot, where no beginning is known.
+_EVENT_S = 60.0
+
+# A task that was not started on so many hosts is at fault itself.
+_MAX_HOSTS = 3
 
 _FIRST = 20
 _QUICK_S = 30.0
+
+# Whose fault it is that a task was not started.
+Blame = Literal["host", "task"]
+
+
+@dataclasses.dataclass
+class _Starts:
+    """How tasks were started on a host lately.
+
+    Attributes:
+        num_failed: Failures in a row.
+        is_starting: Whether the last task was started.
+    """
+
+    num_failed: int = 0
+    is_starting: bool = False
 
 
 class Hosts:
     """Which hosts to avoid.
 
-    Those that have disturbed attempts thrice in the same way, and those whose GPUs a check has
-    found unfit, which is no chance.
+    Those that have disturbed attempts in three events of the same kind, those that have failed to
+    start three tasks in a row while others start such, and those whose GPUs a check has found
+    unfit, which is no chance.
+
+    Args:
+        clock: Seconds that only grow.
+
+    Attributes:
+        excluded: The hosts to avoid.
     """
 
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, Cause]] = Counter()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._events: dict[tuple[str, Cause], tuple[int, float]] = {}
+        self._starts: dict[tuple[str, str], _Starts] = defaultdict(_Starts)
+        self._tried: dict[int, set[str]] = defaultdict(set)
+        self._blamed: dict[str, int] = defaultdict(int)
+        self._never_starting: set[str] = set()
+        self._unfit: set[str] = set()
         self.excluded: set[str] = set()
 
-    def note(self, finished: Finished) -> str:
+    def note(self, finished: Finished, began_at: float = 0.0) -> str:
         """Take note of how an attempt ended.
+
+        Args:
+            finished: How.
+            began_at: When it had begun, by the clock; 0 where that is not known.
 
         Returns:
             Why a host is avoided from now on, in words; empty where none is by this one.
         """
         if finished.bad_host:
             is_known = finished.bad_host in self.excluded
+            self._unfit.add(finished.bad_host)
             self.excluded.add(finished.bad_host)
-            return "" if is_known else f"{finished.bad_host} gets no more of this session"
+            return "" if is_known else f"this session avoids {finished.bad_host} from now on"
         if finished.attempt.task.resources.nodes > 1:
             # Its host is the first of them, or a list; whose fault it was is in words at most.
             return ""
@@ -48,12 +92,76 @@ class Hosts:
         if not host or cause not in DISTURBANCES or cause == "preempted":
             return ""
         assert cause is not None
-        self._counts[host, cause] += 1
-        count = self._counts[host, cause]
-        if count < _MOST_ON_A_HOST or host in self.excluded:
+        now = self._clock()
+        count, last_at = self._events.get((host, cause), (0, 0.0))
+        if count and (began_at <= last_at if began_at else now - last_at < _EVENT_S):
             return ""
+        self._events[host, cause] = (count + 1, now)
+        if count + 1 < _MAX_ON_A_HOST or host in self.excluded:
+            return ""
+        self._unfit.add(host)
         self.excluded.add(host)
-        return f"{host} has disturbed {count} attempts so, and gets no more of this session"
+        return (
+            f"{host} has disturbed tasks in {count + 1} events: this session avoids it from now on"
+        )
+
+    def note_start(self, host: str, spec: str) -> None:
+        """Note that a host has started a task of a spec: it starts tasks, again or still."""
+        for key in ((host, spec), (host, "")):
+            self._starts[key] = _Starts(is_starting=True)
+        self._blamed.pop(host, None)
+        if host in self._never_starting:
+            self._never_starting.discard(host)
+            if host not in self._unfit:
+                self.excluded.discard(host)
+
+    def note_failed_start(self, host: str, spec: str) -> None:
+        """Note, once of each attempt, that a host has not started it.
+
+        Args:
+            host: Which.
+            spec: Of the task, where its agent said so; empty where the agent itself did not begin.
+        """
+        for key in {(host, spec), (host, "")}:
+            starts = self._starts[key]
+            starts.num_failed, starts.is_starting = starts.num_failed + 1, False
+
+    def blame(self, task: int, host: str, spec: str, *, may_tell: bool) -> Blame | None:
+        """Return whose fault it is that a task was not started; None while others may tell.
+
+        The host's, where another host starts such tasks. The task's, where it was not started on
+        three hosts, or no other host starts such tasks.
+
+        Args:
+            task: Its number.
+            host: Where it was not started.
+            spec: As `note_failed_start` was given it.
+            may_tell: Whether other tasks may still show what hosts do.
+        """
+        if len(self._tried[task] | {host}) >= _MAX_HOSTS:
+            return "task"
+        others = [s for (other, of), s in self._starts.items() if of == spec and other != host]
+        if any(starts.is_starting for starts in others):
+            return "host"
+        return None if may_tell and not others else "task"
+
+    def charge(self, task: int, host: str) -> str:
+        """Charge a host with a task that it has not started.
+
+        Returns:
+            What follows, in words.
+        """
+        self._tried[task].add(host)
+        self._blamed[host] += 1
+        words = f"other hosts start such tasks, so this spends no retry and {host} is at fault"
+        if self._blamed[host] < _MAX_ON_A_HOST or host in self.excluded:
+            return words
+        self._never_starting.add(host)
+        self.excluded.add(host)
+        return (
+            f"other hosts start such tasks, and {host} has not started {self._blamed[host]} in a "
+            "row: this session avoids it until it starts one"
+        )
 
 
 class FirstFailures:

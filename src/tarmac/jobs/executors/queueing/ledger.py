@@ -83,6 +83,7 @@ class Ledger:
         """Note that an attempt is at work."""
         flight.has_begun, flight.began_at = True, time.monotonic()
         flight.restart, flight.told = record.restart, ""
+        self.hosts.note_start(record.host, flight.attempt.task.spec)
         if is_told:
             grant = grant_of(flight.attempt, record)
             self.events.append(Began(flight.attempt, grant, record.host))
@@ -106,24 +107,44 @@ class Ledger:
             cause, reason = "node", f"its node {record.host} was lost"
         if record is not None and cause == "node":
             lost = Finished(flight.attempt, "failed", cause=cause, host=record.host)
-            if avoided := self.hosts.note(lost):
+            if avoided := self.hosts.note(lost, flight.began_at):
                 reason = f"{reason}; {avoided}"
         self.events.append(Requeued(flight.attempt, cause, reason))
         flight.has_begun = False
 
-    def finish(self, chunk: HeldChunk, finished: Finished) -> None:
-        """End an attempt of a chunk, and the chunk with its last one."""
+    def finish(self, chunk: HeldChunk, finished: Finished, *, is_charged: bool = False) -> None:
+        """End an attempt of a chunk, and the chunk with its last one.
+
+        Args:
+            chunk: Which.
+            finished: How it ended.
+            is_charged: Whether its host was charged with that already.
+        """
         flight = self.flights[finished.attempt.task.index, finished.attempt.number]
         chunk.forget(flight.index)
         if not chunk.flights:
             del self.chunks[chunk.record.number]
             self._over.append(chunk.record)
-        if avoided := self.hosts.note(finished):
+        avoided = "" if is_charged else self.hosts.note(finished, flight.began_at)
+        if avoided:
             finished = dataclasses.replace(finished, reason=f"{finished.reason}; {avoided}")
         self._end(flight, finished)
         alike = self._first.note(finished) if self._first is not None else None
         if alike is not None and len(self.flights) >= _MANY:
             self.has_failed_alike = alike
+
+    def may_others_tell(self, flight: Flight, spec: str) -> bool:
+        """Whether other attempts in hand may show whether hosts start such tasks.
+
+        Args:
+            flight: One that was not started.
+            spec: Of the others; empty for any.
+        """
+        return any(
+            other.evidence.suspected_at is None and spec in ("", other.attempt.task.spec)
+            for other in self.flights.values()
+            if other is not flight
+        )
 
     def interrupt(self, flight: Flight, reason: str, chunk: HeldChunk | None = None) -> None:
         """End an attempt that was not begun, because that was asked for."""

@@ -40,6 +40,7 @@ class Patience:
         unknown_s: For an engine that does not know a unit to know it again.
         unknown_looks: So often it must not know it besides.
         beat_s: For a sign of life in the record then; agents give one every 30 s.
+        others_s: For another host to start such a task, where one has not been started.
     """
 
     record_s: float = 30.0
@@ -48,6 +49,7 @@ class Patience:
     unknown_s: float = 120.0
     unknown_looks: int = 3
     beat_s: float = 75.0
+    others_s: float = 60.0
 
 
 class Next(Enum):
@@ -99,6 +101,8 @@ class Evidence:
         shares_unit: Whether its unit takes other attempts too.
         follows: Whether its unit takes other attempts before it.
         asked: Why it was asked to end, in words; empty while it was not.
+        suspected_at: Since when it is over without having been started, which may be its host's
+            fault; None where that is not so.
     """
 
     record: AttemptRecord | None = None
@@ -112,6 +116,7 @@ class Evidence:
     shares_unit: bool = False
     follows: bool = False
     asked: str = ""
+    suspected_at: float | None = None
 
     @property
     def has_begun(self) -> bool:

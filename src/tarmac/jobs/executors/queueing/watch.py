@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.queueing.cancellations import Cancellations
     from tarmac.jobs.executors.queueing.engine import Ending, Engine, Shown, UnitName
+    from tarmac.jobs.executors.queueing.failures import Blame
     from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
     from tarmac.jobs.executors.queueing.ledger import Ledger
     from tarmac.jobs.executors.queueing.submissions import Submissions
@@ -193,6 +194,16 @@ class Watch:
         over = self._judge.judge(evidence, now)
         if not isinstance(over, Over):
             return
+        is_charged = False
+        if _is_no_start(flight, over):
+            blame = self._blame(flight, over.host, now)
+            if blame is None:
+                self._doubtful[flight.key] = (chunk, flight)
+                return
+            if blame == "host":
+                is_charged = True
+                charged = self._ledger.hosts.charge(flight.attempt.task.index, over.host)
+                over = dataclasses.replace(over, cause="node", reason=f"{over.reason}; {charged}")
         record = evidence.record
         terms = self._engine.terms(flight.attempt.task)
         finished = Finished(
@@ -221,7 +232,19 @@ class Watch:
             self._cancellations.end_unit(chunk, flight.index)
             if evidence.ending is not None and over.cause == "node":
                 finished = dataclasses.replace(finished, bad_host=evidence.ending.bad_host)
-        self._ledger.finish(chunk, finished)
+        self._ledger.finish(chunk, finished, is_charged=is_charged)
+
+    def _blame(self, flight: Flight, host: str, now: float) -> Blame | None:
+        """Return whose fault it is that an attempt was not started; None while others may tell."""
+        evidence, task, hosts = flight.evidence, flight.attempt.task, self._ledger.hosts
+        # What comes before the agent is the same for all tasks.
+        spec = task.spec if evidence.record is not None else ""
+        if evidence.suspected_at is None:
+            evidence.suspected_at = now
+            hosts.note_failed_start(host, spec)
+        is_late = now - evidence.suspected_at >= self._judge.patience.others_s
+        may_tell = not is_late and self._ledger.may_others_tell(flight, spec)
+        return hosts.blame(task.index, host, spec, may_tell=may_tell)
 
     def _still_doubtful(self) -> list[tuple[HeldChunk, Flight]]:
         """Return the attempts in doubt that have not finished."""
@@ -309,3 +332,12 @@ class Watch:
             if ending is not None:
                 flight.evidence.hear(ending, now)
                 self._decide(chunk, flight, now)
+
+
+def _is_no_start(flight: Flight, over: Over) -> bool:
+    """Whether an attempt is over that was not started on a host, and did not begin anywhere."""
+    ending = flight.evidence.ending
+    # Where the engine says that all went well, the program may have run.
+    is_unseen = flight.evidence.record is None and ending is not None and ending.cause is None
+    is_start = over.outcome == "failed" and over.cause == "start" and not is_unseen
+    return is_start and bool(over.host) and flight.attempt.task.resources.nodes == 1
