@@ -28,6 +28,7 @@ from tarmac.studies.evaluation.choice import Chosen
 from tarmac.studies.evaluation.in_processes import ProcessEvaluator, Training
 from tarmac.studies.evaluation.slots import Slot
 from tarmac.studies.loop import SearchLoop
+from tarmac.studies.opening import open_study
 from tarmac.studies.study.writer import StudyWriter
 from tarmac.studies.trial_queue import TrialQueue
 from tarmac.studies.verb import work_as_one
@@ -233,6 +234,23 @@ def test_a_study_is_shared_once_nobody_works_on_it(make_study):
     assert shared.record.locks == "leases"
     assert Study.open(study.path).record.locks == "leases"
     assert shared.shared() is shared
+
+
+def test_a_search_is_not_resumed_beside_the_host_that_has_it_on_its_own_disk(
+    make_study, monkeypatch
+):
+    study = make_study()
+    monkeypatch.setattr(
+        "tarmac.studies.opening.resume_study", lambda *_, **__: StudyWriter.open(study.path)
+    )
+    with study.leases.work() as owner:
+        for room in ("opening", "study.leases"):
+            monkeypatch.setattr(f"tarmac.studies.{room}.is_network", lambda _: True)
+        # As that host's lock is seen from here.
+        monkeypatch.setattr("tarmac.studies.study.leases.remove_unowned", lambda _: True)
+        with pytest.raises(RequestError, match=f"is being worked on by {owner}"):
+            open_study(resume=study.path)
+    assert open_study(resume=study.path).record.locks == "leases"
 
 
 def test_workers_that_are_begun_again_and_again_and_train_nothing_are_stuck(make_study):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac import runs
 from tarmac.errors import RequestError
-from tarmac.files import refuse_foreign_python
+from tarmac.files import is_network, refuse_foreign_python
 from tarmac.machine import find_devices
 from tarmac.studies.errors import FieldError
 from tarmac.studies.evaluation.dataset import load_dataset
@@ -78,7 +78,9 @@ def open_study(
     root = Path(output) if output is not None else runs.default_output()
     if resume is not None:
         study = resume_study(str(resume), root, fields, what=what)
-        return study.shared() if is_shared else study
+        # The host whose disk it is on may be at work on it, by the kernel's locks alone.
+        is_elsewhere = study.record.locks == "kernel" and is_network(study.path)
+        return study.shared() if is_shared or is_elsewhere else study
     checked = check_new(what, fields, is_shared=is_shared)
     assert what is not None
     return _make(checked, root, name=_name(what), is_shared=is_shared)

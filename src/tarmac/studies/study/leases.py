@@ -9,7 +9,7 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from tarmac.files import LeaseWatch, read_lease, remove_unowned, storage_errors
+from tarmac.files import LeaseWatch, is_network, read_lease, remove_unowned, storage_errors
 from tarmac.studies.study.locks import owner_lock
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class Leases:
         if not name or not path.is_file():
             return False
         if self._locks == "kernel":
-            return not remove_unowned(path)
+            # The kernel's lock of the host whose disk it is on cannot be asked over the network.
+            return is_network(path) or not remove_unowned(path)
         if self._watch.is_alive(path):
             return True
         # One that was only suspended makes it anew at its next beat.
