@@ -27,8 +27,15 @@ import threading
 import traceback
 from typing import Any, NoReturn
 
-# Programs that stand alone, and what needs a compiler.
-_LEFT_OUT = ("tarmac.checks.probes", "tarmac.kernels", "tarmac.__main__")
+# Programs that stand alone, what needs a compiler, and clients that take 2 s to import.
+_LEFT_OUT = (
+    "tarmac.__main__",
+    "tarmac.checks.probes",
+    "tarmac.kernels",
+    "tarmac.monitor.screen",
+    "tarmac.trackers.mlflow_run",
+    "tarmac.trackers.wandb_run",
+)
 
 
 # The kernel's SCM_MAX_FD.
