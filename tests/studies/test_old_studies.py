@@ -15,7 +15,8 @@ import pytest
 
 import tarmac
 from tarmac.cli import main
-from tarmac.studies import Study
+from tarmac.studies import Numbers, Study
+from tarmac.studies.space import fingerprint_of
 
 OLD = Path(__file__).with_name("old")
 
@@ -75,3 +76,15 @@ def test_an_old_study_that_was_completed_may_go_further(runs):
     assert study.record.why_ended == "3 generations are done"
     assert study.trials[: len(before)] == before
     assert len(study.trials) > len(before)
+
+
+def test_a_study_whose_whole_range_was_stored_as_floats_goes_on(make_study):
+    study = make_study({"neurons": Numbers(8, 32, 8, whole=True)})
+    path = study.path / "study.json"
+    record = json.loads(path.read_text())
+    record["space"]["neurons"] |= {"low": 8.0, "high": 32.0, "step": 8.0}
+    record["fingerprint"] = fingerprint_of(record["space"])
+    path.write_text(json.dumps(record))
+    space = Study.open(study.path).space
+    assert [str(value) for value in space.parameters["neurons"].all()] == ["8", "16", "24", "32"]
+    assert space.fingerprint == study.space.fingerprint

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tarmac.training import Setting
 
-__all__ = ["Choices", "Condition", "Numbers", "Parameter", "Space", "seeded"]
+__all__ = ["Choices", "Condition", "Numbers", "Parameter", "Space", "fingerprint_of", "seeded"]
 
 Condition = dict[str, tuple[bool | int | float | str, ...]]
 
@@ -93,6 +93,13 @@ class Numbers:
     log: bool = False
     whole: bool = False
     when: Condition = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.whole:
+            # Texts and older records have 16.0, which no setting of whole numbers takes.
+            for name in ("low", "high", "step"):
+                value = getattr(self, name)
+                object.__setattr__(self, name, None if value is None else int(value))
 
     @property
     def size(self) -> float:
@@ -276,8 +283,7 @@ class Space:
     @property
     def fingerprint(self) -> str:
         """A short text that differs between different spaces."""
-        text = json.dumps(self.to_record(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return fingerprint_of(self.to_record())
 
     def to_record(self) -> dict[str, Any]:
         """Return the space as JSON values."""
@@ -328,6 +334,11 @@ class Space:
         else:
             for value in self.parameters[names[index]].all():
                 yield from self._walk(names, index + 1, {**values, names[index]: value})
+
+
+def fingerprint_of(record: Mapping[str, Any]) -> str:
+    """Return the fingerprint of a space as a record has it, which may be an older version's."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _ordered(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:

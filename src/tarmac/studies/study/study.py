@@ -17,7 +17,7 @@ from tarmac.studies.ledger import GENERATION, Ledger
 from tarmac.studies.methods.registry import find_method
 from tarmac.studies.objectives import recorded_objectives
 from tarmac.studies.request import Request
-from tarmac.studies.space import Space
+from tarmac.studies.space import Space, fingerprint_of
 from tarmac.studies.study.leases import Leases
 from tarmac.studies.study.record import read_study_record, status_of
 from tarmac.studies.study.storage import has_password, masked, open_storage
@@ -104,13 +104,12 @@ class Study:
         Raises:
             TarmacError: It is not what the study began with.
         """
-        space = Space.from_record(self.record.space)
-        if space.fingerprint != self.record.fingerprint:
+        if fingerprint_of(self.record.space) != self.record.fingerprint:
             raise TarmacError(
                 f"{self.path / 'study.json'}: the space is not the one that the study began with",
                 hint="Put it back as it was, or begin a new study.",
             )
-        return space
+        return Space.from_record(self.record.space)
 
     @property
     def status(self) -> str:
