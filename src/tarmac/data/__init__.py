@@ -20,6 +20,7 @@ from tarmac.data.base import (
     samples_from,
     slice_columns,
 )
+from tarmac.data.held_out import VALIDATION_SPLITS, HoldOut, Subset, ValidationSplit, hold_out
 from tarmac.data.included import INCLUDED
 from tarmac.data.loading import Loading, as_array, in_one_line
 from tarmac.data.naming import Naming
@@ -34,11 +35,13 @@ from tarmac.data.token_windows import windows
 __all__ = [
     "INCLUDED",
     "SOURCES",
+    "VALIDATION_SPLITS",
     "Column",
     "Columns",
     "Dataset",
     "DatasetStatus",
     "FileStatus",
+    "HoldOut",
     "Loaded",
     "Loader",
     "Loading",
@@ -47,15 +50,18 @@ __all__ = [
     "Progress",
     "SampleShape",
     "Split",
+    "Subset",
     "TableColumns",
     "Taking",
     "Text",
+    "ValidationSplit",
     "add",
     "as_array",
     "columns_of",
     "data_root",
     "describe",
     "fetch",
+    "hold_out",
     "in_one_line",
     "load",
     "load_text",

@@ -67,11 +67,14 @@ class Split:
             the objective then gets the model's own inputs, as an autoencoder's does.
         weights: ``[num_samples]``, at least 0: how much each sample counts in losses and metrics.
             None where each counts once. A `Dataset` makes them float32.
+        is_series: Whether neighbours belong together, as steps of a time series or windows of a
+            text do. Held-out samples are then the last ones, not drawn from among the others.
     """
 
     inputs: Columns
     targets: Columns | None = None
     weights: NDArray[Any] | None = None
+    is_series: bool = False
 
     def __len__(self) -> int:
         return len(next(iter(columns_of(self.inputs).values())))
@@ -248,6 +251,8 @@ class Dataset:
         features: The names of a row's values, where the inputs are one table ``[num_samples, n]``;
             predictions take columns by them.
         classes: The names of the classes in the order of their numbers, where they have any.
+        validation: What choices are judged on: every epoch, and each network of a search. Like
+            ``train``. None where such samples are held out of ``train``; see `hold_out`.
 
     Raises:
         RequestError: The arrays do not fit together.
@@ -260,13 +265,14 @@ class Dataset:
     note: str = ""
     features: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    validation: Split | None = None
 
     def __post_init__(self) -> None:
-        for part, split in (("train", self.train), ("test", self.test)):
+        for part, split in self.parts().items():
             where = f"dataset {self.name!r}: {part}"
             if not isinstance(split, Split):
                 object.__setattr__(self, part, _loaded(where, split))
-        for part, split in (("train", self.train), ("test", self.test)):
+        for part, split in self.parts().items():
             where = f"dataset {self.name!r}: {part}"
             check_columns(where, split.columns)
             known = split
@@ -279,8 +285,14 @@ class Dataset:
                 if classes.dtype != np.int64:
                     known = _with_kind(where, known, "targets", classes, np.int64)
             object.__setattr__(self, part, known)
-        self._check_alike()
+        for part, split in self.parts().items():
+            self._check_alike(part, split)
         self._check_names()
+
+    def parts(self) -> dict[str, Split]:
+        """Return the splits that it has by their names, ``train`` first."""
+        parts = {"train": self.train, "test": self.test}
+        return parts if self.validation is None else parts | {"validation": self.validation}
 
     @functools.cached_property
     def sample_shape(self) -> SampleShape:
@@ -299,7 +311,7 @@ class Dataset:
         PyTorch gives they see its kind and its length alone.
         """
         digest = hashlib.blake2b(digest_size=8)
-        for split in (self.train, self.test):
+        for split in self.parts().values():
             if split.identity is not None:
                 kinds = [f"{name} {c.dtype} {c.shape[1:]}" for name, c in split.columns.items()]
                 digest.update("; ".join([split.identity, *kinds]).encode())
@@ -321,24 +333,25 @@ class Dataset:
                 f"{where} has {len(set(self.classes))} names for {self.num_classes} classes"
             )
 
-    def _check_alike(self) -> None:
-        """Refuse test samples that are of another kind than those that are trained on."""
+    def _check_alike(self, part: str, split: Split) -> None:
+        """Refuse samples that are of another kind than those that are trained on."""
         where = f"dataset {self.name!r}"
-        train, test = self.train.columns, self.test.columns
+        train, test = self.train.columns, split.columns
         if train.keys() != test.keys() and (train.keys() ^ test.keys()) != {"weights"}:
             raise RequestError(
-                f"{where} has {', '.join(train)} in train and {', '.join(test)} in test"
+                f"{where} has {', '.join(train)} in train and {', '.join(test)} in {part}"
             )
         for name, column in train.items():
             other = test.get(name, column)
             if column.shape[1:] != other.shape[1:]:
                 what = "samples" if name == "inputs" else name
                 raise RequestError(
-                    f"{where}: {what} are {column.shape[1:]} in train and {other.shape[1:]} in test"
+                    f"{where}: {what} are {column.shape[1:]} in train and {other.shape[1:]} in "
+                    f"{part}"
                 )
             if column.dtype != other.dtype:
                 raise RequestError(
-                    f"{where}: {name} are {column.dtype} in train and {other.dtype} in test"
+                    f"{where}: {name} are {column.dtype} in train and {other.dtype} in {part}"
                 )
 
 

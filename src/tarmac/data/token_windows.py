@@ -18,7 +18,9 @@ __all__ = ["windows"]
 def windows(tokens: NDArray[Any], length: int, *, stride: int | None = None) -> Split:
     """Cut a stream of tokens into samples, each with the tokens that follow as its targets.
 
-    Nothing is copied: both are views of ``tokens``, which may be memory-mapped.
+    Nothing is copied: both are views of ``tokens``, which may be memory-mapped. They are a series:
+    held-out samples are the last ones, for those drawn from between would share their text with
+    samples that are trained on.
 
     Args:
         tokens: Integers ``[num_tokens]``.
@@ -45,4 +47,4 @@ def windows(tokens: NDArray[Any], length: int, *, stride: int | None = None) -> 
             f"{len(tokens)} tokens are too few for a window of {length} and the one after it"
         )
     inputs = sliding_window_view(tokens[:-1], length)[::stride]
-    return Split(inputs, sliding_window_view(tokens[1:], length)[::stride])
+    return Split(inputs, sliding_window_view(tokens[1:], length)[::stride], is_series=True)
