@@ -10,6 +10,7 @@ from fused_cases import OPTIMIZERS
 from torch import nn
 
 from tarmac import TarmacError
+from tarmac.data import hold_out
 from tarmac.training import FlatOptimizer, Options, Plan, Replica, build_model, make_plan
 from tarmac.training.engine.fused import FusedSteps
 from tarmac.training.engine.step_runner import Steps
@@ -149,7 +150,9 @@ def test_a_call_computes_an_epoch_or_an_equal_part_of_it(interpreted):
 
 
 def _steps_at_once(train_size: int) -> int:
-    plan = dataclasses.replace(_plan(OPTIMIZERS[0]), train_size=train_size)
+    plan = _plan(OPTIMIZERS[0])
+    held = hold_out(plan.dataset, train_size=train_size)
+    plan = dataclasses.replace(plan, held=held)
     return FusedSteps(plan, *_replica(plan)).at_once
 
 

@@ -53,7 +53,9 @@ def test_a_run_reads_back_as_it_was_written(tmp_path):
     assert repr(again).endswith("completed: test_accuracy=0.9>")
 
 
-@pytest.mark.parametrize(("schema", "pid"), [(1, 4522), (2, 7001), (3, 8123), (4, 9245)])
+@pytest.mark.parametrize(
+    ("schema", "pid"), [(1, 4522), (2, 7001), (3, 8123), (4, 9245), (5, 31909)]
+)
 def test_a_run_of_an_older_schema_can_always_be_read(tmp_path, schema, pid):
     shutil.copy(SAMPLES / f"run-schema-{schema}.json", tmp_path / "run.json")
     run = runs.Run.open(tmp_path)
@@ -66,7 +68,7 @@ def test_a_run_of_an_older_schema_can_always_be_read(tmp_path, schema, pid):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"schema_version": 6}, RequestError, r"newer Tarmac \(schema 6, this one reads up to 5\)"),
+        ({"schema_version": 7}, RequestError, r"newer Tarmac \(schema 7, this one reads up to 6\)"),
         ({"status": "flying"}, TarmacError, "is damaged: status"),
         ({"surprise": 1}, TarmacError, "is damaged: surprise"),
         (

@@ -16,7 +16,7 @@ from objective_cases import DATA, SHARED, WORKLOADS, Language, train_case
 from torch import nn
 
 from tarmac import RequestError, TarmacError
-from tarmac.data import Dataset, Split, windows
+from tarmac.data import Dataset, Split, Subset, windows
 from tarmac.runs import Run
 from tarmac.testing import workloads
 from tarmac.testing.faults import failing_once
@@ -148,7 +148,7 @@ def test_windows_are_views_that_no_feed_copies_whole():
     assert np.array_equal(split.inputs[:, 1:], split.targets[:, :-1])
     order = torch.tensor([5, 3, 9000])
     for name in ("resident", "prefetch", "direct"):
-        feed = open_feed(name, split, len(split), 3, CPU)
+        feed = open_feed(name, Subset.whole(split), 3, CPU)
         (handed,) = feed.batches(order, [(0, 3)])
         inputs, targets = feed.samples(*handed)
         assert inputs[:, 0].tolist() == [5, 3, 9000]
@@ -159,7 +159,7 @@ def test_windows_are_views_that_no_feed_copies_whole():
 def test_on_another_device_windows_stay_one_stream_of_tokens():
     tokens = np.arange(1000, dtype=np.int64)
     split = windows(tokens, 64, stride=4)
-    meta = put_on(torch.device("meta"), split, 10, 200)
+    meta = put_on(torch.device("meta"), Subset.whole(split), 10, 200)
     assert len({tensor.untyped_storage()._cdata for tensor in meta}) == 1
     inputs, targets = meta
     assert (inputs.stride(), inputs.storage_offset()) == ((4, 1), 0)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarmac import RequestError, data
-from tarmac.data import Split
+from tarmac.data import Split, Subset
 from tarmac.machine import find_devices
 from tarmac.training.engine.columns import samples_of
 from tarmac.training.engine.feeds import open_feed
@@ -68,7 +68,7 @@ def test_parts_differ_by_one_at_most():
 @pytest.mark.parametrize("num_samples", [1, 5, 23])
 def test_a_feed_gives_the_samples_of_the_order(name, num_samples):
     split = split_of(23)
-    feed = open_feed(name, split, 23, 4, CPU)
+    feed = open_feed(name, Subset(split, range(23)), 4, CPU)
     order = torch.randperm(23, generator=torch.Generator().manual_seed(3))[:num_samples]
     spans = [span for start in range(0, num_samples, 4) for span in cut(start, start + 4, 2)]
     spans = [(min(a, num_samples), min(b, num_samples)) for a, b in spans]
@@ -80,14 +80,14 @@ def test_a_feed_gives_the_samples_of_the_order(name, num_samples):
 
 
 def test_a_feed_can_be_left_in_mid_epoch():
-    feed = open_feed("prefetch", split_of(64), 64, 4, CPU)
+    feed = open_feed("prefetch", Subset.whole(split_of(64)), 4, CPU)
     order, spans = torch.arange(64), cut(0, 64, 16)
     for _ in range(3):
         next(iter(feed.batches(order, spans)))
 
 
 def test_an_error_of_a_gathering_thread_reaches_the_caller():
-    feed = open_feed("prefetch", split_of(8), 8, 4, CPU)
+    feed = open_feed("prefetch", Subset.whole(split_of(8)), 4, CPU)
     with pytest.raises(ValueError, match="output array does not match"):
         list(feed.batches(torch.arange(8), [(0, 8)]))
 
@@ -95,12 +95,12 @@ def test_an_error_of_a_gathering_thread_reaches_the_caller():
 def test_the_feed_follows_from_size_and_memory():
     cpu = dataclasses.replace(find_devices("cpu")[0], available_bytes=3 * 2**30)
     split = split_of(23)
-    assert choose_feed("auto", split, 23, cpu) == (
+    assert choose_feed("auto", Subset(split, range(23)), cpu) == (
         "resident",
         "the data are in memory already: 23 samples of 14 bytes are 0.0 MiB, cpu has 3.0 GiB free",
     )
     with pytest.raises(RequestError, match="feed is 'fast', expected auto, resident, prefetch"):
-        choose_feed("fast", split, 23, cpu)
+        choose_feed("fast", Subset(split, range(23)), cpu)
 
 
 def test_a_mapped_file_stays_on_the_disk_unless_it_fits_twice(tmp_path):
@@ -109,10 +109,10 @@ def test_a_mapped_file_stays_on_the_disk_unless_it_fits_twice(tmp_path):
     (cpu,) = find_devices("cpu")
     small = dataclasses.replace(cpu, available_bytes=100 * 1024)
     large = dataclasses.replace(cpu, available_bytes=200 * 1024)
-    name, why = choose_feed("auto", split, 90, small)
+    name, why = choose_feed("auto", Subset.whole(split), small)
     assert name == "prefetch"
     assert "90 samples of 1,024 bytes are 0.1 MiB" in why
-    assert choose_feed("auto", split, 90, large)[0] == "resident"
+    assert choose_feed("auto", Subset.whole(split), large)[0] == "resident"
 
 
 def test_data_larger_than_the_memory_allowed_train_by_prefetch(tmp_path):
@@ -177,8 +177,8 @@ def test_the_fingerprint_of_a_large_array_sees_its_ends_and_its_middle(tmp_path)
 def test_unsigned_targets_and_arrays_that_run_backwards_are_gathered(dtype):
     inputs, targets = np.arange(6, dtype=np.float32)[::-1], np.arange(6, dtype=dtype)
     split = Split(inputs, targets)
-    feed = open_feed("resident", split, 6, 2, CPU)
+    feed = open_feed("resident", Subset.whole(split), 2, CPU)
     (handed,) = feed.batches(torch.tensor([4, 1]), [(0, 2)])
     taken, wanted = feed.samples(*handed)
     assert (taken.tolist(), wanted.tolist()) == ([1, 4], [4, 1])
-    assert samples_of(split, 0, 2)[0].tolist() == [5, 4]
+    assert samples_of(Subset.whole(split), 0, 2)[0].tolist() == [5, 4]

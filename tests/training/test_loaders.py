@@ -15,7 +15,7 @@ from loader_cases import INPUTS, TARGETS, Noisy, Stateful, Stream
 from torch.utils import data as torch_data
 
 from tarmac import RequestError, TarmacError
-from tarmac.data import Dataset, Loaded, Split, samples_from
+from tarmac.data import Dataset, Loaded, Split, Subset, samples_from
 from tarmac.machine import find_devices
 from tarmac.runs import Run
 from tarmac.testing.strategies import assert_close, weights_of
@@ -255,7 +255,9 @@ def test_classes_are_looked_at_as_they_come():
     assert len(loaded) == 3
     with pytest.raises(RequestError, match="needs all samples as arrays"):
         _ = loaded.arrays
-    feed = LoaderFeed("x: train", loaded, 3, torch.device("cpu"), seed=0, num_classes=3)
+    feed = LoaderFeed(
+        "x: train", Subset.whole(loaded), 3, torch.device("cpu"), seed=0, num_classes=3
+    )
     with pytest.raises(TarmacError, match=r"targets are 5 in sample 2 \(from 0\), expected 0 to 2"):
         list(feed.batches(torch.arange(3), [(0, 3)]))
 
@@ -266,6 +268,6 @@ def test_a_loader_that_cannot_be_gone_on_with_exactly_is_said_to(stay):
     loader = torch_data.DataLoader(
         Noisy(), 7, sampler=sampler, num_workers=1, persistent_workers=stay
     )
-    _, words = choose_feed("auto", samples_from(loader), 60, find_devices("cpu")[0])
+    _, words = choose_feed("auto", Subset(samples_from(loader), range(60)), find_devices("cpu")[0])
     assert "after a stop it is read again up to there" in words
     assert ("not to the same bits" in words) == stay

@@ -36,6 +36,7 @@ __all__ = [
     "SCALES",
     "STRATEGIES",
     "TRACKERS",
+    "VALIDATION_SPLITS",
     "Choice",
 ]
 
@@ -56,6 +57,7 @@ FEEDS = ("auto", "resident", "prefetch", "direct")
 FUSED = ("auto", "on", "off")
 COMPILE = ("auto", "on", "off")
 SCALES = ("none", "linear", "sqrt")
+VALIDATION_SPLITS = ("auto", "random", "last", "own")
 TRACKERS = ("wandb", "mlflow")
 CHECKPOINTS = ("best", "last")
 EXPORTS = ("onnx", "torch")

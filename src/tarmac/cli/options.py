@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from tarmac.cli.choices import CHECKPOINTS, Choice
+from tarmac.cli.choices import CHECKPOINTS, VALIDATION_SPLITS, Choice
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "output_option",
     "pairs_option",
     "summary_of",
+    "validation_split_option",
     "workload_option",
 ]
 
@@ -182,6 +183,19 @@ def json_option(help_text: str = "Print JSON, and only that.") -> Callable[[Any]
 def count_option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
     """Add an option that counts something; what is too few is said by what takes it."""
     return option(*names, type=int, **{"metavar": "N"} | attributes)
+
+
+def validation_split_option(default: str | None = None) -> Callable[[Any], Any]:
+    """Add the option that says which samples are held out."""
+    return option(
+        "--validation-split",
+        type=Choice(VALIDATION_SPLITS),
+        default=default,
+        show_default="auto",
+        help="Hold out samples drawn by the seed, each class by its share (random), the last ones "
+        "(last; --train-size then takes the first), or the dataset's own validation samples "
+        "(own). auto takes the dataset's own, the last ones of a series, else draws.",
+    )
 
 
 def pairs_option(*names: str, **attributes: Any) -> Callable[[Any], Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from tarmac import data, runs
-from tarmac.data import Dataset, Split
+from tarmac.data import Dataset, Split, Subset
 from tarmac.errors import RequestError
 from tarmac.inference.parts import Part, parts_of
 from tarmac.machine import find_devices
@@ -93,7 +93,7 @@ class Trained:
     def columns_as_inputs(self, columns: Mapping[str, NDArray[Any]]) -> Any:
         """Return a batch as the preprocessing takes it: a tensor, or a dictionary of them."""
         own = dict(columns) if self.parts[0].name else columns[""]
-        inputs, _ = samples_of(Split(own), 0, len(next(iter(columns.values()))))
+        inputs, _ = samples_of(Subset.whole(Split(own)), 0, len(next(iter(columns.values()))))
         if isinstance(inputs, dict):
             return {name: tensor.to(self.device) for name, tensor in inputs.items()}
         return inputs.to(self.device)

@@ -26,8 +26,9 @@ __all__ = [
 ]
 
 # 2 added `parallel` and `launch`, 3 `stopped_early` and `uploaded_to`, 4 `energy_joules`,
-# `throttled_s`, `mfu` and `tracked`, 5 `judged_by` and `best`.
-SCHEMA_VERSION = 5
+# `throttled_s`, `mfu` and `tracked`, 5 `judged_by` and `best`, 6 `validation_split` and
+# `validation_seed` to a training's configuration, and `num_validation` to its dataset.
+SCHEMA_VERSION = 6
 
 Status = Literal["running", "completed", "interrupted", "failed"]
 

@@ -163,7 +163,9 @@ def of_the_small(
             f"{whole.name} has {len(whole.train)} training samples, a self-test takes the first "
             f"{_NUM_SAMPLES}"
         )
-    small = dataclasses.replace(whole, train=_first(whole.train), test=_first(whole.test))
+    small = dataclasses.replace(
+        whole, train=_first(whole.train), test=_first(whole.test), validation=None
+    )
     bound, arguments = apply_settings(bind_dataset(workload, small), settings)
     return dataclasses.replace(bound, model=partial(bound.model, **arguments)), small
 

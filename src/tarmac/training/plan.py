@@ -13,7 +13,7 @@ from tarmac.workloads import TorchOptimizer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tarmac.data import Dataset
+    from tarmac.data import Dataset, HoldOut
     from tarmac.training.initial import Initial
     from tarmac.workloads import ParameterGroup, Workload
 
@@ -52,6 +52,8 @@ class Plan:
         num_parameters: Of the model.
         sample_flops: Matrix work of a training step for one sample, in FLOP: three times that of
             `count_forward_flops`.
+        held: Which samples are trained on, and which judge every epoch.
+        validation_seed: By which they were drawn.
         log_to: The trackers that are told.
         sampling: Whether the run keeps samples of its GPUs and its host.
         initial: The weights that a new run begins from; None for those of the seed. A run that
@@ -76,8 +78,8 @@ class Plan:
     reasons: Mapping[str, str]
     num_parameters: int
     sample_flops: int
-    train_size: int
-    validation_size: int
+    held: HoldOut
+    validation_seed: int
     patience: int | None
     score_test: bool
     seed: int
@@ -93,6 +95,16 @@ class Plan:
     log_to: tuple[str, ...]
     initial: Initial | None = None
     steps: int | None = None
+
+    @property
+    def train_size(self) -> int:
+        """How many samples are trained on."""
+        return len(self.held.train)
+
+    @property
+    def validation_size(self) -> int:
+        """How many samples judge every epoch; 0 where none do."""
+        return len(self.held.validation)
 
     @property
     def num_steps(self) -> int:
@@ -132,6 +144,8 @@ class Plan:
             "scale_lr": self.scale_lr,
             "train_size": self.train_size,
             "validation_size": self.validation_size,
+            "validation_split": self.held.split,
+            "validation_seed": self.validation_seed,
             "patience": self.patience,
             "score_test": self.score_test,
             "seed": self.seed,

@@ -33,6 +33,7 @@ from tarmac.cli.options import (
     option,
     output_option,
     pairs_option,
+    validation_split_option,
 )
 from tarmac.cli.places import chosen, place_options
 from tarmac.cli.training_elsewhere import given_options, train_there
@@ -117,13 +118,17 @@ __all__ = ["command"]
 )
 @cloup.option_group(
     "Data and ending",
-    count_option("--train-size", show_default="all", help="Train on the first N samples."),
+    count_option(
+        "--train-size",
+        show_default="all",
+        help="Train on N samples, chosen as --validation-split says.",
+    ),
     count_option(
         "--validation-size",
-        default=0,
-        show_default=True,
-        help="Hold out the last N training samples and score them every epoch.",
+        show_default="the dataset's own validation samples, or none",
+        help="Hold out N training samples and score them every epoch.",
     ),
+    validation_split_option("auto"),
     count_option(
         "--patience",
         help="Stop once the validation loss has not fallen for N epochs; needs --validation-size.",

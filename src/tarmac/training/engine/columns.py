@@ -14,13 +14,24 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tarmac.data import Column, Split
+    from tarmac.data import Column, Split, Subset
 
-__all__ = ["Arrangement", "num_samples_of", "put_on", "rows_of", "samples_of", "view"]
+__all__ = [
+    "Arrangement",
+    "num_samples_of",
+    "overlaps",
+    "put_on",
+    "rows_of",
+    "samples_of",
+    "view",
+]
 
 # PyTorch computes little with unsigned integers of more than a byte; the next larger type holds
 # all their values but those of uint64 that no index reaches.
 _WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
+
+# So much of the samples for a device is copied by the host at a time.
+_GATHERED_BYTES = 2**26
 
 # Nor does it gather them in every shape: the same bytes are gathered as these.
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
@@ -72,10 +83,11 @@ def num_samples_of(inputs: Any) -> int:
     return len(next(iter(inputs.values()))) if isinstance(inputs, Mapping) else len(inputs)
 
 
-def samples_of(split: Split, start: int, stop: int) -> tuple[Any, Any]:
+def samples_of(samples: Subset, start: int, stop: int) -> tuple[Any, Any]:
     """Return inputs and targets of a range of samples, copied, on the CPU."""
-    tensors = [view(column[start:stop]).clone() for column in split.columns.values()]
-    return Arrangement(split).batch(tensors)
+    columns = samples.split.columns.values()
+    tensors = [view(samples.of(column, start, stop)).clone() for column in columns]
+    return Arrangement(samples.split).batch(tensors)
 
 
 def rows_of(column: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
@@ -86,16 +98,23 @@ def rows_of(column: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return column.view(signed).index_select(0, index).view(column.dtype)
 
 
-def put_on(device: torch.device, split: Split, start: int, stop: int) -> tuple[torch.Tensor, ...]:
-    """Put a range of samples on a device, a tensor for each of `Split.columns`.
+def put_on(
+    device: torch.device, samples: Subset, start: int = 0, stop: int | None = None
+) -> tuple[torch.Tensor, ...]:
+    """Put samples on a device, a tensor for each of `Split.columns`.
 
-    On a CPU the arrays themselves serve. Windows that overlap stay so: the memory that they are
-    views of is sent once for all columns, and never taken apart.
+    On a CPU the arrays themselves serve for a range. Windows that overlap stay so: the memory that
+    they are views of is sent once for all columns, and never taken apart. Samples that are drawn
+    from among others are gathered by the host, some at a time.
     """
-    columns = [column[start:stop] for column in split.columns.values()]
+    rows, whole = samples.rows[start:stop], samples.split.columns.values()
+    if not isinstance(rows, range):
+        end = start + len(rows)
+        return tuple(_gathered(device, samples, column, start, end) for column in whole)
+    columns = [samples.of(column, start, stop) for column in whole]
     if device.type == "cpu":
         return tuple(view(column) for column in columns)
-    overlapping = [column for column in columns if _overlaps(column)]
+    overlapping = [column for column in columns if overlaps(column)]
     ranges: dict[int, tuple[int, int]] = {}
     for column in overlapping:
         first, last = np.lib.array_utils.byte_bounds(column)
@@ -104,7 +123,7 @@ def put_on(device: torch.device, split: Split, start: int, stop: int) -> tuple[t
     sent: dict[int, torch.Tensor] = {}
     tensors = []
     for column in columns:
-        if not _overlaps(column):
+        if not overlaps(column):
             tensors.append(view(column).to(device))
             continue
         key = id(_root(column))
@@ -128,6 +147,19 @@ def view(array: NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(array)
 
 
+def _gathered(
+    device: torch.device, samples: Subset, column: Column, start: int, stop: int
+) -> torch.Tensor:
+    tensor = torch.empty(
+        (stop - start, *column.shape[1:]), dtype=view(column[:0]).dtype, device=device
+    )
+    step = max(1, _GATHERED_BYTES // max(1, column[:1].nbytes))
+    for first in range(start, stop, step):
+        last = min(first + step, stop)
+        tensor[first - start : last - start].copy_(view(samples.of(column, first, last)))
+    return tensor
+
+
 def _names(columns: Any) -> tuple[str, ...] | None:
     return tuple(columns) if isinstance(columns, Mapping) else None
 
@@ -136,7 +168,7 @@ def _named(names: tuple[str, ...] | None, tensors: Sequence[torch.Tensor]) -> An
     return tensors[0] if names is None else dict(zip(names, tensors, strict=True))
 
 
-def _overlaps(column: Column) -> bool:
+def overlaps(column: Column) -> bool:
     """Whether samples share memory: windows with a stride below their length, or repetitions."""
     if not column.size or any(s % column.itemsize or s < 0 for s in column.strides):
         return False

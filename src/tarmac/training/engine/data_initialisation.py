@@ -28,6 +28,6 @@ def initialise_from_data(model: nn.Module, plan: Plan) -> None:
     if workload.initialise is None:
         return
     count = min(workload.initialise_samples, plan.train_size)
-    raw, _ = samples_of(plan.dataset.train, 0, count)
+    raw, _ = samples_of(plan.held.train, 0, count)
     inputs = workload.recipe.preprocess(raw, training=False, dtype=torch.float32)
     workload.initialise(model, inputs)

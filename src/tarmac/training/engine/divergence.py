@@ -14,6 +14,7 @@ from torch import nn
 
 from tarmac.data import Loaded
 from tarmac.training.engine.columns import Arrangement, num_samples_of, view
+from tarmac.training.engine.feeds import rows_tensor
 from tarmac.training.engine.prediction import call_model
 from tarmac.training.engine.scoring import in_precision
 from tarmac.training.shares import order_of
@@ -115,7 +116,7 @@ def _inspect(
         span = (first, first + len(index))
         raw, targets = replica.loader.samples(*next(replica.loader.batches(positions, [span])))
     else:
-        rows = index.numpy()
+        rows = rows_tensor(plan.held.train)[index].numpy()
         tensors = [view(column[rows]).to(replica.device) for column in split.columns.values()]
         raw, targets = Arrangement(split).batch(tensors)
     is_bf16 = plan.precision == "bf16"
@@ -132,4 +133,7 @@ def _inspect(
     is_bad = ~losses.isfinite()
     if losses.shape != (num_samples_of(raw),):
         return next(iter(found), None), []
-    return next(iter(found), None), index[is_bad.cpu()].tolist()
+    bad = index[is_bad.cpu()]
+    if not (isinstance(split, Loaded) and split.loading.is_stream):
+        bad = rows_tensor(plan.held.train)[bad]
+    return next(iter(found), None), bad.tolist()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tarmac import runs
+from tarmac.data import Subset
 from tarmac.errors import TarmacError
 from tarmac.training.engine.averaging import showing_average
 from tarmac.training.engine.data_initialisation import initialise_from_data
@@ -34,7 +35,6 @@ from tarmac.training.shares import cut
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tarmac.data import Split
     from tarmac.training.engine.chunks import Chunk
     from tarmac.training.engine.replica import Replica
     from tarmac.training.engine.team import Team
@@ -85,6 +85,7 @@ class Engine:
     def __init__(self, plan: Plan, team: Team) -> None:
         self._plan = plan
         self._team = team
+        self._test = Subset.whole(plan.dataset.test)
         model = build_model(plan.workload, plan.model_arguments, plan.seed)
         initialise_from_data(model, plan)
         spec = find_strategy(plan.strategy)
@@ -134,9 +135,10 @@ class Engine:
             for replica in self._strategy.replicas:
                 replica.model.train()
             self._runner.warm_up(self._calls.kinds())
-            if self._plan.validation_size:
-                split, start = self._validation()
-                self._strategy.replicas[0].evaluation.warm_up(split, *self._share(split, start))
+            held_out = self._plan.held.validation
+            if len(held_out):
+                replicas = self._strategy.replicas
+                replicas[0].evaluation.warm_up(held_out, *self._share(held_out))
         self._runner.reload()
         self._synchronize()
         return time.perf_counter() - started
@@ -234,12 +236,12 @@ class Engine:
         return self._score(self._totals().tolist(), max(self._seen, 1))
 
     def evaluate_validation(self) -> Score:
-        """Score the held-out part of the training set; all ranks must call it."""
-        return self._evaluate(*self._validation())
+        """Score the held-out samples; all ranks must call it."""
+        return self._evaluate(self._plan.held.validation)
 
     def evaluate_test(self) -> Score:
         """Score the test set; all ranks must call it."""
-        return self._evaluate(self._plan.dataset.test, 0)
+        return self._evaluate(self._test)
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Return parameters and buffers by name, uncast, as they are now."""
@@ -348,32 +350,27 @@ class Engine:
         parameters.publish()
         self._runner.reload()
 
-    def _validation(self) -> tuple[Split, int]:
-        """Return the training set, and where the part begins that is held out."""
-        train = self._plan.dataset.train
-        return train, len(train) - self._plan.validation_size
+    def _share(self, samples: Subset) -> tuple[int, int]:
+        """Return which of the samples this rank scores."""
+        return cut(0, len(samples), self._team.world_size)[self._team.rank]
 
-    def _share(self, split: Split, start: int) -> tuple[int, int]:
-        """Return which of the samples from ``start`` on this rank scores."""
-        return cut(start, len(split), self._team.world_size)[self._team.rank]
+    def _most(self, samples: Subset) -> int:
+        """Return how many of the samples the rank with most of them scores."""
+        return -(-len(samples) // self._team.world_size)
 
-    def _most(self, split: Split, start: int) -> int:
-        """Return how many of the samples from ``start`` on the rank with most of them scores."""
-        return -(-(len(split) - start) // self._team.world_size)
-
-    def _evaluate(self, split: Split, start: int) -> Score:
-        """Score the samples from ``start`` on, each rank its share of them."""
+    def _evaluate(self, samples: Subset) -> Score:
+        """Score samples, each rank its share of them."""
         replica = self._strategy.replicas[0]
         with showing_average(self._strategy):
             totals = replica.evaluate(
-                split,
-                *self._share(split, start),
+                samples,
+                *self._share(samples),
                 self._team.heartbeat,
-                least=self._most(split, start) if self._shards_model else 0,
+                least=self._most(samples) if self._shards_model else 0,
             )
         self._team.all_reduce(totals)
         *sums, weight = totals.tolist()
-        weight = len(split) - start if split.weights is None else weight
+        weight = len(samples) if samples.split.weights is None else weight
         score = Score.of(sums, self._metric_names, weight)
         of_all = replica.evaluation.set_scores.compute(self._team)
         return Score(score.loss, score.metrics | of_all)

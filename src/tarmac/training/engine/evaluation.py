@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from tarmac.data import Split
+    from tarmac.data import Split, Subset
     from tarmac.training.engine.loader_feed import LoaderFeed, LoaderFeeds
     from tarmac.training.engine.scoring import Scoring
     from tarmac.workloads import Recipe
@@ -103,7 +103,7 @@ class Evaluation:
     @torch.no_grad()
     def run(
         self,
-        split: Split,
+        samples: Subset,
         start: int,
         stop: int,
         after_batch: Callable[[], None],
@@ -113,7 +113,7 @@ class Evaluation:
         """Score a range of samples.
 
         Args:
-            split: The samples.
+            samples: The samples, which live as long as this.
             start: The first.
             stop: The one after the last.
             after_batch: Called after each batch.
@@ -127,27 +127,28 @@ class Evaluation:
         self._model.eval()
         self._totals.zero_()
         self.set_scores.reset()
-        add_score = self._adding(split)
-        for batch in self._batches(split, start, stop):
+        add_score = self._adding(samples.split)
+        for batch in self._batches(samples, start, stop):
             add_score(*batch)
             after_batch()
-        size = self._batch_size(split)
+        size = self._batch_size(samples.split)
         for _ in range(-(-least // size) - -(-(stop - start) // size)):
-            add_score(*self._none_of(split))
+            add_score(*self._none_of(samples))
         return self._totals.clone()
 
     @torch.no_grad()
-    def warm_up(self, split: Split, start: int, stop: int) -> None:
+    def warm_up(self, samples: Subset, start: int, stop: int) -> None:
         """Bring a range to the device where it fits, and record batches of every size it has."""
         self._model.eval()
+        split = samples.split
         add_score = self._adding(split)
         if isinstance(split, Loaded):
             # Of them no more than the size is needed, and reading them takes its time.
             largest, count = self._batch_size(split), stop - start
             sizes = {min(largest, count), count % largest} - {0}
-            by_size = {size: self._feed(split).zeros(size) for size in sizes}
+            by_size = {size: self._feed(samples).zeros(size) for size in sizes}
         else:
-            by_size = {len(batch[0]): batch for batch in self._batches(split, start, stop)}
+            by_size = {len(batch[0]): batch for batch in self._batches(samples, start, stop)}
         for batch in by_size.values():
             for _ in range(NUM_CALLS_UNTIL_RECORDED):
                 add_score(*batch)
@@ -161,24 +162,27 @@ class Evaluation:
             self._by_split[id(split)] = add_score
         return self._by_split[id(split)]
 
-    def _batches(self, split: Split, start: int, stop: int) -> Iterator[tuple[torch.Tensor, ...]]:
-        batch_size = self._batch_size(split)
-        if isinstance(split, Loaded):
+    def _batches(
+        self, samples: Subset, start: int, stop: int
+    ) -> Iterator[tuple[torch.Tensor, ...]]:
+        batch_size = self._batch_size(samples.split)
+        if isinstance(samples.split, Loaded):
             spans = [(at, min(at + batch_size, stop)) for at in range(start, stop, batch_size)]
-            yield from self._feed(split).batches(torch.arange(stop), spans)
+            yield from self._feed(samples).batches(torch.arange(stop), spans)
             return
-        resident = self._bring(split, start, stop)
+        resident = self._bring(samples, start, stop)
         for first in range(start, stop, batch_size):
             last = min(first + batch_size, stop)
             if resident is not None:
                 yield tuple(column[first - start : last - start] for column in resident)
             else:
-                yield self._send(split, first, last)
+                yield self._send(samples, first, last)
 
-    def _feed(self, split: Loaded) -> LoaderFeed:
-        if id(split) not in self._feeds:
-            self._feeds[id(split)] = self._loaders.open(split, self._largest, keeps_workers=False)
-        return self._feeds[id(split)]
+    def _feed(self, samples: Subset) -> LoaderFeed:
+        key = id(samples)
+        if key not in self._feeds:
+            self._feeds[key] = self._loaders.open(samples, self._largest, keeps_workers=False)
+        return self._feeds[key]
 
     def _batch_size(self, split: Split) -> int:
         num_values: int = sum(column[0].size for column in columns_of(split.inputs).values())
@@ -188,26 +192,28 @@ class Evaluation:
             return max(_SMALLEST_BATCH, _MAX_VALUES // num_values)
         return _SMALLEST_BATCH
 
-    def _bring(self, split: Split, start: int, stop: int) -> tuple[torch.Tensor, ...] | None:
+    def _bring(self, samples: Subset, start: int, stop: int) -> tuple[torch.Tensor, ...] | None:
         """Return a range on the device, where it stays; None where it does not fit."""
-        key = (id(split), start, stop)
+        key = (id(samples), start, stop)
         if key not in self._resident:
-            size = split.nbytes(start, stop)
+            size = samples.nbytes(start, stop)
             if not self._keeps or len(self._resident) == _MAX_RESIDENT:
                 return None
             if size > _RESIDENT_SHARE * torch.cuda.mem_get_info(self._device)[0]:
                 return None
-            self._resident[key] = put_on(self._device, split, start, stop)
+            self._resident[key] = put_on(self._device, samples, start, stop)
         return self._resident[key]
 
-    def _none_of(self, split: Split) -> tuple[torch.Tensor, ...]:
+    def _none_of(self, samples: Subset) -> tuple[torch.Tensor, ...]:
         """Return a batch without a sample."""
-        return self._feed(split).zeros(0) if isinstance(split, Loaded) else self._send(split, 0, 0)
+        if isinstance(samples.split, Loaded):
+            return self._feed(samples).zeros(0)
+        return self._send(samples, 0, 0)
 
-    def _send(self, split: Split, start: int, stop: int) -> tuple[torch.Tensor, ...]:
+    def _send(self, samples: Subset, start: int, stop: int) -> tuple[torch.Tensor, ...]:
         return tuple(
-            view(column[start:stop]).to(self._device, copy=True)
-            for column in split.columns.values()
+            view(samples.of(column, start, stop)).to(self._device, copy=True)
+            for column in samples.split.columns.values()
         )
 
 

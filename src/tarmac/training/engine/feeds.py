@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from tarmac.training.engine.columns import Arrangement, put_on, rows_of, view
+from tarmac.data import Subset
+from tarmac.training.engine.columns import Arrangement, overlaps, put_on, rows_of, view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from tarmac.data import Column, Split
+    from tarmac.data import Column
     from tarmac.training.plan import FeedName
 
     Spans = Sequence[tuple[int, int]]
 
-__all__ = ["Direct", "Feed", "Prefetch", "Resident", "open_feed"]
+__all__ = ["Direct", "Feed", "Prefetch", "Resident", "open_feed", "rows_tensor"]
 
 # Batches that wait for the device, and threads that gather them: one gathers while another waits
 # for a page of the file.
@@ -41,7 +42,8 @@ class Feed(Protocol):
         They are good until the next ones are asked for.
 
         Args:
-            order: int64 ``[num_samples]`` on the CPU: the epoch's order.
+            order: int64 ``[num_samples]`` on the CPU: the epoch's order of the samples that are
+                trained on, which count from 0.
             spans: Where each micro-batch starts and stops in it.
         """
         ...
@@ -65,25 +67,28 @@ class Feed(Protocol):
 class Resident:
     """All samples lie on the device; a batch is gathered there, by index.
 
-    On a CPU the dataset's own arrays serve, without a copy.
+    On a CPU the dataset's own arrays serve, without a copy; a GPU holds those that are trained on
+    alone, but for overlapping windows, which are never taken apart.
 
     Args:
-        split: The samples.
-        num_samples: How many of them, from the first.
+        samples: Those that are trained on.
         device: Where they are put.
 
     Attributes:
         columns: On the device, a tensor ``[num_samples, ...]`` for each of `Split.columns`.
     """
 
-    def __init__(self, split: Split, num_samples: int, device: torch.device) -> None:
-        self.columns = put_on(device, split, 0, num_samples)
+    def __init__(self, samples: Subset, device: torch.device) -> None:
+        split = samples.split
+        is_shared = device.type == "cpu" or any(map(overlaps, split.columns.values()))
+        self._rows = _rows_of(samples) if is_shared else None
+        self.columns = put_on(device, samples if self._rows is None else Subset.whole(split))
         self._arrangement = Arrangement(split)
         self._device = device
 
     def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
         """Yield the indices of each batch."""
-        there = order.to(self._device)
+        there = _mapped(order, self._rows).to(self._device)
         for start, stop in spans:
             yield (there[start:stop],)
 
@@ -107,18 +112,19 @@ class Direct:
     """The host gathers a batch and sends it when the step asks for it.
 
     Args:
-        split: The samples; may be a memory-mapped file.
+        samples: Those that are trained on; may be of a memory-mapped file.
         device: Where they are sent.
     """
 
-    def __init__(self, split: Split, device: torch.device) -> None:
-        self._columns = tuple(split.columns.values())
-        self._arrangement = Arrangement(split)
+    def __init__(self, samples: Subset, device: torch.device) -> None:
+        self._columns = tuple(samples.split.columns.values())
+        self._rows = _rows_of(samples)
+        self._arrangement = Arrangement(samples.split)
         self._device = device
 
     def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
         """Gather and send one batch after another."""
-        indices = order.numpy()
+        indices = _mapped(order, self._rows).numpy()
         for start, stop in spans:
             index = indices[start:stop]
             yield tuple(
@@ -145,14 +151,15 @@ class Prefetch:
     No more than a few batches wait at a time, so that memory is bounded whatever the data's size.
 
     Args:
-        split: The samples; may be a memory-mapped file.
+        samples: Those that are trained on; may be of a memory-mapped file.
         batch_size: Of the largest micro-batch.
         device: Where they are sent.
     """
 
-    def __init__(self, split: Split, batch_size: int, device: torch.device) -> None:
-        self._columns = tuple(split.columns.values())
-        self._arrangement = Arrangement(split)
+    def __init__(self, samples: Subset, batch_size: int, device: torch.device) -> None:
+        self._columns = tuple(samples.split.columns.values())
+        self._rows = _rows_of(samples)
+        self._arrangement = Arrangement(samples.split)
         self._device = device
         on_cuda = device.type == "cuda"
         # One more than wait, for the batch that the device computes on.
@@ -161,7 +168,7 @@ class Prefetch:
 
     def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
         """Yield batches that were gathered, and on a GPU sent, while others were computed on."""
-        indices = order.numpy()
+        indices = _mapped(order, self._rows).numpy()
         with ThreadPoolExecutor(_NUM_THREADS, "tarmac-prefetch") as threads:
             gathered = deque(
                 (slot, threads.submit(slot.gather, self._columns, indices[start:stop]))
@@ -230,17 +237,33 @@ class _Slot:
         return sent
 
 
-def open_feed(
-    name: FeedName, split: Split, num_samples: int, batch_size: int, device: torch.device
-) -> Feed:
-    """Make a feed of the first ``num_samples`` samples, for micro-batches up to a size."""
+def open_feed(name: FeedName, samples: Subset, batch_size: int, device: torch.device) -> Feed:
+    """Make a feed of samples, for micro-batches up to a size."""
     match name:
         case "resident":
-            return Resident(split, num_samples, device)
+            return Resident(samples, device)
         case "prefetch":
-            return Prefetch(split, batch_size, device)
+            return Prefetch(samples, batch_size, device)
         case _:
-            return Direct(split, device)
+            return Direct(samples, device)
+
+
+def rows_tensor(samples: Subset) -> torch.Tensor:
+    """Return the rows of samples in their split, int64 on the CPU."""
+    rows = samples.rows
+    if isinstance(rows, range):
+        return torch.arange(rows.start, rows.stop)
+    return torch.from_numpy(rows)
+
+
+def _rows_of(samples: Subset) -> torch.Tensor | None:
+    """Return the rows that positions stand for; None where they are the positions themselves."""
+    rows = samples.rows
+    return None if isinstance(rows, range) and rows.start == 0 else rows_tensor(samples)
+
+
+def _mapped(order: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
+    return order if rows is None else rows[order]
 
 
 def _gathered(column: Column, index: NDArray[np.int64]) -> Column:

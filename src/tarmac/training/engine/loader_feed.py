@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import data as torch_data
 
-from tarmac.data import in_one_line
+from tarmac.data import Loaded, in_one_line
 from tarmac.errors import TarmacError
 from tarmac.training.engine.columns import Arrangement, view
+from tarmac.training.engine.feeds import rows_tensor
 from tarmac.training.engine.loader_samples import (
     BadSampleError,
     Indexed,
@@ -26,7 +27,7 @@ from tarmac.training.engine.loader_stream import Stream, end_workers
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
-    from tarmac.data import Dataset, Loaded
+    from tarmac.data import Dataset, Subset
     from tarmac.training.engine.feeds import Spans
 
     Batches = Generator[tuple[torch.Tensor, ...], None, None]
@@ -47,7 +48,7 @@ class LoaderFeed:
 
     Args:
         where: The split, for messages.
-        split: Its samples.
+        samples: Those of the split that are read; of a stream the first ones.
         batch_size: Of a stream that Tarmac cuts into batches.
         device: Where they are sent.
         seed: Of the draws of the samples.
@@ -58,7 +59,7 @@ class LoaderFeed:
     def __init__(
         self,
         where: str,
-        split: Loaded,
+        samples: Subset,
         batch_size: int,
         device: torch.device,
         *,
@@ -66,6 +67,8 @@ class LoaderFeed:
         num_classes: int | None,
         keeps_workers: bool = True,
     ) -> None:
+        split = samples.split
+        assert isinstance(split, Loaded)
         self._where = where
         self._device = device
         self._arrangement = Arrangement(split)
@@ -89,6 +92,7 @@ class LoaderFeed:
         if loading.is_stream:
             self._stream = Stream(kind, loading.batch_size or batch_size, seed, options)
         else:
+            self._rows = rows_tensor(samples)
             self._loader = torch_data.DataLoader(
                 Indexed(kind, seed),
                 batch_sampler=self._keys,
@@ -145,7 +149,7 @@ class LoaderFeed:
 
     def _of_order(self, order: torch.Tensor, spans: Spans) -> Batches:
         assert self._loader is not None
-        indices = order.tolist()
+        indices = self._rows[order].tolist()
         self._keys.batches = [
             [(self._epoch, index) for index in indices[start:stop]] for start, stop in spans
         ]
@@ -186,12 +190,13 @@ class LoaderFeeds:
     device: torch.device
     seed: int
 
-    def open(self, split: Loaded, batch_size: int, *, keeps_workers: bool) -> LoaderFeed:
+    def open(self, samples: Subset, batch_size: int, *, keeps_workers: bool) -> LoaderFeed:
         """Open a feed; see `LoaderFeed`."""
-        part = "train" if split is self.dataset.train else "test"
+        named = self.dataset.parts().items()
+        part = next(name for name, split in named if split is samples.split)
         return LoaderFeed(
             f"dataset {self.dataset.name!r}: {part}",
-            split,
+            samples,
             batch_size,
             self.device,
             seed=self.seed,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from tarmac.data import Split
+    from tarmac.data import Subset
     from tarmac.training.engine.feeds import Feed
     from tarmac.training.engine.loader_feed import LoaderFeed
     from tarmac.training.plan import Plan
@@ -80,13 +80,11 @@ class Replica:
         self.rank = rank
         self.device = device
         self._recipe = plan.workload.recipe
-        train, feeds = plan.dataset.train, LoaderFeeds(plan.dataset, device, plan.seed)
+        train, feeds = plan.held.train, LoaderFeeds(plan.dataset, device, plan.seed)
         self.loader: LoaderFeed | None = None
-        if isinstance(train, Loaded):
+        if isinstance(train.split, Loaded):
             self.loader = feeds.open(train, self._recipe.batch_size, keeps_workers=True)
-        self.feed: Feed = self.loader or open_feed(
-            plan.feed, train, plan.train_size, plan.shares.largest, device
-        )
+        self.feed: Feed = self.loader or open_feed(plan.feed, train, plan.shares.largest, device)
         if self._recipe.augment is not None:
             self.feed = AugmentedFeed(
                 self.feed,
@@ -176,7 +174,7 @@ class Replica:
 
     def evaluate(
         self,
-        split: Split,
+        samples: Subset,
         start: int,
         stop: int,
         after_batch: Callable[[], None],
@@ -188,7 +186,7 @@ class Replica:
         Returns:
             float64 on the device: see `Evaluation.run`.
         """
-        return self.evaluation.run(split, start, stop, after_batch, least=least)
+        return self.evaluation.run(samples, start, stop, after_batch, least=least)
 
     def seed(self, seed: int) -> None:
         """Start this replica's draws; those of replica 0 go on from the weights'."""

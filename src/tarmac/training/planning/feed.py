@@ -10,7 +10,7 @@ from tarmac.data import Loaded
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from tarmac.data import Split
+    from tarmac.data import Split, Subset
     from tarmac.machine import Device
     from tarmac.training.plan import FeedName
 
@@ -21,16 +21,13 @@ __all__ = ["choose_feed"]
 _RESIDENT_SHARE = 0.5
 
 
-def choose_feed(
-    request: str, split: Split, num_samples: int, device: Device
-) -> tuple[FeedName, str]:
+def choose_feed(request: str, samples: Subset, device: Device) -> tuple[FeedName, str]:
     """Choose how samples get to a device.
 
     Args:
         request: ``"auto"``, ``"resident"``, ``"prefetch"`` or ``"direct"``; ``"loader"`` of a
             training that goes on.
-        split: The samples.
-        num_samples: How many of them are trained on.
+        samples: Those that are trained on.
         device: Where to.
 
     Returns:
@@ -39,6 +36,7 @@ def choose_feed(
     Raises:
         RequestError: Another request, or one that is not for such samples.
     """
+    split = samples.split
     if isinstance(split, Loaded):
         if request not in ("auto", "loader"):
             raise RequestError(
@@ -47,9 +45,9 @@ def choose_feed(
             )
         return "loader", _loader_in_words(split)
     sample_bytes = sum(column[:1].nbytes for column in split.columns.values())
-    needed, free = split.nbytes(0, num_samples), device.available_bytes
+    needed, free = samples.nbytes(), device.available_bytes
     arithmetic = (
-        f"{num_samples:,} samples of {sample_bytes:,} bytes are {_size(needed)}, "
+        f"{len(samples):,} samples of {sample_bytes:,} bytes are {_size(needed)}, "
         f"{device.torch_name} has {_size(free)} free"
     )
     match request:

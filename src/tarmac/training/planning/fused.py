@@ -113,9 +113,10 @@ def why_not_plain_classes(objective: Objective, dataset: Dataset) -> str | None:
         return f"the objective is {objective.kind}"
     if list(objective.metrics) != ["accuracy"]:
         return "the objective has metrics beside accuracy"
-    if dataset.train.identity is not None or dataset.test.identity is not None:
+    splits = dataset.parts().values()
+    if any(split.identity is not None for split in splits):
         return "the samples come from a loader"
-    if dataset.train.weights is not None or dataset.test.weights is not None:
+    if any(split.weights is not None for split in splits):
         return "the samples have weights"
     inputs = dataset.train.inputs
     if not isinstance(inputs, np.ndarray):

@@ -59,6 +59,7 @@ def make_plan(
     *,
     rendezvous: Rendezvous | None = None,
     load: data.Loader = data.load,
+    goes_on: bool = False,
 ) -> Plan:
     """Resolve and check a request; nothing is written and nothing trained.
 
@@ -69,6 +70,7 @@ def make_plan(
         progress: Called while data are downloaded.
         rendezvous: Which of several processes this one is, where a launcher has started them.
         load: Loads a dataset that is named.
+        goes_on: Whether a run is gone on with, whose samples are as they were when it began.
 
     Raises:
         RequestError: A value that cannot be, a device that is not here, too little memory.
@@ -79,8 +81,10 @@ def make_plan(
     published, model_arguments = apply_settings(workload, options.settings)
     asked = with_options(published, options, on_cpu=found[0].type == "cpu")
     dataset = _in_steps(_load(asked, load, progress), asked.recipe.batch_size)
-    train_size = _train_size(options, dataset)
-    check_task(asked, dataset, train_size)
+    held = _hold_out(options, dataset)
+    if not goes_on:
+        held.check_classes(dataset)
+    check_task(asked, dataset, held)
     bound = bind_dataset(asked, dataset)
     asked_strategy = None if options.strategy == "auto" else find_strategy(options.strategy)
     trial = try_model(bound, model_arguments, dataset, strategy=asked_strategy)
@@ -106,10 +110,11 @@ def make_plan(
         scale_lr=options.scale_lr,
     )
     trained = with_batch_size(bound, batch, published.recipe)
-    dataset = _in_steps(dataset, batch.batch_size)
-    train_size = _train_size(options, dataset)
+    counted = _in_steps(dataset, batch.batch_size)
+    if counted is not dataset:
+        dataset, held = counted, _hold_out(options, counted)
     shares = Shares(
-        num_samples=trained.recipe.epoch_size(train_size),
+        num_samples=trained.recipe.epoch_size(len(held.train)),
         batch_size=batch.batch_size,
         num_replicas=world_size,
         accumulate=options.accumulate,
@@ -117,7 +122,7 @@ def make_plan(
     )
     _check_trial(options, shares.num_steps * trained.recipe.epochs)
     tightest = min(devices, key=lambda device: device.available_bytes)
-    feed, why_feed = choose_feed(options.feed, dataset.train, train_size, tightest)
+    feed, why_feed = choose_feed(options.feed, held.train, tightest)
     check_memory(
         tightest,
         dataset,
@@ -185,8 +190,8 @@ def make_plan(
         },
         num_parameters=trial.num_parameters,
         sample_flops=trial.sample_flops,
-        train_size=train_size,
-        validation_size=options.validation_size,
+        held=held,
+        validation_seed=_validation_seed(options),
         patience=options.patience,
         score_test=options.score_test,
         seed=options.seed,
@@ -225,15 +230,17 @@ def _load(workload: Workload, load: data.Loader, progress: data.Progress | None)
 
 def _in_steps(dataset: Dataset, batch_size: int) -> Dataset:
     """Return a dataset whose streams have a length, where an epoch is counted in steps."""
-    train, test = dataset.train, dataset.test
+    train = dataset.train
     if isinstance(train, data.Loaded) and train.loading.steps_per_epoch is not None:
         dataset = dataclasses.replace(dataset, train=train.with_steps(batch_size))
-    if isinstance(test, data.Loaded) and test.loading.steps_per_epoch is not None:
-        raise RequestError(
-            f"dataset {dataset.name!r}: steps_per_epoch is given for test, which has no epochs",
-            hint="Say how many samples it has: num_samples=N.",
-        )
-    for part, split in (("train", dataset.train), ("test", test)):
+    for part, split in dataset.parts().items():
+        if part != "train" and isinstance(split, data.Loaded) and split.loading.steps_per_epoch:
+            raise RequestError(
+                f"dataset {dataset.name!r}: steps_per_epoch is given for {part}, which has no "
+                "epochs",
+                hint="Say how many samples it has: num_samples=N.",
+            )
+    for part, split in dataset.parts().items():
         try:
             len(split)
         except RequestError as error:
@@ -260,26 +267,21 @@ def _initial(options: Options, trial: Trial) -> Initial | None:
     )
 
 
-def _train_size(options: Options, dataset: Dataset) -> int:
-    train = dataset.train
-    if options.validation_size and isinstance(train, data.Loaded) and train.loading.is_stream:
+def _hold_out(options: Options, dataset: Dataset) -> data.HoldOut:
+    held = data.hold_out(
+        dataset,
+        validation_size=options.validation_size,
+        train_size=options.train_size,
+        split=options.validation_split,
+        seed=_validation_seed(options),
+    )
+    if options.patience is not None and not len(held.validation):
         raise RequestError(
-            f"validation_size is {options.validation_size}, and the samples of {dataset.name} are "
-            "a stream, which has no end to hold out"
+            f"patience is {options.patience}, but there is no validation to watch",
+            hint="Hold samples out: --validation-size 5000",
         )
-    available = len(train) - options.validation_size
-    if available < 1:
-        raise RequestError(
-            f"validation_size is {options.validation_size}, which leaves none of the "
-            f"{len(dataset.train)} samples of {dataset.name} to train on"
-        )
-    train_size = available if options.train_size is None else options.train_size
-    if not 1 <= train_size <= available:
-        held_out = (
-            f" ({options.validation_size} more are held out)" if options.validation_size else ""
-        )
-        raise RequestError(
-            f"train_size is {train_size}, but {dataset.name} has {available} samples "
-            f"to train on{held_out}"
-        )
-    return train_size
+    return held
+
+
+def _validation_seed(options: Options) -> int:
+    return options.seed if options.validation_seed is None else options.validation_seed

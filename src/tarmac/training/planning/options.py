@@ -33,8 +33,15 @@ class Options:
         learning_rate: The rate that the workload's schedule scales.
         scale_lr: How the rate follows the batch size: ``none``, ``linear`` (Goyal et al., 2017) or
             ``sqrt`` (Krizhevsky, 2014), by global batch size over the workload's own.
-        train_size: How many samples to train on, from the first; all that are there by default.
-        validation_size: How many samples to hold out, from the last, and evaluate every epoch.
+        train_size: How many samples to train on; by default all that are not held out.
+        validation_size: How many samples to hold out and evaluate every epoch; by default the
+            dataset's own validation samples, or none. 0 for none.
+        validation_split: Which samples these are: ``random`` draws both by the seed, each class by
+            its share; ``last`` holds out the last and trains on the first; ``own`` takes the
+            dataset's own validation samples; ``auto`` is ``own``, else ``last`` for a series, else
+            ``random``. See `tarmac.data.hold_out`.
+        validation_seed: Seed of that draw; by default ``seed``. With one of its own, trainings of
+            several seeds are judged on the same samples.
         patience: Stop once the validation has not got better for so many epochs: the loss where
             accuracy counts, else the metric that the workload is judged by. The weights are those
             of the last one. None for never.
@@ -73,7 +80,9 @@ class Options:
     learning_rate: float | None = None
     scale_lr: str = "none"
     train_size: int | None = None
-    validation_size: int = 0
+    validation_size: int | None = None
+    validation_split: str = "auto"
+    validation_seed: int | None = None
     patience: int | None = None
     score_test: bool = True
     seed: int = 0
@@ -104,6 +113,7 @@ def check_options(options: Options) -> None:
         "validation_size": 0,
         "patience": 1,
         "seed": 0,
+        "validation_seed": 0,
         "checkpoint_every": 1,
         "accumulate": 1,
         "max_restarts": 0,
@@ -115,13 +125,10 @@ def check_options(options: Options) -> None:
             raise RequestError(f"{name} is {value}, expected at least {least}")
     for tracker in options.log_to:
         check_tracker(tracker)
-    if options.seed > MAX_SEED:
-        raise RequestError(f"seed is {options.seed}, expected at most {MAX_SEED}")
-    if options.patience is not None and not options.validation_size:
-        raise RequestError(
-            f"patience is {options.patience}, but there is no validation to watch",
-            hint="Hold samples out: --validation-size 5000",
-        )
+    for name in ("seed", "validation_seed"):
+        seed = getattr(options, name)
+        if seed is not None and seed > MAX_SEED:
+            raise RequestError(f"{name} is {seed}, expected at most {MAX_SEED}")
     if not options.hang_timeout_s > 0:
         raise RequestError(f"hang_timeout is {options.hang_timeout_s}, expected above 0 seconds")
     if options.init_partial and options.init_from is None:

@@ -8,19 +8,19 @@ from tarmac.errors import RequestError
 from tarmac.workloads import Classification
 
 if TYPE_CHECKING:
-    from tarmac.data import Dataset
+    from tarmac.data import Dataset, HoldOut
     from tarmac.workloads import Workload
 
 __all__ = ["check_task"]
 
 
-def check_task(workload: Workload, dataset: Dataset, train_size: int) -> None:
+def check_task(workload: Workload, dataset: Dataset, held: HoldOut) -> None:
     """Raise a RequestError where an objective cannot be asked of the data.
 
     Args:
         workload: With settings applied.
         dataset: Its data.
-        train_size: Samples that are trained on, from the first.
+        held: Which of its samples are trained on, and which judge.
     """
     is_classification = isinstance(workload.objective, Classification)
     if is_classification and dataset.num_classes is None:
@@ -36,9 +36,9 @@ def check_task(workload: Workload, dataset: Dataset, train_size: int) -> None:
         )
     if workload.initialise is not None:
         dataset.train.check_whole(f"initialise of {workload.name}")
-    weights = dataset.train.weights
-    if weights is None or dataset.train.identity is not None:
-        return
-    for what, part in (("trained on", weights[:train_size]), ("held out", weights[train_size:])):
-        if len(part) and not part.any():
+    for what, part in (("trained on", held.train), ("held out", held.validation)):
+        weights = part.split.weights
+        if weights is None or part.split.identity is not None or not len(part):
+            continue
+        if not part.of(weights).any():
             raise RequestError(f"all weights of the samples that are {what} are 0")

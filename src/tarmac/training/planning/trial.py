@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tarmac.data import in_one_line
+from tarmac.data import Subset, in_one_line
 from tarmac.errors import RequestError, TarmacError
 from tarmac.training.engine.columns import samples_of
 from tarmac.training.engine.model import build_model, replicate
@@ -89,7 +89,7 @@ def try_model(
         if strategy is not None and strategy.copies_model:
             replicate(model, workload.name, strategy.name)
         count = min(2, len(dataset.train))
-        raw, targets = samples_of(dataset.train, 0, count)
+        raw, targets = samples_of(Subset.whole(dataset.train), 0, count)
         inputs = workload.recipe.preprocess(raw, training=False, dtype=torch.float32)
         check_tokens(model, inputs, dataset)
         forward, output = count_forward_flops(model, inputs)
@@ -116,7 +116,7 @@ def _check_output(
             )
     scoring = Scoring(workload.objective)
     weights = None if dataset.train.weights is None else torch.ones(count)
-    is_weighted = any(split.weights is not None for split in (dataset.train, dataset.test))
+    is_weighted = any(split.weights is not None for split in dataset.parts().values())
     if is_weighted and scoring.set_metrics:
         raise RequestError(
             f"samples have weights, of which metric {next(iter(scoring.set_metrics))} knows "

@@ -62,7 +62,7 @@ def check_tokens(model: nn.Module, inputs: Any, dataset: Dataset) -> None:
         model.train()
         for hook in hooks:
             hook.remove()
-    for part, split in (("train", dataset.train), ("test", dataset.test)):
+    for part, split in dataset.parts().items():
         columns = columns_of(split.inputs)
         for name, size in sizes.items():
             _check(
@@ -81,7 +81,7 @@ def check_next_tokens(dataset: Dataset, size: int, ignore_index: int) -> None:
         size: How many logits the model returns for a token.
         ignore_index: Targets of this value do not count.
     """
-    for part, split in (("train", dataset.train), ("test", dataset.test)):
+    for part, split in dataset.parts().items():
         targets = split.targets
         if isinstance(targets, np.ndarray) and targets.dtype.kind in "iu":
             what = f"dataset {dataset.name!r}: {part}.targets"

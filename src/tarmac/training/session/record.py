@@ -157,7 +157,8 @@ def plan_of(
     """
     if rendezvous is not None:
         _check_world_size(run, rendezvous.world_size)
-    asked = dict(run.record.configuration)
+    # Records before schema 6 do not say it: the last samples were held out.
+    asked = {"validation_split": "last"} | run.record.configuration
     if epochs is not None:
         # What goes on from a trial is none.
         asked |= {"epochs": epochs, "steps": None}
@@ -170,7 +171,9 @@ def plan_of(
     # The rate that is recorded is scaled already, and first weights are in the run's directory.
     known -= {"scale_lr", "init_from"}
     options = Options(**{key: value for key, value in asked.items() if key in known})
-    plan = make_plan(workload, asked["workload"], options, progress, rendezvous=rendezvous)
+    plan = make_plan(
+        workload, asked["workload"], options, progress, rendezvous=rendezvous, goes_on=True
+    )
     fingerprint = run.record.dataset["fingerprint"]
     if plan.dataset.fingerprint != fingerprint:
         raise RequestError(
@@ -324,6 +327,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
         "name": dataset.name,
         "num_train": len(dataset.train),
         "num_test": len(dataset.test),
+        "num_validation": 0 if dataset.validation is None else len(dataset.validation),
         "sample_shape": _shape_to_record(dataset.sample_shape),
         "fingerprint": dataset.fingerprint,
         "inputs": input_record(dataset.train.inputs),

@@ -43,7 +43,9 @@ _OF_TRAINING = {
     "scale_lr",
     "sync_batchnorm",
     "train_size",
+    "validation_seed",
     "validation_size",
+    "validation_split",
 }
 
 
@@ -72,7 +74,9 @@ def plan_to_score(
     asked |= {"compile": "off", "fused": "off"}
     known = {field.name for field in dataclasses.fields(Options)} - _OF_TRAINING
     known |= {"compile", "fused"}
-    options = Options(**{key: value for key, value in asked.items() if key in known})
+    options = Options(
+        validation_size=0, **{key: value for key, value in asked.items() if key in known}
+    )
     given = None if dataset is None else _as_of(run, dataset)
     if given is not None and not isinstance(workload.dataset, str):
         workload = dataclasses.replace(workload, dataset=lambda: given)
