@@ -65,7 +65,7 @@ def networks():
 
 DIGITS = data.load("digits")
 members = arranged([*networks()], CPU)
-samples = Samples(DIGITS, NUM_TRAIN, 24, CPU)
+samples = Samples(data.hold_out(DIGITS, train_size=NUM_TRAIN, validation_size=24), CPU)
 found = {}
 for kind in (Products, FusedKernels):
     arguments = (CPU,) if kind is Products else ()

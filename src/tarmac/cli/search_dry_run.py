@@ -35,6 +35,7 @@ def print_preview(found: Preview, workers: Workers | None, *, as_json: bool) -> 
             "done": found.num_done,
             "train_size": found.train_size,
             "validation_size": found.validation_size,
+            "validation_split": found.validation_split,
             "workers": [] if plan is None else plan_rows([plan], None),
         }
         click.echo(json.dumps(said, indent=2))
@@ -46,7 +47,7 @@ def print_preview(found: Preview, workers: Workers | None, *, as_json: bool) -> 
         click.echo(f"{found.num_done:,} trials have ended, and are not done again")
     click.echo(
         f"each trains {request.epochs} epochs at most, on {found.train_size:,} samples; "
-        f"{found.validation_size:,} others judge it"
+        f"{found.held_out} judge it"
     )
     click.echo(f"study {found.directory}")
     if plan is not None and workers is not None:

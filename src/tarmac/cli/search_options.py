@@ -10,7 +10,13 @@ import cloup
 
 from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNING_RULES, TRACKERS, Choice
 from tarmac.cli.completion import complete_objectives, complete_studies
-from tarmac.cli.options import count_option, json_option, option, output_option
+from tarmac.cli.options import (
+    count_option,
+    json_option,
+    option,
+    output_option,
+    validation_split_option,
+)
 from tarmac.cli.places import place_options
 from tarmac.errors import RequestError
 
@@ -118,12 +124,17 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
                 "--epochs", show_default="the workload's", help="Epochs of each, at most."
             ),
             count_option("--patience", help="Stop one after N epochs without a better validation."),
-            count_option("--train-size", show_default="all", help="Train on the first N samples."),
+            count_option(
+                "--train-size",
+                show_default="all",
+                help="Train on N samples, chosen as --validation-split says.",
+            ),
             count_option(
                 "--validation-size",
-                show_default="one for five to train on, at most 10,000",
+                show_default="the dataset's own, or one for five to train on, at most 10,000",
                 help="Samples held out of training, which judge.",
             ),
+            validation_split_option(),
         ),
         cloup.option_group(
             "Where",

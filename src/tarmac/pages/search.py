@@ -359,7 +359,7 @@ def _asked(study: Study) -> Markup:
         body += Markup("<h3>All networks</h3>") + facts(settings)
     samples = [
         ("Trains on", f"{study.record.train_size:,} samples"),
-        ("Judged on", f"{study.record.validation_size:,} samples"),
+        ("Judged on", study.record.held_out),
         *sorted(study.record.versions.items()),
     ]
     return body + Markup("<h3>Where it ran</h3>") + facts(samples)

@@ -129,7 +129,8 @@ def _retrain(
         "epochs": winner.epochs,
     }
     if study.request.train_size is not None:
-        job["train_size"] = whole_size(study)
+        split = study.record.validation_split
+        job |= {"train_size": whole_size(study), "validation_split": split}
     _begin_or_keep(output, job)
     job |= {"devices": slot.device, "output": str(output), "checkpoint_every": 1}
     reporter.retraining(study, 0, {})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac import runs
+from tarmac.data import hold_out
 from tarmac.errors import RequestError
 from tarmac.files import is_network, refuse_foreign_python
 from tarmac.machine import find_devices
@@ -34,6 +35,7 @@ from tarmac.workloads import find_workload, judged_by, workload_names
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tarmac.data import HoldOut, ValidationSplit
     from tarmac.runs import JudgedBy
     from tarmac.studies.objectives import Objective
     from tarmac.studies.space import Space
@@ -51,7 +53,7 @@ __all__ = [
     "resume_study",
 ]
 
-_MOST_HELD_OUT = 10_000
+_MAX_HELD_OUT = 10_000
 
 
 def open_study(
@@ -148,6 +150,7 @@ def _make(checked: Checked, output: Path, *, name: str, is_shared: bool) -> Stud
         checked.settings,
         train_size=checked.train_size,
         validation_size=checked.validation_size,
+        validation_split=checked.validation_split,
         judged_by=checked.judged_by,
         is_shared=is_shared,
     )
@@ -163,6 +166,7 @@ class Checked:
         settings: Those of all networks.
         train_size: Samples that each network trains on.
         validation_size: Samples that judge it.
+        validation_split: Which samples these are.
         judged_by: What the workload is judged by.
     """
 
@@ -171,6 +175,7 @@ class Checked:
     settings: Mapping[str, Setting]
     train_size: int
     validation_size: int
+    validation_split: ValidationSplit
     judged_by: JudgedBy
 
 
@@ -190,7 +195,7 @@ def _check(request: Request, *, is_shared: bool) -> Checked:
         )
     if not is_shared:
         slots_of(find_devices(str(request.devices)), request.workers)
-    train_size, validation_size = _sizes(request, workload, settings)
+    held = _held_out(request, workload, settings)
     epochs = request.epochs or workload.recipe.epochs
     reference = _absolute(request.workload)
     request = request.model_copy(update={"epochs": epochs, "workload": reference})
@@ -198,8 +203,9 @@ def _check(request: Request, *, is_shared: bool) -> Checked:
         request=request,
         space=space,
         settings=settings,
-        train_size=train_size,
-        validation_size=validation_size,
+        train_size=len(held.train),
+        validation_size=len(held.validation),
+        validation_split=held.split,
         judged_by=judged,
     )
 
@@ -259,6 +265,8 @@ def check_changes(
             "storage": before.storage,
         }
     )
+    if asked.validation_split == study.record.validation_split:
+        asked = asked.model_copy(update={"validation_split": before.validation_split})
     differs = [name for name in before.changed(asked) if name not in ("space", "datasets")]
     if space.fingerprint != study.space.fingerprint or settings != study.record.settings:
         differs.append("space")
@@ -293,24 +301,33 @@ def _refuse_senseless(
         )
 
 
-def _sizes(
-    request: Request, workload: Workload, settings: Mapping[str, Setting]
-) -> tuple[int, int]:
-    """Return how many samples each network trains on, and how many judge it."""
+def _held_out(request: Request, workload: Workload, settings: Mapping[str, Setting]) -> HoldOut:
+    """Return which samples each network trains on, and which judge it."""
     dataset = load_dataset(workload, settings)
-    total = len(dataset.train)
-    default = total // 6
-    if request.train_size is not None:
-        default = min(request.train_size // 5, total - request.train_size)
-    held_out = request.validation_size or min(_MOST_HELD_OUT, max(1, default))
-    train_size = request.train_size or total - held_out
-    if held_out + train_size > total or train_size < 1:
+    total, size = len(dataset.train), request.validation_size
+    has_own = dataset.validation is not None and request.validation_split in ("auto", "own")
+    if size is None and not has_own:
+        default = total // 6
+        if request.train_size is not None:
+            default = min(request.train_size // 5, total - request.train_size)
+        size = min(_MAX_HELD_OUT, max(1, default))
+    train_size = request.train_size
+    if not has_own and size is not None and max(train_size or 1, 1) + size > total:
+        train_size = train_size or total - size
         raise FieldError(
             ("train_size" if request.train_size else "validation_size",),
-            f"{train_size} samples to train on and {held_out} held out are {train_size + held_out},"
+            f"{train_size} samples to train on and {size} held out are {train_size + size},"
             f" and {dataset.name} has {total}",
         )
-    return train_size, held_out
+    held = hold_out(
+        dataset,
+        validation_size=size,
+        train_size=train_size,
+        split=request.validation_split,
+        seed=request.seed,
+    )
+    held.check_classes(dataset)
+    return held
 
 
 def _absolute(reference: str) -> str:

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 from tarmac import runs
 from tarmac.studies.cluster.workers import RUNS, most_workers, workers_job
 from tarmac.studies.opening import check_changes, check_new
+from tarmac.studies.study.record import held_out_in_words
 from tarmac.studies.study.storage import has_password, masked
 
 if TYPE_CHECKING:
+    from tarmac.data import ValidationSplit
     from tarmac.jobs import Job
     from tarmac.studies.cluster.workers import Workers
+    from tarmac.studies.opening import Checked
     from tarmac.studies.request import Request
+    from tarmac.studies.study.record import StudyRecord
 
 __all__ = ["Preview", "preview_search"]
 
@@ -33,6 +37,7 @@ class Preview:
         num_done: Trials that have ended.
         train_size: Samples that each network trains on.
         validation_size: Samples that judge it.
+        validation_split: Which samples these are.
         runs: Where runs of its workers' job would be made.
         job: Of its workers; None where this machine searches.
     """
@@ -43,8 +48,14 @@ class Preview:
     num_done: int
     train_size: int
     validation_size: int
+    validation_split: ValidationSplit
     runs: Path
     job: Job | None
+
+    @property
+    def held_out(self) -> str:
+        """How many samples judge each network, and which, in words."""
+        return held_out_in_words(self.validation_size, self.validation_split)
 
 
 def preview_search(
@@ -68,7 +79,7 @@ def preview_search(
         if is_shared:
             study.check_shareable()
         directory, record, num_networks = study.path, study.record, study.space.size
-        train_size, validation_size = record.train_size, record.validation_size
+        held: StudyRecord | Checked = record
         study.ledger.refresh()
         trials, num_trained = study.ledger.trials, len(study.ledger.trained)
         num_done = sum(trial.state.is_finished() for trial in trials)
@@ -77,7 +88,7 @@ def preview_search(
         directory, request, num_networks = root / _NEW, checked.request, checked.space.size
         if request.storage is not None:
             request = request.model_copy(update={"storage": masked(request.storage)})
-        train_size, validation_size = checked.train_size, checked.validation_size
+        held = checked
         num_done = num_trained = 0
     job = None
     if cluster is not None:
@@ -90,8 +101,9 @@ def preview_search(
         directory=directory,
         num_networks=num_networks,
         num_done=num_done,
-        train_size=train_size,
-        validation_size=validation_size,
+        train_size=held.train_size,
+        validation_size=held.validation_size,
+        validation_split=held.validation_split,
         runs=directory / RUNS,
         job=job,
     )

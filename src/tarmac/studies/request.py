@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel, ValidationError
 
@@ -102,8 +102,11 @@ class Request(BaseModel):
         epochs: Each network trains at most so long; by default as long as its workload's recipe.
         patience: It stops once its validation loss has not fallen for so many epochs.
         train_size: How many samples to train on; all that are not held out by default.
-        validation_size: How many samples to hold out; by default one for every five to train on,
-            at most 10,000.
+        validation_size: How many samples to hold out; by default the dataset's own validation
+            samples, or one for every five to train on, at most 10,000.
+        validation_split: Which samples these are, the same for all networks: ``random``, drawn by
+            the seed, each class by its share; ``last``; ``own``, the dataset's own validation
+            samples; ``auto``: ``own``, else ``last`` for a series, else ``random``.
         seed: Of the search and of every training in it.
         devices: See `tarmac.machine.find_devices`.
         workers: Processes that train at the same time; by default as many as suit the devices.
@@ -134,6 +137,7 @@ class Request(BaseModel):
     patience: int | None = None
     train_size: int | None = None
     validation_size: int | None = None
+    validation_split: Literal["auto", "random", "last", "own"] = "auto"
     seed: int = 0
     devices: str | int = "auto"
     workers: int | None = None

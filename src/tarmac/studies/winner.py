@@ -76,6 +76,9 @@ def train_line(study: Study, winner: Winner) -> str:
             words += [option, str(options.pop(name))]
     if study.request.train_size is not None:
         words += ["--train-size", str(whole_size(study))]
+        split = study.record.validation_split
+        if split == "last" or study.request.validation_split != "auto":
+            words += ["--validation-split", split]
     for name, value in options.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         words += ["--set", f"{name}={text}"]
@@ -84,7 +87,9 @@ def train_line(study: Study, winner: Winner) -> str:
 
 def whole_size(study: Study) -> int:
     """Return how many samples a network trains on once none are held out."""
-    return study.record.train_size + study.record.validation_size
+    record = study.record
+    held_out = 0 if record.validation_split == "own" else record.validation_size
+    return record.train_size + held_out
 
 
 def complete_trials(study: Study) -> list[FrozenTrial]:

@@ -115,7 +115,7 @@ class _Plain(Silent):
         self.say(
             f"{study.record.name}: {request.method} over {count} networks of "
             f"{request.workload}, judged by {', '.join(request.objective)} on "
-            f"{study.record.validation_size:,} held-out samples; at most {request.epochs} epochs "
+            f"{study.record.held_out}; at most {request.epochs} epochs "
             f"on {study.record.train_size:,}, seed {request.seed}"
         )
         self.say(f"trains   {where}")

@@ -264,6 +264,7 @@ OPTIONS: Mapping[str, Callable[[str, Any], Any]] = {
     "learning_rate": _rate,
     "train_size": _from(1),
     "validation_size": _from(0),
+    "validation_split": _text,
     "patience": _from(1),
     "seed": _from(0),
     "devices": _devices,

@@ -39,6 +39,7 @@ _SAME = (
     "learning_rate",
     "train_size",
     "validation_size",
+    "validation_split",
     "patience",
     "seed",
     "deterministic",
@@ -183,12 +184,21 @@ class ServedWorkload:
 
     def _refuse_other(self, run: Run, request: Request) -> None:
         """Refuse to take a training for that of a task that asks for another one."""
-        options = Options(**request.options, settings=request.settings)
-        plan = make_plan(self._workload, self._workload.name, options, load=self._load)
-        asked, begun = plan.to_record(), run.record.configuration
-        same = [*_SAME, *(["precision"] if options.precision != "auto" else [])]
+        # Records before schema 6 do not say it: the first samples were trained on.
+        begun = {"validation_split": "last"} | run.record.configuration
+        options = dict(request.options)
+        if "validation_split" not in run.record.configuration:
+            options = {"validation_split": "last"} | options
+        asked = make_plan(
+            self._workload,
+            self._workload.name,
+            Options(**options, settings=request.settings),
+            load=self._load,
+            goes_on=True,
+        ).to_record()
+        same = [*_SAME, *(["precision"] if options.get("precision", "auto") != "auto" else [])]
         before = _told_apart(run.record.workload, begun, same)
-        now = _told_apart(plan.workload.name, asked, same)
+        now = _told_apart(self._workload.name, asked, same)
         for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
                 raise _begun_with(request.place, name, before.get(name), now.get(name))

@@ -62,7 +62,9 @@ def serve(
     settings = read_settings(environment.get("TARMAC_SETTINGS", ""), "TARMAC_SETTINGS")
     found = gpu_example.workload if workload is None else find_workload(workload)
     if workload is None:
-        values = {"train_size": gpu_example.TRAIN_SIZE, **settings}
+        # The first images, as the example takes them.
+        first = {"train_size": gpu_example.TRAIN_SIZE, "validation_split": "last"}
+        values = {**first, **settings}
         defaults = Defaults(output=gpu_example.OUTPUT, values=values)
     else:
         defaults = Defaults(output=str(runs.default_output()), values=settings)

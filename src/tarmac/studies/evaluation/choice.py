@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tarmac.studies.evaluation.dataset import load_dataset
 from tarmac.studies.evaluation.in_processes import ProcessEvaluator, Training
@@ -69,6 +69,8 @@ def choose_evaluator(
         workload=study.request.workload,
         train_size=study.record.train_size,
         validation_size=study.record.validation_size,
+        validation_split=study.record.validation_split,
+        validation_seed=study.request.seed,
         runs=study.path / "runs",
         logs=study.path / "logs",
         keeps_checkpoints=study.record.locks == "leases",
@@ -105,11 +107,16 @@ def _against_stacks(study: Study, devices: tuple[Device, ...]) -> str | None:
 def _stacked(study: Study, devices: tuple[Device, ...], halted: Callable[[], bool]) -> Chosen:
     request, record = study.request, study.record
     workload = find_workload(request.workload)
+    sizes: dict[str, Any] = {
+        "validation_size": record.validation_size,
+        "validation_split": record.validation_split,
+        "validation_seed": request.seed,
+        "train_size": record.train_size,
+    }
     stacks = StackedEvaluator(
         workload,
         load_dataset(workload, record.settings),
-        validation_size=record.validation_size,
-        train_size=record.train_size,
+        **sizes,
         # GPUs of one search are alike; the smallest memory is what holds every stack.
         device=min(devices, key=lambda device: device.available_bytes),
     )
@@ -122,9 +129,8 @@ def _stacked(study: Study, devices: tuple[Device, ...], halted: Callable[[], boo
         setup = {
             "workload": request.workload,
             "settings": dict(record.settings),
-            "validation_size": record.validation_size,
-            "train_size": record.train_size,
             "precision": precision,
+            **sizes,
         }
         pool = PooledEvaluator(stacks, setup, slots, study.path / "logs", halted)
         evaluator, close = pool, pool.close

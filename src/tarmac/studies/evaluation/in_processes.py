@@ -35,8 +35,10 @@ class Training:
 
     Attributes:
         workload: What is trained, as `tarmac.workloads.find_workload` takes it.
-        train_size: How many samples to train on, from the first.
-        validation_size: How many to hold out, from the last.
+        train_size: How many samples to train on.
+        validation_size: How many to hold out.
+        validation_split: Which samples these are; see `tarmac.data.hold_out`.
+        validation_seed: By which they are drawn, the same for networks of any seed.
         runs: Where runs' directories are made.
         logs: Where processes write what they print.
         keeps_checkpoints: Whether a training that is cut short goes on from a checkpoint, wherever
@@ -46,6 +48,8 @@ class Training:
     workload: str
     train_size: int
     validation_size: int
+    validation_split: str = "auto"
+    validation_seed: int = 0
     runs: Path
     logs: Path
     keeps_checkpoints: bool = False
@@ -134,6 +138,8 @@ class ProcessEvaluator:
             "workload": training.workload,
             "train_size": training.train_size,
             "validation_size": training.validation_size,
+            "validation_split": training.validation_split,
+            "validation_seed": training.validation_seed,
             "output": str(training.runs / f"{candidate.number:05d}"),
             "devices": slot.device,
         }

@@ -25,6 +25,19 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+# Of a job, what a training has an option for.
+_OPTIONS = (
+    "epochs",
+    "patience",
+    "train_size",
+    "validation_size",
+    "validation_split",
+    "validation_seed",
+    "seed",
+    "devices",
+    "output",
+)
+
 _LOSER = "stopped by the search, as a loser"
 
 
@@ -79,8 +92,7 @@ def _work(job: dict[str, Any], search: Conversation) -> None:
     session = _Session(search, is_candidate=is_candidate)
     settings = dict(job["settings"])
     options = {key: settings.pop(key) for key in ("learning_rate", "batch_size") if key in settings}
-    names = ("epochs", "patience", "train_size", "validation_size", "seed", "devices", "output")
-    options |= {key: job[key] for key in names if key in job}
+    options |= {key: job[key] for key in _OPTIONS if key in job}
     try:
         run = _gone_on_with(job, session)
         if run is None:

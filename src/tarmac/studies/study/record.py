@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.data import ValidationSplit  # noqa: TC001 - Pydantic reads it
 from tarmac.files import Moment, read_versioned
 from tarmac.runs import Direction, JudgedBy
 from tarmac.studies.study.locks import Locks  # noqa: TC001 - Pydantic reads it
@@ -13,10 +14,24 @@ from tarmac.studies.study.locks import Locks  # noqa: TC001 - Pydantic reads it
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["SCHEMA_VERSION", "StudyRecord", "Winner", "read_study_record", "status_of"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "StudyRecord",
+    "Winner",
+    "held_out_in_words",
+    "read_study_record",
+    "status_of",
+]
 
-# 2 added `locks`, 3 `judged_by`, `directions` and a winner's `test_metrics`.
-SCHEMA_VERSION = 3
+# How held-out samples were chosen, in words.
+_HELD_OUT = {
+    "random": "drawn by the seed",
+    "last": "the last ones",
+    "own": "the dataset's own",
+}
+
+# 2 added `locks`, 3 `judged_by`, `directions` and a winner's `test_metrics`, 4 `validation_split`.
+SCHEMA_VERSION = 4
 
 
 class Winner(BaseModel):
@@ -77,6 +92,8 @@ class StudyRecord(BaseModel):
         fingerprint: Of the space that the study began with.
         train_size: Samples that each network trains on.
         validation_size: Samples that judge it.
+        validation_split: Which samples these are, as `tarmac.data.hold_out` says; before schema 4
+            the last.
         judged_by: What its workload is judged by; accuracy before schema 3.
         directions: Whether the most or the least of each objective is the best; empty before
             schema 3.
@@ -107,6 +124,7 @@ class StudyRecord(BaseModel):
     fingerprint: str
     train_size: int
     validation_size: int
+    validation_split: ValidationSplit = "last"
     judged_by: JudgedBy = JudgedBy()
     directions: tuple[Direction, ...] = ()
     storage: str | None = None
@@ -116,6 +134,16 @@ class StudyRecord(BaseModel):
     confirmed: dict[int, tuple[float, ...]] = {}
     front: tuple[int, ...] = ()
     error: str | None = None
+
+    @property
+    def held_out(self) -> str:
+        """How many samples judge each network, and which, in words."""
+        return held_out_in_words(self.validation_size, self.validation_split)
+
+
+def held_out_in_words(validation_size: int, validation_split: ValidationSplit) -> str:
+    """Say how many samples judge each network, and which."""
+    return f"{validation_size:,} held-out samples ({_HELD_OUT[validation_split]})"
 
 
 def status_of(record: StudyRecord, *, is_worked_on: bool) -> str:

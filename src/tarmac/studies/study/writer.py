@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial, TrialState
 
+    from tarmac.data import ValidationSplit
     from tarmac.studies.request import Request
     from tarmac.studies.space import Space
     from tarmac.studies.study.leases import Leases
@@ -69,6 +70,7 @@ class StudyWriter(Study):
         *,
         train_size: int,
         validation_size: int,
+        validation_split: ValidationSplit = "random",
         judged_by: JudgedBy = _BY_ACCURACY,
         is_shared: bool = False,
     ) -> StudyWriter:
@@ -82,6 +84,7 @@ class StudyWriter(Study):
             settings: Those of all its networks.
             train_size: Samples that each network trains on.
             validation_size: Samples that judge it.
+            validation_split: Which samples these are.
             judged_by: What the workload is judged by.
             is_shared: Whether several hosts are to work on it; those of a network file system may
                 in any case.
@@ -113,6 +116,7 @@ class StudyWriter(Study):
             fingerprint=space.fingerprint,
             train_size=train_size,
             validation_size=validation_size,
+            validation_split=validation_split,
             judged_by=judged_by,
             directions=tuple(one.direction for one in objectives),
             storage=None if url is None else masked(url),

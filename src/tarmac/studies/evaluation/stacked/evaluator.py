@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
+from tarmac.data import hold_out
 from tarmac.errors import RequestError, TarmacError
 from tarmac.machine import Device, find_devices
 from tarmac.studies.evaluation.interface import Result
@@ -49,8 +50,10 @@ class StackedEvaluator:
     Args:
         workload: What the candidates' settings change.
         dataset: The data that it names.
-        validation_size: How many samples of the training set, from the last, are held out.
-        train_size: How many to train on, from the first; all that are not held out by default.
+        validation_size: How many samples are held out.
+        train_size: How many to train on; all that are not held out by default.
+        validation_split: Which samples these are; see `tarmac.data.hold_out`.
+        validation_seed: By which they are drawn, the same for networks of any seed.
         settings: Of all candidates, as ``tarmac train --set`` takes them.
         device: As `find_devices` takes it; one.
         precision: ``auto``, ``fp32`` or ``bf16``. ``auto`` takes bf16 wherever there are matrix
@@ -71,24 +74,24 @@ class StackedEvaluator:
         *,
         validation_size: int,
         train_size: int | None = None,
+        validation_split: str = "auto",
+        validation_seed: int = 0,
         settings: Mapping[str, Setting] | None = None,
         device: str | Device = "auto",
         precision: str = "auto",
     ) -> None:
-        available = len(dataset.train) - validation_size
-        size = available if train_size is None else train_size
         if validation_size < 1:
             raise RequestError(f"validation_size is {validation_size}, expected at least 1")
-        if not 1 <= size <= available:
-            raise RequestError(
-                f"train_size is {size}, but {dataset.name} has {max(available, 0)} samples "
-                f"({validation_size} more are held out)"
-            )
+        self._held = hold_out(
+            dataset,
+            validation_size=validation_size,
+            train_size=train_size,
+            split=validation_split,
+            seed=validation_seed,
+        )
         self._workload = workload
         self._dataset = dataset
         self._settings = dict(settings or {})
-        self._train_size = size
-        self._validation_size = validation_size
         self.device = device if isinstance(device, Device) else find_devices(device)[0]
         # Stacks have work enough for bf16 to pay, and a network must not differ by its stack.
         name, reason = choose_precision(precision, self.device, step_flops=2**62)
@@ -149,7 +152,7 @@ class StackedEvaluator:
     def _train(self, members: tuple[Network, ...], report: EpochReporter) -> Iterator[Result]:
         device = torch.device(self.device.torch_name)
         if self._samples is None:
-            self._samples = Samples(self._dataset, self._train_size, self._validation_size, device)
+            self._samples = Samples(self._held, device)
         ordered = arranged(members, device)
 
         def asked(progress: Progress) -> bool:

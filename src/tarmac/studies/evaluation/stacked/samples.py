@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from tarmac.data import Dataset
+    from tarmac.data import HoldOut, Subset
 
 __all__ = ["Samples"]
 
@@ -16,9 +16,7 @@ class Samples:
     """Training and validation samples, resident as uint8.
 
     Args:
-        dataset: Both are of its training set.
-        train_size: How many to train on, from the first.
-        validation_size: How many to score, from the last.
+        held: Which samples are trained on, and which are scored.
         device: Where they lie.
 
     Attributes:
@@ -28,16 +26,10 @@ class Samples:
         validation: uint8 inputs ``[validation_size, I]`` and int64 targets.
     """
 
-    def __init__(
-        self, dataset: Dataset, train_size: int, validation_size: int, device: torch.device
-    ) -> None:
-        self.num_train = train_size
-        split = dataset.train
-        held_out = slice(len(split) - validation_size, None)
-        images, classes = split.arrays
-        self.inputs = _put(images[:train_size], device)
-        self.targets = _put(classes[:train_size], device)
-        self.validation = (_put(images[held_out], device), _put(classes[held_out], device))
+    def __init__(self, held: HoldOut, device: torch.device) -> None:
+        self.num_train = len(held.train)
+        self.inputs, self.targets = _put(held.train, device)
+        self.validation = _put(held.validation, device)
 
     def take(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gather uint8 inputs ``[*index.shape, I]`` and int64 targets ``[*index.shape]``."""
@@ -46,7 +38,9 @@ class Samples:
         return inputs, self.targets.index_select(0, flat).view(index.shape)
 
 
-def _put(array: object, device: torch.device) -> torch.Tensor:
-    # A copy: a dataset's array may be a file that is mapped for reading.
-    tensor = torch.tensor(array, device=device)
-    return tensor.flatten(1) if tensor.dim() > 1 else tensor
+def _put(samples: Subset, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    # Copies: a dataset's array may be a file that is mapped for reading.
+    images, classes = (
+        torch.tensor(samples.of(array), device=device) for array in samples.split.arrays
+    )
+    return images.flatten(1), classes
