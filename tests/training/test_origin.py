@@ -64,6 +64,7 @@ def test_what_cannot_go_on_is_refused_before_a_run_is_made(trained, tmp_path):
         epochs=9,
         train_size=256,
         validation_size=64,
+        validation_split="last",
         patience=1,
         learning_rate=10.0,
         output=tmp_path / "patient",

@@ -16,7 +16,7 @@ from torchmetrics.classification import MulticlassF1Score, MulticlassPrecision, 
 
 import judged_line
 import tarmac
-from tarmac.data import Dataset, Split
+from tarmac.data import Dataset, Split, Subset, hold_out
 from tarmac.errors import RequestError
 from tarmac.inference import evaluate
 from tarmac.training.engine.set_scores import SetScores
@@ -39,40 +39,39 @@ def train(tmp_path, monkeypatch):
     return train
 
 
-def f1_of(weights: Path, split: Split, start: int = 0) -> float:
-    return float(MulticlassF1Score(num_classes=3)(*outcome(weights, split, start)))
+def f1_of(weights: Path, samples: Subset) -> float:
+    return float(MulticlassF1Score(num_classes=3)(*outcome(weights, samples)))
 
 
-def harmonic(weights: Path, split: Split) -> float:
-    logits, targets = outcome(weights, split, 0)
+def harmonic(weights: Path, samples: Subset) -> float:
+    logits, targets = outcome(weights, samples)
     kinds = (MulticlassPrecision, MulticlassRecall)
     precision, recall = (float(kind(num_classes=3)(logits, targets)) for kind in kinds)
     return 2 * precision * recall / (precision + recall)
 
 
-def outcome(weights: Path, split: Split, start: int) -> tuple[torch.Tensor, torch.Tensor]:
+def outcome(weights: Path, samples: Subset) -> tuple[torch.Tensor, torch.Tensor]:
     model = set_metric_cases.model()
     # A checkpoint has more than the model.
     values = {name.removeprefix("model/"): value for name, value in load_file(weights).items()}
     model.load_state_dict({name: values[name] for name in model.state_dict()})
     with torch.no_grad():
-        logits = model(torch.from_numpy(split.inputs[start:]))
-    return logits, torch.from_numpy(split.targets[start:])
+        logits = model(torch.from_numpy(samples.of(samples.split.inputs)))
+    return logits, torch.from_numpy(samples.of(samples.split.targets))
 
 
 def test_they_judge_a_training_by_all_of_its_samples_together(train):
     run = train(f"{CASES}:classes", validation_size=40, epochs=4)
     data = set_metric_cases.groups()
+    test, held_out = Subset.whole(data.test), hold_out(data, validation_size=40).validation
     assert {"accuracy", "val_accuracy", "val_f1", "val_auroc", "val_both"} <= run.history[0].keys()
     assert not {"f1", "auroc", "both"} & run.history[0].keys()
-    assert run.metrics["test_f1"] == pytest.approx(f1_of(run.model, data.test))
-    assert run.metrics["val_f1"] == pytest.approx(f1_of(run.model, data.train, 160))
+    assert run.metrics["test_f1"] == pytest.approx(f1_of(run.model, test))
+    assert run.metrics["val_f1"] == pytest.approx(f1_of(run.model, held_out))
     # Made of two others.
-    assert run.metrics["test_both"] == pytest.approx(harmonic(run.model, data.test))
+    assert run.metrics["test_both"] == pytest.approx(harmonic(run.model, test))
     by_epoch = [row["val_f1"] for row in run.history]
-    assert f1_of(run.checkpoints / "best.safetensors", data.train, 160) == pytest.approx(
-        max(by_epoch)
-    )
+    assert f1_of(run.checkpoints / "best.safetensors", held_out) == pytest.approx(max(by_epoch))
     assert evaluate(run, device="cpu").score == pytest.approx(run.metrics["test_f1"])
 
 
@@ -89,8 +88,9 @@ def test_ranks_score_as_one_device_does(train, case):
 # Of one sample AUROC says that it means nothing.
 @pytest.mark.filterwarnings("ignore:No (positive|negative) samples in targets")
 def test_a_rank_without_a_sample_scores_with_the_others(train):
-    one = train(f"{CASES}:classes", validation_size=1, epochs=1)
-    ranks = train(f"{CASES}:classes", validation_size=1, epochs=1, devices="cpu:2", strategy="ddp")
+    options = {"validation_size": 1, "validation_split": "last", "epochs": 1}
+    one = train(f"{CASES}:classes", **options)
+    ranks = train(f"{CASES}:classes", devices="cpu:2", strategy="ddp", **options)
     for name in ("val_f1", "val_auroc", "val_both"):
         assert ranks.metrics[name] == pytest.approx(one.metrics[name], abs=1e-5), name
 
