@@ -39,6 +39,8 @@ def run_tarmac(seed: int, prune: str, given: argparse.Namespace) -> Child:
         "--population": given.population,
         "--seed": seed,
         "--train-size": given.train_size,
+        # The first images, as Keras is given them.
+        "--validation-split": "last",
         "--epochs": given.epochs,
         "--prune": prune,
     }
@@ -46,7 +48,8 @@ def run_tarmac(seed: int, prune: str, given: argparse.Namespace) -> Child:
         words = (str(word) for pair in options.items() for word in pair)
         child = run_child([*command, *words, "--output", output])
         best = child.result["best"]
-        options = {"--train-size": given.train_size, "--epochs": best["epochs"], "--seed": seed}
+        options = {"--train-size": given.train_size, "--validation-split": "last"}
+        options |= {"--epochs": best["epochs"], "--seed": seed}
         settings = dict(best["settings"])
         options["--batch-size"] = settings.pop("batch_size")
         words = [str(word) for pair in options.items() for word in pair]

@@ -46,6 +46,7 @@ class StackedEvaluator:
 
     A network's result does not depend on the others of its stack: its initial weights and its order
     of samples are those of `tarmac.train` with its seed, its dropout is drawn from its seed alone.
+    All networks are judged on the same samples.
 
     Args:
         workload: What the candidates' settings change.
