@@ -2,11 +2,13 @@
 
 ``old/`` holds ``study.json`` and ``journal.log`` as version 0.1 wrote them (names of machines and
 paths are replaced), for one request: ``completed`` is the whole search, ``killed`` was ended by
-SIGKILL in its second generation, after network 5.
+SIGKILL in its second generation, after network 5. ``schema-3`` is one of two networks, by a 0.2.0
+that held out the last samples.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -14,9 +16,16 @@ from pathlib import Path
 import pytest
 
 import tarmac
+from tarmac import data
 from tarmac.cli import main
-from tarmac.studies import Numbers, Study
+from tarmac.errors import RequestError
+from tarmac.machine import find_devices
+from tarmac.studies import Candidate, Numbers, Study
+from tarmac.studies.evaluation.choice import choose_evaluator
+from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
+from tarmac.studies.opening import check_changes
 from tarmac.studies.space import fingerprint_of
+from tarmac.workloads import find_workload
 
 OLD = Path(__file__).with_name("old")
 
@@ -88,3 +97,24 @@ def test_a_study_whose_whole_range_was_stored_as_floats_goes_on(make_study):
     space = Study.open(study.path).space
     assert [str(value) for value in space.parameters["neurons"].all()] == ["8", "16", "24", "32"]
     assert space.fingerprint == study.space.fingerprint
+
+
+def test_a_study_of_schema_3_goes_on_with_the_last_samples(runs):
+    study, _ = check_changes(str(runs / "schema-3"), runs, {"trials": 2})
+    assert study.record.validation_split == "last"
+    cpu = dataclasses.replace(find_devices("cpu")[0], num_threads=1)
+    chosen = choose_evaluator(study, (cpu,), lambda: False)
+    candidate = Candidate(number=1, settings={"hidden": 8}, seed=0, epochs=1)
+    digits = data.load("digits")
+    losses = {}
+    for split in ("last", "random"):
+        own = StackedEvaluator(
+            find_workload("digits-mlp"), digits, validation_size=239, validation_split=split
+        )
+        (result,) = own.evaluate([candidate], lambda progress: False)
+        losses[split] = result.metrics["val_loss"]
+    (result,) = chosen.evaluator.evaluate([candidate], lambda progress: False)
+    assert result.metrics["val_loss"] == losses["last"] != losses["random"]
+    check_changes(str(runs / "schema-3"), runs, {"validation_split": "last"})
+    with pytest.raises(RequestError, match="was begun with validation_split last, not random"):
+        check_changes(str(runs / "schema-3"), runs, {"validation_split": "random"})

@@ -342,6 +342,8 @@ def _other_search(study: Study, asked: Request, space: Space, differs: list[str]
         before, now = study.space.to_record(), space.to_record()
         names = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         what = f"over another space ({', '.join(names) or 'other fixed settings'})"
+    elif name == "validation_split":
+        what = f"with {name} {study.record.validation_split}, not {asked.validation_split}"
     else:
         what = f"with {name} {getattr(study.request, name)}, not {getattr(asked, name)}"
     return _begun(study, what)
