@@ -47,8 +47,8 @@ def test_the_best_weights_and_an_average_are_scored_as_validation_saw_them(line,
     # So large a rate makes the second epoch worse than the first.
     asked = {"learning_rate": 0.3, "validation_size": 200, "epochs": 3, "precision": "bf16"}
     run = training.train(workload, output=tmp_path, device="cpu", **asked)
-    train = data.load("digits").train
-    held_out = Split(train.inputs[-200:], train.targets[-200:])
+    part = data.hold_out(data.load("digits"), validation_size=200).validation
+    held_out = Split(part.of(part.split.inputs), part.of(part.split.targets))
     validation = Dataset("held-out", held_out, held_out, 10)
     for checkpoint, row in (("best", run.record.best.epoch), ("last", 3)):
         found = tarmac.evaluate(
