@@ -297,7 +297,8 @@ def test_a_dry_run_says_what_would_be_searched_and_makes_nothing(tarmac, tmp_pat
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "digits-mlp by brute over 2 networks, seed 0",
-        "each trains 1 epochs at most, on 1,000 samples; 200 others judge it",
+        "each trains 1 epochs at most, on 1,000 samples; "
+        "200 held-out samples (drawn by the seed) judge it",
         "study runs/STUDY",
     ]
     assert [*tmp_path.iterdir()] == []
