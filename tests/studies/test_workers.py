@@ -253,6 +253,16 @@ def test_a_search_is_not_resumed_beside_the_host_that_has_it_on_its_own_disk(
     assert open_study(resume=study.path).record.locks == "leases"
 
 
+def test_a_study_that_was_begun_here_is_gone_on_with_by_hosts(make_study):
+    study = make_study()
+    study.ledger.refresh()
+    study.update(status="interrupted")
+    shared = study.shared()
+    shared.ledger.refresh()
+    shared.update(status="running")
+    assert Study.open(study.path).record.status == "running"
+
+
 def test_workers_that_are_begun_again_and_again_and_train_nothing_are_stuck(make_study):
     study = make_study(generations=1, population=3, is_shared=True)
     following = Following(study, Silent())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tarmac import runs
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError
-from tarmac.files import is_network, write_json
+from tarmac.files import is_network, storage_errors, write_json
 from tarmac.runs import JudgedBy
 from tarmac.studies.objectives import find_objectives
 from tarmac.studies.study.locks import turns
@@ -168,6 +168,10 @@ class StudyWriter(Study):
                     hint="Stop its search first, with Ctrl-C or SIGTERM; then go on here.",
                 )
             self.update(locks="leases")
+            # The kernel's locks leave empty files, which no lease could be read from.
+            for path in self.path.glob("*.lock"):
+                with storage_errors(path):
+                    path.unlink()
         return type(self).open(self.path, self._url)
 
     def check_shareable(self) -> None:
