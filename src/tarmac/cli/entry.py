@@ -110,7 +110,7 @@ def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
     epilog=examples(
         "tarmac check                            does every framework compute here?",
         "tarmac train digits-mlp --verify        train, and say whether it is as expected",
-        "tarmac search digits-mlp --budget 5m    find a better network",
+        "tarmac search mlp-evolve --budget 5m    find a better network",
         "tarmac run job.yaml                     run the tasks of a job file",
     )
     + "\n\nEach command has --help. Exit codes: 0 done, 1 the work failed, 2 the request was "
