@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from doc_pages import blocks
 from tarmac.slurm import OneMachineSlurm
 
 ROOT = Path(__file__).parents[2]
@@ -28,13 +29,7 @@ WITHIN_S = 120
 
 def recipe(name: str) -> str:
     """Return the file of a name that the page shows."""
-    spec = importlib.util.spec_from_file_location("doc_pages", ROOT / "tests/docs/doc_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    pages = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = pages
-    spec.loader.exec_module(pages)
-    return next(b.text for b in pages.blocks(ROOT / "docs/gates.md") if b.file == name)
+    return next(b.text for b in blocks(ROOT / "docs/gates.md") if b.file == name)
 
 
 def until(look, what):

@@ -7,29 +7,10 @@ import subprocess
 import sys
 import typing
 
-import click
 import pytest
 
+from command_line import commands
 from tarmac.cli import choices
-from tarmac.cli.entry import root
-
-
-def commands() -> list[tuple[str, click.Command, click.Context]]:
-    """Return every command with the line that calls it, and a context to ask its help in."""
-    found = []
-
-    def walk(line: str, command: click.Command, parent: click.Context | None) -> None:
-        context = command.make_context(line.rpartition(" ")[2], [], parent, resilient_parsing=True)
-        found.append((line, context.command, context))
-        if isinstance(command, click.Group):
-            for name in command.list_commands(context):
-                inner = command.get_command(context, name)
-                assert inner is not None
-                walk(f"{line} {name}", inner, context)
-
-    walk("tarmac", root, None)
-    return found
-
 
 COMMANDS = commands()
 each_command = pytest.mark.parametrize(

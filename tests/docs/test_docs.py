@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from doc_pages import PAGES, ROOT, Block, anchors, blocks, links, page_id
 
+from doc_pages import PAGES, ROOT, Block, anchors, blocks, links, page_id
 from ray_heads import OBJECT_STORE_BYTES, start_head
 
 RUN = ("console", "python")

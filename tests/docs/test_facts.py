@@ -12,6 +12,7 @@ import sys
 import jsonschema
 import pytest
 import yaml
+
 from doc_pages import PAGES, ROOT, blocks
 
 
