@@ -1,0 +1,132 @@
+"""The commands that the pages and the help texts show, taken out of them.
+
+A command begins at the word ``tarmac``: in a block of a page, in an inline code span, or under
+``Examples:`` of a help text. A shell's part of the line, such as a redirection, is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from command_line import commands
+from doc_pages import PAGES, blocks, page_id
+
+# Lists of changes and of commands for other programs show no command to be typed today.
+_NO_COMMANDS = {"CHANGELOG.md"}
+_SHOWN = {"bash", "console", "dockerfile", "ini", "sh", "text", "yaml"}
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`([^`]+)`")
+_PROGRAM = re.compile(
+    r"""(?:^|(?<=[\s;|&("'=])|(?<=`))(?:[\w./~-]+/)?tarmac(?:-gpu)?(?= -|\ [a-z]|\ [A-Z]{4,}|$)"""
+)
+# What a shell puts in place of a part of a line.
+_SUBSTITUTION = re.compile(r"\$\(([^()]*)\)")
+_ENDS = re.compile(r"^[|&;<>()]+$")
+_ASSIGNMENT = re.compile(r"(?:^|\s)([A-Z_]+)=(\S+)(?=\s+(?:[A-Z_]+=\S+\s+)*tarmac)")
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Documented:
+    """A command as it is shown.
+
+    Attributes:
+        page: The page, or the line of the command whose help has it.
+        arguments: Its words after ``tarmac``.
+        kind: ``help``, ``span``, or the kind of its block: ``console``, ``text``.
+        environment: Variables that the line sets before it.
+        is_fed: Whether the line gives it something to read.
+    """
+
+    page: str
+    arguments: tuple[str, ...]
+    kind: str
+    environment: tuple[tuple[str, str], ...] = ()
+    is_fed: bool = False
+
+    @property
+    def line(self) -> str:
+        return " ".join(("tarmac", *self.arguments))
+
+
+def commands_of_line(line: str) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Yield the arguments of each ``tarmac`` in a line, and whether something is piped into it."""
+    for match in _PROGRAM.finditer(line):
+        words = arguments_after(line[match.end() :])
+        if words:
+            before = line[: match.start()].rstrip()
+            is_fed = before.endswith("|") or re.search(r"\s<\s*\S", line[match.end() :]) is not None
+            yield tuple(words), is_fed
+
+
+def arguments_after(text: str) -> list[str] | None:
+    """Return the words of a simple command up to where the shell's own begin; None for prose."""
+    kept: list[str] = []
+
+    def keep(match: re.Match[str]) -> str:
+        kept.append(match[0])
+        return f"@{len(kept) - 1}@"
+
+    text = _SUBSTITUTION.sub(keep, text).replace('\\"', '"')
+    # A quote that was opened before `tarmac` ends the command as the shell's own words do.
+    for cut in (text, *(text[: m.start()] for m in reversed(list(re.finditer("[\"')]", text))))):
+        lexer = shlex.shlex(cut, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        try:
+            words = list(lexer)
+        except ValueError:
+            continue
+        break
+    else:
+        return None
+    own: list[str] = []
+    for word in words:
+        if _ENDS.match(word):
+            if own and word.startswith(">") and own[-1] == "2":
+                own.pop()
+            break
+        own.append(re.sub(r"@(\d+)@", lambda m: kept[int(m[1])], word))
+    return own
+
+
+def _of_page(page: Path) -> Iterator[Documented]:
+    name = page_id(page)
+    for block in blocks(page):
+        if block.kind not in _SHOWN:
+            continue
+        for line in block.text.replace("\\\n", " ").splitlines():
+            shown = line.strip().removeprefix("$ ")
+            if shown.startswith("#"):
+                continue
+            if block.kind == "yaml":
+                shown = shown.partition(" # ")[0]
+            environment = tuple(_ASSIGNMENT.findall(shown))
+            for words, is_fed in commands_of_line(shown):
+                yield Documented(name, words, block.kind, environment, is_fed)
+    for span in _SPAN.findall(_FENCE.sub("", page.read_text())):
+        for words, is_fed in commands_of_line(" ".join(span.split())):
+            yield Documented(name, words, "span", (), is_fed)
+
+
+def _of_help() -> Iterator[Documented]:
+    for line, command, context in commands():
+        for row in command.get_help(context).partition("\nExamples:\n")[2].splitlines():
+            # Two spaces or more divide a line from what is said of it.
+            shown = re.split(r" {2,}", row.strip())[0]
+            for words, is_fed in commands_of_line(shown):
+                yield Documented(line, words, "help", tuple(_ASSIGNMENT.findall(shown)), is_fed)
+
+
+def documented() -> list[Documented]:
+    """Return each distinct command once; of its places the first whose page is run whole."""
+    places = [_of_page(page) for page in PAGES if page.name not in _NO_COMMANDS]
+    shown = [command for place in (*places, _of_help()) for command in place]
+    order = {"console": 0, "help": 2, "span": 3}
+    first: dict[tuple[object, ...], Documented] = {}
+    for command in sorted(shown, key=lambda command: order.get(command.kind, 1)):
+        key = (command.arguments, command.environment, command.is_fed)
+        first.setdefault(key, command)
+    return sorted(first.values())

@@ -1,0 +1,103 @@
+"""Every command that the README, a page or a help text shows is run.
+
+A command that fails here fails for the reader who types it. `nearest` makes commands short, and
+says how those end that need a GPU or a cluster. A new command needs a line there only if its exit
+code is not 0.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+
+import pytest
+from documented import documented
+from nearest import (
+    BEFORE,
+    BEHIND,
+    BY_ITS_PAGE,
+    ENDINGS,
+    ONLY_PARSED,
+    SMALLER,
+    end_soon,
+    expected_end,
+    is_mention,
+    parse,
+    typed,
+)
+from prepared import write_page
+
+COMMANDS = documented()
+MENTIONS = [command for command in COMMANDS if is_mention(command)]
+
+
+def _is_in(table, command) -> bool:
+    return any(re.search(pattern, command.line) for pattern in table)
+
+
+PARSED = [c for c in COMMANDS if c not in MENTIONS and _is_in((*BY_ITS_PAGE, *ONLY_PARSED), c)]
+RUN = [command for command in COMMANDS if command not in (*MENTIONS, *PARSED)]
+
+
+# What fails as it is shown, until it is mended.
+BROKEN = {
+    "tarmac search my_model.py:workload --set hidden=32..512": "a whole number is drawn as 32.0",
+}
+
+
+def each(commands):
+    def case(command):
+        reason = BROKEN.get(command.line)
+        marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
+        return pytest.param(command, id=f"{command.page}: {command.line}", marks=marks)
+
+    return pytest.mark.parametrize("command", [case(command) for command in commands])
+
+
+@each(RUN)
+def test_a_command_that_is_shown_works(command, prepared, machine, tarmac, monkeypatch):
+    write_page(command.page, prepared)
+    end_soon(monkeypatch)
+    for name, value in command.environment:
+        monkeypatch.setenv(name, value)
+    log = (prepared / "train.log").read_bytes() if command.is_fed else b""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log)))
+    for pattern, line in BEFORE.items():
+        if re.search(pattern, command.line):
+            code, out, err = tarmac(*line.split())
+            assert code == 0, out + err
+    code, out, err = tarmac(*typed(command, prepared, machine))
+    expected_code, words = expected_end(command)
+    assert (code, words in out + err) == (expected_code, True), f"{out[-2000:]}\n{err[-2000:]}"
+
+
+@each(PARSED)
+def test_a_command_that_is_run_elsewhere_is_understood(command):
+    parse(command)
+
+
+def test_pages_are_run_whole_for_commands_that_are_only_parsed_here():
+    nowhere = [c for c in PARSED if _is_in(BY_ITS_PAGE, c) and c.kind != "console"]
+    assert not nowhere, "no page runs them: show them in a block of kind console"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        BEFORE,
+        [r[0] for r in BEHIND],
+        BY_ITS_PAGE,
+        [r[0] for r in ENDINGS],
+        ONLY_PARSED,
+        [r[0] for r in SMALLER],
+    ],
+)
+def test_every_exception_is_of_a_command_that_is_shown(table):
+    unused = [p for p in table if not any(re.search(p, command.line) for command in COMMANDS)]
+    assert not unused
+
+
+def test_hundreds_of_commands_are_collected():
+    assert len(RUN) > 300
+    assert len(MENTIONS) < 50
