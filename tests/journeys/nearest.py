@@ -46,6 +46,7 @@ ONLY_PARSED = {
     r"--provision": "builds environments of frameworks; tests/checks does, in their group",
     r"^tarmac check --ranks (2|8 torch)$": "starts processes; its page does, by --ranks 2 torch",
     r"^tarmac run examples/hkube/sweep": "trains on MNIST in processes; tests/examples does",
+    r"^tarmac export latest --to onnx$": "takes seconds; its page exports to another file",
     r"^tarmac train my-digits$": "a package of the reader's; tests/workloads has one",
     r"^tarmac run examples/(chainer|jax)-mnist": "builds an environment; tests/examples does",
     r"^tarmac hkube work tasks/": "only a runner types it, with a file that it has just written",
@@ -75,7 +76,10 @@ BEHIND = (
     (r"^tarmac check --soak", "--soak 1s"),
 )
 # Networks of a hundred million parameters are built of fewer.
-SMALLER = (("gpt2-124m", "--set layers=1 --set width=96"), ("resnet50", "--set width=8"))
+SMALLER = (
+    ("gpt2-124m", "--set layers=1 --set heads=1 --set width=16"),
+    ("resnet50", "--set width=8"),
+)
 
 # How a command ends that does not end with 0: its exit code, and what it says.
 ENDINGS = (
@@ -236,17 +240,14 @@ def _kept(function: Callable[..., Any], key: Callable[..., Hashable]) -> Callabl
     return call
 
 
-# A probe is a process with PyTorch in it: of equal ones the first is run, and never a deep one.
-_probe = _kept(
-    verb.run_probe,
-    lambda framework, target, *, depth, devices=(), num_ranks=None, **_: (
-        framework.name,
-        target,
-        "quick" if depth == "quick" else "normal",
-        tuple(devices),
-        num_ranks,
-    ),
-)
+# A probe is a process with PyTorch in it: each framework's is run once, of any depth.
+_first_probe = _kept(verb.run_probe, lambda framework, target, **_: framework.name)
+
+
+def _probe(framework: Any, target: Any, **options: Any) -> Any:
+    return _first_probe(framework, target, **options).model_copy(update={"where": target.name})
+
+
 _soak = _kept(verb.soak, lambda target, **_: target)
 
 
