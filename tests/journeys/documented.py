@@ -6,6 +6,7 @@ A command begins at the word ``tarmac``: in a block of a page, in an inline code
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 import shlex
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from command_line import commands
-from doc_pages import PAGES, blocks, page_id
+from doc_pages import PAGES, ROOT, blocks, page_id
 
 # Lists of changes and of commands for other programs show no command to be typed today.
 _NO_COMMANDS = {"CHANGELOG.md"}
@@ -130,3 +131,31 @@ def documented() -> list[Documented]:
         key = (command.arguments, command.environment, command.is_fed)
         first.setdefault(key, command)
     return sorted(first.values())
+
+
+def hints() -> Iterator[Documented]:
+    """Yield the commands that messages of the source advise, up to the end of their sentence."""
+    for path in sorted((ROOT / "src" / "tarmac").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        parts = {
+            id(part)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.JoinedStr)
+            for part in node.values
+        }
+        for node in ast.walk(tree):
+            for line in _text_of(node, parts).splitlines():
+                for advised in re.findall(r"(?:^|: |`)(tarmac [a-z]+ [^`]*)", line):
+                    sentence = re.split(r"[.,:;](?: |$)", advised)[0]
+                    for words, _ in commands_of_line(sentence):
+                        yield Documented(str(path.relative_to(ROOT)), words, "span")
+
+
+def _text_of(node: ast.AST, parts: set[int]) -> str:
+    """Return the text of a string outside of an f-string, values of one as X."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            str(value.value) if isinstance(value, ast.Constant) else "X" for value in node.values
+        )
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return str(node.value) if is_text and id(node) not in parts else ""

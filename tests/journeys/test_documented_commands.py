@@ -11,8 +11,9 @@ import io
 import re
 import sys
 
+import click
 import pytest
-from documented import documented
+from documented import documented, hints
 from nearest import (
     BEFORE,
     BEHIND,
@@ -27,6 +28,8 @@ from nearest import (
     typed,
 )
 from prepared import write_page
+
+from tarmac.errors import TarmacError
 
 COMMANDS = documented()
 MENTIONS = [command for command in COMMANDS if is_mention(command)]
@@ -75,6 +78,23 @@ def test_a_command_that_is_shown_works(command, prepared, machine, tarmac, monke
 @each(PARSED)
 def test_a_command_that_is_run_elsewhere_is_understood(command):
     parse(command)
+
+
+def test_the_commands_that_messages_advise_have_their_options():
+    advised = list(hints())
+    wrong = []
+    for command in advised:
+        try:
+            parse(command)
+        except (click.NoSuchOption, TarmacError) as error:
+            # A word in capitals is a value that a message or a reader puts in.
+            if not any(word.isupper() for word in command.arguments):
+                wrong.append(f"{command.page}: {command.line}: {error}")
+        except (click.ClickException, click.exceptions.Exit):
+            # What a message puts in for a value, and what a reader has to, is not known here.
+            continue
+    assert not wrong
+    assert len(advised) > 150
 
 
 def test_pages_are_run_whole_for_commands_that_are_only_parsed_here():
