@@ -8,6 +8,7 @@ import http.server
 import io
 import runpy
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ from prepared import (
 
 import tarmac
 from command_line import tarmac as tarmac_fixture
-from forked_workers import use_forked_workers
+from forked import forked_interpreter
 from tarmac.cli import main
 from tarmac.data import sources
 
@@ -72,7 +73,7 @@ def _enter(machine: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("USER", "me")
     for name, source in small_sources(small_mnist()).items():
         monkeypatch.setitem(sources.SOURCES, name, source)
-    use_forked_workers(monkeypatch)
+    monkeypatch.setattr(sys, "executable", forked_interpreter())
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import sys
 __all__ = ["python_command"]
 
 
-def python_command(module: str, *arguments: str, python: str = sys.executable) -> list[str]:
+def python_command(module: str, *arguments: str, python: str | None = None) -> list[str]:
     """Return the command that runs an installed module, whatever the current directory holds.
 
     Args:
@@ -23,4 +23,4 @@ def python_command(module: str, *arguments: str, python: str = sys.executable) -
         arguments: What its ``sys.argv`` has after its name.
         python: An interpreter from 3.11 on, which ``-P`` needs. Default: this process's.
     """
-    return [python, "-P", "-m", module, *arguments]
+    return [python or sys.executable, "-P", "-m", module, *arguments]
