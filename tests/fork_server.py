@@ -76,15 +76,20 @@ def become(request: dict[str, Any], files: list[int]) -> None:
         os.dup2(source, target)
         os.close(source)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if "client" in request:
+        # How `forked.process_behind` knows it.
+        with open("/proc/self/comm", "w", encoding="ascii") as name:  # noqa: PTH123
+            name.write(f"for {request['client']}")
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    is_unbuffered = "-u" in request["options"] or bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdout = io.TextIOWrapper(
-        open(1, "wb", closefd=False),  # noqa: SIM115
+        open(1, "wb", buffering=0 if is_unbuffered else -1, closefd=False),  # noqa: SIM115
         encoding="utf-8",
         line_buffering=os.isatty(1),
-        write_through="-u" in request["options"] or "PYTHONUNBUFFERED" in os.environ,
+        write_through=is_unbuffered,
     )
     sys.stderr = io.TextIOWrapper(
         open(2, "wb", buffering=0, closefd=False),  # noqa: SIM115

@@ -33,6 +33,7 @@ from typing import IO, Any
 
 import fork_server
 import forked_client
+from waiting import wait_until
 
 # What the dynamic linker and the interpreter read once, at the start.
 _READ_AT_START = ("LD_", "PYTHON", "MALLOC_", "GLIBC_")
@@ -211,6 +212,25 @@ def forked_interpreter(env: Mapping[str, str] | None = None) -> str:
     return str(_server(_at_start(os.environ if env is None else env)) / "python")
 
 
+def process_behind(client: int) -> int:
+    """Return the process that works for one which `forked_interpreter`'s program has started.
+
+    Args:
+        client: The process id of that program.
+    """
+    return wait_until(
+        lambda: next(
+            (
+                int(path.parent.name)
+                for path in Path("/proc").glob("[0-9]*/comm")
+                if _read(path) == f"for {client}\n"
+            ),
+            None,
+        ),
+        f"the fork for process {client}",
+    )
+
+
 def run_python(
     *words: str | Path,
     input: str | None = None,  # noqa: A002 - the name of subprocess.run
@@ -244,6 +264,12 @@ def run_python(
     if check:
         done.check_returncode()
     return done
+
+
+def _read(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace")
+    return ""
 
 
 def _at_start(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

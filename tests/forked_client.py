@@ -56,6 +56,7 @@ def run(parts):
         "descriptors": numbers,
         "options": options,
         "ends_with_client": True,
+        "client": os.getpid(),
     }
     pending = []
     numbers_of_signals = [

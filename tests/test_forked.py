@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from forked import forked_interpreter, run_python, start_python
+from forked import forked_interpreter, process_behind, run_python, start_python
 
 
 def run_by_interpreter(*words, **options):
@@ -132,3 +132,25 @@ def test_a_fork_has_the_files_that_are_passed_to_it(interpreter):
     assert os.read(reader, 9) == b"here"
     os.close(reader)
     os.close(writer)
+
+
+def test_the_process_behind_one_that_stands_for_it_is_known(interpreter):
+    program = "import os; print(os.getpid(), flush=True); input()"
+    with subprocess.Popen(
+        [interpreter, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert int(process.stdout.readline()) == process_behind(process.pid)
+        process.communicate("\n")
+
+
+@pytest.mark.parametrize("variables", [{}, {"PYTHONUNBUFFERED": "1"}])
+def test_output_that_cannot_be_written_fails_at_the_end_where_it_was_kept(variables):
+    program = (
+        "import contextlib\nwith contextlib.suppress(OSError): print('x', flush=True)\nexit(3)"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"} | variables
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        options = {"env": env, "stdout": full, "stderr": subprocess.DEVNULL}
+        forked = run_python("-c", program, **options)
+        real = subprocess.run([sys.executable, "-c", program], check=False, **options)
+    assert forked.returncode == real.returncode

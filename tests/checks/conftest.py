@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import subprocess
-import sys
 
 import pytest
 
+from forked import forked_interpreter, run_python
+from tarmac.checks import verb
 from tarmac.checks.evidence import Inventory
+
+
+@pytest.fixture
+def forked_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let probes that this process starts run in forks that have imported PyTorch."""
+    target = dataclasses.replace(verb.THIS_PYTHON, command=(forked_interpreter(),))
+    monkeypatch.setattr(verb, "THIS_PYTHON", target)
 
 
 @pytest.fixture
@@ -20,13 +28,7 @@ def inventory_of(on_machine):
             "from tarmac.checks.inventory import read_inventory\n"
             "print(read_inventory().model_dump_json())"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            env=on_machine(name, **environment),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = run_python("-c", program, env=on_machine(name, **environment), check=True)
         return Inventory.model_validate(json.loads(done.stdout))
 
     return read

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 from recorded.evidence import DRIVER, H200, HOST, machine, on_gpu
 
+from forked import run_python
 from tarmac.checks import FORMS, compare_reports
 from tarmac.checks.evidence import Driver, Evidence
 from tarmac.checks.report.baseline import Baseline
@@ -154,13 +153,7 @@ def test_what_is_no_report_is_refused_with_its_place(tmp_path, text, message):
 
 
 def run(*arguments, env=None):
-    return subprocess.run(
-        [sys.executable, "-m", "tarmac", "check", *map(str, arguments)],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=env,
-    )
+    return run_python("-m", "tarmac", "check", *arguments, env=env)
 
 
 def test_a_report_is_saved_and_stands_against_itself(on_machine, tmp_path):

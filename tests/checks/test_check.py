@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import tarmac
+from forked import forked_interpreter, run_python
 from tarmac import RequestError
 from tarmac.checks import FRAMEWORKS, check_here, find_failure, quick_check, read_catalogue
 from tarmac.checks.evidence import Driver, Evidence, Host, Inventory, Probe
@@ -25,18 +26,13 @@ from tarmac.errors import TarmacError
 
 pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
 
+pytestmark = pytest.mark.usefixtures("forked_probes")
+
 ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tarmac", "check", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env=env,
-    )
+    return run_python("-m", "tarmac", "check", *arguments, env=env)
 
 
 def load(path: Path):
@@ -281,7 +277,7 @@ def test_a_requirement_holds_wherever_a_framework_was_looked_for(tmp_path):
     broken.write_text(f'#!/bin/sh\n[ "$1" = -I ] && exec {sys.executable} "$@"\nkill -SEGV $$\n')
     broken.chmod(0o755)
     report = tarmac.check(
-        ["torch"], pythons=[sys.executable, broken], depth="quick", require=["pytorch"]
+        ["torch"], pythons=[forked_interpreter(), broken], depth="quick", require=["pytorch"]
     )
     assert [probe.outcome for probe in report.probes] == ["done", "crashed"]
     assert not report.ok
@@ -302,9 +298,9 @@ def test_python_gets_the_same_report():
 
 
 def test_another_interpreter_is_probed(tmp_path):
-    report = tarmac.check(["torch"], pythons=[sys.executable], depth="quick")
+    report = tarmac.check(["torch"], pythons=[forked_interpreter()], depth="quick")
     (probe,) = report.probes
-    assert probe.where == sys.executable
+    assert probe.where == forked_interpreter()
 
 
 def test_an_image_without_an_engine_is_refused(monkeypatch):
@@ -336,24 +332,23 @@ def test_the_quick_check_is_cached_until_something_changes(tmp_path):
 @pytest.fixture
 def trained(tmp_path):
     """Return a function that trains at a machine's first start: (output, check.json, programs)."""
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(
-        "import sys\n"
-        f"with open({str(tmp_path / 'programs')!r}, 'a') as log: print(sys.orig_argv, file=log)\n"
+    (tmp_path / "programs").touch()
+    program = (
+        "import runpy, sys\n"
+        "def log(event, details):\n"
+        "    if event == 'subprocess.Popen':\n"
+        f"        with open({str(tmp_path / 'programs')!r}, 'a') as log:\n"
+        "            print(details[1], file=log)\n"
+        "sys.addaudithook(log)\n"
+        "runpy.run_module('tarmac', run_name='__main__', alter_sys=True)\n"
     )
 
     def train(*arguments: str) -> tuple[str, dict, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "tarmac", "train", "digits-mlp", "--epochs", "1", *arguments],
+        done = run_python(
+            *("-c", program, "train", "digits-mlp", "--epochs", "1", *arguments),
             check=True,
-            capture_output=True,
-            text=True,
             env=os.environ
-            | {
-                "TARMAC_RUNS": str(tmp_path / "runs"),
-                "XDG_CACHE_HOME": str(tmp_path / "cache"),
-                "PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}",
-            },
+            | {"TARMAC_RUNS": str(tmp_path / "runs"), "XDG_CACHE_HOME": str(tmp_path / "cache")},
         )
         (path,) = (tmp_path / "runs").iterdir()
         report = json.loads((path / "check.json").read_text())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from recorded import RECORDED
 from recorded.evidence import DRIVER, H200, done, gpu, machine, on_gpu, said, with_gpu
 
+from forked import run_python
 from tarmac.checks import FORMS, read_catalogue
 from tarmac.checks.evidence import Driver, Evidence, Probe
 from tarmac.checks.report.make import make_report
@@ -49,13 +49,7 @@ def report(evidence, *, require=(), **asked):
 
 
 def run(*arguments, env=None, **pipes):
-    return subprocess.run(
-        [sys.executable, "-m", "tarmac", "check", *arguments],
-        check=False,
-        text=True,
-        env=env,
-        **({"capture_output": True} | pipes),
-    )
+    return run_python("-m", "tarmac", "check", *arguments, env=env, **pipes)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +116,7 @@ def test_a_consequence_that_is_looked_for_alone_is_found():
     assert [f.code for f in report(evidence, only=["silent-cpu"]).findings] == ["silent-cpu"]
 
 
-@pytest.mark.parametrize("evidence", EVERYTHING)
-def test_a_brief_line_is_short_and_safe_in_a_shell(evidence):
+def assert_brief(evidence):
     line = FORMS["brief"].render(report(evidence, fail_on="note"))
     assert line.count("\n") == 1
     assert 0 < len(line.rstrip("\n")) <= 80
@@ -162,9 +155,7 @@ def test_a_brief_line_counts_what_it_has_no_room_for():
 _PERFDATA = re.compile(r"[^\s'=]+=-?[\d.]+(e[+-]\d+)?(s|us|ms|%|B|c)?(;[\d.]*){0,4}")
 
 
-@pytest.mark.parametrize("evidence", [*EVERYTHING, MEASURED])
-def test_nagios_gets_a_status_and_performance_data_in_its_form(evidence):
-    given = report(evidence)
+def assert_nagios(given):
     text = FORMS["nagios"].render(given)
     first, *rest = text.splitlines()
     states = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
@@ -190,11 +181,8 @@ def test_nagios_gets_its_own_exit_codes(evidence, asked, code):
     assert FORMS["nagios"].exit_code(report(evidence, **asked)) == code
 
 
-@pytest.mark.parametrize("evidence", [*EVERYTHING, MEASURED, SILENT, NOT_STARTED])
-@pytest.mark.parametrize("asked", [{}, {"fail_on": "note"}, {"require": ["gpus>=9", "cuda>=99"]}])
-def test_junit_is_read_by_a_reader_and_fails_where_the_check_does(evidence, asked):
+def assert_junit(given):
     junitparser = pytest.importorskip("junitparser")
-    given = report(evidence, **asked)
     suites = junitparser.JUnitXml.fromstring(FORMS["junit"].render(given).encode())
     (suite,) = suites
     outcomes = [type(result).__name__ for case in suite for result in case.result]
@@ -232,8 +220,7 @@ _COUNTS = (
 )
 
 
-@pytest.mark.parametrize("evidence", [*EVERYTHING, MEASURED, HOT, SILENT])
-def test_prometheus_reads_every_metric_with_help_type_and_unit(evidence):
+def assert_prometheus(evidence):
     parser = pytest.importorskip("prometheus_client.parser")
     given = report(evidence, require=["gpus>=1", "gpus>=1", "cuda>=12"])
     families = list(parser.text_string_to_metric_families(FORMS["prometheus"].render(given)))
@@ -244,6 +231,20 @@ def test_prometheus_reads_every_metric_with_help_type_and_unit(evidence):
     assert len(set(keys)) == len(keys)
     (code,) = (sample.value for sample in samples if sample.name == "tarmac_check_exit_code")
     assert code == given.exit_code
+
+
+@pytest.mark.parametrize("evidence", [*EVERYTHING, MEASURED, HOT, SILENT, NOT_STARTED])
+def test_every_form_of_a_report_is_read_by_its_reader(evidence):
+    given = report(evidence)
+    assert_brief(evidence)
+    assert_nagios(given)
+    for asked in (
+        given,
+        report(evidence, fail_on="note"),
+        report(evidence, require=["gpus>=9", "cuda>=99"]),
+    ):
+        assert_junit(asked)
+    assert_prometheus(evidence)
 
 
 def test_prometheus_gets_numbers_in_base_units():

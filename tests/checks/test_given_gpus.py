@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from forked import run_python
 from tarmac.checks.evidence import Evidence, Probe
 from tarmac.checks.given_gpus import judge_given
 from tarmac.checks.pod_gpus import judge_pod
@@ -95,12 +94,7 @@ def test_pytorch_speaks_against_a_gpu_only_where_its_installation_is_not_the_fau
 
 
 def test_the_answer_is_one_object_whatever_else_is_printed(on_machine):
-    done = subprocess.run(
-        [sys.executable, "-m", "tarmac.checks.given_gpus", FIRST],
-        env=on_machine("ecc-errors", CUDA_VISIBLE_DEVICES=FIRST),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    env = on_machine("ecc-errors", CUDA_VISIBLE_DEVICES=FIRST)
+    done = run_python("-m", "tarmac.checks.given_gpus", FIRST, env=env, check=True)
     answer = json.loads(done.stdout)
     assert answer["failures"][0].startswith("uncorrected memory errors (GPU 0): 3 uncorrected")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 
 import pytest
 
+from forked import run_python
 from tarmac.checks.evidence import Evidence
 from tarmac.checks.inventory import read_inventory
 from tarmac.checks.kernel_reading import KernelLog
@@ -130,13 +129,8 @@ def test_our_own_probes_are_not_others_processes(on_machine, tmp_path):
         "print(len(read_inventory().gpus[0].processes))\n"
         "child.kill()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=on_machine("healthy", NVML_STAND_IN=str(machine)),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    environment = on_machine("healthy", NVML_STAND_IN=str(machine))
+    done = run_python("-c", program, env=environment, check=True)
     assert done.stdout == "0\n"
 
 
@@ -159,13 +153,7 @@ def test_what_jobs_may_use_is_what_the_check_sees(on_machine, machine, variables
         "try: print([gpu.uuid for gpu in list_gpus()])\n"
         "except RequestError as error: print(['RequestError'])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=on_machine(machine, **variables),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python("-c", program, env=on_machine(machine, **variables), check=True)
     uuids = ast.literal_eval(done.stdout)
     if isinstance(expected, int):
         assert len(uuids) == expected

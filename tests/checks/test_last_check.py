@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from tarmac.checks import last_check_file
 from tarmac.cli.commands.check import command
+
+pytestmark = pytest.mark.usefixtures("forked_probes")
 
 
 def test_a_check_is_kept_as_the_last_one_for_its_user_alone():

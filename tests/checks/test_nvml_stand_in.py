@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 
 import pytest
+
+from forked import run_python
 
 
 @pytest.fixture
@@ -20,13 +20,8 @@ def ask(on_machine, tmp_path):
             "import pynvml as n\nn.nvmlInit()\ng = [n.nvmlDeviceGetHandleByIndex(i) "
             "for i in range(n.nvmlDeviceGetCount())]\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", start + program],
-            env=on_machine("healthy", NVML_STAND_IN=str(machine), **environment),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        env = on_machine("healthy", NVML_STAND_IN=str(machine), **environment)
+        done = run_python("-c", start + program, env=env, check=True)
         return ast.literal_eval(done.stdout)
 
     return run

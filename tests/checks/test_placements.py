@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 from recorded.evidence import DRIVER, H200, machine
 
+from forked import run_python
 from tarmac.checks import ProbedDevice, describe_devices
 from tarmac.checks.evidence import Evidence, Inventory, Probe
 from tarmac.checks.probe_result import is_result
@@ -32,17 +31,12 @@ GPU = {"name": "cuda:0", "kind": "gpu"}
 CPU = {"name": "cpu", "kind": "cpu"}
 
 
-QUICK = (sys.executable, "-m", "tarmac", "check", "torch", "--quick", "--device", "cpu")
+QUICK = ("-m", "tarmac", "check", "torch", "--quick", "--device", "cpu")
 
 
 @needs_torch
 def test_pytorch_says_where_each_operation_ran():
-    done = subprocess.run(
-        [*QUICK, "--verbose", "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python(*QUICK, "--verbose", "--json", check=True)
     (found,) = json.loads(done.stdout)["probes"]
     assert found["result"]["placements"] == [
         {"device": "cpu", "operation": operation, "ran_on": "cpu"}
@@ -52,12 +46,7 @@ def test_pytorch_says_where_each_operation_ran():
 
 @needs_torch
 def test_a_person_sees_devices_and_operations():
-    done = subprocess.run(
-        [*QUICK, "--verbose"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python(*QUICK, "--verbose", check=True)
     assert re.search(r"\n  device +name +compute capability +memory\n  cpu .* GiB\n", done.stdout)
     assert re.search(r"\n  operation +asked for +ran on\n", done.stdout)
     assert re.search(r"\n  mm +cpu +cpu\n", done.stdout)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from forked import forked_interpreter
 from tarmac.checks import Framework, framework_names
 from tarmac.checks.frameworks import find_framework
 from tarmac.testing.probes import (
@@ -64,7 +65,8 @@ def abacus(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize("check", PROBE_CHECKS)
-def test_pytorchs_probe_conforms(check, tmp_path):
+def test_pytorchs_probe_conforms(check, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", forked_interpreter())
     check(find_framework("torch"), tmp_path)
 
 

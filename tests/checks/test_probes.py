@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from forked import forked_interpreter
 from tarmac.checks.evidence import Evidence, Host, Inventory
 from tarmac.checks.frameworks import ALL_REDUCE, PROBES, Framework, find_framework
 from tarmac.checks.rules.findings import find
@@ -190,9 +191,15 @@ def test_an_error_keeps_its_words(probe):
     assert codes(found) == ["oom"]
 
 
-def test_pytorch_computes_here():
+@pytest.fixture
+def forked_target() -> Target:
+    """Return a target whose processes have imported PyTorch."""
+    return Target("this Python", (forked_interpreter(),))
+
+
+def test_pytorch_computes_here(forked_target):
     found = run_probe(
-        find_framework("torch"), THIS_PYTHON, depth="normal", devices=["cpu"], timeout_s=100
+        find_framework("torch"), forked_target, depth="normal", devices=["cpu"], timeout_s=100
     )
     assert found.outcome == "done", found.text
     (cpu,) = found.result["devices"]
@@ -257,8 +264,8 @@ def started_by(interpreter: Path, directory: Path) -> Target:
     return Target("odd", (sys.executable, str(starter)))
 
 
-def test_ranks_all_reduce():
-    found = run_probe(ALL_REDUCE, THIS_PYTHON, depth="normal", num_ranks=2, timeout_s=100)
+def test_ranks_all_reduce(forked_target):
+    found = run_probe(ALL_REDUCE, forked_target, depth="normal", num_ranks=2, timeout_s=100)
     assert found.outcome == "done", found.text
     (ranks,) = found.result["devices"]
     assert ranks["name"] == "2 ranks by gloo"
@@ -268,7 +275,7 @@ def test_ranks_all_reduce():
 def test_a_rank_that_dies_is_named_without_waiting_for_the_limit(tmp_path):
     interpreter = tmp_path / "python"
     interpreter.write_text(
-        f'#!/bin/sh\nif [ "$RANK" = 1 ]; then exit 7; fi\nexec {sys.executable} "$@"\n'
+        f'#!/bin/sh\nif [ "$RANK" = 1 ]; then exit 7; fi\nexec {forked_interpreter()} "$@"\n'
     )
     interpreter.chmod(0o755)
     target = started_by(interpreter, tmp_path)
@@ -282,7 +289,7 @@ def test_a_rank_that_never_starts_is_named(tmp_path):
     interpreter = tmp_path / "python"
     # The last rank never comes to its program.
     interpreter.write_text(
-        f'#!/bin/sh\nif [ "$RANK" = 1 ]; then sleep 600; fi\nexec {sys.executable} "$@"\n'
+        f'#!/bin/sh\nif [ "$RANK" = 1 ]; then sleep 600; fi\nexec {forked_interpreter()} "$@"\n'
     )
     interpreter.chmod(0o755)
     target = started_by(interpreter, tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pynvml
@@ -11,6 +10,7 @@ import pytest
 from recorded.evidence import done, gpu
 from recorded.hardware import loaded
 
+from forked import run_python
 from tarmac.checks.rules.findings import find
 from tarmac.checks.under_load import UnderLoad, reasons_in_words, summarise
 from tarmac.machine import Counters, LoadSample
@@ -45,15 +45,9 @@ def check(on_machine, tmp_path):
     python.chmod(0o755)
 
     def run(machine: str, answers: int = 150) -> dict:
-        command = [sys.executable, "-m", "tarmac", "check", "torch", "--json"]
         busy = {"NVML_STAND_IN_BUSY": str(tmp_path / "busy"), "ANSWERS": str(answers)}
-        finished = subprocess.run(
-            [*command, "--python", str(python)],
-            env=on_machine(machine, **busy),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        words = ("check", "torch", "--json", "--python", python)
+        finished = run_python("-m", "tarmac", *words, env=on_machine(machine, **busy))
         assert finished.stdout, finished.stderr
         return json.loads(finished.stdout)
 

@@ -83,11 +83,11 @@ class _Place:
     evidence: Evidence
     all_names: Sequence[str]
 
-    @property
+    @functools.cached_property
     def gpu(self) -> Gpu | None:
         return next((gpu for gpu in self.inventory.gpus if gpu.label == self.name), None)
 
-    @property
+    @functools.cached_property
     def probe(self) -> Probe | None:
         """The framework's whose place it is."""
         owners = [
@@ -97,7 +97,7 @@ class _Place:
         ]
         return max(owners, key=lambda probe: len(probe.label), default=None)
 
-    @property
+    @functools.cached_property
     def torch(self) -> Probe | None:
         """PyTorch's probe of the same interpreter, or the only one."""
         own = self.probe
@@ -110,7 +110,7 @@ class _Place:
     def inventory(self) -> Inventory:
         return self.evidence.inventory
 
-    @property
+    @functools.cached_property
     def capabilities(self) -> list[Capability]:
         return [gpu.capability for gpu in self.inventory.gpus if gpu.capability is not None]
 
