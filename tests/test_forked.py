@@ -26,8 +26,9 @@ def run_by_interpreter(*words, **options):
         "import sys; sys.exit()",
         "import os; print(os.environ['MARK'], os.getcwd()); os._exit(7)",
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
-        "import atexit, threading; atexit.register(print, 'last'); "
-        "threading.Timer(0.01, print, ['from a thread']).start(); print('first')",
+        "import atexit, threading; atexit.register(print, 'last'); first = threading.Event(); "
+        "then = lambda: first.wait() and print('from a thread'); "
+        "threading.Thread(target=then).start(); print('first'); first.set()",
         "import sys; print(sys.path[0], __name__, sys.stdin.isatty())",
         "import os; print(sorted(os.listdir('/proc/self/fd'))[:3])",
     ],

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from forked import forked_interpreter, run_python
 from hostile import NAMES
 
 
@@ -207,24 +208,12 @@ workload = dataclasses.replace(
 @pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM"])
 def test_a_signal_saves_the_state_and_says_how_to_go_on(tmp_path, sent):
     (tmp_path / "slow.py").write_text(SLOW)
-    command = [sys.executable, "-m", "tarmac", "train"]
-    stopped = subprocess.run(
-        [*command, "slow.py:workload", "--epochs", "4"],
-        env=os.environ | {"SEND": sent},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ("-m", "tarmac", "train", "slow.py:workload", "--epochs", "4")
+    stopped = run_python(*command, env=os.environ | {"SEND": sent})
     assert stopped.returncode == 130
     assert stopped.stderr.startswith("interrupted; the state is saved\n")
     resume = stopped.stderr.split("Go on: tarmac ")[1].split()
-    resumed = subprocess.run(
-        [sys.executable, "-m", "tarmac", *resume],
-        env=os.environ | {"SEND": "SIGCONT"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    resumed = run_python("-m", "tarmac", *resume, env=os.environ | {"SEND": "SIGCONT"})
     assert resumed.returncode == 0, resumed.stderr
     assert "epoch 4/4" in resumed.stdout
     assert "epoch 1/4" not in resumed.stdout
@@ -238,7 +227,7 @@ def test_a_resumed_run_takes_no_changes(tarmac):
 
 def test_a_reader_that_goes_away_is_no_error():
     process = subprocess.run(
-        f"{sys.executable} -m tarmac train --list | head -1",
+        f"{forked_interpreter()} -m tarmac train --list | head -1",
         shell=True,
         capture_output=True,
         text=True,
@@ -284,6 +273,7 @@ def test_mnist_is_added_from_a_directory(tarmac, mnist, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("verb", ["train", "search"])
+@pytest.mark.usefixtures("forked_workers")
 def test_what_is_made_lies_in_directories_of_any_name(tarmac, tmp_path, verb):
     output = tmp_path.joinpath(*NAMES.values())
     options = {

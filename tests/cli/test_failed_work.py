@@ -107,6 +107,7 @@ def test_a_failed_trainings_json_has_its_findings(tarmac, failing):
     assert [finding["code"] for finding in result["findings"]] == ["device-assert"]
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_what_a_lost_worker_printed_last_is_read(tarmac, failing):
     name = failing(DIES)
     code, _, err = tarmac("train", name, "--no-check", "--devices", "cpu:2", "--max-restarts", "0")

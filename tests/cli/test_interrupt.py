@@ -12,17 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from forked import ForkedProcess, run_python, start_python
+
 SAMPLE = Path(__file__).parents[1] / "runs" / "samples" / "run-schema-1.json"
 
-TARMAC = [sys.executable, "-m", "tarmac"]
+TARMAC = ("-m", "tarmac")
 
 
-def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*TARMAC, *arguments],
+def start(*arguments: str, **variables: str) -> ForkedProcess:
+    return start_python(
+        *TARMAC,
+        *arguments,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"} | variables,
     )
 
@@ -43,9 +45,7 @@ def test_a_job_that_is_interrupted_says_how_to_go_on(tmp_path, sent):
         f"  Go on with what is left: tarmac run --resume {run}",
     ]
     (tmp_path / "go").touch()
-    again = subprocess.run(
-        [*TARMAC, *err.split("tarmac ")[1].split()], capture_output=True, text=True, check=False
-    )
+    again = run_python(*TARMAC, *err.split("tarmac ")[1].split())
     assert again.returncode == 0, again.stdout + again.stderr
 
 
@@ -73,7 +73,7 @@ def test_a_question_that_is_not_answered_with_yes_removes_nothing(tmp_path, answ
     leader, follower = pty.openpty()
     with subprocess.Popen(
         # The terminal is its own, so that Ctrl-C there is a signal to it.
-        ["setsid", "--ctty", *TARMAC, "runs", "rm", run.name],
+        ["setsid", "--ctty", sys.executable, *TARMAC, "runs", "rm", run.name],
         stdin=follower,
         stdout=follower,
         stderr=subprocess.PIPE,

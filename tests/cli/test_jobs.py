@@ -6,18 +6,19 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from concurrent.futures import CancelledError
 
 import pytest
 from rich.console import Console
 
+from forked import run_python, start_python
 from hostile import each_name
 from tarmac import submit
 from tarmac.cli.preflight import check_into
 from tarmac.cli.views.job import _LiveProgress
 from tarmac.cli.views.job_logs import Tail
 from tarmac.jobs import Grant, create_run, parse_job, prepare, task_directory
+from waiting import wait_until
 
 
 @pytest.fixture
@@ -25,13 +26,7 @@ def tarmac(tmp_path):
     """Return a function that runs ``tarmac`` in a directory of its own."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tarmac", *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_python("-m", "tarmac", *arguments, cwd=tmp_path)
 
     return run
 
@@ -43,8 +38,7 @@ def test_a_submitted_job_is_listed_followed_and_ended(tarmac, tmp_path):
     done = tarmac("submit", "job.yaml", "--json")
     assert done.returncode == 0, done.stderr
     (made,) = json.loads(done.stdout)
-    while "hello" not in tarmac("logs", "latest").stdout:
-        pass
+    wait_until(lambda: "hello" in tarmac("logs", "latest").stdout, "the task's output")
     (row,) = json.loads(tarmac("ps", "--json").stdout)
     assert (row["path"], row["state"], row["tasks"][0]["state"]) == (
         made["path"],
@@ -312,9 +306,7 @@ def test_logs_of_more_tasks_than_files_may_be_open_are_printed(tmp_path):
         "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "sys.argv = ['tarmac', 'logs', 'latest']; runpy.run_module('tarmac', run_name='__main__')\n"
     )
-    printed = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    printed = run_python("-c", program, cwd=tmp_path)
     assert printed.returncode == 0, printed.stderr
     assert len(printed.stdout.splitlines()) == 160
 
@@ -343,11 +335,10 @@ def test_a_tail_follows_a_file_of_any_name(tmp_path, name):
 def test_ctrl_c_ends_following_and_not_the_job(tmp_path):
     (tmp_path / "job.yaml").write_text("{name: x, command: 'echo hello; sleep 600'}")
     handle = submit(tmp_path / "job.yaml", output=tmp_path / "runs")
-    follower = subprocess.Popen(
-        [sys.executable, "-m", "tarmac", "logs", str(handle.path), "--follow"],
+    follower = start_python(
+        *("-m", "tarmac", "logs", handle.path, "--follow"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )
     assert follower.stdout.readline() == "hello\n"

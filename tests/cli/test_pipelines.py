@@ -8,17 +8,18 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 from rich.console import Console
 
+from forked import ForkedProcess, forked_interpreter, start_python
 from tarmac.cli import main
 from tarmac.cli.views.job_logs import Tail
 from tarmac.cli.views.pipeline import PipelineProgress, _LiveProgress
 from tarmac.hkube import Ending, Work
+from waiting import wait_until
 
 WRAPPED = Path(__file__).parents[1] / "hkube/hosting/algorithm.py"
 
@@ -74,13 +75,12 @@ def start(tmp_path):
     )
     (tmp_path / "pipeline.json").write_text(json.dumps(_PIPELINE))
 
-    def go(*arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tarmac", *arguments],
+    def go(*arguments: str) -> ForkedProcess:
+        return start_python(
+            *("-m", "tarmac", *arguments),
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
         )
 
     go.define = define
@@ -98,14 +98,6 @@ def tarmac(start):
 
     run.define = start.define
     return run
-
-
-def wait_for(condition) -> None:
-    for _ in range(1200):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")
 
 
 def sleepers(seconds: str) -> list[psutil.Process]:
@@ -180,7 +172,7 @@ def test_a_key_that_an_input_does_not_have_is_refused_where_it_stands(tmp_path, 
 
 
 def test_a_second_run_with_the_same_task_id_goes_on_with_the_task(tarmac, tmp_path):
-    serve = [sys.executable, "-m", "tarmac", "hkube", "serve", "digits-mlp"]
+    serve = [forked_interpreter(), "-m", "tarmac", "hkube", "serve", "digits-mlp"]
     definition = plain("digits", *serve)
     del definition["options"]["tarmac"]["protocol"], definition["mem"]
     (tmp_path / "digits.json").write_text(json.dumps(definition))
@@ -255,10 +247,10 @@ def test_a_pipeline_whose_runner_is_killed_leaves_nothing_and_goes_on_where_it_w
     nap = f"721.{os.getpid()}"
     start.define(sleeping(nap))
     process = start("run", "pipeline.json", "--algorithms", "algorithms")
-    wait_for(lambda: len(sleepers(nap)) == 2)
+    wait_until(lambda: len(sleepers(nap)) == 2, "both programs to sleep")
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    wait_for(lambda: not sleepers(nap))
+    wait_until(lambda: not sleepers(nap), "the end of the sleeping programs")
     run = the_run(tmp_path)
     assert json.loads(tarmac("ps", "--all", "--json")[1])[0]["state"] == "interrupted"
     (run / "awake").touch()
@@ -276,7 +268,7 @@ def test_a_pipeline_that_is_interrupted_ends_its_tasks_and_can_go_on(start, tarm
     nap = f"722.{os.getpid()}"
     start.define(sleeping(nap))
     process = start("run", "pipeline.json", "--algorithms", "algorithms")
-    wait_for(lambda: len(sleepers(nap)) == 2)
+    wait_until(lambda: len(sleepers(nap)) == 2, "both programs to sleep")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130
@@ -292,7 +284,7 @@ def test_a_submitted_pipeline_is_listed_followed_and_ended(start, tarmac, tmp_pa
     code, out, err = tarmac("submit", "pipeline.json", "--algorithms", "algorithms")
     assert code == 0, err
     assert out.startswith("numbers: pipeline of 2 nodes")
-    wait_for(lambda: len(sleepers(nap)) == 2)
+    wait_until(lambda: len(sleepers(nap)) == 2, "both programs to sleep")
     (row,) = json.loads(tarmac("ps", "--json")[1])
     states = {task["name"]: task["state"] for task in row["tasks"]}
     assert states == {"double[1]": "succeeded", "double[2]": "succeeded", "last": "running"}

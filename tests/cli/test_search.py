@@ -14,7 +14,13 @@ import urllib.request
 
 import pytest
 
+from forked import forked_interpreter, run_python, start_python
 from tarmac.studies import Study
+
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
+# Not a fork, which has imported all.
+PYTHON = sys.executable
 
 
 @pytest.fixture(scope="module")
@@ -22,14 +28,16 @@ def done(tmp_path_factory):
     """A study that is completed, of four networks."""
     from tarmac.studies import search
 
-    return search(
-        "digits-mlp",
-        space={"hidden": [8, 64], "dropout": [0.0, 0.2]},
-        population=4,
-        generations=2,
-        epochs=2,
-        output=tmp_path_factory.mktemp("done"),
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", forked_interpreter())
+        return search(
+            "digits-mlp",
+            space={"hidden": [8, 64], "dropout": [0.0, 0.2]},
+            population=4,
+            generations=2,
+            epochs=2,
+            output=tmp_path_factory.mktemp("done"),
+        )
 
 
 SMALL = ["digits-mlp", "--set", "hidden=8,16", "--epochs", "1", "--method", "brute"]
@@ -160,8 +168,8 @@ own = Workload(
 
 def test_a_second_ctrl_c_is_told_like_the_first(tmp_path):
     (tmp_path / "own.py").write_text(IMPATIENT)
-    line = [sys.executable, "-m", "tarmac", "search", "own.py:own", "--set", "hidden=8,16"]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    line = ("-m", "tarmac", "search", "own.py:own", "--set", "hidden=8,16")
+    done = run_python(*line, cwd=tmp_path)
     (path,) = (tmp_path / "runs").iterdir()
     assert done.returncode == 130
     assert done.stderr.splitlines() == [
@@ -172,8 +180,8 @@ def test_a_second_ctrl_c_is_told_like_the_first(tmp_path):
 
 
 def test_ctrl_c_ends_the_dashboard_and_is_no_error(done):
-    line = [sys.executable, "-m", "tarmac", "search", "dashboard", str(done.path), "--port", "0"]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as one:
+    line = ("-m", "tarmac", "search", "dashboard", done.path, "--port", "0")
+    with start_python(*line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as one:
         assert "Ctrl-C ends it" in one.stdout.readline()
         one.send_signal(signal.SIGINT)
         out, err = one.communicate()
@@ -286,9 +294,8 @@ def test_importing_search_loads_neither_optuna_nor_torch():
         "import sys, tarmac.studies, tarmac.cli.commands.search\n"
         "print([name for name in ('optuna', 'torch') if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    command = [PYTHON, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
