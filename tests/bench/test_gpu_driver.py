@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 import gpu
+from forked import run_python
 from gpu_driver import CannotRunError
 from gpu_driver.look import Machine, machine_of
 from gpu_driver.records import Records
@@ -388,13 +389,8 @@ def test_an_archive_that_leads_elsewhere_is_refused(bed, tmp_path):
 
 def test_without_a_gpu_nothing_runs_and_the_reason_is_said(tmp_path):
     # The whole program, as it is called: this machine's PyTorch is built for CPUs, or finds no GPU.
-    done = subprocess.run(
-        [sys.executable, str(BENCH / "gpu.py"), "--out", str(tmp_path / "out")],
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = run_python(BENCH / "gpu.py", "--out", tmp_path / "out", env=env)
     assert (done.returncode, done.stderr) == (2, "")
     assert "PyTorch" in done.stdout
     assert "Nothing was run." in done.stdout

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ import yaml
 
 from doc_pages import blocks
 from tarmac.slurm import OneMachineSlurm
+from waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 MACHINES = Path(__file__).parent / "machines"
@@ -30,17 +30,6 @@ WITHIN_S = 120
 def recipe(name: str) -> str:
     """Return the file of a name that the page shows."""
     return next(b.text for b in blocks(ROOT / "docs/gates.md") if b.file == name)
-
-
-def until(look, what):
-    """Return what `look` returns once that is true."""
-    end = time.monotonic() + WITHIN_S
-    while time.monotonic() < end:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.2)
-    pytest.fail(f"not within {WITHIN_S} s: {what}")
 
 
 @pytest.fixture
@@ -115,7 +104,7 @@ def test_a_prolog_drains_the_node_with_the_reason_and_the_job_does_not_run(slurm
     assert ran.exists()
     become("ecc-errors")
     cluster.run("sbatch", "--gres=gpu:1", "--output=/dev/null", "--wrap", f"rm {ran}")
-    until(lambda: cluster.state() == "drained", "the node is drained")
+    wait_until(lambda: cluster.state() == "drained", "the node is drained", seconds=WITHIN_S)
     assert cluster.reason() == "tarmac: FAILED: ecc at GPU 0"
     assert ran.exists()
     # It waits for a node that is well.
@@ -131,7 +120,7 @@ def test_an_epilog_drains_the_node_that_a_job_left_broken(slurm, node, tmp_path)
     cluster = slurm(f"Epilog={script(tmp_path, 'slurm-gate.sh', program)}")
     become("ecc-errors")
     cluster.run("srun", "true")
-    until(lambda: cluster.state() == "drained", "the node is drained")
+    wait_until(lambda: cluster.state() == "drained", "the node is drained", seconds=WITHIN_S)
     assert cluster.reason() == "tarmac: FAILED: ecc at GPU 0"
 
 
@@ -145,15 +134,19 @@ def test_a_health_check_drains_the_node_and_takes_it_back(slurm, node, tmp_path)
     cluster = slurm(f"HealthCheckProgram={health}\nHealthCheckInterval=1\nHealthCheckNodeState=ANY")
     assert cluster.state() == "idle"
     become("unknown-error")
-    until(lambda: cluster.state() == "drained", "the node is drained")
+    wait_until(lambda: cluster.state() == "drained", "the node is drained", seconds=WITHIN_S)
     assert cluster.reason().startswith("tarmac: ")
     become("healthy")
-    until(lambda: cluster.state() == "idle", "the node comes back")
+    wait_until(lambda: cluster.state() == "idle", "the node comes back", seconds=WITHIN_S)
     # What somebody else has drained stays so.
     cluster.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=fan replaced")
     calls = tmp_path / "calls"
     program.write_text(program.read_text().replace("exec ", f"echo >> {calls}\nexec ", 1))
-    until(lambda: calls.exists() and calls.read_text().count("\n") > 4, "both were checked again")
+    wait_until(
+        lambda: calls.exists() and calls.read_text().count("\n") > 4,
+        "both were checked again",
+        seconds=WITHIN_S,
+    )
     assert (cluster.state(), cluster.reason()) == ("drained", "fan replaced")
 
 
@@ -228,13 +221,13 @@ def test_a_container_is_healthy_while_the_check_holds(container, node):
         command = ["docker", "inspect", "--format", "{{json .State.Health}}", container]
         return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
-    until(lambda: health()["Status"] == "healthy", "it is healthy")
+    wait_until(lambda: health()["Status"] == "healthy", "it is healthy", seconds=WITHIN_S)
     become("ecc-errors")
-    until(lambda: health()["Status"] == "unhealthy", "it is unhealthy")
+    wait_until(lambda: health()["Status"] == "unhealthy", "it is unhealthy", seconds=WITHIN_S)
     failed = [look for look in health()["Log"] if look["ExitCode"] == 1]
     assert failed[-1]["Output"] == "FAILED: ecc at GPU 0\n"
     become("healthy")
-    until(lambda: health()["Status"] == "healthy", "it is healthy again")
+    wait_until(lambda: health()["Status"] == "healthy", "it is healthy again", seconds=WITHIN_S)
 
 
 # What pkg/custompluginmonitor/types/config.go of node-problem-detector reads.

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forked import forked_interpreter, run_python
 from tarmac import checks
 from tarmac.checks.frameworks import find_framework
 from tarmac.jobs import Venv, plan_tasks, read_job
@@ -25,15 +26,10 @@ GUESTS = ["chainer", "tensorflow", "jax", "mxnet", "horovod"]
 
 
 def tarmac(*arguments, cwd, **variables):
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return subprocess.run(
-        [sys.executable, "-m", "tarmac", *arguments],
-        cwd=cwd,
-        env=os.environ | {"PATH": path} | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    folders = (Path(forked_interpreter()).parent, Path(sys.executable).parent)
+    path = ":".join([*map(str, folders), os.environ["PATH"]])
+    env = os.environ | {"PATH": path} | variables
+    return run_python("-m", "tarmac", *arguments, cwd=cwd, env=env)
 
 
 @pytest.fixture
@@ -136,13 +132,7 @@ def test_a_training_below_what_the_data_support_fails(tmp_path, floor):
         epochs=1,
         floor=floor,
     )
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "pytorch-mnist" / "train.py", "data.npz"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(EXAMPLES / "pytorch-mnist" / "train.py", "data.npz", cwd=tmp_path)
     assert done.returncode == (1 if floor else 0), done.stderr
     assert ("expected at least 1.1" in done.stderr) == bool(floor)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -31,6 +29,7 @@ torch = types.SimpleNamespace(
     __version__="2.13.0", version=types.SimpleNamespace(cuda=cuda, hip=None), cuda=Cuda
 )
 sys.modules["torch"] = torch
+from forked import run_python
 from tarmac import RequestError
 from tarmac.machine import find_devices, name_left_out, why_on_cpu
 answer = {"devices": [], "error": "", "hint": ""}
@@ -58,13 +57,8 @@ def found(on_machine):
     """Return a function that finds devices on a machine by its name."""
 
     def find(machine, *seen, request="auto", cuda="13.0", **environment):
-        done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM, json.dumps([seen, cuda, request])],
-            env=on_machine(machine, **environment),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        words = ("-c", _PROGRAM, json.dumps([seen, cuda, request]))
+        done = run_python(*words, env=on_machine(machine, **environment), check=True)
         return json.loads(done.stdout)
 
     return find

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ _MACHINES = Path(__file__).parents[1] / "checks" / "machines"
 _START = """
 import dataclasses, os, time
 from pathlib import Path
+from forked import run_python
 from tarmac.machine import NvmlProblem, live_reader, open_live_reader
 clock, now = Path(os.environ["NVML_STAND_IN_CLOCK"]), [0.0]
 def at(seconds):
@@ -45,14 +44,7 @@ def watch(on_machine, tmp_path):
             "NVML_STAND_IN": str(machine),
             "NVML_STAND_IN_CLOCK": str(tmp_path / "clock"),
         }
-        done = subprocess.run(
-            [sys.executable, "-c", _START + program],
-            env=on_machine("healthy", **environment),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=280,
-        )
+        done = run_python("-c", _START + program, env=on_machine("healthy", **environment))
         assert done.returncode == 0, done.stderr
         return ast.literal_eval(done.stdout)
 

@@ -2,11 +2,11 @@
 
 import shutil
 import subprocess
-import sys
 import types
 
 import pytest
 
+from forked import start_python
 from tarmac.monitor import LocalFeed, WatchOptions
 from tarmac.monitor.containers import ContainerNames, read_names
 
@@ -30,9 +30,9 @@ def test_snapshots_come_at_their_time_the_first_at_once(tmp_path, monkeypatch):
 
 def test_a_real_training_is_seen_from_its_beginning_to_its_end(tmp_path):
     pytest.importorskip("torch")
-    command = [sys.executable, "-m", "tarmac", "train", "digits-mlp"]
+    command = ["-m", "tarmac", "train", "digits-mlp"]
     command += ["--epochs", "100000", "--output", str(tmp_path), "--devices", "cpu"]
-    training = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    training = start_python(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with LocalFeed(WatchOptions(output=tmp_path, interval_s=0.1)) as feed:
 
         def wait_for(condition):

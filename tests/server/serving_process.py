@@ -7,8 +7,9 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
+
+from forked import start_python
 
 
 class Served:
@@ -21,11 +22,10 @@ class Served:
     """
 
     def __init__(self, *words: str, output: Path, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tarmac", "serve", "--json", "--output", str(output), *words],
+        self.process = start_python(
+            *("-m", "tarmac", "serve", "--json", "--output", output, *words),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
             env=os.environ | environment,
         )
         assert self.process.stdout is not None

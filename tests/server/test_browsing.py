@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import re
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -15,6 +16,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from serving_process import Served
 
 import tarmac
+from forked import forked_interpreter
 from tarmac.jobs import Job
 
 pytest.importorskip("uvicorn", reason="needs pip install 'tarmac-gpu[watch]'")
@@ -73,7 +75,9 @@ def runs(tmp_path_factory):
     for seed in (0, 1):
         tarmac.train("digits-mlp", epochs=2, seed=seed, output=output)
     space = {"hidden": [8, 16]}
-    tarmac.search("digits-mlp", space=space, method="brute", epochs=1, output=output)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", forked_interpreter())
+        tarmac.search("digits-mlp", space=space, method="brute", epochs=1, output=output)
     tarmac.run(Job(name="hello", command="echo hello"), output=output)
     (output / "damaged").mkdir()
     (output / "damaged" / "run.json").write_text('{"schema_ver')
