@@ -230,7 +230,8 @@ def test_a_rank_that_never_comes_is_named_and_the_others_are_still_compared(laun
 
 
 def test_a_host_that_dies_is_named(launch):
-    running = launch()
+    # The limit is waited for where the all-reduce has begun.
+    running = launch("--timeout", "15")
     running.worker(2)
     running.ranks[2].kill()
     report, codes, others = running.end()

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from forked import run_python
+
 # PyTorch says what it sees; its look at free memory would make a CUDA context.
 _PROGRAM = """
 import json, sys, types
@@ -29,7 +31,6 @@ torch = types.SimpleNamespace(
     __version__="2.13.0", version=types.SimpleNamespace(cuda=cuda, hip=None), cuda=Cuda
 )
 sys.modules["torch"] = torch
-from forked import run_python
 from tarmac import RequestError
 from tarmac.machine import find_devices, name_left_out, why_on_cpu
 answer = {"devices": [], "error": "", "hint": ""}

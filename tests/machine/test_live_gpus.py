@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from forked import run_python
+
 _MACHINES = Path(__file__).parents[1] / "checks" / "machines"
 
 # What all programs begin with: `at` sets the time of the stand-in and of what reads it.
 _START = """
 import dataclasses, os, time
 from pathlib import Path
-from forked import run_python
 from tarmac.machine import NvmlProblem, live_reader, open_live_reader
 clock, now = Path(os.environ["NVML_STAND_IN_CLOCK"]), [0.0]
 def at(seconds):
