@@ -15,6 +15,7 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.monitor import HostsFeed, ray_hosts, slurm_hosts, to_line
 from tarmac.monitor.drawing.belonging import all_work
 from tarmac.monitor.ranks import ranks_together
+from waiting import wait_until
 
 # No test waits so long; one that fails does.
 _PATIENCE_S = 120.0
@@ -149,8 +150,10 @@ def test_all_that_was_started_has_ended_when_it_is_closed(says, trace):
         until(feed, lambda snapshot: not snapshot.hosts[1].problem)
         assert trace.processes()
     # They are killed; until the kernel has taken each away it may be seen.
-    while [process for process in trace.processes() if process.name() == "sleep"]:
-        pass
+    wait_until(
+        lambda: not [process for process in trace.processes() if process.name() == "sleep"],
+        "the end of the silent host's program",
+    )
 
 
 @pytest.mark.parametrize("name", ["-oProxyCommand=touch /tmp/x", "a b", "a\nb"])

@@ -9,6 +9,7 @@ import pytest
 
 from tarmac.server.site import Address
 from tarmac.server.streams import Streams, version_of
+from waiting import wait_until_async
 
 # Far beyond what any of this takes.
 LIMIT_S = 60
@@ -88,8 +89,7 @@ def test_what_changes_while_something_is_sent_is_not_missed(site, training, draw
         await browser.until("asked")
         # The stream waits for the browser to take the parts that are left.
         run.update(status="completed")
-        while len(drawing.drawn) < 2:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: len(drawing.drawn) >= 2, "the page to be drawn again")
         await browser.until(LAST)
         assert "completed" in await browser.until("asked")
         await browser.close()
@@ -164,8 +164,7 @@ def test_a_page_that_cannot_be_made_for_a_while_comes_back(site, training, drawi
         await browser.until("asked")
         drawing.error = ValueError("half a line")
         run.update(status="interrupted")
-        while len(drawing.drawn) < 3:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: len(drawing.drawn) >= 3, "the page to be drawn again")
         drawing.error = None
         run.update(status="completed")
         assert "completed" in await browser.until("asked")

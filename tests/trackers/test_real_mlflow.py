@@ -7,12 +7,13 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from waiting import wait_until
 
 pytest.importorskip("mlflow")
 pytest.importorskip("torch")
@@ -44,15 +45,14 @@ def server(tmp_path_factory) -> Iterator[str]:
 
 
 def _await(url: str, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 180
-    while True:
+    def answers() -> bool:
         try:
             with urllib.request.urlopen(url, timeout=5):
-                return
+                return True
         except OSError:
-            assert process.poll() is None, "the server has ended"
-            assert time.monotonic() < end, "the server does not answer"
-            time.sleep(0.2)
+            return False
+
+    wait_until(answers, "the server's answer", seconds=180, unless=process.poll)
 
 
 @pytest.mark.timeout(1200)
