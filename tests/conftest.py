@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import threading
@@ -30,6 +31,7 @@ from hypothesis import HealthCheck, settings
 
 import skips
 from busybox import make_busybox_image, remove_busybox
+from forked import forked_interpreter
 from tarmac.control_groups import is_unified, own_groups
 from tarmac.slurm import OneMachineSlurm
 from waiting import limit_s
@@ -69,6 +71,18 @@ def _one_thread() -> None:
         import torch
 
         torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def forked_children() -> Iterator[None]:
+    """Have what this process starts by `sys.executable` be forks, for as long as a module's tests.
+
+    Search workers and the ranks of a training import nothing then: each is ready after 0.1 s of
+    CPU, not 3. A room has it for all of its tests by an autouse fixture of its own that names it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", forked_interpreter())
+        yield
 
 
 @pytest.fixture
