@@ -8,6 +8,13 @@ from tarmac.studies.request import make_request
 from tarmac.studies.space import Choices, Space
 from tarmac.studies.study.writer import StudyWriter
 
+
+@pytest.fixture(autouse=True, scope="module")
+def _forked(forked_children) -> None:
+    # Workers of searches are forks.
+    pass
+
+
 PUBLISHED = {
     "neurons": Choices((64, 128, 256, 512, 768, 1024)),
     "layers": Choices((1, 2, 3, 4)),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
 import tarmac
+from forked import run_python
 from tarmac.errors import TarmacError
 from tarmac.studies import Study, Workers
 from tarmac.studies.evaluation.choice import Chosen
@@ -86,9 +86,8 @@ def test_no_file_of_a_study_holds_the_password_that_the_command_line_held(tmp_pa
     words = (
         "search mlp --set dataset=digits --set neurons=8,16 --set layers=1 --epochs 1 --trials 2"
     )
-    tarmac = str(Path(sys.executable).with_name("tarmac"))
-    command = [tarmac, *words.split(), "--storage", server.url, "--output", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    options = ["--storage", server.url, "--output", tmp_path]
+    done = run_python("-m", "tarmac", *words.split(), *options, timeout=120, check=True)
     assert _PASSWORD not in done.stdout + done.stderr
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.name == "study.json" for path in files)

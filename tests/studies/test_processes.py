@@ -8,12 +8,12 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import tarmac
+from forked import start_python
 from tarmac.machine import find_devices
 from tarmac.studies import Candidate, Silent, Study
 from tarmac.studies.evaluation.in_processes import ProcessEvaluator, Training
@@ -172,13 +172,12 @@ def test_devices_are_shared_out_among_processes(devices, workers, expected):
 
 
 def start(tmp_path, *arguments, **environment):
-    return subprocess.Popen(
-        [sys.executable, "-m", "tarmac", "search", FRAGILE, *arguments],
+    return start_python(
+        *("-m", "tarmac", "search", FRAGILE, *arguments),
         cwd=tmp_path,
         env={**os.environ, "TARMAC_RUNS": str(tmp_path / "runs"), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     )
 
 
