@@ -25,6 +25,7 @@ import socket
 import sys
 import threading
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 # Programs that stand alone, what needs a compiler, and clients that take 2 s to import.
@@ -64,6 +65,12 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return json.loads(text), files
 
 
+def parent_of(pid: int) -> int:
+    """Return the parent of a process."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    return int(stat.rpartition(")")[2].split()[1])
+
+
 def become(request: dict[str, Any], files: list[int]) -> None:
     """Give this child the files, variables and directory of the process that was requested."""
     if request["start_new_session"]:
@@ -75,6 +82,8 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     for source, target in zip(moved, request["descriptors"], strict=True):
         os.dup2(source, target)
         os.close(source)
+    if stand_in := request["client"]:
+        os.getppid = lambda: parent_of(stand_in)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "client" in request:
         # How `forked.process_behind` knows it.

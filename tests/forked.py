@@ -7,9 +7,10 @@
     done = run_python("-m", "tarmac", "runs", "list", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
-The child is a process like any other, with two exceptions: `/proc/PID/environ` and
-`/proc/PID/cmdline` are the server's, and all modules are imported already. Tests of these need
-`subprocess`.
+The child is a process like any other, with some exceptions: `/proc/PID/environ` and
+`/proc/PID/cmdline` are the server's, it is the server's child and of its process group unless it
+leads a session, and all modules are imported already. Tests of these need `subprocess`. Only
+`os.getppid` in a child of `forked_interpreter` is the process that has started this.
 """
 
 from __future__ import annotations
@@ -169,6 +170,7 @@ def start_python(
         "descriptors": (0, 1, 2),
         "options": (),
         "ends_with_client": False,
+        "client": None,
     }
     with contextlib.ExitStack() as ours:
         theirs, pipes = [], {}

@@ -155,3 +155,8 @@ def test_output_that_cannot_be_written_fails_at_the_end_where_it_was_kept(variab
         forked = run_python("-c", program, **options)
         real = subprocess.run([sys.executable, "-c", program], check=False, **options)
     assert forked.returncode == real.returncode
+
+
+def test_a_fork_has_the_parent_of_the_process_that_stands_for_it(interpreter):
+    words = [interpreter, "-c", "import os; print(os.getppid())"]
+    assert int(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout) == os.getpid()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
@@ -31,7 +30,7 @@ def stop() -> None:
 
 def hang() -> None:
     while True:
-        time.sleep(60)
+        signal.pause()
 
 
 def fail() -> None:
@@ -51,7 +50,7 @@ def kill_agent() -> None:
 
 
 def terminate_group() -> None:
-    os.killpg(0, signal.SIGTERM)
+    os.killpg(os.getpgid(os.getppid()), signal.SIGTERM)
 
 
 def fail_node() -> None:

@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from forked import start_python
 from tarmac import RequestError, runs, train
 from tarmac.training.processes.rendezvous import Rendezvous, find_rendezvous
 from tarmac.training.processes.self_test import blame
@@ -211,12 +212,11 @@ def test_a_signal_saves_the_state_of_all_ranks_together(tmp_path, undisturbed, f
 
 
 def test_workers_do_not_outlive_their_launcher(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tarmac", "train", FAULTY, "--devices", "cpu:2"],
+    process = start_python(
+        *("-m", "tarmac", "train", FAULTY, "--devices", "cpu:2"),
         env=os.environ | {"TARMAC_RUNS": str(tmp_path), "FAULT": "1:30:hang"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     )
     assert process.stdout is not None
     assert any("epoch 1/3" in line for line in process.stdout)
@@ -271,10 +271,10 @@ def test_a_wrong_sum_is_blamed_on_the_pair(tmp_path):
 def test_a_self_test_that_does_not_end_says_so(tmp_path):
     script = tmp_path / "dead_link.py"
     script.write_text(
-        "import os, time\n"
+        "import os, threading\n"
         "import torch.distributed as dist\n"
         "if os.environ['RANK'] == '1':\n"
-        "    dist.all_reduce = lambda *_, **__: time.sleep(600)\n"
+        "    dist.all_reduce = lambda *_, **__: threading.Event().wait()\n"
         "from tarmac.cli import main\n"
         "main(['train', 'digits-mlp', '--no-check', '--hang-timeout', '12'])\n"
     )

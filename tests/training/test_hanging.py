@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import textwrap
-import time
 
 import pytest
 
+from forked import start_python
 from tarmac.monitor.hangs import Rank, find_hang
 from tarmac.runs import glance_training
+from waiting import wait_until
 
 pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
 
@@ -25,7 +24,7 @@ HANGING = f"""
     from tarmac.training.session.sampling import Sampler
     from tarmac.workloads import SGD, Recipe, Scale, Workload
 
-    Sampler.__init__.__kwdefaults__["interval_s"] = 0.2
+    Sampler.__init__.__kwdefaults__["interval_s"] = 0.05
 
     class Net(nn.Module):
         def __init__(self):
@@ -36,7 +35,7 @@ HANGING = f"""
         def forward(self, images):
             if self.training:
                 hangs = self.num_steps >= {HANGS_AT_STEP}
-                threading.Event().wait(None if hangs else 0.2)
+                threading.Event().wait(None if hangs else 0.05)
                 self.num_steps += 1
             return self.layers(images)
 
@@ -60,15 +59,14 @@ def samples(run):
 
 def test_a_training_that_hangs_in_its_first_epoch_is_told(tmp_path):
     (tmp_path / "hangs.py").write_text(textwrap.dedent(HANGING))
-    with subprocess.Popen([sys.executable, "hangs.py"], cwd=tmp_path) as process:
+    with start_python("hangs.py", cwd=tmp_path) as process:
+
+        def hangs():
+            found = list(tmp_path.glob("runs/*/samples.jsonl"))
+            return found and samples(found[0].parent)[-9:] == [HANGS_AT_STEP] * 9
+
         try:
-            end = time.monotonic() + 120
-            while time.monotonic() < end and process.poll() is None:
-                found = list(tmp_path.glob("runs/*/samples.jsonl"))
-                if found and samples(found[0].parent)[-9:] == [HANGS_AT_STEP] * 9:
-                    break
-                time.sleep(0.1)
-            assert process.poll() is None
+            wait_until(hangs, "nine samples at one step", unless=process.poll)
             (path,) = tmp_path.glob("runs/*")
             glance = glance_training(path)
             rank = Rank(pid=process.pid, cpu_ratio=0.0, tells_stack=True)
@@ -78,8 +76,7 @@ def test_a_training_that_hangs_in_its_first_epoch_is_told(tmp_path):
             assert hang.command == f"kill -USR2 {process.pid}"
             # Samples that go on are no sign of life.
             num = len(samples(path))
-            while len(samples(path)) < num + 5:
-                time.sleep(0.1)
+            wait_until(lambda: len(samples(path)) >= num + 5, "five more samples")
             assert glance_training(path).active_at == glance.active_at
         finally:
             process.kill()

@@ -65,8 +65,8 @@ def _conditional() -> Space:
     return Space(
         {
             "layers": Choices((1, 2)),
-            "neurons": Numbers(1, 8, whole=True),
-            "second": Numbers(1, 8, whole=True, when={"layers": (2,)}),
+            "neurons": Numbers(1, 4, whole=True),
+            "second": Numbers(1, 5, whole=True, when={"layers": (2,)}),
         }
     )
 
