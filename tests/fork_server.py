@@ -179,10 +179,12 @@ class Server:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def serve(self) -> None:
-        """Serve until the other end of standard input is closed."""
+        """Serve until the other end of standard input is closed; what still runs then is killed."""
         while True:
             ready = {key.fileobj: key.data for key, _ in self.selector.select()}
             if 0 in ready:
+                for pid in self.children:
+                    os.kill(pid, signal.SIGKILL)
                 return
             for connection, pid in ready.items():
                 if pid in self.children:

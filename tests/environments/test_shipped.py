@@ -17,6 +17,7 @@ from tarmac.environments.once import made_once
 from tarmac.environments.venvs import read_recipe
 from tarmac.errors import TarmacError
 from tarmac.files import StorageError
+from waiting import wait_until
 
 
 @pytest.fixture
@@ -122,8 +123,7 @@ def test_a_builder_that_is_killed_is_followed_by_the_next(spec, tmp_path):
     steps = (f"cd {tmp_path}", "echo $$ > part", "mv part stuck", "kill -STOP $$")
     uv.write_text("\n".join(("#!/bin/sh", *steps, "")))
     builder = ship(spec, tmp_path, "n1")
-    while not (tmp_path / "stuck").exists():
-        assert builder.poll() is None
+    wait_until((tmp_path / "stuck").exists, "the builder's uv", unless=builder.poll)
     uv.write_text(real)
     builder.send_signal(signal.SIGKILL)
     builder.communicate()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 from importlib import metadata
 
 import numpy as np
@@ -16,6 +14,7 @@ from inference_models import pair
 from torch import nn
 
 import tarmac
+from forked import run_python
 from tarmac import RequestError, TarmacError, data, training
 from tarmac.inference import exporting
 from tarmac.workloads import find_workload
@@ -143,8 +142,7 @@ except StorageError as error:
 @pytest.mark.parametrize("to", ["torch", pytest.param("onnx", marks=onnx)])
 def test_a_full_disk_is_said_and_nothing_is_left(digits, tmp_path, to):
     file = tmp_path / f"model.{to}"
-    command = [sys.executable, "-c", _EXPORT_ON_A_FULL_DISK, digits.path, to, file]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_python("-c", _EXPORT_ON_A_FULL_DISK, digits.path, to, file)
     assert f"no space left to write {file}" in done.stdout, done.stderr
     assert done.returncode == 0
     assert not [*tmp_path.iterdir()]

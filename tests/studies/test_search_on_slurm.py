@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
 from gated_searches import results, search_here, steps, waiting, write_gated
 from tarmac.studies import Study
+from waiting import wait_until
 
 # Each begins a dozen Pythons with PyTorch, and tests run beside it.
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(900)]
@@ -72,12 +72,10 @@ def start(cluster, place):
 
 
 def wait_for(is_so, process, what):
-    end = time.monotonic() + 300
-    while not is_so():
-        if process.poll() is not None:
-            pytest.fail(f"the search has ended: {process.communicate()[0]}")
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.1)
+    def why_not():
+        return None if process.poll() is None else process.communicate()[0]
+
+    wait_until(is_so, what, seconds=120, unless=why_not)
 
 
 def the_study(place):
@@ -171,10 +169,11 @@ def test_workers_go_on_without_who_began_them_and_are_found_again(start, place, 
     assert study.status == "running"
     if ends_alone:
         (place / "gate").unlink()
-        end = time.monotonic() + 300
-        while Study.open(study.path).record.status != "completed":
-            assert time.monotonic() < end, "waited in vain for the workers"
-            time.sleep(0.1)
+        wait_until(
+            lambda: Study.open(study.path).record.status == "completed",
+            "the workers",
+            seconds=120,
+        )
     resumed = start("--resume", str(study.path))
     if not ends_alone:
         # The workers must be at work still when they are found.

@@ -13,10 +13,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from forked import start_python
 from tarmac import RequestError, runs, train
 from tarmac.ranks import find_node
 from tarmac.training.processes.rendezvous import find_rendezvous
 from tarmac.training.processes.self_test import stuck
+from waiting import limit_s
 
 PYTHON = sys.executable
 FAULTY = f"{Path(__file__).with_name('faulty.py')}:faulty"
@@ -27,11 +29,10 @@ class Nodes:
 
     def __init__(self, port: int, output: Path, *arguments: str, **variables: str) -> None:
         self.processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", "tarmac", "train", *arguments],
+            start_python(
+                *("-m", "tarmac", "train", *arguments),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                text=True,
                 start_new_session=True,
                 env={
                     **os.environ,
@@ -125,7 +126,7 @@ def test_a_rank_that_is_killed_ends_the_training_on_both_nodes(start, tmp_path):
     ],
 )
 def test_a_rank_that_hangs_ends_the_other_node_as_a_lost_one_would(start, tmp_path, fault, message):
-    options = (FAULTY, "--devices", "cpu", "--hang-timeout", "12")
+    options = (FAULTY, "--devices", "cpu", "--hang-timeout", str(round(limit_s(4))))
     nodes = start(tmp_path / "runs", *options, FAULT=fault)
     other = nodes.processes[1 - int(fault[0])]
     _, err = other.communicate(timeout=120)
