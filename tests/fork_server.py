@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import fcntl
 import gc
 import importlib
@@ -41,6 +42,8 @@ _LEFT_OUT = (
 
 # The kernel's SCM_MAX_FD.
 MAX_FILES = 253
+# From <linux/prctl.h>.
+PR_SET_PDEATHSIG = 1
 
 
 def preload() -> None:
@@ -66,7 +69,9 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def parent_of(pid: int) -> int:
-    """Return the parent of a process."""
+    """Return the parent of a process; 1 where it has ended."""
+    if not Path(f"/proc/{pid}").exists():
+        return 1
     stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     return int(stat.rpartition(")")[2].split()[1])
 
@@ -75,6 +80,11 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     """Give this child the files, variables and directory of the process that was requested."""
     if request["start_new_session"]:
         os.setsid()
+    else:
+        # Whoever ends its own group means neither the server nor other forks.
+        os.setpgid(0, 0)
+    # A server that is killed takes its forks along.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     # Out of the way first, for a number may be another file's.
     free = max([*files, *request["descriptors"]]) + 1
     moved = [fcntl.fcntl(file, fcntl.F_DUPFD, free) for file in files]
@@ -82,13 +92,12 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     for source, target in zip(moved, request["descriptors"], strict=True):
         os.dup2(source, target)
         os.close(source)
-    if stand_in := request["client"]:
-        os.getppid = lambda: parent_of(stand_in)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if "client" in request:
+    if client := request["client"]:
+        os.getppid = lambda: parent_of(client)
         # How `forked.process_behind` knows it.
         with open("/proc/self/comm", "w", encoding="ascii") as name:  # noqa: PTH123
-            name.write(f"for {request['client']}")
+            name.write(f"for {client}")
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
@@ -229,7 +238,7 @@ class Server:
         self.children[pid] = connection
         with contextlib.suppress(OSError):
             connection.sendall(f"{pid}\n".encode())
-        if request["ends_with_client"]:
+        if request["client"]:
             self.selector.register(connection, selectors.EVENT_READ, pid)
 
 

@@ -8,8 +8,8 @@
     assert done.returncode == 0, done.stderr
 
 The child is a process like any other, with some exceptions: `/proc/PID/environ` and
-`/proc/PID/cmdline` are the server's, it is the server's child and of its process group unless it
-leads a session, and all modules are imported already. Tests of these need `subprocess`. Only
+`/proc/PID/cmdline` are the server's, it is the server's child, in a process group of its own,
+and all modules are imported already. Tests of these need `subprocess`. Only
 `os.getppid` in a child of `forked_interpreter` is the process that has started this.
 """
 
@@ -169,7 +169,6 @@ def start_python(
         "start_new_session": start_new_session,
         "descriptors": (0, 1, 2),
         "options": (),
-        "ends_with_client": False,
         "client": None,
     }
     with contextlib.ExitStack() as ours:

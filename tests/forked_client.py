@@ -55,7 +55,6 @@ def run(parts):
         "start_new_session": os.getsid(0) == os.getpid(),
         "descriptors": numbers,
         "options": options,
-        "ends_with_client": True,
         "client": os.getpid(),
     }
     pending = []
