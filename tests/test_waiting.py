@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import itertools
 from collections import namedtuple
@@ -89,3 +90,26 @@ def test_a_test_on_a_busy_machine_gets_a_longer_limit_of_its_own(load, monkeypat
     load(8, 0)
     conftest.pytest_timeout_set_timer(None, Settings(timeout=300, method="signal"))
     assert limits == [1200]
+
+
+# Programs of their own, which pace themselves as those do that they stand for.
+PACED = {"hkube/clients/original_client.py", "kubernetes/emulator/node/logs.py"}
+
+
+def sleeps(path):
+    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    return [
+        f"{path}:{call.lineno}"
+        for call in calls
+        if ast.unparse(call.func) in {"time.sleep", "asyncio.sleep", "sleep"}
+        # A coroutine gives way to others by asyncio.sleep(0).
+        and (not call.args or ast.unparse(call.args[0]) != "0")
+    ]
+
+
+def test_no_test_sleeps_but_by_the_one_module_that_waits():
+    tests = Path(__file__).parent
+    paced = {tests / name for name in PACED} | {tests / "waiting.py"}
+    assert all(sleeps(path) for path in paced)
+    others = (path for path in tests.rglob("*.py") if path not in paced)
+    assert [place for path in others for place in sleeps(path)] == []

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -29,6 +28,7 @@ from tarmac.files import (
     read_lease,
 )
 from tarmac.files.mounts import Mounts, network_type
+from waiting import wait_until
 
 BEAT_S = 0.2
 
@@ -112,13 +112,6 @@ def path(tmp_path):
     return tmp_path / "lease"
 
 
-def wait_for(is_so):
-    end = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
 def test_a_lease_is_held_until_its_process_is_killed(hold, path):
     process, _ = hold()
     watch = LeaseWatch()
@@ -147,7 +140,7 @@ def test_a_holder_on_another_host_is_alive_while_its_beat_grows(hold, path):
     assert not Lease(path, beat_s=BEAT_S).acquire()
     watch, first = LeaseWatch(), read_lease(path).beat
     assert watch.is_alive(path)
-    wait_for(lambda: read_lease(path).beat >= first + 4)
+    wait_until(lambda: read_lease(path).beat >= first + 4, "four heartbeats")
     assert watch.is_alive(path)
 
 
@@ -158,7 +151,7 @@ def test_a_holder_on_another_host_is_dead_after_three_missed_beats(hold, path):
     assert watch.is_alive(path)
     process.kill()
     process.wait()
-    wait_for(lambda: not watch.is_alive(path))
+    wait_until(lambda: not watch.is_alive(path), "the lease's end")
     assert hold()[1]
 
 
@@ -347,7 +340,7 @@ def test_what_was_killed_on_another_host_is_taken_over_once_its_beats_stop(tmp_p
     path.touch()
     leave(path)
     assert is_held(path, watch)
-    wait_for(lambda: not is_held(path, watch))
+    wait_until(lambda: not is_held(path, watch), "the lease's end")
     lock = open_lock(path)
     assert lock.acquire()
     assert read_holder(path).kernel == "b"

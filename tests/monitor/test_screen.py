@@ -19,6 +19,7 @@ from tarmac.monitor import ProcessRow, ScreenOptions, Work
 from tarmac.monitor.screen.app import TopApp
 from tarmac.monitor.screen.dialogs import Page, Question
 from tarmac.monitor.screen.watching import Came, Failed
+from waiting import wait_until_async
 
 _SIZES = ((80, 24), (120, 40), (40, 15), (20, 10), (200, 50), (1, 1))
 
@@ -57,9 +58,8 @@ async def shown(*snapshots, size=(120, 40), feed=None, **options):
 
 
 async def until(pilot, is_so):
-    while not is_so():
-        await pilot.pause()
-        await asyncio.sleep(0.01)
+    await wait_until_async(is_so, "the screen")
+    await pilot.pause()
 
 
 def lines_of(app):
@@ -209,8 +209,8 @@ async def test_a_paused_screen_stands_still():
 async def test_a_feed_that_fails_is_asked_again_and_its_problem_is_shown_meanwhile():
     feed = Given(one(node([gpu(0)])), TarmacError("the driver does not answer"))
     async with shown(feed=feed) as (app, pilot):
-        assert "the driver does not answer" in text_of(app)
-        assert "97%" in text_of(app)
+        await until(pilot, lambda: "the driver does not answer" in text_of(app))
+        await until(pilot, lambda: "97%" in text_of(app))
         app.post_message(Failed(""))
         await until(pilot, lambda: "does not answer" not in text_of(app))
     assert feed.is_closed
