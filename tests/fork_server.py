@@ -100,6 +100,7 @@ def become(request: dict[str, Any], files: list[int]) -> None:
             name.write(f"for {client}")
     os.environ.clear()
     os.environ.update(request["env"])
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     os.chdir(request["cwd"])
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     is_unbuffered = "-u" in request["options"] or bool(os.environ.get("PYTHONUNBUFFERED"))

@@ -40,7 +40,7 @@ from waiting import wait_until
 _READ_AT_START = ("LD_", "PYTHON", "MALLOC_", "GLIBC_", "ATEN_", "MKL_CBWR", "ONEDNN_")
 
 # These a fork heeds as well.
-_HEEDED = ("PYTHONSAFEPATH", "PYTHONUNBUFFERED")
+_HEEDED = ("PYTHONDONTWRITEBYTECODE", "PYTHONSAFEPATH", "PYTHONUNBUFFERED")
 
 
 class ForkedProcess:
