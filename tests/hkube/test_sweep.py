@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("bson", reason="needs pip install 'tarmac-gpu[hkube]'")
 
+from forked import forked_interpreter, run_python
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hkube"
 
 
-def tarmac(*arguments, cwd):
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return subprocess.run(
-        [sys.executable, "-m", "tarmac", *map(str, arguments)],
-        cwd=cwd,
-        env=os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture
+def tarmac(tmp_path_factory):
+    """Return a function that runs the command `tarmac`, which the algorithms start as well."""
+    programs = tmp_path_factory.mktemp("programs")
+    (programs / "tarmac").write_text(f'#!/bin/sh\nexec {forked_interpreter()} -m tarmac "$@"\n')
+    (programs / "tarmac").chmod(0o755)
+    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+
+    def run(*words, cwd):
+        return run_python("-m", "tarmac", *words, cwd=cwd, env=environment)
+
+    return run
 
 
-def test_the_sweep_is_known_before_it_runs(tmp_path):
+def test_the_sweep_is_known_before_it_runs(tarmac, tmp_path):
     done = tarmac("run", EXAMPLE / "sweep.json", "--dry-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert all(f"train[{number}]" in done.stdout for number in range(1, 5))
@@ -36,7 +38,7 @@ def test_the_sweep_is_known_before_it_runs(tmp_path):
 
 @pytest.mark.mnist
 @pytest.mark.usefixtures("mnist")
-def test_the_sweep_of_the_gpu_example_trains_better_on_more_samples(tmp_path):
+def test_the_sweep_of_the_gpu_example_trains_better_on_more_samples(tarmac, tmp_path):
     arguments = ("--result", "result.json", "--output", "runs")
     done = tarmac("run", EXAMPLE / "sweep.json", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

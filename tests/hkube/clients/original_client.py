@@ -74,7 +74,7 @@ def start(connection: Connection, args: dict[str, Any]) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
     if action == "hang":
         while True:
-            time.sleep(60)
+            signal.pause()
     if action == "work":
         time.sleep(rest[0])
     if action == "drop":

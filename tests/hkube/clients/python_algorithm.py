@@ -5,7 +5,6 @@ import pathlib
 import signal
 import socket
 import threading
-import time
 
 from hkube_python_wrapper import Algorunner
 
@@ -84,7 +83,7 @@ def leave(args, api):
 
 def hang(args, api):
     while True:
-        time.sleep(60)
+        signal.pause()
 
 
 def call(args, api, algorithm, inputs):

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-import time
+from pathlib import Path
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -76,26 +76,25 @@ def wait(_socket):
 
 def deaf(_socket):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(600)
+    signal.pause()
 
 
 def babble(socket, asked, sign):
-    """Say what is no message once asked, when nothing is to be said, and stay."""
+    """Send a frame that is no message after the task, once the pipe `asked` closes, and stay."""
     say(socket, "done")
-    while not os.access(asked, os.F_OK):
-        time.sleep(0.01)
+    Path(asked).read_bytes()
     socket.send("{")
     with contextlib.suppress(ConnectionClosed):
         for _ in socket:
             pass
     os.close(os.open(sign, os.O_CREAT))
-    time.sleep(600)
+    signal.pause()
 
 
 def eat(_socket, num_bytes):
     held = bytearray(num_bytes)
     held[::4096] = b"x" * len(held[::4096])
-    time.sleep(600)
+    signal.pause()
 
 
 def call(socket, algorithm, inputs):
@@ -104,10 +103,10 @@ def call(socket, algorithm, inputs):
 
 
 def call_together(socket, own, others, algorithm, inputs):
-    """Call once another one is there that will."""
-    os.close(os.open(own, os.O_CREAT))
-    while not os.access(others, os.F_OK):
-        time.sleep(0.01)
+    """Call once the task at the other end of both pipes is about to do so as well."""
+    # For both directions, so that neither opening nor writing waits for the other task.
+    os.write(os.open(own, os.O_RDWR), b"!")
+    os.read(os.open(others, os.O_RDWR), 1)
     call(socket, algorithm, inputs)
 
 

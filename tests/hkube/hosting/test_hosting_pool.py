@@ -13,6 +13,7 @@ from tarmac.errors import TarmacError
 from tarmac.hkube.hosting.interface import Ending
 from tarmac.hkube.hosting.pool import refuse
 from tarmac.jobs import Secret
+from waiting import wait_until_async
 
 
 def test_a_task_is_done_by_an_instance_and_its_result_comes_back(host, told, tmp_path):
@@ -172,8 +173,7 @@ def test_a_cancelled_task_is_stopped_and_a_waiting_one_never_starts(host, told):
     async def use(pool):
         first = pool.submit(make("wait"))
         second = pool.submit(make("echo", index=1))
-        while not told.of("started"):
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: told.of("started"), "the first task")
         second.cancel()
         first.cancel()
         return await pool.submit(make("echo", 1, index=2))
@@ -187,8 +187,7 @@ def test_no_more_instances_than_max_workers(host, told):
     async def use(pool):
         first = pool.submit(make("wait"))
         others = [pool.submit(make("who", n, index=n)) for n in range(1, 6)]
-        while not told.of("waiting"):
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: told.of("waiting"), "a task that waits")
         first.cancel()
         return await asyncio.gather(*others)
 
@@ -200,8 +199,8 @@ def test_no_more_instances_than_max_workers(host, told):
 def test_hot_workers_are_there_before_their_tasks(host, tmp_path):
     async def use(pool):
         await pool.submit(make("echo"))
-        while len([*tmp_path.glob("instances/*/stdout")]) < 2:
-            await asyncio.sleep(0.01)
+        logs = tmp_path.glob
+        await wait_until_async(lambda: len([*logs("instances/*/stdout")]) == 2, "both instances")
         return True
 
     assert host([define(minHotWorkers=2)], use)
@@ -212,8 +211,7 @@ def test_priorities_go_first(host, told):
 
     async def use(pool):
         first = pool.submit(make("wait", index=0))
-        while not told.of("started"):
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: told.of("started"), "the first task")
         later = [
             pool.submit(make("echo", index=number, priority=priority))
             for number, priority in enumerate((1, 3, 5, 3), start=1)
@@ -248,8 +246,7 @@ def test_what_waits_for_gpus_says_how_many_there_are(host, told):
     async def use(pool):
         first = pool.submit(make("wait", algorithm="alg"))
         second = pool.submit(make("echo", algorithm="other", index=1))
-        while not (told.of("waiting") and told.of("started")):
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: told.of("waiting") and told.of("started"), "both tasks")
         without = await pool.submit(make("echo", algorithm="none", index=2))
         first.cancel()
         return without, await second
@@ -295,6 +292,8 @@ def test_callers_that_hold_all_room_do_not_wait_for_each_other_for_ever(host, tm
     cores = max(2, len(os.sched_getaffinity(0)))
     algorithms = [define(cpu=cores / 2), define("child", cpu=cores / 2)]
     signs = [str(tmp_path / "first"), str(tmp_path / "second")]
+    for sign in signs:
+        os.mkfifo(sign)
     works = [
         make("call_together", *signs, "child", ["echo", 0]),
         make("call_together", *reversed(signs), "child", ["echo", 1], index=1),
@@ -330,8 +329,7 @@ def test_an_error_of_a_watchers_reaches_who_waits_for_the_task(host, told, monke
 def test_concurrency_is_a_limit_on_tasks_at_once(host, told):
     async def use(pool):
         first = pool.submit(make("wait"))
-        while not told.of("started"):
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: told.of("started"), "the first task")
         second = pool.submit(make("echo", index=1, algorithm="other"))
         await asyncio.sleep(0)
         first.cancel()
@@ -367,8 +365,7 @@ def test_a_program_that_does_not_connect_in_time_is_ended(host):
 def test_leaving_the_pool_ends_what_is_at_work(host, told):
     async def use(pool):
         works = pool.submit(make("deaf")), pool.submit(make("echo", index=1))
-        while not told.of("started"):
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: told.of("started"), "the first task")
         return works
 
     first, second = host([define(maxWorkers=1)], use, timers=IMPATIENT)

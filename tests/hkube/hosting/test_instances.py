@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import weakref
 
 import pytest
@@ -10,16 +11,17 @@ from pools import define, make
 
 from tarmac.errors import TarmacError
 from tarmac.jobs import LocalExecutor
+from waiting import wait_until_async
 
 
 def test_what_an_idle_instance_says_wrong_is_not_the_next_tasks(host, told, tmp_path):
     asked, sign = tmp_path / "asked", tmp_path / "sign"
+    os.mkfifo(asked)
 
     async def use(pool):
         await pool.submit(make("babble", str(asked), str(sign)))
-        asked.touch()
-        while not sign.exists():
-            await asyncio.sleep(0.01)
+        asked.write_bytes(b"")
+        await wait_until_async(sign.exists, "the end of the connection")
         return await pool.submit(make("echo", 1, index=1, retry="Never"))
 
     assert host([define()], use).value == [1]
@@ -57,8 +59,7 @@ def test_an_idle_instance_keeps_nothing_of_its_last_task(host):
 def test_an_error_of_the_executor_reaches_who_waits_for_a_task(host, told, monkeypatch):
     async def use(pool):
         task = pool.submit(make("wait"))
-        while not told.of("started"):
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: told.of("started"), "the task")
         wait = LocalExecutor.wait
 
         def fail_once(*_):

@@ -100,7 +100,7 @@ def run(made):
     return work_on_pipeline(made, Log(), open_host=host), len(calls)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(pipelines())
 def test_any_pipeline_ends_in_words_and_goes_on_without_doing_again_what_succeeded(pipeline):
     definition = {"name": "alg", "options": {"tarmac": {"command": ["true"]}}}

@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 from worker import LONG_S, Worker
 
+from forked import start_python
 from tarmac.hkube import serve
 from tarmac.training import Silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
+
+    from forked import ForkedProcess
 
 
 @pytest.fixture
@@ -29,11 +31,11 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.fixture
-def served(worker, tmp_path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def served(worker, tmp_path) -> Iterator[Callable[..., ForkedProcess]]:
     """Return a function that starts ``tarmac hkube serve`` and waits until it has connected."""
-    started: list[subprocess.Popen[str]] = []
+    started: list[ForkedProcess] = []
 
-    def start(*arguments: str, is_awaited: bool = True, **variables: str) -> subprocess.Popen[str]:
+    def start(*arguments: str, is_awaited: bool = True, **variables: str) -> ForkedProcess:
         environment = {
             **os.environ,
             "WORKER_SOCKET_URL": worker.url,
@@ -41,14 +43,13 @@ def served(worker, tmp_path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             "OMP_NUM_THREADS": "1",
             **variables,
         }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tarmac", "hkube", "serve", *arguments],
+        process = start_python(
+            *("-m", "tarmac", "hkube", "serve", *arguments),
             env=environment,
             cwd=tmp_path,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
         )
         started.append(process)
         if is_awaited:

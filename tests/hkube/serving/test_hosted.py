@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
+from forked import forked_interpreter
 from tarmac.errors import TarmacError
 from tarmac.formats import read_algorithm
 from tarmac.hkube.hosting import Pool, Timers, Work
@@ -54,7 +54,7 @@ def work_for(index, task_id, asked):
 
 
 def test_a_served_workload_is_hosted_stopped_and_gone_on_with(tmp_path):
-    command = [sys.executable, "-m", "tarmac", "hkube", "serve", "digits-mlp"]
+    command = [forked_interpreter(), "-m", "tarmac", "hkube", "serve", "digits-mlp"]
     definition = {
         "name": "digits",
         "cpu": 1,
@@ -62,7 +62,7 @@ def test_a_served_workload_is_hosted_stopped_and_gone_on_with(tmp_path):
         "algorithmEnv": {"WORKER_ALGORITHM_ENCODING": "bson"},
         "options": {"tarmac": {"command": command}},
     }
-    asked = {"num_epochs": 20, "output": str(tmp_path / "out"), "devices": "cpu"}
+    asked = {"num_epochs": 20, "train_size": 256, "output": str(tmp_path / "out"), "devices": "cpu"}
     asked["precision"] = "fp32"
 
     async def host():

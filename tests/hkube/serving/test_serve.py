@@ -143,7 +143,8 @@ def test_progress_is_told_while_it_trains(served_here, worker):
 
 
 def test_a_stopped_task_goes_on_where_it_was_and_ends_as_one_that_was_not(served, worker, tmp_path):
-    asked = {"epochs": 60, "output": str(tmp_path / "out"), "devices": "cpu", "precision": "fp32"}
+    asked = {"epochs": 60, "train_size": 256, "output": str(tmp_path / "out")}
+    asked |= {"devices": "cpu", "precision": "fp32"}
     process = served("digits-mlp")
     worker.begin("t", asked)
     worker.hear("progress")
@@ -203,7 +204,7 @@ def test_a_result_that_no_worker_was_there_for_is_told_once_on_the_next_connecti
     served_here, worker
 ):
     served_here()
-    worker.begin("t", {"epochs": 40, "hidden": 8})
+    worker.begin("t", {"epochs": 40, "train_size": 256})
     worker.hear("progress")
     worker.drop()
     worker.connected()
@@ -283,7 +284,7 @@ def test_a_signal_stops_the_training_and_ends_the_process(served, worker, tmp_pa
 
 
 def test_a_task_whose_process_was_killed_goes_on_in_another_one(served, worker, tmp_path):
-    asked = {"epochs": 40, "output": str(tmp_path / "out"), "devices": "cpu"}
+    asked = {"epochs": 40, "train_size": 256, "output": str(tmp_path / "out"), "devices": "cpu"}
     process = served("digits-mlp")
     worker.begin("t", asked)
     while worker.hear("progress").data["progress"] < 2 / 40:
@@ -464,7 +465,7 @@ def test_without_a_workload_it_is_hkubes_gpu_example(served, worker, mnist, tmp_
 
 @pytest.mark.mnist
 def test_the_gpu_example_is_stopped_and_gone_on_with(served_here, worker, mnist, tmp_path):
-    asked = {"num_epochs": 30, "output": str(tmp_path / "training_1"), "devices": "cpu"}
+    asked = {"num_epochs": 10, "output": str(tmp_path / "training_1"), "devices": "cpu"}
     here = served_here(None)
     worker.begin("t", asked)
     worker.hear("progress")
@@ -483,7 +484,11 @@ def test_an_output_that_cannot_be_written_is_named(served_here, worker, tmp_path
     )
 
 
-def test_a_stop_is_prolonged_until_the_step_under_way_is_over(served_here, worker, tmp_path):
+def test_a_stop_is_prolonged_until_the_step_under_way_is_over(
+    served_here, worker, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tarmac.hkube.serving.loop._ALIVE_EVERY_S", 0.05)
+    monkeypatch.setattr("tarmac.hkube.serving.loop._STOPPING_EVERY_S", 0.05)
     gate = tmp_path / "gate"
     (tmp_path / "slow.py").write_text(
         "import dataclasses, pathlib, torch\n"

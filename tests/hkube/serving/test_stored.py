@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 
 pytest.importorskip("obstore", reason="object stores are an extra")
 
+from forked import run_python
 from tarmac.errors import TarmacError
 from tarmac.hkube.protocol import Message
 from tarmac.runs import Run
@@ -32,7 +31,8 @@ def test_weights_and_events_are_in_the_store_that_the_variables_of_tensorflow_na
 
 
 def test_a_stopped_task_goes_on_on_another_machine(s3, served_here, worker, tmp_path):
-    asked = {"epochs": 60, "output": "s3://bucket/other", "devices": "cpu", "precision": "fp32"}
+    asked = {"epochs": 60, "train_size": 256, "output": "s3://bucket/other"}
+    asked |= {"devices": "cpu", "precision": "fp32"}
     here = served_here()
     worker.begin("t", asked)
     worker.hear("progress")
@@ -79,7 +79,7 @@ def write_object(uri, *others):
 
 upload.write_object = write_object
 options = {"devices": "cpu", "precision": "fp32", "train_size": 64}
-tarmac.train("digits-mlp", epochs=200, output="s3://bucket/killed", name="t", **options)
+tarmac.train("digits-mlp", epochs=100, output="s3://bucket/killed", name="t", **options)
 """
 
 
@@ -87,9 +87,9 @@ def test_a_task_whose_pod_was_killed_goes_on_in_another_one_with_the_same_bits(
     s3, served_here, worker, tmp_path
 ):
     environment = {**os.environ, "TARMAC_RUNS": str(tmp_path / "lost"), "OMP_NUM_THREADS": "1"}
-    killed = subprocess.run([sys.executable, "-c", KILLED], env=environment, check=False)
+    killed = run_python("-c", KILLED, env=environment)
     assert killed.returncode == -signal.SIGKILL
-    asked = {"epochs": 200, "devices": "cpu", "precision": "fp32", "train_size": 64}
+    asked = {"epochs": 100, "devices": "cpu", "precision": "fp32", "train_size": 64}
     here = served_here()
     undisturbed = worker.ask("whole", asked)
     done = worker.ask("t", asked | {"output": "s3://bucket/killed"})
