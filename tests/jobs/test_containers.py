@@ -13,7 +13,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from test_run import Watcher, wait_for
+from test_run import Watcher
 
 from busybox import IMAGE
 from hostile import each_name
@@ -32,6 +32,7 @@ from tarmac.jobs import (
 from tarmac.jobs.containers import ContainerRun, container_command
 from tarmac.jobs.placeholders import escape
 from tarmac.processes import guarded
+from waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +137,10 @@ def test_a_container_that_was_made_and_not_started_is_removed_with_its_run(image
     with guarded(tmp_path.name, ["docker"], None):
         pass
     listing = ["docker", "ps", "--all", "--quiet", "--filter", f"label={label}"]
-    wait_for(lambda: not subprocess.run(listing, check=True, capture_output=True).stdout)
+    wait_until(
+        lambda: not subprocess.run(listing, check=True, capture_output=True).stdout,
+        "the removal of the container",
+    )
 
 
 @pytest.mark.containers
@@ -167,7 +171,7 @@ def test_a_container_starts_where_it_is_told_to(run, image):
 def test_a_time_limit_ends_the_container_too(run):
     ended, _ = run("{name: x, command: [sleep, '600'], environment: IMAGE, timeout: 1}")
     assert ended.reason == "its time limit of 1 s"
-    wait_for(lambda: containers() == [])
+    wait_until(lambda: containers() == [], "the removal of the container")
 
 
 @pytest.mark.containers
@@ -200,10 +204,10 @@ def test_a_container_does_not_outlive_a_runner_that_is_killed(tmp_path, image):
         env=os.environ | {"TARMAC_RUNS": str(tmp_path / "runs")},
         stdout=subprocess.DEVNULL,
     )
-    wait_for(lambda: len(containers()) == 1)
+    wait_until(lambda: len(containers()) == 1, "the container")
     process.send_signal(signal.SIGKILL)
     process.wait()
-    wait_for(lambda: containers() == [])
+    wait_until(lambda: containers() == [], "the removal of the container")
 
 
 def test_gpus_are_given_by_their_ids(tmp_path):
@@ -320,8 +324,9 @@ def registry(tmp_path, image, reserve_port):
     name = f"127.0.0.1:{port}/private:1"
     config = ["--config", str(tmp_path / "docker-config")]
     login = [*config, "login", "-u", "me", "-p", "hunter2hunter2", f"127.0.0.1:{port}"]
-    wait_for(
-        lambda: not subprocess.run(["docker", *login], capture_output=True, check=False).returncode
+    wait_until(
+        lambda: not subprocess.run(["docker", *login], capture_output=True, check=False).returncode,
+        "the login to the registry",
     )
     subprocess.run(["docker", "tag", image, name], check=True)
     subprocess.run(["docker", *config, "push", "--quiet", name], check=True, capture_output=True)

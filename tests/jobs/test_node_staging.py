@@ -10,10 +10,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from forked import ForkedProcess, start_python
 from hostile import each_name
 from tarmac.errors import RequestError
 from tarmac.jobs import Attempt, Job, Secret, Site, plan_tasks
@@ -40,20 +42,23 @@ class Node:
         attempt = Attempt(task, number, self.base / "tasks" / str(task.index))
         return prepare_element(attempt, "ab12", self.site, self.spool, options=options or {})
 
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-P", "-m", "tarmac.jobs.executors.stage", *arguments]
+    def start(self, *arguments: str, env: Mapping[str, str], **options) -> ForkedProcess:
+        """Start staging as an agent does, with pipes for its input and its answer."""
+        return start_python(
+            *("-m", "tarmac.jobs.executors.stage", *arguments),
+            env=dict(env) | {"PYTHONSAFEPATH": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=False,
+            **options,
+        )
 
     def stage(self, element: Element, *arguments: str, **variables: str) -> dict:
-        done = subprocess.run(
-            self.command(*arguments),
-            input=(element.stage or "").encode(),
-            cwd="/",
-            env=CLEAN | self.variables | variables,
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        return json.loads(done.stdout)
+        env = CLEAN | self.variables | variables
+        process = self.start(*arguments, env=env, cwd="/", stderr=subprocess.PIPE)
+        stdout, stderr = process.communicate((element.stage or "").encode())
+        assert process.returncode == 0, stderr.decode()
+        return json.loads(stdout)
 
     def run(self, element: Element) -> tuple[dict, subprocess.CompletedProcess, dict]:
         """Take an attempt to its end; return what was staged, the program's end, what was kept."""
@@ -283,9 +288,15 @@ def test_nothing_that_libraries_print_is_taken_for_the_answer(node, tmp_path):
     )
     (tmp_path / "data").write_text("hello\n")
     at, (task,) = node("{name: x, command: 'true', inputs: [{from: data}]}")
-    work = str(tmp_path / "w")
-    answer = at.stage(at.element(task), "in", work, PYTHONPATH=str(tmp_path / "site"))
-    assert answer["error"] is None
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "tarmac.jobs.executors.stage", "in", str(tmp_path / "w")],
+        input=at.element(task).stage,
+        env=CLEAN | {"PYTHONPATH": str(tmp_path / "site")},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["error"] is None
 
 
 def test_a_download_that_is_asked_to_end_ends_and_leaves_no_part(node, tmp_path, slow_server):
@@ -293,13 +304,7 @@ def test_a_download_that_is_asked_to_end_ends_and_leaves_no_part(node, tmp_path,
         f"{{name: x, command: 'true', inputs: [{{from: '{slow_server.url}/data'}}]}}"
     )
     element = at.element(task)
-    process = subprocess.Popen(
-        at.command("in", str(tmp_path / "w")),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=CLEAN,
-    )
+    process = at.start("in", str(tmp_path / "w"), env=CLEAN, stderr=subprocess.DEVNULL)
     with contextlib.closing(process.stdin):
         process.stdin.write(element.stage.encode())
     assert slow_server.begun.wait(60)

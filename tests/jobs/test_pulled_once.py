@@ -18,14 +18,9 @@ from test_node_staging import node  # noqa: F401 - a fixture
 def staged_together(node, element, programs: Path, count: int) -> list[dict]:  # noqa: F811
     """Stage so many attempts at once, each as a process on its node; return the answers."""
     path = f"{programs}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "TMPDIR": str(programs)}
     started = [
-        subprocess.Popen(
-            node.command("in", str(node.base / f"work-{number}")),
-            env={**os.environ, "PATH": path, "TMPDIR": str(programs)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        for number in range(count)
+        node.start("in", str(node.base / f"work-{number}"), env=env) for number in range(count)
     ]
     for process in started:
         process.stdin.write(element.stage.encode())

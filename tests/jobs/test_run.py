@@ -13,13 +13,13 @@ import sys
 import tarfile
 import textwrap
 import threading
-import time
 import zipfile
 from pathlib import Path
 
 import psutil
 import pytest
 
+from forked import ForkedProcess, start_python
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs import (
     create_run,
@@ -34,6 +34,7 @@ from tarmac.jobs.inputs import fetch_inputs
 from tarmac.jobs.journal import read_journal
 from tarmac.jobs.model import Input
 from tarmac.processes.cgroup import make_memory_group
+from waiting import wait_until
 
 
 class Watcher:
@@ -173,7 +174,7 @@ def test_a_task_that_takes_more_memory_than_it_asked_for_is_ended(run, monkeypat
         command:
           - {sys.executable}
           - -c
-          - "x = bytearray(300 * 2**20); import time; time.sleep(60)"
+          - "x = bytearray(300 * 2**20); import signal; signal.pause()"
         """
     )
     assert counts == {"failed": 1}
@@ -400,26 +401,13 @@ def test_a_torn_last_line_of_the_journal_is_left_out_and_a_damaged_one_is_said(r
         work_on(find_run("latest", tmp_path / "runs"), Watcher())
 
 
-def tarmac(*arguments: str, **options) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tarmac", "run", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+def tarmac(*arguments: str, **options) -> ForkedProcess:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return start_python("-m", "tarmac", "run", *arguments, **pipes, **options)
 
 
 def sleepers(seconds: str) -> list[psutil.Process]:
     return [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", seconds]]
-
-
-def wait_for(condition) -> None:
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")
 
 
 def test_nothing_runs_on_when_the_runner_is_killed_and_it_can_be_resumed(tmp_path):
@@ -432,10 +420,10 @@ def test_nothing_runs_on_when_the_runner_is_killed_and_it_can_be_resumed(tmp_pat
         f"command: 'test -e ../../../resumed || {{ setsid sleep {nap} & sleep {nap}; }}'}}\n"
     )
     process = tarmac(str(tmp_path / "job.yaml"), "--output", str(tmp_path / "runs"))
-    wait_for(lambda: len(sleepers(nap)) == 2)
+    wait_until(lambda: len(sleepers(nap)) == 2, "both programs of the task")
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    wait_for(lambda: not sleepers(nap))
+    wait_until(lambda: not sleepers(nap), "the end of the task")
     (run,) = (tmp_path / "runs").iterdir()
     (run / "resumed").touch()
     resumed = tarmac("--resume", str(run))
@@ -451,7 +439,7 @@ def test_a_signal_ends_all_tasks_and_says_how_to_go_on(tmp_path, number):
         f"{{name: x, command: [sleep, '{nap}'], sweep: {{repeat: 2}}}}"
     )
     process = tarmac(str(tmp_path / "job.yaml"), "--output", str(tmp_path / "runs"))
-    wait_for(lambda: sleepers(nap))
+    wait_until(lambda: sleepers(nap), "a task")
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -6,7 +6,7 @@ import dataclasses
 
 import kubernetes_validate
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarmac.errors import RequestError
@@ -59,6 +59,7 @@ def check(manifest):
         kubernetes_validate.validate(manifest, text, strict=True)
 
 
+@settings(max_examples=40)
 @given(DEMANDS, st.integers(1, 1000), st.none() | st.integers(1, 2000), st.lists(NAMES, max_size=2))
 def test_every_manifest_is_valid(demand, size, most_at_once, excluded):
     unit = Unit("tarmac-01234567-0000", "01234567", "nonce", size, ("sh", "-c", "true"))
@@ -74,6 +75,7 @@ def test_every_manifest_is_valid(demand, size, most_at_once, excluded):
         assert int(limits["memory"]) >= demand.memory + (demand.shm or 0)
 
 
+@settings(max_examples=40)
 @given(DEMANDS, st.integers(2, 1000))
 def test_pods_that_are_one_attempt_are_valid_and_end_together(demand, nodes):
     unit = Unit("tarmac-01234567-0000", "01234567", "nonce", 1, ("sh",), nodes)

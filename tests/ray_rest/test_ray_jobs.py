@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import http.server
 import json
 import socket
@@ -18,19 +19,34 @@ from tarmac.ray import RayJobs, Refused, Silence, Submission, dashboard_address,
 MINE = Submission(name="tarmac-1-1", entrypoint="true")
 
 
+@dataclasses.dataclass
+class Answer:
+    """The answer of a server to every request."""
+
+    status: int
+    body: bytes
+
+
 @contextlib.contextmanager
 def answering(status: int, body: bytes):
     """Serve one answer for all; yields its address and what it was asked."""
+    with serving(Answer(status, body)) as (address, asked):
+        yield address, asked
+
+
+@contextlib.contextmanager
+def serving(answer: Answer):
+    """Serve an answer that may change meanwhile; yields as `answering` does."""
     asked: list[tuple[str, str, dict[str, str], bytes]] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def _answer(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             asked.append((self.command, self.path, dict(self.headers), self.rfile.read(length)))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_response(answer.status)
+            self.send_header("Content-Length", str(len(answer.body)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(answer.body)
 
         def do_GET(self) -> None:
             self._answer()
@@ -42,8 +58,8 @@ def answering(status: int, body: bytes):
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
+    # The end is noticed at the next look for it: by default twice a second.
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}", asked
     finally:
@@ -114,14 +130,22 @@ def test_silence_is_said_and_is_no_answer():
         assert silent == Silence(f"{address} has not answered within 0.2 s")
 
 
+@pytest.fixture(scope="module")
+def changing():
+    """Yield a client, and the answer that it gets to everything."""
+    answer = Answer(200, b"")
+    with serving(answer) as (address, _):
+        yield RayJobs(address), answer
+
+
 @given(st.binary(max_size=200), st.sampled_from([200, 204, 302, 400, 404, 418, 500]))
-def test_no_answer_breaks_the_client(body, status):
-    with answering(status, b"" if status == 204 else body) as (address, _):
-        jobs = RayJobs(address)
-        assert isinstance(jobs.version(), (Refused, Silence))
-        jobs.look("x")
-        jobs.submit(MINE)
-        jobs.stop("x")
+def test_no_answer_breaks_the_client(changing, body, status):
+    jobs, answer = changing
+    answer.status, answer.body = status, b"" if status == 204 else body
+    assert isinstance(jobs.version(), (Refused, Silence))
+    jobs.look("x")
+    jobs.submit(MINE)
+    jobs.stop("x")
 
 
 @pytest.mark.parametrize(
