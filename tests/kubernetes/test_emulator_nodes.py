@@ -106,7 +106,7 @@ def test_a_container_over_its_memory_limit_is_killed(cluster: Emulator) -> None:
         "hungry",
         "",
         container={
-            "command": ["python3", "-c", "b = bytearray(300 << 20); import time; time.sleep(30)"],
+            "command": ["python3", "-c", "b = bytearray(300 << 20); import signal; signal.pause()"],
             "resources": {"limits": {"memory": "60Mi"}},
         },
     )

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tarmac.formats import read_the_job
 from tarmac.hkube import Silent, prepare_pipeline, work_on_pipeline
 from tarmac.jobs import create_run
 from tarmac.jobs.executors.queueing import Patience
+from waiting import wait_until
 
 pytestmark = pytest.mark.kubernetes
 
@@ -160,11 +160,7 @@ def numbers(start_cluster, tmp_path, monkeypatch):
 
 
 def wait_for(is_so, what: str):
-    end = time.monotonic() + WITHIN_S
-    while not (found := is_so()):
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
-    return found
+    return wait_until(is_so, what, seconds=WITHIN_S)
 
 
 def test_a_pipeline_runs_in_pods(numbers):

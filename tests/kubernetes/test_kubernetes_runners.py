@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from emulator.kinds import JOB, SECRET
+
+from waiting import wait_until
 
 pytestmark = pytest.mark.kubernetes
 
@@ -56,11 +57,7 @@ def state_of(tarmac) -> str:
 
 
 def wait_for(is_so, what: str):
-    end = time.monotonic() + WITHIN_S
-    while not (found := is_so()):
-        assert time.monotonic() < end, what
-        time.sleep(0.2)
-    return found
+    return wait_until(is_so, what, seconds=WITHIN_S)
 
 
 def runner_pods(cluster):

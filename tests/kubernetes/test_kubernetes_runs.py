@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 import yaml
@@ -26,6 +25,7 @@ from tarmac.jobs.executors.kubernetes import KubernetesExecutor
 from tarmac.jobs.executors.kubernetes.pods import keep_pod
 from tarmac.jobs.progress import Ended
 from tarmac.testing.executors import ExecutorCase
+from waiting import wait_until
 
 
 class Progress(Silent):
@@ -244,7 +244,7 @@ def test_a_job_that_is_deleted_before_any_watch_shows_it_ends_its_task(run_job, 
 def test_a_program_that_takes_too_much_memory_is_told_apart(run_job):
     job = """\
     name: x
-    command: [python3, -c, 'x = bytearray(400 * 2**20); import time; time.sleep(30)']
+    command: [python3, -c, 'x = bytearray(400 * 2**20); import signal; signal.pause()']
     resources: {memory: 100 MiB}
     """
     (end,) = run_job(job).ends.values()
@@ -263,9 +263,11 @@ def test_a_runner_that_was_killed_finds_its_pods_again(cluster, tmp_path):
     ]
     command = [sys.executable, "-m", "tarmac", "run", str(job), *options]
     runner = subprocess.Popen(command, start_new_session=True)
-    while not [p for p in cluster.pods() if p["status"].get("phase") == "Running"]:
-        assert runner.poll() is None
-        time.sleep(0.1)
+    wait_until(
+        lambda: [p for p in cluster.pods() if p["status"].get("phase") == "Running"],
+        "the pod",
+        unless=runner.poll,
+    )
     runner.kill()
     runner.wait()
     (run,) = [p for p in (tmp_path / "runs").iterdir() if p.is_dir()]

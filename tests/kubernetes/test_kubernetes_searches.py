@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,6 +12,7 @@ import tarmac
 from gated_searches import SPACE, results, search_here, steps, waiting, write_gated
 from tarmac.jobs import scheduler
 from tarmac.studies import Study, Workers
+from waiting import wait_until
 
 # Each begins half a dozen Pythons with PyTorch, and tests run beside it.
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
@@ -51,11 +51,10 @@ def search(cluster, shared):
 
 
 def wait_for(is_so, searching, what):
-    end = time.monotonic() + 300
-    while not is_so():
-        assert not searching.done(), f"the search has ended: {searching.result()}"
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.05)
+    def end_of_search():
+        return f"the search has ended: {searching.result()}" if searching.done() else None
+
+    wait_until(is_so, what, seconds=300, unless=end_of_search)
 
 
 @pytest.mark.parametrize("what", ENDS)

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from emulator.kinds import JOB
@@ -16,6 +15,7 @@ from emulator.kinds import JOB
 from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, scheduler
 from tarmac.jobs.executors.events import Waiting
 from tarmac.jobs.executors.kubernetes import KubernetesExecutor
+from waiting import wait_until
 
 pytestmark = pytest.mark.kubernetes
 
@@ -121,17 +121,20 @@ def test_a_second_runner_takes_over_what_has_ended_what_runs_and_what_has_not_be
     ]
     with (tmp_path / "said").open("w") as said:
         runner = subprocess.Popen(command, start_new_session=True, stdout=said, stderr=said)
-    end = time.monotonic() + WITHIN_S
-    while phases(cluster).count("Running") < 2 or not [*runs.glob("*/tasks/*/stdout")]:
-        assert runner.poll() is None, (tmp_path / "said").read_text()
-        assert time.monotonic() < end, phases(cluster)
-        time.sleep(0.1)
+    wait_until(
+        lambda: phases(cluster).count("Running") >= 2 and [*runs.glob("*/tasks/*/stdout")],
+        "two pods that run and the output of one that has ended",
+        seconds=WITHIN_S,
+        unless=lambda: None if runner.poll() is None else (tmp_path / "said").read_text(),
+    )
     os.killpg(runner.pid, signal.SIGKILL)
     runner.wait()
     # All of them end while nobody looks.
-    while "Running" in phases(cluster) or "Pending" in phases(cluster):
-        assert time.monotonic() < end, phases(cluster)
-        time.sleep(0.1)
+    wait_until(
+        lambda: not {"Running", "Pending"} & {*phases(cluster)},
+        "the end of all pods",
+        seconds=WITHIN_S,
+    )
     made = jobs_made(cluster)
     assert made > 0
     (run,) = [path for path in runs.iterdir() if path.is_dir()]

@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
+
+from waiting import wait_until
 
 pytest.importorskip("obstore", reason="needs pip install 'tarmac-gpu[objects]'")
 
@@ -91,15 +92,14 @@ def test_a_killed_runner_finds_what_its_pods_have_kept_meanwhile(cluster, tmp_pa
     options = ("--output", str(runs), "--set", "options.kubernetes.store_secret=keys")
     command, environment = tarmac_run(cluster, tmp_path, job, *options)
     runner = subprocess.Popen(command, env=environment, start_new_session=True)
-    while not [p for p in cluster.pods() if p["status"].get("phase") == "Running"]:
-        assert runner.poll() is None
-        time.sleep(0.1)
+    wait_until(
+        lambda: [p for p in cluster.pods() if p["status"].get("phase") == "Running"],
+        "the pod",
+        unless=runner.poll,
+    )
     os.killpg(runner.pid, signal.SIGKILL)
     runner.wait()
-    until = time.monotonic() + 120
-    while not versions("results/.tarmac/"):
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: versions("results/.tarmac/"), "the outputs of the pod", seconds=120)
     (run,) = [path for path in runs.iterdir() if path.is_dir()]
     again = [sys.executable, "-m", "tarmac", "run", "--resume", str(run)]
     ended = subprocess.run(again, env=environment, capture_output=True, text=True, check=False)

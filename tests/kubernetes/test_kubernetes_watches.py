@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from emulator.kinds import JOB
+
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,11 +57,12 @@ def test_a_run_goes_on_when_a_server_closes_its_watches(
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as runner:
-        end = time.monotonic() + WITHIN_S
-        while "Running" not in [pod["status"].get("phase") for pod in cluster.pods()]:
-            assert runner.poll() is None, runner.communicate()[0]
-            assert time.monotonic() < end, cluster.pods()
-            time.sleep(0.05)
+        wait_until(
+            lambda: "Running" in [pod["status"].get("phase") for pod in cluster.pods()],
+            "a pod that runs",
+            seconds=WITHIN_S,
+            unless=lambda: None if runner.poll() is None else runner.communicate()[0],
+        )
         make_trouble(cluster)
         said, _ = runner.communicate(timeout=WITHIN_S)
     assert runner.returncode == 0, said

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import signal
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from ray_heads import OBJECT_STORE_BYTES, start_head
 from tarmac.jobs import Event, Silent, Site, Task, parse_job, plan_tasks, run_tasks, scheduler
 from tarmac.jobs.executors.ray import RayExecutor
 from tarmac.jobs.progress import Ended
+from waiting import wait_until
 
 # The loss of a node is seen in seconds rather than half a minute.
 _HASTY = {
@@ -199,10 +199,6 @@ def until():
     """Return a function that waits until something is so."""
 
     def wait(is_so: Callable[[], Any], what: str) -> Any:
-        end = time.monotonic() + _WITHIN_S
-        while not (found := is_so()):
-            assert time.monotonic() < end, what
-            time.sleep(0.05)
-        return found
+        return wait_until(is_so, what, seconds=_WITHIN_S)
 
     return wait

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.frameworks
+pytestmark = pytest.mark.ray
 
 # `ray start ... &` in a script: a shell has what it starts so ignore SIGINT, and that is handed on.
 IN_BACKGROUND = True

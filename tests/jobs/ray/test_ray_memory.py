@@ -40,8 +40,9 @@ def test_a_task_that_fills_its_node_is_tried_once_more_and_then_fails_for_its_me
     runs = runs_on(small_node.address)
     # Its pages are written, so that they are taken; its number tells whether it is still there.
     hog = (
-        f"import os, time; open({str(tmp_path / 'pids')!r}, 'a').write(str(os.getpid()) + chr(10));"
-        f" held = b'x' * {int(psutil.virtual_memory().total * _TAKEN)}; time.sleep(600)"
+        f"import os, signal; file = open({str(tmp_path / 'pids')!r}, 'a');"
+        " file.write(str(os.getpid()) + chr(10)); file.close();"
+        f" held = b'x' * {int(psutil.virtual_memory().total * _TAKEN)}; signal.pause()"
     )
     progress = runs(json.dumps({"name": "x", "command": [sys.executable, "-c", hog]}))
     (end,) = progress.ends.values()

@@ -38,12 +38,12 @@ else:
 """
 
 STAYS = """
-import os, sys, time
+import os, signal, sys
 rank = os.environ["TARMAC_NODE_RANK"]
 with open(sys.argv[1], "a") as file:
     print(os.environ["TARMAC_ATTEMPT"], rank, os.getpid(), os.getppid(), file=file)
 if os.environ["TARMAC_ATTEMPT"] == "1":
-    time.sleep(600)
+    signal.pause()
 """
 
 

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 
 from tarmac.jobs import find_executor
 from tarmac.ray import RayJob, RayJobs, Submission
+from waiting import wait_until
 
 pytestmark = pytest.mark.ray
 
@@ -53,14 +53,19 @@ def dashboard(tmp_path_factory):
 
 def takes_jobs(head: subprocess.Popen[bytes], address: str) -> bool:
     """Wait until a head has done a job; return whether it has, and has not ended before."""
-    jobs, end = RayJobs(address, TOKEN), time.monotonic() + WITHIN_S
-    while head.poll() is None and time.monotonic() < end:
+    jobs = RayJobs(address, TOKEN)
+
+    def end_of_first() -> RayJob | None:
         jobs.submit(Submission(name="first", entrypoint="true"))
-        found = jobs.look("first")
-        if isinstance(found, RayJob) and found.state not in ("pending", "running"):
-            return found.state == "succeeded"
-        time.sleep(1)
-    return False
+        job = jobs.look("first")
+        has_ended = isinstance(job, RayJob) and job.state not in ("pending", "running")
+        return job if has_ended else None
+
+    try:
+        job = wait_until(end_of_first, "the first job", seconds=WITHIN_S, unless=head.poll)
+    except AssertionError:
+        return False
+    return job.state == "succeeded"
 
 
 def start_head_with_token(tmp_path_factory) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
@@ -113,11 +118,7 @@ def state_of(tarmac) -> str:
 
 
 def wait_for(is_so, what: str):
-    end = time.monotonic() + WITHIN_S
-    while not (found := is_so()):
-        assert time.monotonic() < end, what
-        time.sleep(0.2)
-    return found
+    return wait_until(is_so, what, seconds=WITHIN_S)
 
 
 def test_a_submitted_run_is_a_job_and_no_secret_is_to_be_seen_there(tarmac, dashboard, monkeypatch):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from waiting import wait_until
 
 TARMAC = [sys.executable, "-m", "tarmac"]
 
@@ -43,12 +44,8 @@ def write_gated(gate: Path, *, num: int = 1) -> None:
     write_job(f"{{name: x, command: '{command}', sweep: {{repeat: {num}}}, timeout: 5m}}")
 
 
-def wait_for(is_so, what: str, *, within_s: float = WITHIN_S):
-    end = time.monotonic() + within_s
-    while not (found := is_so()):
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
-    return found
+def wait_for(is_so, what: str, *, within_s: float = WITHIN_S, **options):
+    return wait_until(is_so, what, seconds=within_s, **options)
 
 
 def wait_for_lines(path: Path, num: int) -> None:

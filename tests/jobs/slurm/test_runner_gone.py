@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import CancelledError
 
 import pytest
@@ -16,13 +15,11 @@ import tarmac
 from tarmac.cli.commands import jobs as commands
 from tarmac.errors import RequestError
 from tarmac.jobs import Silent, attach, find_run, parse_job, read_journal, work_on
+from waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
 CLUSTER = {"cpus": 4}
-
-# What is looked at needs the processor too.
-LOOK_EVERY_S = 0.1
 
 
 @pytest.fixture
@@ -31,9 +28,15 @@ def submitted(on_cluster, tmp_path):
 
     def submit(text: str):
         handle = tarmac.submit(parse_job(text), output=tmp_path / "runs", on="slurm")
-        while not ((begun := handle.status().tasks) and handle.stdout(begun[0].name)):
-            assert handle.running(), (handle.path / "runner.log").read_text()
-            time.sleep(LOOK_EVERY_S)
+
+        def has_printed() -> bool:
+            begun = handle.status().tasks
+            return bool(begun) and bool(handle.stdout(begun[0].name))
+
+        def reason() -> str | None:
+            return None if handle.running() else (handle.path / "runner.log").read_text()
+
+        wait_until(has_printed, "a line of the task", seconds=90, unless=reason)
         return handle
 
     return submit
@@ -48,8 +51,7 @@ def killed(submitted, tmp_path):
         runner = handle.status().runner
         assert runner.send(signal.SIGKILL)
         # Its parent is this process.
-        while handle.status().runner is not None:
-            time.sleep(LOOK_EVERY_S)
+        wait_until(lambda: handle.status().runner is None, "the end of the runner")
         return attach("latest", tmp_path / "runs")
 
     return submit_and_kill

@@ -78,7 +78,7 @@ def test_a_task_whose_memory_slurm_minds_has_failed_for_it_and_is_not_begun_agai
     progress = runs(
         """
         name: x
-        command: [python3, -c, "x = bytearray(400 << 20); import time; time.sleep(600)"]
+        command: [python3, -c, "x = bytearray(400 << 20); import signal; signal.pause()"]
         """
     )
     end = progress.ends["x"]

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import psutil
@@ -96,9 +95,7 @@ def secrets_in(root: Path) -> list[Path]:
 def killed(start, tmp_path):
     """Have a task begin, and kill its runner."""
     runner = start("-c", RUNNER, "new")
-    while not (tmp_path / "begun").exists():
-        assert runner.poll() is None, runner.stdout.read()
-        time.sleep(0.05)
+    wait_for((tmp_path / "begun").exists, "the task", unless=runner.poll)
     runner.send_signal(signal.SIGKILL)
     runner.wait()
     assert len(secrets_in(tmp_path / "spool")) == 1

@@ -8,11 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from tarmac.jobs import Began, Waiting, read_journal
+from waiting import wait_until
 
 SETTINGS = ("AccountingStorageEnforce=limits",)
 CLUSTER = {
@@ -35,10 +35,7 @@ pytestmark = [
 
 
 def wait_for(is_so, what: str) -> None:
-    end = time.monotonic() + WITHIN_S
-    while not is_so():
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
+    wait_until(is_so, what, seconds=WITHIN_S)
 
 
 def lines_of(path) -> list[str]:

@@ -15,7 +15,6 @@ import os
 import secrets
 import ssl
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,6 +22,8 @@ from typing import Any, NoReturn
 import httpx
 import pytest
 import yaml
+
+from waiting import wait_until
 
 from .certificates import server_context
 from .kinds import NAMESPACE, NODE, POD, SECRET, Kind
@@ -334,10 +335,7 @@ def _path(kind: Kind, namespace: str = "") -> str:
 
 
 def _until(is_so: Callable[[], bool], otherwise: str) -> None:
-    end = time.monotonic() + _WAIT_S
-    while not is_so():
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.05)
+    wait_until(is_so, f"an end to this: {otherwise}", seconds=_WAIT_S)
 
 
 def _named(config: dict[str, Any], kind: str, name: str) -> dict[str, Any]:

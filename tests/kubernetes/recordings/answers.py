@@ -13,7 +13,6 @@ import os
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +23,8 @@ import httpx
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from test_emulator_jobs import job
+
+from waiting import wait_until
 
 _FILE = Path(__file__).with_name("answers.json")
 _WAIT_S = 30.0
@@ -311,10 +312,7 @@ _OTHER_EACH_TIME = {
 
 
 def _until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + _WAIT_S
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(is_so, "what is to be recorded", seconds=_WAIT_S)
 
 
 def _record() -> None:
