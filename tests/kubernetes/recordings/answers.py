@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import httpx
 
-# Run by itself: what it imports lies beside its directory.
-sys.path.append(str(Path(__file__).resolve().parent.parent))
+# Run by itself: it imports what lies beside its directory, and that the modules of all tests.
+sys.path += map(str, Path(__file__).resolve().parents[1:3])
 
 from test_emulator_jobs import job
 

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-# Run by itself: what it imports lies beside its directory.
-sys.path.append(str(Path(__file__).resolve().parent.parent))
+# Run by itself: it imports what lies beside its directory, and that the modules of all tests.
+sys.path += map(str, Path(__file__).resolve().parents[1:3])
 
 from recordings.stories import STORIES, Event, Teller
 
