@@ -6,10 +6,11 @@ import json
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 import yaml
+
+from forked import run_python
 
 JOB = "{name: sweep, command: 'echo {{ n }}', sweep: {grid: {n: [1, 2, 3]}}}"
 PIPELINE = """
@@ -25,15 +26,8 @@ def tarmac(tmp_path):
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tarmac", *arguments],
-            cwd=tmp_path,
-            env=os.environ | {"TARMAC_RUNS": str(tmp_path / "runs")} | variables,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        env = os.environ | {"TARMAC_RUNS": str(tmp_path / "runs")} | variables
+        return run_python("-m", "tarmac", *arguments, cwd=tmp_path, env=env, timeout=120)
 
     return run
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forked import run_python
 from tarmac.documents import parse_document
 from tarmac.errors import RequestError
 from tarmac.formats import (
@@ -516,14 +516,8 @@ def test_the_command_line_says_which_secret_is_missing_and_takes_its_place(tmp_p
     (tmp_path / "alg.json").write_text(GPU)
 
     def tarmac(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tarmac", *arguments],
-            check=False,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            env=os.environ | {"MY_KEY": "hunter2hunter2"},
-        )
+        env = os.environ | {"MY_KEY": "hunter2hunter2"}
+        return run_python("-m", "tarmac", *arguments, cwd=tmp_path, env=env)
 
     done = tarmac("run", "alg.json", "--fake-gpus", "1")
     assert done.returncode == 2

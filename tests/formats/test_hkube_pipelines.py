@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forked import run_python
 from tarmac.documents import parse_document
 from tarmac.errors import RequestError
 from tarmac.formats import (
@@ -628,14 +627,7 @@ def test_the_command_line_converts_there_and_back(tmp_path):
     write(tmp_path / "p.json", value)
 
     def tarmac(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tarmac", *arguments],
-            check=False,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            env=os.environ,
-        )
+        return run_python("-m", "tarmac", *arguments, cwd=tmp_path)
 
     there = tarmac("convert", "p.json")
     assert there.returncode == 0, there.stderr

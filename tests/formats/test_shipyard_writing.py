@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +15,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from forked import run_python
 from tarmac.distribution import install_hint
 from tarmac.documents import dump_document, parse_document
 from tarmac.errors import RequestError
@@ -366,14 +366,7 @@ def test_what_is_secret_is_pruned_wherever_it_stands():
 
 
 def tarmac(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tarmac", *arguments],
-        check=False,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env=os.environ | env,
-    )
+    return run_python("-m", "tarmac", *arguments, cwd=folder, env=os.environ | env)
 
 
 RECIPE = {

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from forked import run_python, start_python
 from tarmac.jobs import create_run, parse_job, plan_tasks
 from tarmac.jobs.executors import LocalExecutor
 from tarmac.jobs.machine import Machine
@@ -28,13 +29,7 @@ from tarmac.processes import Process, make_memory_group, parent_of_groups, start
 
 
 def tarmac(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tarmac", "run", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        **options,
-    )
+    return run_python("-m", "tarmac", "run", *arguments, **options)
 
 
 def test_a_full_disk_is_said_and_the_run_goes_on_once_there_is_room(tmp_path, small_disk):
@@ -291,9 +286,7 @@ with contextlib.closing(LocalExecutor(machine, root, run.path / "shared")) as ex
 
 def test_two_runners_take_turns_with_the_only_gpu(tmp_path):
     rivals = [
-        subprocess.Popen(
-            [sys.executable, "-c", _RIVAL, str(tmp_path), name], stdout=subprocess.PIPE, text=True
-        )
+        start_python("-c", _RIVAL, tmp_path, name, stdout=subprocess.PIPE)
         for name in ("one", "two")
     ]
     assert [rival.communicate(timeout=240)[0] for rival in rivals] == ["5\n", "5\n"]

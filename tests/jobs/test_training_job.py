@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from forked import run_python
 from tarmac.jobs import plan_tasks, training_job
 
 
@@ -46,12 +46,6 @@ def test_only_a_training_on_several_nodes_is_tried_again_by_its_job():
 
 @pytest.mark.parametrize("option", ["--nodes", "--gpus-per-node", "--cpus-per-node"])
 def test_what_nodes_give_is_refused_without_a_cluster(tmp_path, option):
-    done = subprocess.run(
-        [sys.executable, "-m", "tarmac", "train", "digits-mlp", option, "2"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-m", "tarmac", "train", "digits-mlp", option, "2", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {option} is for a training on a cluster\n  Say which:")

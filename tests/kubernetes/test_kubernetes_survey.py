@@ -76,6 +76,7 @@ def jobs_left(cluster) -> list[Any]:
     return cluster.admin.get("/apis/batch/v1/namespaces/default/jobs").json()["items"]
 
 
+@pytest.mark.kubernetes
 def test_each_node_is_looked_at_by_tarmac_in_a_pod(start_cluster, check):
     cluster = start_cluster(nodes=2, capacity={"cpu": "4", "memory": "8Gi"})
     done = check(cluster, "--json", python=sys.executable)

@@ -61,19 +61,17 @@ def test_a_program_on_each_node_is_told_where_all_meet(run, on_nodes):
 
 
 def test_programs_meet_where_the_first_one_listens(run, on_nodes):
-    element, agent = on_nodes("""
-import os, socket, time
+    pipe = run.pipe()
+    element, agent = on_nodes(f"""
+import os, socket
 address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 if os.environ["NODE_RANK"] == "0":
     with socket.create_server(("", address[1])) as server:
+        open({str(pipe)!r}, "w").close()
         print(server.accept()[0].recv(10).decode())
 else:
-    while True:
-        try:
-            socket.create_connection(address).sendall(b"hello")
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.05)
+    open({str(pipe)!r}).read()
+    socket.create_connection(address).sendall(b"hello")
 """)
     assert run.end(agent) == (0, "")
     assert run.printed(element) == "hello\n"
@@ -81,12 +79,12 @@ else:
 
 def test_the_failure_of_one_node_ends_all_and_is_named_with_its_last_lines(run, on_nodes):
     element, agent = on_nodes("""
-import os, sys, time
+import os, signal, sys
 if os.environ["NODE_RANK"] == "1":
     for number in range(30):
         print("line", number, file=sys.stderr)
     sys.exit(7)
-time.sleep(1000)
+signal.pause()
 """)
     code, _ = run.end(agent)
     record = run.record(element)
@@ -116,10 +114,10 @@ sys.exit(3)
 
 def test_a_node_that_has_found_another_one_hung_says_so_in_its_own_words(run, on_nodes):
     element, agent = on_nodes("""
-import os, sys, time
+import os, signal, sys
 if os.environ["NODE_RANK"] == "0":
     sys.exit(print("error: rank 1 has not answered for 31 s", file=sys.stderr) or 69)
-time.sleep(1000)
+signal.pause()
 """)
     run.end(agent)
     record = run.record(element)
@@ -128,10 +126,10 @@ time.sleep(1000)
 
 def test_a_node_whose_agent_is_killed_is_lost_and_the_others_end(run, on_nodes):
     element, agent = on_nodes("""
-import os, signal, time
+import os, signal
 if os.environ["NODE_RANK"] == "1":
     os.kill(os.getppid(), signal.SIGKILL)
-time.sleep(1000 if os.environ["NODE_RANK"] == "0" else 0)
+os.environ["NODE_RANK"] == "0" and signal.pause()
 """)
     run.end(agent)
     record = run.record(element)

@@ -299,7 +299,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                     yield {"type": "ERROR", "object": error.status()}
                     return
                 if not new:
-                    until = min(ends, next_bookmark if bookmarks else ends)
+                    until = min(ends, next_bookmark if bookmarks and not frozen else ends)
                     store.changed.wait(max(0.0, min(until - time.monotonic(), 1.0)))
                 here = store.revision
             yield None
