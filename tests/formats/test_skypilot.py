@@ -6,7 +6,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forked import forked_interpreter
 from tarmac.cli.commands.convert import command as convert
 from tarmac.documents import parse_document
 from tarmac.environments import VenvSpec, build_venv
@@ -266,7 +266,7 @@ def on_a_machine(task: dict, home: Path, **variables: str) -> subprocess.Popen[s
     work.mkdir(parents=True)
     (home / ".local/bin").mkdir(parents=True)
     program = home / ".local/bin/tarmac"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m tarmac "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {forked_interpreter()} -m tarmac "$@"\n')
     program.chmod(0o755)
     return subprocess.Popen(
         ["bash", "-c", task["run"]],
