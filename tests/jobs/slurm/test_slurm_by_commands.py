@@ -6,6 +6,7 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
 from by_commands import (
     WITHIN_S,
     queued_names,
@@ -58,6 +59,7 @@ def test_a_profile_says_where_tasks_run_and_its_options_go_on_record(tarmac, mon
     assert tarmac("logs", "latest").stdout == "main\n"
 
 
+@pytest.mark.slurm
 def test_a_run_whose_disk_was_full_says_how_to_go_on_and_does(tarmac, small_disk):
     disk = small_disk("200k")
     write_job("{name: x, command: [echo, hello], sweep: {repeat: 3}}")
@@ -98,6 +100,7 @@ def test_ctrl_c_leaves_tasks_to_slurm_and_a_resumed_run_takes_them_up(tarmac, on
     assert (tmp_path / "gate.begun").read_text() == "begun\n"
 
 
+@pytest.mark.slurm
 def test_ctrl_c_twice_ends_the_tasks(tarmac, on_cluster, tmp_path):
     write_gated(tmp_path / "gate", num=12)
     with start("run", "job.yaml", "--on", "slurm") as running:
@@ -114,6 +117,7 @@ def test_ctrl_c_twice_ends_the_tasks(tarmac, on_cluster, tmp_path):
     wait_for(lambda: not queued_names(on_cluster), "nothing of it is left in the queue")
 
 
+@pytest.mark.slurm
 def test_sigterm_leaves_tasks_to_slurm_at_once(tarmac, on_cluster, tmp_path):
     write_gated(tmp_path / "gate")
     with start("run", "job.yaml", "--on", "slurm") as running:
