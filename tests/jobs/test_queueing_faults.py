@@ -282,6 +282,8 @@ NOT_STARTED = {"outcome": "failed", "cause": "start", "reason": "no driver"}
 
 
 def test_what_one_host_does_not_start_spends_no_retry_where_another_one_does(queue):
+    # What an engine does not show counts as lost.
+    queue.engine.shown = _NOBODY
     queue.executor.start(queue.attempts)
     queue.wait_until(lambda: queue.engine.chunks)
     queue.write(0, state="ended", host="h1", **NOT_STARTED)

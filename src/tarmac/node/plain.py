@@ -15,7 +15,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from tarmac.node.records import own_variables
+from tarmac.node.records import AttemptRecord, own_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +51,8 @@ kills() {
 record() {
   printf '= {"nonce": "%s", "state": "ended", "host": "%s", "engine_id": "%s", ' \
     "$nonce" "$TARMAC_KUBERNETES_NODE" "$TARMAC_KUBERNETES_JOB-$JOB_COMPLETION_INDEX"
-  printf '"outcome": "%s", "cause": "%s", "reason": "%s", "exit_code": %s, "seconds": %s}\n' "$@"
+  printf '"outcome": "%s", "cause": "%s", "reason": "%s", "exit_code": %s, "seconds": %s, ' "$@"
+  printf '"schema": %s}\n' "$schema"
 }
 stopped= killer= code=
 exec 5>&1
@@ -126,6 +127,7 @@ def _settings(element: Element) -> str:
     values = {
         "directory": element.directory,
         "nonce": element.nonce,
+        "schema": str(AttemptRecord._field_defaults["schema"]),
         "grace": str(math.ceil(element.grace_s)),
         "limit": "" if limit is None else str(max(1, math.ceil(limit))),
         "limit_words": "" if limit is None else f"its time limit of {limit:g} s",

@@ -442,12 +442,12 @@ def test_the_runner_keeps_of_tasks_that_have_ended_their_results_alone(run):
 
         def ended(self, ending) -> None:
             self.num_ended += 1
-            if self.num_ended in (200, 1200):
+            if self.num_ended in (500, 2500):
                 gc.collect()
                 self.num_bytes.append(tracemalloc.get_traced_memory()[0])
 
     meter = Meter()
-    pipeline = body(("a", "boss", ["#[1...1300]"]))
+    pipeline = body(("a", "boss", ["#[1...2600]"]))
 
     async def boss(given, calls, work):
         return (await calls.run_algorithm(work, "square", given)).value
@@ -457,10 +457,10 @@ def test_the_runner_keeps_of_tasks_that_have_ended_their_results_alone(run):
         end, _, _ = run(pipeline, {"boss": boss, "square": square}, log=meter)
     finally:
         tracemalloc.stop()
-    assert end.counts == {"succeeded": 2600}
+    assert end.counts == {"succeeded": 5200}
     first, last = meter.num_bytes
     # Of each other one an entry of a dict, of two integers; one name would be as much again.
-    assert (last - first) / 1000 < 120
+    assert (last - first) / 2000 < 120
 
 
 def test_inputs_of_a_run_that_goes_on_are_made_when_their_turn_has_come(run, monkeypatch):
