@@ -18,8 +18,9 @@ from doc_pages import PAGES, ROOT, Block, anchors, blocks, links, page_id
 from ray_heads import OBJECT_STORE_BYTES, start_head
 
 RUN = ("console", "python")
-# Newcomers read these first: `make test` runs them; all others are of the group `docs`.
-FIRST = (ROOT / "README.md", ROOT / "docs" / "quickstart.md")
+# Newcomers read it first: `make test` runs it whole; all others are of the group `docs`. Each of
+# their commands is run by tests/journeys.
+FIRST = (ROOT / "README.md",)
 
 # Of a cluster: looks for work often; and its nodes may have more CPUs than this machine.
 QUICK = (

@@ -64,13 +64,14 @@ BEFORE = {
 BEHIND = (
     (r"^tarmac train .*--steps", "--steps 2 --no-check"),
     (r"^tarmac train --from-checkpoint", "--epochs 3 --no-check"),
-    (r"^tarmac train --resume", "--no-check"),
+    (r"^tarmac train .*--resume", "--no-check"),
     (r"^tarmac train (?!.*--(list|selftest))\S", "--epochs 1 --no-check"),
     (r"^tarmac search -- ", ""),
     (r"^tarmac search WORKLOAD", "--set hidden=8,16"),
-    (r"^tarmac search .*--train-size 10000", "--epochs 1 --trials 2 --train-size 60"),
-    (r"^tarmac search --resume STUDY", ""),
-    (r"^tarmac search --resume", ""),
+    # Its workers are processes of their own, which know nothing of the small MNIST.
+    (r"^tarmac search mlp-evolve .*--train-size", "--dry-run --train-size 60"),
+    (r"^tarmac search mlp-evolve(?!.*(dataset=digits|--on))", "--dry-run"),
+    (r"^tarmac search .*--resume", ""),
     (r"^tarmac search (?!best|dashboard|export|list|plot|show|worker)\S", "--epochs 1 --trials 2"),
     (r"^tarmac hkube serve", "--worker-timeout 0.1"),
     (r"^tarmac check --soak", "--soak 1s"),
@@ -110,6 +111,12 @@ ENDINGS = (
         r"^tarmac run (recipe|shipyard/|FOLDER|pool.yaml jobs.yaml)(?!.*--dry-run)",
         2,
         "neither docker",
+    ),
+    (r"^tarmac run train-digits.json --input", 2, "neither docker"),
+    (
+        r"^tarmac search my_model.py:workload --resume STUDY",
+        2,
+        "was begun with workload digits-mlp",
     ),
     (r"^tarmac run gpu-alg.json --secret", 2, "the variable AWS_KEY is not set"),
     (r"^tarmac env rm", 2, "no environment begins with"),
@@ -204,7 +211,8 @@ def _standing(word: str, command: Documented, here: Path, machine: Path) -> list
         "job.yaml": "image.yaml" if rest[-1:] in (["hkube"], ["shipyard"]) else "job.yaml",
     }
     if verb_name == "train":
-        names |= {"NAME": "digits-mlp", "RUN": "latest"}
+        is_own = "my_model.py:workload" in rest
+        names |= {"NAME": "digits-mlp", "RUN": "OWN" if is_own else "latest"}
     if verb_name in ("run", "cancel"):
         names |= dict.fromkeys(("NAME", "RUN"), "runs/sweep-20261122-101500-ab12")
     if word == "..." or (word == "--set" and rest[-1] == "..."):

@@ -152,6 +152,7 @@ def prepare_files(directory: Path) -> None:
     (directory / "image.yaml").write_text(IN_IMAGE)
     (directory / "space.yaml").write_text("hidden: [8, 16]\n")
     (directory / "failing.yaml").write_text(FAILING)
+    (directory / "exec.json").write_text('{"input": [{"num_epochs": 1, "output": "out"}]}')
     digits = (directory / "digits.yaml").read_text()
     (directory / "digits-gpu.yaml").write_text(digits.replace("memory: 2GiB", "gpus: 1"))
     with gzip.open(directory / "old.log.gz", "wb") as file:

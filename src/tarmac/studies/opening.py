@@ -240,14 +240,17 @@ def check_changes(
     study = StudyWriter.open(find_study(reference, output, url).path, url)
     before = study.request
     changes = {name: value for name, value in fields.items() if name != "storage"}
-    if what is not None:
+    if what is not None and is_file(what):
         asked = request_of(what, changes)
     else:
-        line = ["tarmac", "search", before.workload, "--resume", str(study.path)]
-        refuse_foreign_python(before.workload, study.path / "study.json", again=shlex.join(line))
+        if what is None:
+            line = ["tarmac", "search", before.workload, "--resume", str(study.path)]
+            source = study.path / "study.json"
+            refuse_foreign_python(before.workload, source, again=shlex.join(line))
         unchanged = {name: getattr(before, name) for name in type(before).model_fields}
         texts = {**unchanged["space"], **changes.get("space", {})}
-        asked = make_request({**unchanged, **changes, "space": texts})
+        named = {} if what is None else {"workload": str(what)}
+        asked = make_request({**unchanged, **changes, **named, "space": texts})
     workload = find_workload(asked.workload)
     space, settings = make_space(asked.space, workload, settings_of(workload))
     names = asked.objective
