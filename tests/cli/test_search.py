@@ -268,6 +268,12 @@ def test_another_search_is_no_resumed_one(tarmac, done, arguments, message):
     assert (done.path / "study.json").read_bytes() == before
 
 
+def test_a_study_whose_workload_is_named_again_keeps_its_space(tarmac, done):
+    code, out, err = tarmac("search", "digits-mlp", "--resume", str(done.path))
+    assert (code, err) == (0, "")
+    assert "so far   4 of about 4 networks trained" in out
+
+
 def test_a_resumed_study_may_be_asked_for_in_the_same_words(tarmac, done):
     same = ["digits-mlp", "--set", "hidden=8,64", "--set", "dropout=0.0,0.2", "--epochs", "2"]
     same += ["--population", "4", "--generations", "2"]
