@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 from random import Random
@@ -28,6 +29,21 @@ KINDS = {"training": TRAINING, "job": JOB, "pipeline": JOB, "study": SEARCH}
 BY_NAME = {kind.name: kind for kind in KINDS.values()}
 
 RECORDS = {"training": "run.json", "job": "job-run.json", "study": "study.json"}
+
+FILES = [
+    ("training", "run.json"),
+    ("training", "metrics.jsonl"),
+    ("training", "samples.jsonl"),
+    ("training", "predictions.json"),
+    ("job", "job-run.json"),
+    ("job", "journal.jsonl"),
+    ("job", "runner.json"),
+    ("job", "tasks/000002-train_seed=2_/attempt-1.json"),
+    ("pipeline", "job-run.json"),
+    ("pipeline", "journal.jsonl"),
+    ("study", "study.json"),
+    ("study", "journal.log"),
+]
 
 # Of each file, with seeds of their own; hundreds find no more.
 TRIES = 4
@@ -212,23 +228,7 @@ def test_an_event_of_a_wrong_shape_is_a_damaged_line(look, change):
     look.lists()
 
 
-@pytest.mark.parametrize(
-    ("kind", "file"),
-    [
-        ("training", "run.json"),
-        ("training", "metrics.jsonl"),
-        ("training", "samples.jsonl"),
-        ("training", "predictions.json"),
-        ("job", "job-run.json"),
-        ("job", "journal.jsonl"),
-        ("job", "runner.json"),
-        ("job", "tasks/000002-train_seed=2_/attempt-1.json"),
-        ("pipeline", "job-run.json"),
-        ("pipeline", "journal.jsonl"),
-        ("study", "study.json"),
-        ("study", "journal.log"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "file"), FILES)
 def test_whatever_befalls_a_file_of_records_every_verb_has_words_for_it(look, kind, file):
     run = MAKERS[kind](look.output, "bad")
     assert run / file in records(run)
@@ -295,3 +295,14 @@ def test_a_run_that_this_user_may_not_enter_disturbs_no_other(second_user, open_
     assert summaries == {f"good-{kind}" for kind in MAKERS}
     assert broken == {f"closed-{kind}": "cannot read it: Permission denied" for kind in MAKERS}
     assert (statuses, studies, sight) == ({"good-job", "good-pipeline"}, {"good-study"}, ())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("kind", "file"), FILES)
+def test_a_pipe_in_place_of_a_record_keeps_nobody_waiting(look, kind, file):
+    path = MAKERS[kind](look.output, "bad") / file
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    printed = look.lists() + look.verbs(kind) + look.pages(kind)
+    if file == RECORDS.get(kind):
+        assert f"cannot read {path}: it is no regular file" in printed

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = [
     "StorageError",
     "atomic_writer",
+    "open_regular",
     "read_errors",
+    "read_regular",
     "replace_directory",
     "storage_errors",
     "write_bytes",
@@ -55,7 +57,32 @@ def read_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
+        reason = error.strerror or os.strerror(error.errno or 0)
+        raise StorageError(f"cannot read {path}: {reason}") from error
+
+
+@contextlib.contextmanager
+def open_regular(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file of a run to read it.
+
+    A pipe in its place, which another user may have made, would keep a reader waiting for ever.
+
+    Raises:
+        OSError: It is not there, cannot be read, or is no regular file.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.ENOTSUP, "it is no regular file", str(path))
+        yield file
+
+
+def read_regular(path: Path) -> bytes:
+    """Return what a file of a run holds; see `open_regular`."""
+    with open_regular(path) as file:
+        return file.read()
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from tarmac.files.atomic import read_errors, storage_errors
+from tarmac.files.atomic import read_errors, read_regular, storage_errors
 from tarmac.files.parsing import parse_json
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def read_lines(
         StorageError: It cannot be read.
     """
     with read_errors(path):
-        *lines, _ = path.read_bytes().split(b"\n")
+        *lines, _ = read_regular(path).split(b"\n")
     values: list[Any] = []
     damaged: list[DamagedLine] = []
     for number, line in enumerate(lines, start=1):

@@ -36,7 +36,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tarmac.files.atomic import StorageError, storage_errors
+from tarmac.files.atomic import StorageError, open_regular, storage_errors
 from tarmac.files.locks import OwnerLock, is_owned
 from tarmac.files.mounts import is_network
 from tarmac.files.parsing import Shape, parse_json
@@ -509,7 +509,7 @@ def _read(path: Path) -> Holder | None:
     with contextlib.suppress(OSError):
         os.close(os.open(path.parent, os.O_RDONLY))
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if content := file.read():
                 return Holder(**_HOLDER.checked(parse_json(content)))
             # A crash of the machine leaves an empty file, which no process holds.

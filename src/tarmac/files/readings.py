@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from tarmac.files.atomic import open_regular, read_regular
 from tarmac.files.fields import Fields
 from tarmac.files.lease import LeaseWatch, is_held
 from tarmac.files.mounts import is_network, mounts_seen
@@ -119,7 +120,7 @@ class Readings:
             known = self._whole.get(path)
             if known is None or known.stamp != stamp:
                 try:
-                    value: object = read(path.read_bytes())
+                    value: object = read(read_regular(path))
                 except ValueError:
                     value = missing
                 known = _Whole(stamp, value)
@@ -173,7 +174,7 @@ def _fields_in(content: bytes) -> Fields:
 
 
 def _read_on(path: Path, known: _Growing, add: Callable[[Any, Any], object]) -> None:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(known.offset)
         rest = b""
         while chunk := file.read(_CHUNK_BYTES):

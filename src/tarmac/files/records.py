@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 
 from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files.atomic import StorageError, read_errors
+from tarmac.files.atomic import StorageError, read_errors, read_regular
 from tarmac.files.parsing import parse_json
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def read_versioned(path: Path, model: type[_Model], version: int, kind: str) -> 
     """
     try:
         with read_errors(path):
-            text = path.read_bytes()
+            text = read_regular(path)
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             raise RequestError(

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Literal
 
 from tarmac.errors import TarmacError
-from tarmac.files import parse_json, read_errors, storage_errors, write_json
+from tarmac.files import parse_json, read_errors, read_regular, storage_errors, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,7 @@ def runner_place(run: Path, number: int) -> str:
     """Return the engine's name for a runner job; empty until the engine has answered."""
     path = _file(run, number)
     with read_errors(path):
-        text = path.read_bytes()
+        text = read_regular(path)
     try:
         return str(parse_json(text)["place"]) if text else ""
     except (ValueError, TypeError, KeyError) as error:

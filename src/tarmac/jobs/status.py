@@ -15,6 +15,7 @@ from tarmac.files import (
     lease_file,
     parse_json,
     read_errors,
+    read_regular,
     storage_errors,
     write_json,
 )
@@ -199,7 +200,7 @@ def is_asked_to_end(run: Path, runner: ProcessIdentity) -> bool:
     try:
         # The directory is opened anew, upon which network file systems ask their server.
         os.close(os.open(run, os.O_RDONLY))
-        asked = parse_json((run / _REQUEST).read_bytes())
+        asked = parse_json(read_regular(run / _REQUEST))
         return ProcessIdentity(**asked["runner"]) == runner
     except (OSError, ValueError, TypeError, KeyError):
         return False
@@ -317,7 +318,7 @@ def _read_runner_note(run: Path) -> ProcessIdentity | None:
     path = run / _RUNNER
     try:
         with read_errors(path):
-            return ProcessIdentity(**_PROCESS.checked(parse_json(path.read_bytes())))
+            return ProcessIdentity(**_PROCESS.checked(parse_json(read_regular(path))))
     except (ValueError, TypeError) as error:
         raise TarmacError(f"{path} is damaged: {error}") from error
     except TarmacError:

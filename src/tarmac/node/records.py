@@ -244,7 +244,10 @@ def read_attempt(directory: Path, number: int) -> AttemptRecord | None:
     try:
         # The directory is opened anew, upon which network file systems ask their server.
         os.close(os.open(directory, os.O_RDONLY))
-        text = attempt_file(directory, number).read_bytes()
+        # A pipe in its place would keep a reader waiting.
+        flags = os.O_RDONLY | os.O_NONBLOCK
+        with os.fdopen(os.open(attempt_file(directory, number), flags), "rb") as file:
+            text = file.read() or b""
     except FileNotFoundError:
         return None
     return parse_attempt(text)

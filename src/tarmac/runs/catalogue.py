@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tarmac.errors import RequestError, TarmacError, first_line
-from tarmac.files import Fields, first_own, parse_json, storage_errors
+from tarmac.files import Fields, first_own, parse_json, read_regular, storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -272,7 +272,7 @@ class _Head:
 
 def _head(run: FoundRun) -> _Head:
     try:
-        fields = Fields.of(parse_json((run.path / run.kind.record).read_bytes()))
+        fields = Fields.of(parse_json(read_regular(run.path / run.kind.record)))
     except (OSError, ValueError):
         fields = Fields({})
     created_at = fields.moment("created_at")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
-from tarmac.files import StorageError, parse_json, write_text
+from tarmac.files import StorageError, parse_json, read_regular, write_text
 from tarmac.runs.catalogue import BrokenRun, RunSummary, default_output
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _plain(summary: RunSummary) -> list[object]:
 def _read_store(store: Path, output: Path) -> tuple[dict[str, _Shape], dict[str, _Known]]:
     """Return what was stored of the kinds and of the runs; nothing where that cannot be read."""
     try:
-        content = parse_json(store.read_bytes())
+        content = parse_json(read_regular(store))
         if content["version"] != _VERSION or content["output"] != str(output.resolve()):
             return {}, {}
         shapes = {name: tuple(map(str, shape)) for name, shape in content["kinds"].items()}

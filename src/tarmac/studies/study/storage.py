@@ -22,6 +22,7 @@ from tarmac.files import (
     Shape,
     append_lines,
     drop_torn_line,
+    open_regular,
     read_errors,
     read_lines,
     storage_errors,
@@ -163,6 +164,8 @@ class _Journal(JournalFileBackend):
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
         """Yield entries of the file from one on; one of a wrong shape is an error here."""
+        with read_errors(self._path), open_regular(self._path):
+            pass  # Optuna would wait for a pipe's writer.
         for number, entry in enumerate(super().read_logs(log_number_from), log_number_from + 1):
             if problem := _problem(entry):
                 raise _damaged_line(self._path, DamagedLine(self._path, number, problem))
