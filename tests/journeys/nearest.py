@@ -113,6 +113,7 @@ ENDINGS = (
         "neither docker",
     ),
     (r"^tarmac run train-digits.json --input", 2, "neither docker"),
+    (r"^tarmac train my_model.py:workload --resume RUN", 2, "run OWN is of "),
     (
         r"^tarmac search my_model.py:workload --resume STUDY",
         2,
