@@ -215,7 +215,7 @@ def write_sample(
         tree: A checkout.
         work: The folder to write to.
         count: Mutants, divided over the rooms by their lines in functions.
-        seed: Of the draw.
+        seed: Seed of the draw of mutants.
         rooms: Names of folders of the package; ``(top)`` are the modules beside them. Default all.
         like: The folder of a sample to repeat where function and lines are still there.
     """

@@ -132,11 +132,11 @@ def hold_out(
     samples, ``last`` where it is a series (`Split.is_series`), else ``random``.
 
     Args:
-        dataset: Whose samples.
+        dataset: Dataset whose samples are held out.
         validation_size: How many judge; by default all of the dataset's own, or none.
         train_size: How many are trained on; all that are left by default.
         split: One of `VALIDATION_SPLITS`.
-        seed: Of the draw, at least 0.
+        seed: Seed of the draw, at least 0.
 
     Raises:
         RequestError: There are too few samples, or none of the dataset's own.

@@ -92,7 +92,7 @@ def open_lock(path: Path) -> Lock:
     """Return the lock that holds between all hosts, however each of them mounts the directory.
 
     Args:
-        path: Of the kernel's lock's file, which is made where the file system is local. The lease
+        path: File of the kernel's lock, which is made where the file system is local. The lease
             lies beside it; see `lease_file`.
     """
     return _HostsLock(path)
@@ -105,7 +105,7 @@ def taking_turns(path: Path) -> Iterator[None]:
     It holds between all hosts, however each of them mounts the directory.
 
     Args:
-        path: Of the kernel's lock's file. The lease lies beside it; see `lease_file`.
+        path: File of the kernel's lock. The lease lies beside it; see `lease_file`.
 
     Raises:
         OSError: The file's directory is not there, or it cannot be made.
@@ -131,7 +131,7 @@ def is_held(path: Path, watch: LeaseWatch | None = None, *, is_remote: bool | No
     """Whether the owner of a lock that `open_lock` has opened is alive; never waits.
 
     Args:
-        path: Of the kernel's lock's file.
+        path: File of the kernel's lock.
         watch: Of a caller that looks more than once. Without it an owner on another host counts as
             alive.
         is_remote: Whether this host sees the file over the network. Default: look it up.
@@ -158,7 +158,7 @@ def read_holder(path: Path) -> Holder | None:
     """Return the holder in the lease of a lock, alive or not; None where it has no lease.
 
     Args:
-        path: Of the kernel's lock's file. Older versions kept the lease itself there on network
+        path: File of the kernel's lock. Older versions kept the lease itself there on network
             file systems; an empty file is no lease.
 
     Raises:

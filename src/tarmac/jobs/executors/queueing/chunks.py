@@ -43,7 +43,7 @@ class ChunkRecord(BaseModel):
             once nothing of it is at work any more.
         job: The engine's name for it, once that is known.
         made_at: UTC.
-        cluster: Which one it was handed to; None where that was not recorded.
+        cluster: Cluster that the chunk was submitted to; None where it was not recorded.
     """
 
     model_config = ConfigDict(frozen=True)
