@@ -66,3 +66,12 @@ def test_pip_does_the_work_where_there_is_no_uv(script, monkeypatch, capsys):
     assert script.main() == 3
     assert calls == [("install", "--quiet", "-e", ".")]
     assert "pip takes some minutes" in capsys.readouterr().err
+
+
+def test_a_home_that_cannot_be_written_costs_the_cache_alone(script, monkeypatch, tmp_path):
+    uv = script.uv_here()
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    assert script.without_cache(uv, dict(script.os.environ)) == {}
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert script.without_cache(uv, dict(script.os.environ)) == {"UV_NO_CACHE": "1"}
