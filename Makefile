@@ -20,8 +20,9 @@ LEFT_OUT := $(subst $() $(), or ,$(GROUPS))
 ALL := test $(GROUPS:%=test-%) test-oldest-torch test-lowest
 # Many tests wait, for Slurm, a limit or a second process: one worker more than cores keeps these busy.
 WORKERS = $(shell expr $$(nproc) + 1)
-# Some tests need uv, which is beside the other tools.
-PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -n $(WORKERS)
+# Some tests need uv, which is beside the other tools. Where no process kept what it has compiled, each worker
+# would compile all tests again, some 10 s.
+PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS)
 # Of `make test-changed`; by itself where the branch left main.
 BASE ?=
 # Of `make check`; the longest begins first.
