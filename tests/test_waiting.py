@@ -113,3 +113,32 @@ def test_no_test_sleeps_but_by_the_one_module_that_waits():
     assert all(sleeps(path) for path in paced)
     others = (path for path in tests.rglob("*.py") if path not in paced)
     assert [place for path in others for place in sleeps(path)] == []
+
+
+def limits_at_import(path):
+    """Calls of a module's body and of decorators, which run while tests are collected."""
+    tree = ast.parse(path.read_text())
+    later = {
+        call
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for part in (function.body if isinstance(function.body, list) else [function.body])
+        for call in ast.walk(part)
+    }
+    return [
+        f"{path}:{call.lineno}"
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and call not in later
+        if ast.unparse(call.func) in {"limit_s", "patience", "waiting.limit_s", "waiting.patience"}
+    ]
+
+
+def test_no_limit_is_taken_while_tests_are_collected(tmp_path):
+    # Names of tests with a limit in them would differ between workers, and nothing would run.
+    example = tmp_path / "example.py"
+    example.write_text(
+        "LATE = limit_s(4)\n@mark(limit_s(5))\ndef test(a=patience()):\n    limit_s(6)\n"
+    )
+    assert {*limits_at_import(example)} == {f"{example}:{line}" for line in (1, 2, 3)}
+    tests = Path(__file__).parent.rglob("*.py")
+    assert [place for path in tests for place in limits_at_import(path)] == []

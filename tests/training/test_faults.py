@@ -26,7 +26,6 @@ from waiting import limit_s
 FAULTY = f"{Path(__file__).with_name('faulty.py')}:faulty"
 
 # On a busy machine one rank may be ready some seconds before the others, and none of them hangs.
-HANG_S = str(round(limit_s(4)))
 
 
 def tarmac(output: Path, *arguments: str, launcher: tuple[str, ...] = (), **environment: str):
@@ -150,11 +149,13 @@ def test_a_worker_lost_too_often_ends_the_training(tmp_path):
     [
         ("1:30:stop", "rank 1 has not answered for"),
         ("1:30:hang", "rank 1 has not finished a step for"),
-        ("1:0:hang", f"rank 1 did not get ready within {HANG_S} s of the others"),
+        ("1:0:hang", "rank 1 did not get ready within {timeout} s of the others"),
     ],
 )
 def test_a_rank_that_hangs_is_named(tmp_path, fault, message):
-    options = ("--devices", "cpu:2", "--max-restarts", "0", "--hang-timeout", HANG_S)
+    timeout = str(round(limit_s(4)))
+    message = message.format(timeout=timeout)
+    options = ("--devices", "cpu:2", "--max-restarts", "0", "--hang-timeout", timeout)
     done = tarmac(tmp_path, FAULTY, *options, FAULT=fault)
     assert done.returncode == 1
     assert f"error: the training lost a worker: {message}" in done.stderr
@@ -277,14 +278,14 @@ def test_a_self_test_that_does_not_end_says_so(tmp_path):
         "from tarmac.training.processes.self_test import check_all_reduce\n"
         "if os.environ['RANK'] == '1':\n"
         "    check_all_reduce.__defaults__ = (lambda *_, **__: threading.Event().wait(),)\n"
-        f"main(['train', 'digits-mlp', '--no-check', '--hang-timeout', '{HANG_S}'])\n"
+        f"main(['train', 'digits-mlp', '--no-check', '--hang-timeout', '{round(limit_s(4))}'])\n"
     )
     done = subprocess.run(
         [sys.executable, *torchrun(2), str(script)],
         check=False,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=limit_s(100),
         env=os.environ | {"TARMAC_RUNS": str(tmp_path / "runs")},
     )
     assert done.returncode == 1
