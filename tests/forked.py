@@ -328,7 +328,8 @@ def _client(path: str, at_start: tuple[tuple[str, str], ...]) -> str:
     }
     for name, value in constants.items():
         text = text.replace(f"\n{name} = None\n", f"\n{name} = {value!r}\n")
-    return f"#!{sys.executable} -IS\n{text}"
+    # By `env`, as the path may have a space.
+    return f'#!/usr/bin/env -S "{sys.executable}" -IS\n{text}'
 
 
 def _connect(at_start: tuple[tuple[str, str], ...]) -> socket.socket:

@@ -81,7 +81,7 @@ def test_probes_compute_one_after_another_where_a_gpu_takes_one_process(
         path.parent.mkdir()
         path.write_text(
             f"""#!/bin/bash
-[ "$1" = -I ] && exec {sys.executable} "$@"
+[ "$1" = -I ] && exec '{sys.executable}' "$@"
 echo begin {mine} >> {tmp_path}/log
 touch {tmp_path}/{mine}.here
 for ((n = 0; n < 20 || {0 if is_one_by_one else 1}; n++)); do
@@ -274,7 +274,7 @@ def test_a_device_that_is_not_there_is_a_failure():
 def test_a_requirement_holds_wherever_a_framework_was_looked_for(tmp_path):
     broken = tmp_path / "bin/python"
     broken.parent.mkdir()
-    broken.write_text(f'#!/bin/sh\n[ "$1" = -I ] && exec {sys.executable} "$@"\nkill -SEGV $$\n')
+    broken.write_text(f'#!/bin/sh\n[ "$1" = -I ] && exec "{sys.executable}" "$@"\nkill -SEGV $$\n')
     broken.chmod(0o755)
     report = tarmac.check(
         ["torch"], pythons=[forked_interpreter(), broken], depth="quick", require=["pytorch"]

@@ -227,7 +227,7 @@ def test_a_probe_can_be_read_by_the_oldest_python_that_is_probed(program):
 def test_another_user_cannot_put_a_containers_result_there(tmp_path):
     engine = tmp_path / "engine"
     engine.write_text(
-        f"#!{sys.executable}\n"
+        f'#!/usr/bin/env -S "{sys.executable}"\n'
         "import json, os, subprocess, sys\n"
         "path = next(a for a in sys.argv if a.endswith(':/tarmac/result')).split(':')[0]\n"
         "forge = ['sh', '-c', 'echo > \"$0\"/forged', path]\n"

@@ -47,8 +47,8 @@ def node(tmp_path, stand_in):
     become("healthy")
     program.write_text(
         f"#!/bin/sh\nexport LD_LIBRARY_PATH={stand_in} NVML_STAND_IN={machine}\n"
-        f"export HOME={tmp_path} PYTHONPATH={ROOT / 'src'}\n"
-        f'exec {sys.executable} -m tarmac "$@" --python {plain_python()}\n'
+        f"export HOME={tmp_path} PYTHONPATH='{ROOT}/src'\n"
+        f'exec "{sys.executable}" -m tarmac "$@" --python "{plain_python()}"\n'
     )
     program.chmod(0o755)
     return program, become

@@ -39,8 +39,8 @@ def check(on_machine, tmp_path):
     (tmp_path / "probe.py").write_text(_PROBE)
     python = tmp_path / "python"
     python.write_text(
-        f'#!/bin/sh\n[ "$1" = -I ] && exec {sys.executable} "$@"\n'
-        f'exec {sys.executable} {tmp_path}/probe.py "$@"\n'
+        f'#!/bin/sh\n[ "$1" = -I ] && exec "{sys.executable}" "$@"\n'
+        f'exec "{sys.executable}" {tmp_path}/probe.py "$@"\n'
     )
     python.chmod(0o755)
 

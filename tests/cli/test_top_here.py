@@ -66,7 +66,7 @@ def test_two_hosts_tell_of_themselves_over_ssh(tmp_path, monkeypatch):
     programs.mkdir()
     for name, script in {
         "ssh": 'while [ "$1" != "--" ]; do shift; done\nshift 2\nexec sh -c "$*"\n',
-        "tarmac": f'exec {sys.executable} -m tarmac "$@"\n',
+        "tarmac": f'exec "{sys.executable}" -m tarmac "$@"\n',
     }.items():
         (programs / name).write_text(f"#!/bin/sh\n{script}")
         (programs / name).chmod(0o755)

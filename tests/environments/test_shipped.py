@@ -27,7 +27,7 @@ def spec(make_wheel, tmp_path, monkeypatch):
     uv = shutil.which("uv") or pytest.skip("no uv is here; provide one: pip install uv")
     programs = tmp_path / "programs"
     programs.mkdir()
-    (programs / "uv").write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/built\nexec {uv} "$@"\n')
+    (programs / "uv").write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/built\nexec "{uv}" "$@"\n')
     (programs / "uv").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     return VenvSpec(requirements=(str(wheel),), python=sys.executable)
@@ -79,7 +79,7 @@ def test_nodes_of_another_kind_get_one_of_their_own(spec, tmp_path, monkeypatch,
 
 def test_nodes_whose_python_lies_elsewhere_get_one_of_their_own(tmp_path):
     elsewhere = tmp_path / "python"
-    elsewhere.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    elsewhere.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     elsewhere.chmod(0o755)
     specs = [VenvSpec(requirements=("six",), python=str(p)) for p in (sys.executable, elsewhere)]
     keys = {read_recipe(spec, tmp_path, kind="linux-x86_64 glibc 2.36").key for spec in specs}

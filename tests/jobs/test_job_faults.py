@@ -302,7 +302,7 @@ from tarmac.jobs.progress import Silent
 from tarmac.jobs.scheduler import run_tasks
 root, depth = Path(sys.argv[1]), int(sys.argv[2])
 count = f"set -C; > {root}/taken && rm {root}/taken && echo $CUDA_VISIBLE_DEVICES >> {root}/seen"
-again = f"{sys.executable} {__file__} {root} {depth - 1}"
+again = f"'{sys.executable}' {__file__} {root} {depth - 1}"
 command = again + " & " + again + " & wait" if depth else count
 job = parse_job(json.dumps(
     {"name": "x", "command": command, "resources": {"gpus": 1}, "timeout": "120s"}

@@ -116,7 +116,7 @@ def test_what_is_wrong_with_a_kubeconfig_is_said_without_its_secrets(tmp_path: P
 def plugin(tmp_path: Path, body: str, **entry: Any) -> Any:
     """Write a kubeconfig whose user logs in by a script beside it."""
     script = tmp_path / "login.py"
-    script.write_text(f"#!{sys.executable}\nimport json, os, sys\n{body}\n")
+    script.write_text(f'#!/usr/bin/env -S "{sys.executable}"\nimport json, os, sys\n{body}\n')
     script.chmod(0o755)
     fields = {
         "apiVersion": "client.authentication.k8s.io/v1",

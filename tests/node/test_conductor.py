@@ -200,7 +200,7 @@ lines[0].sendall(json.dumps({**ended, "outcome": "interrupted"}).encode() + b"\\
 def test_what_a_node_says_right_after_it_has_come_is_heard(run, tmp_path):
     (tmp_path / "bin").mkdir()
     srun = tmp_path / "bin" / "srun"
-    srun.write_text(f"#!{sys.executable}\n{SAYS_ALL_AT_ONCE}")
+    srun.write_text(f'#!/usr/bin/env -S "{sys.executable}"\n{SAYS_ALL_AT_ONCE}')
     srun.chmod(0o755)
     element = run.element("true", nodes=2)
     done = subprocess.run(

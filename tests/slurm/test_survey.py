@@ -88,7 +88,7 @@ def test_a_node_that_is_down_is_said_to_be_so_with_the_reason(check, cluster):
 def test_a_directory_that_nodes_do_not_see_is_said_to_be_so(check, cluster, tmp_path):
     # In a mount namespace of its own, as on a machine with another disk at that place.
     own = os.environ | dict(cluster.variables)
-    words = f"mount -t tmpfs none {tmp_path} && cd {tmp_path} && exec {sys.executable} -m tarmac"
+    words = f"mount -t tmpfs none {tmp_path} && cd {tmp_path} && exec '{sys.executable}' -m tarmac"
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", f"{words} check --on slurm --json"],
         env=own,
@@ -171,8 +171,9 @@ def seen(tmp_path):
             (place / "vendor").write_text(f"{vendor}\n")
             (place / "class").write_text(f"{kind}\n")
             (place / "driver").symlink_to(f"../../drivers/{driver}")
-        programs = tmp_path / "programs"
+        programs = tmp_path / "some programs"
         programs.mkdir()
+        (programs / "python3.14").symlink_to(sys.executable)
         (programs / tool).write_text(f"#!/bin/sh\n{does}\n")
         (programs / tool).chmod(0o755)
         script = look_script(tmp_path, sys.executable, tmp_path / "bus")
@@ -252,3 +253,7 @@ def test_of_more_nodes_than_that_one_of_each_kind_is_looked_at(cluster, tmp_path
         cluster.run("scontrol", "update", "NodeName=n1", "State=RESUME")
     # The one where jobs are started.
     assert (one.node.name, one.state, one.alike) == ("n2", "looked", ("n1",))
+
+
+def test_a_python_may_lie_in_a_folder_of_any_name(seen):
+    assert seen("", tool="rocm-smi").python.endswith("/some programs/python3.14")

@@ -57,7 +57,7 @@ out={directory}/$SLURMD_NODENAME
   echo "user=$(id -u)"
   echo "home=$([ -w "$HOME" ] && echo yes || echo no)"
   for name in python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3; do
-    found=$(command -v $name) && version=$($found -I -c 'import platform; \
+    found=$(command -v $name) && version=$("$found" -I -c 'import platform; \
 print(platform.python_version())') && echo "python=$version $found" && break
   done
   srun --help 2>/dev/null | grep -q -e --container-image && echo "containers=pyxis"
