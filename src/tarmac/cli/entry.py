@@ -114,7 +114,7 @@ def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
         "tarmac run job.yaml                     run the tasks of a job file",
     )
     + "\n\nEach command has --help. Exit codes: 0 done, 1 the work failed, 2 the request was "
-    "wrong, 130 interrupted.",
+    "wrong, 3 no answer (check), 130 interrupted.",
 )
 @option(
     "--version",
