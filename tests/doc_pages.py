@@ -20,6 +20,7 @@ _FENCE = re.compile(
 _FIRST_LINE = re.compile(r"# (\S+\.(?:py|yaml|toml|sh))\n")
 _ANY_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s]+)\)")
+_SPAN = re.compile(r"`([^`]+)`")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 
 
@@ -63,3 +64,27 @@ def anchors(page: Path) -> set[str]:
 
 def page_id(page: Path) -> str:
     return str(page.relative_to(ROOT))
+
+
+def spans(page: Path) -> list[str]:
+    """Return the code spans of a page, each on one line."""
+    return [" ".join(span.split()) for span in _SPAN.findall(_ANY_FENCE.sub("", page.read_text()))]
+
+
+def section(page: Path, heading: str) -> str:
+    """Return the text below a heading, up to the next one of its level or above."""
+    text = page.read_text()
+    # A comment in a block is no heading.
+    hidden = _ANY_FENCE.sub(lambda match: " " * len(match[0]), text)
+    start = re.search(rf"^{re.escape(heading)}$", hidden, re.MULTILINE)
+    assert start is not None, f"{page_id(page)} has no heading {heading!r}"
+    level = len(heading.partition(" ")[0])
+    end = re.compile(rf"^#{{1,{level}}} ", re.MULTILINE).search(hidden, start.end())
+    return text[start.end() : end.start() if end else None]
+
+
+def rows(text: str) -> list[list[str]]:
+    """Return the cells of the tables' rows in a text, without the lines below their heads."""
+    lines = [line for line in text.splitlines() if re.match(r"\| ", line)]
+    cells = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines]
+    return [row for row in cells if set(row[0]) != {"-"}]

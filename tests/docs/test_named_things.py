@@ -1,0 +1,409 @@
+"""What pages name is there: options, files, directories, variables, extras, codes, engines.
+
+Values are read from the code, so that a page that has another one fails here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from command_line import commands
+from doc_pages import PAGES, ROOT, blocks, links, page_id, rows, section, spans
+from tarmac.cli.entry import root
+from tarmac.errors import TarmacError
+
+DOCS = ROOT / "docs"
+PACKAGE = ROOT / "src" / "tarmac"
+# The changelog is about what was; the others speak of the project's own tools.
+FOR_USERS = [page for page in PAGES if page.parent == DOCS or page == ROOT / "README.md"]
+SOURCES = [path for path in PACKAGE.rglob("*.py") if PACKAGE / "testing" not in path.parents]
+
+OTHER_PROGRAMS = {
+    *("--gpus", "--ipc", "--ulimit", "--privileged", "--cpus", "--filter", "--force"),  # Docker's
+    *("--array", "--exclude", "--licenses"),  # Slurm's
+    *("--from-literal", "--failed", "--seeds"),  # kubectl's, systemctl's, of bench/
+}
+each_page = pytest.mark.parametrize("page", FOR_USERS, ids=page_id)
+
+
+def options() -> dict[str, list[click.Option]]:
+    """Return the options of all commands by name."""
+    named: dict[str, list[click.Option]] = {}
+    for _, command, _ in commands():
+        for option in command.params:
+            for name in (*option.opts, *option.secondary_opts):
+                if isinstance(option, click.Option):
+                    named.setdefault(name, []).append(option)
+    return named
+
+
+OPTIONS = options()
+
+
+def in_code(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+@each_page
+def test_every_option_that_a_page_names_exists(page):
+    named = {name for span in spans(page) for name in re.findall(r"(?<![\w-])--[a-z][\w-]*", span)}
+    assert not named - OPTIONS.keys() - OTHER_PROGRAMS - {"--help"}
+
+
+@each_page
+def test_every_file_of_the_repository_that_a_page_names_exists(page):
+    folders = (
+        "src",
+        "tests",
+        "bench",
+        "docs",
+        "examples",
+        *(path.name for path in PACKAGE.iterdir()),
+    )
+    shown = "\n".join(span for span in spans(page) if "/" in span and not span.startswith("run:"))
+    paths = re.findall(r"(?<![\w./~$-])(?:[\w.-]+/)+[\w.-]+\.(?:py|toml|md|yaml|sh)\b", shown)
+    written = {block.file for block in blocks(page)}
+    for path in set(paths) - written:
+        if path.partition("/")[0] in folders and f"nanoGPT's `{path}`" not in page.read_text():
+            places = [folder / path for folder in (ROOT, PACKAGE, *PACKAGE.glob("*/"))]
+            assert any(place.exists() for place in places), path
+
+
+@each_page
+def test_every_python_name_of_tarmac_that_a_page_shows_exists(page):
+    groups = entry_points()
+    for span in spans(page):
+        for name in re.findall(r"(?<![\w./{ -])tarmac(?:\.[A-Za-z_]\w*)+", span):
+            if name not in groups and not name.endswith(".bash"):
+                assert resolves(name), name
+
+
+def entry_points() -> set[str]:
+    """Return the groups by which packages add to Tarmac."""
+    source = "\n".join(path.read_text() for path in SOURCES)
+    return set(re.findall(r'^_?[A-Z_]*GROUP[A-Z_]* = "(tarmac\.\w+)"', source, re.MULTILINE))
+
+
+def resolves(name: str) -> bool:
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            value = importlib.import_module(".".join(parts[:end]))
+        except ImportError:
+            continue
+        for part in parts[end:]:
+            if not hasattr(value, part):
+                return False
+            value = getattr(value, part)
+        return True
+    return False
+
+
+def test_the_page_of_extensions_lists_every_entry_point():
+    named = set(in_code(section(DOCS / "extend.md", "# Extend Tarmac")))
+    assert entry_points() <= named
+    assert len(entry_points()) > 5
+
+
+def test_the_python_reference_lists_every_package_that_pages_import():
+    listed = set(re.findall(r"automodule:: (\S+)", (DOCS / "api.md").read_text()))
+    code = "\n".join(block.text for page in FOR_USERS for block in blocks(page))
+    used = set(re.findall(r"(?:from|import) (tarmac(?:\.\w+)?)", code))
+    assert used <= listed
+
+
+def places_written() -> set[str]:
+    """Return what the source writes below a user's directories, as ``~/.cache/tarmac/data``."""
+    homes = {"cache": "~/.cache", "config": "~/.config", "state": "~/.local/state"}
+    call = re.compile(
+        r'platformdirs\.user_(\w+)_(?:path|dir)\("tarmac"[^)]*\)\)?(?:\s*/ "([\w.-]+)")?'
+    )
+    found = [call.findall(path.read_text()) for path in SOURCES]
+    return {
+        f"{homes[kind]}/tarmac" + (f"/{name}" if name else "")
+        for calls in found
+        for kind, name in calls
+    }
+
+
+def test_what_tarmac_writes_outside_of_runs_is_on_the_page_that_says_how_to_remove_it():
+    page = (DOCS / "uninstall.md").read_text()
+    written = places_written()
+    assert len(written) > 8
+    assert not {place for place in written if f"`{place}" not in page}
+    everything = next(line for line in page.splitlines() if line.startswith("rm -rf"))
+    tops = {"/".join(place.split("/")[: place.split("/").index("tarmac") + 1]) for place in written}
+    assert tops <= set(everything.split())
+
+
+def test_what_tarmac_keeps_in_temporary_directories_is_on_that_page():
+    page = (DOCS / "uninstall.md").read_text()
+    source = "\n".join(path.read_text() for path in SOURCES)
+    names = re.findall(r'f"(tarmac-(?:\w+-)?)\{os\.gete?uid\(\)\}"', source)
+    assert len(names) > 1
+    assert not {name for name in names if f"{name}UID" not in page}
+    assert "tarmac-leases" in page
+
+
+@each_page
+def test_every_directory_of_the_user_that_a_page_names_is_one_that_tarmac_writes(page):
+    named = re.findall(r"~/\.(?:cache|config|local/state)/tarmac[\w./-]*", page.read_text())
+    written = places_written()
+    for place in named:
+        above = [place, *map(str, Path(place).parents)]
+        is_above = any(known.startswith(place.rstrip("/") + "/") for known in written)
+        assert is_above or written.intersection(above), place
+
+
+@pytest.mark.parametrize(
+    ("variable", "call"),
+    [
+        ("TARMAC_DATA", "tarmac.data.store:data_root"),
+        ("TARMAC_SETTINGS_FILE", "tarmac.settings:settings_path"),
+        ("TARMAC_SECRETS", "tarmac.jobs.secrets:secret_mapping_path"),
+        ("TARMAC_SPOOL", "tarmac.jobs.executors.spool:_default_root"),
+    ],
+)
+def test_the_default_of_a_variable_is_the_one_on_the_page(variable, call, monkeypatch):
+    for name in (variable, "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    module, _, name = call.partition(":")
+    (default,) = [
+        row[1]
+        for row in rows((DOCS / "environment.md").read_text())
+        if row[0] == f"`{variable}`" and len(row) == 3
+    ]
+    value = getattr(importlib.import_module(module), name)()
+    assert Path(default.strip("`")).expanduser() == value
+
+
+def test_the_page_of_variables_has_every_one_of_tarmacs_own():
+    page = (DOCS / "environment.md").read_text()
+    names = set()
+    for path in SOURCES:
+        names |= set(re.findall(r'"(TARMAC_[A-Z_]+)"', path.read_text()))
+    names.remove("TARMAC_JOB")  # ends a here-document
+    assert len(names) > 30
+    assert not {name for name in names if f"`{name}`" not in page}
+    named = {
+        name for other in FOR_USERS for name in re.findall(r"\bTARMAC_[A-Z_]+\b", other.read_text())
+    }
+    assert not named - set(re.findall(r"\bTARMAC_[A-Z_]+\b", page))
+
+
+def extras() -> dict[str, set[str]]:
+    """Return the packages of each extra that is for users."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return {
+        name: {re.split(r"[\[><=;]", one)[0] for one in needed if not one.startswith("tarmac-gpu")}
+        for name, needed in project["optional-dependencies"].items()
+        if name not in ("test", "docs", "dev")
+    }
+
+
+def extra_rows() -> dict[str, list[str]]:
+    table = rows(section(DOCS / "quickstart.md", "## Extras"))
+    return {in_code(row[0])[0]: row for row in table if in_code(row[0])}
+
+
+def test_the_table_of_extras_is_that_of_the_package():
+    assert {name: set(in_code(row[1])) for name, row in extra_rows().items()} == extras()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_extra_that_a_page_names_exists(page):
+    text = page.read_text()
+    named = ",".join(re.findall(r"tarmac-gpu\[([\w,]+)\]", text)).split(",")
+    named += re.findall(r"extras? `(\w+)`", text)
+    assert not set(named) - {"", "dev", *extras()}
+
+
+@each_page
+def test_a_page_names_the_extra_that_its_commands_need(page):
+    shown = [
+        line.strip()
+        for block in blocks(page)
+        if block.kind in ("console", "text", "bash")
+        for line in block.text.replace("\\\n", " ").splitlines()
+        if re.match(r"(\$ )?tarmac ", line.strip())
+    ]
+    text = page.read_text()
+    if any(link.endswith("#extras") for link in links(page)):
+        return
+    for name, row in extra_rows().items():
+        if name != "train" and any(needs(line, row[2]) for line in shown):
+            assert re.search(rf"tarmac-gpu\[[\w,]*\b(?:{name}|all)\b|extra `{name}`", text), name
+
+
+def needs(line: str, cell: str) -> bool:
+    """Whether a command is one of those that a cell names: a verb, and a word where it has any."""
+    for clause in cell.split(";"):
+        verbs = [span.split()[1:] for span in in_code(clause) if span.startswith("tarmac ")]
+        parts = [span for span in in_code(clause) if re.match(r"\.|--|s3:|gs:|az:", span)]
+        words = line.removeprefix("$ ").split()[1:]
+        has_part = any(word.startswith(p) or word.endswith(p) for p in parts for word in words)
+        for verb in verbs:
+            if words[: len(verb)] == verb and (has_part or not parts):
+                return True
+        if not verbs and has_part:
+            return True
+    return False
+
+
+def codes() -> dict[str, str]:
+    return {row[0]: row[1] for row in rows(section(DOCS / "cli.md", "## Exit codes"))[1:]}
+
+
+def test_the_exit_codes_on_the_page_are_those_of_the_source():
+    from tarmac.checks import Report
+    from tarmac.ranks import FOUND_HUNG, LOST_PEERS
+    from tarmac.studies import AGAIN
+
+    kinds = [TarmacError, *TarmacError.__subclasses__()]
+    checks = re.findall(r"\d+", str(Report.exit_code.fget.__annotations__["return"]))
+    known = {0, *(kind.exit_code for kind in kinds), *map(int, checks)}
+    known |= {FOUND_HUNG, LOST_PEERS, AGAIN}
+    assert {int(code) for code in codes()} == known
+
+
+@each_page
+def test_every_exit_code_that_a_page_names_is_on_that_list(page):
+    named = re.findall(r"\bexits? with (?:code )?(\d+)\b", page.read_text())
+    assert not set(named) - codes().keys()
+
+
+def test_the_help_names_the_exit_code_of_no_answer():
+    assert " 3 " in (root.epilog or "")
+
+
+SIZES = {"%": 0.01, "s": 1, "min": 60, "h": 3600}
+
+
+@each_page
+def test_every_default_that_a_page_gives_for_an_option_is_the_options(page):
+    """The form is `--option` (default VALUE), or `--option`, default VALUE."""
+    text = " ".join(page.read_text().split())
+    for name, value, unit in re.findall(
+        r"`(--[a-z][\w-]*)(?: [A-Z]+)?`(?: \(|, )default `?([\w.:%-]*\w)`?(?: (%|s|min|h)\b)?", text
+    ):
+        defaults = {shown(option) for option in OPTIONS[name]}
+        expected = str(float(value) * SIZES[unit]) if unit else value
+        assert expected in defaults or as_number(expected) in defaults, (name, value, defaults)
+
+
+def shown(option: click.Option) -> str:
+    default = option.default
+    if isinstance(default, str | int | float) and not isinstance(default, bool):
+        return as_number(str(default))
+    return as_number(str(option.show_default))
+
+
+def as_number(text: str) -> str:
+    try:
+        return f"{float(text):g}"
+    except ValueError:
+        return text
+
+
+def test_the_defaults_in_the_help_of_a_search_are_those_of_a_request():
+    from tarmac.studies import Request
+
+    (search,) = [command for line, command, _ in commands() if line == "tarmac search"]
+    for option in search.params:
+        field = Request.model_fields.get(str(option.name))
+        text = getattr(option, "show_default", None)
+        if field is not None and isinstance(text, str) and re.fullmatch(r"[\d.]+|none", text):
+            default = field.default if field.default is not None else text
+            assert as_number(str(default)) == as_number(text), option.name
+
+
+@pytest.mark.parametrize("engine", ["slurm", "kubernetes", "ray"])
+def test_the_tables_of_an_engines_options_have_its_defaults(engine):
+    from tarmac.jobs import find_executor
+
+    fields = find_executor(engine).options.model_fields
+    heading = {"slurm": "## Options", "kubernetes": "## Kubernetes", "ray": "## Ray"}[engine]
+    text = section(DOCS / "clusters.md", heading)
+    assert not {name for name in fields if f"`{name}`" not in text}
+    for row in rows(text):
+        (value,) = re.findall(r"Default `?([\w./~-]*\w)`?\.", row[1])[:1] or [None]
+        for name in in_code(row[0]):
+            if name in fields and value is not None:
+                assert str(fields[name].default).removesuffix(".0").lower() == value.lower(), name
+
+
+def engines() -> dict[str, dict[str, str]]:
+    """Return what the table of engines says: by its row, then by engine."""
+    text = section(DOCS / "clusters.md", "## Four engines: what is the same, and what differs")
+    head, *lines = rows(text)
+    names = in_code(" ".join(head))
+    return {row[0]: dict(zip(names, row[1:], strict=True)) for row in lines}
+
+
+def test_the_table_of_engines_is_what_the_executors_say():
+    from tarmac.environments import engines as programs
+    from tarmac.jobs import executor_names, find_executor
+    from tarmac.slurm import job_variables
+
+    (on,) = [option for option in OPTIONS["--on"] if "nodes" in str(option.help)]
+    clusters = on.type._own
+    table = engines()
+    assert set(table["needs"]) == set(executor_names())
+    for name in executor_names():
+        kind = find_executor(name)
+        fields = kind.options.model_fields if kind.options else {}
+        goes_on = table["Ctrl-C, or a runner that is killed"][name].partition(";")[0]
+        assert (goes_on in ("tasks go on", "as on Slurm")) == kind.outlives
+        assert (table["secrets of its own, `{name: N, key: K}`"][name] != "no") == kind.has_secrets
+        assert table["a check of GPUs before a task"][name].startswith("`check: quick`") == (
+            "check" in fields
+        )
+        assert table["`pending_limit`"][name].startswith("yes") == ("pending_limit" in fields)
+        assert (table["the runner of `submit`"][name] == "a process of this machine") == (
+            kind.runners is None
+        )
+        assert table["`tarmac check --on`"][name].startswith("yes") == (name in clusters)
+    assert table["`image` runs under"]["local"] == " or ".join(
+        name.title() for name in programs._PACKAGES
+    )
+    everything = dict.fromkeys(("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER", "LC_ALL"), "")
+    kept = job_variables(everything).keys()
+    assert set(in_code(table["variables of the user's shell"]["slurm"])) == kept
+    for page, heading in (
+        ("security.md", "## Whose environment a task sees"),
+        ("environment.md", "## On a cluster"),
+    ):
+        assert not {name for name in kept if f"`{name}`" not in section(DOCS / page, heading)}
+
+
+def test_the_table_of_run_json_has_every_field_and_its_version():
+    from tarmac.runs import SCHEMA_VERSION, RunRecord
+
+    text = section(DOCS / "runs.md", "## run.json")
+    assert f"`schema_version` is {SCHEMA_VERSION};" in text
+    named = {name for row in rows(text) for name in in_code(row[0])}
+    assert named == RunRecord.model_fields.keys() - {"schema_version"}
+
+
+def test_the_page_of_runs_lists_what_a_resume_may_change():
+    from tarmac.cli.commands.train import _RESUME_OPTIONS
+
+    (train,) = [command for line, command, _ in commands() if line == "tarmac train"]
+    allowed = {option.opts[0] for option in train.params if option.name in _RESUME_OPTIONS}
+    table = rows(section(DOCS / "runs.md", "## Stop and resume"))
+    listed = {name for row in table for name in in_code(row[0])}
+    assert listed == {name for name in allowed if name.startswith("--")} - {"--list", "--resume"}
+
+
+def test_the_page_of_searches_lists_what_a_resume_may_change():
+    from tarmac.studies.request import CHANGEABLE
+
+    text = section(DOCS / "search.md", "## Nothing is lost")
+    (sentence,) = re.findall(r"With `--resume` you may change ([^.]*)\.", " ".join(text.split()))
+    assert set(in_code(sentence)) == {f"--{name}" for name in CHANGEABLE}
