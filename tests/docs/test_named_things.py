@@ -290,7 +290,7 @@ def test_every_default_that_a_page_gives_for_an_option_is_the_options(page):
     """The form is `--option` (default VALUE), or `--option`, default VALUE."""
     text = " ".join(page.read_text().split())
     for name, value, unit in re.findall(
-        r"`(--[a-z][\w-]*)(?: [A-Z]+)?`(?: \(|, )default `?([\w.:%-]*\w)`?(?: (%|s|min|h)\b)?", text
+        r"`(--[a-z][\w-]*)(?: [A-Z]+)?`(?: \(|, )default `?([\w.:%-]*\w)`?(?: (%|(?:s|min|h)\b))?", text
     ):
         defaults = {shown(option) for option in OPTIONS[name]}
         expected = str(float(value) * SIZES[unit]) if unit else value
