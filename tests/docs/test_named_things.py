@@ -290,7 +290,8 @@ def test_every_default_that_a_page_gives_for_an_option_is_the_options(page):
     """The form is `--option` (default VALUE), or `--option`, default VALUE."""
     text = " ".join(page.read_text().split())
     for name, value, unit in re.findall(
-        r"`(--[a-z][\w-]*)(?: [A-Z]+)?`(?: \(|, )default `?([\w.:%-]*\w)`?(?: (%|(?:s|min|h)\b))?", text
+        r"`(--[a-z][\w-]*)(?: [A-Z]+)?`(?: \(|, )default `?([\w.:%-]*\w)`?(?: (%|(?:s|min|h)\b))?",
+        text,
     ):
         defaults = {shown(option) for option in OPTIONS[name]}
         expected = str(float(value) * SIZES[unit]) if unit else value
@@ -407,3 +408,45 @@ def test_the_page_of_searches_lists_what_a_resume_may_change():
     text = section(DOCS / "search.md", "## Nothing is lost")
     (sentence,) = re.findall(r"With `--resume` you may change ([^.]*)\.", " ".join(text.split()))
     assert set(in_code(sentence)) == {f"--{name}" for name in CHANGEABLE}
+
+
+@each_page
+def test_a_table_of_an_options_values_has_all_of_them_and_no_others(page):
+    for name, values in tables_of_values(page):
+        known = set().union(*(names_of(option) for option in OPTIONS[name]))
+        assert known - values <= {"auto"}, name
+        # Names of what packages provide, devices and numbers are values too.
+        assert values <= known or not known, name
+
+
+def tables_of_values(page: Path) -> list[tuple[str, set[str]]]:
+    """Return each table whose head is an option: its name, and the values in its first column."""
+    tables: list[tuple[str, set[str]]] = []
+    for block in re.split(r"\n\n", page.read_text()):
+        head, *lines = rows(block) or [[""]]
+        if re.fullmatch(r"`--[\w-]+`", head[0]):
+            tables.append((head[0].strip("`"), {n for row in lines for n in in_code(row[0])}))
+    return tables
+
+
+def names_of(option: click.Option) -> set[str]:
+    return set(getattr(option.type, "_own", None) or getattr(option.type, "choices", ()))
+
+
+def test_the_table_of_workloads_has_their_recipes_and_expectations():
+    from tarmac.workloads import find_workload
+
+    checked = 0
+    for row in rows((DOCS / "workloads.md").read_text()):
+        name = row[0].strip("`")
+        if len(row) != 5 or not row[0].startswith("`"):
+            continue
+        workload = find_workload(name)
+        for epochs, batch_size in re.findall(r"(\d+) epochs of ([\d,]+)", row[3]):
+            recipe = (workload.recipe.epochs, workload.recipe.batch_size)
+            assert recipe == (int(epochs), int(batch_size.replace(",", ""))), name
+            checked += 1
+        for word, value in re.findall(r"at (least|most) ([\d.]*\d)", row[4]):
+            assert float(value) == getattr(workload.expectation, f"at_{word}"), name
+            checked += 1
+    assert checked > 15
