@@ -450,3 +450,35 @@ def test_the_table_of_workloads_has_their_recipes_and_expectations():
             assert float(value) == getattr(workload.expectation, f"at_{word}"), name
             checked += 1
     assert checked > 15
+
+
+def test_the_page_of_metrics_has_each_by_its_name():
+    pytest.importorskip("prometheus_client")
+    from datetime import UTC, datetime
+
+    from tarmac.monitor.metrics import families_of
+    from tarmac.monitor.snapshot import Snapshot
+
+    endings = {"counter": "_total", "info": "_info"}
+    nothing = Snapshot(at=datetime.now(UTC), hosts=())
+    served = {family.name + endings.get(family.type, "") for family in families_of(nothing, {})}
+    shown = set()
+    for row in rows((DOCS / "metrics.md").read_text()):
+        names = [name.partition("{")[0] for name in in_code(row[0])]
+        if names and names[0].startswith("tarmac_"):
+            start = re.match(r"tarmac_[a-z]+", names[0])[0]
+            shown |= {name if name.startswith("tarmac_") else start + name for name in names}
+    assert shown == served
+
+
+def test_the_glossary_is_in_order_of_the_alphabet():
+    terms = [row[0].casefold() for row in rows((DOCS / "glossary.md").read_text())[1:]]
+    assert terms == sorted(terms)
+
+
+def test_the_page_of_hkube_has_every_option_of_an_input():
+    from tarmac.hkube.serving.request import OPTIONS as OF_INPUT
+
+    table = rows(section(DOCS / "hkube.md", "## Be an algorithm"))
+    named = {name for row in table for name in in_code(row[0])}
+    assert OF_INPUT.keys() <= named

@@ -20,7 +20,7 @@ __all__ = ["command"]
     epilog=examples("tarmac hkube serve", "tarmac hkube serve mnist-mlp"),
 )
 def command() -> None:
-    """Be an algorithm of HKube's."""
+    """Serve a workload as an HKube algorithm."""
 
 
 @command.command(
