@@ -37,3 +37,14 @@ def commands() -> list[tuple[str, click.Command, click.Context]]:
 
     walk("tarmac", root, None)
     return lines
+
+
+def options() -> dict[str, list[click.Option]]:
+    """Return the options of all commands by their names."""
+    named: dict[str, list[click.Option]] = {}
+    for _, command, _ in commands():
+        for option in command.params:
+            if isinstance(option, click.Option):
+                for name in (*option.opts, *option.secondary_opts):
+                    named.setdefault(name, []).append(option)
+    return named

@@ -13,6 +13,11 @@ PAGES = [
     *(ROOT / name / "README.md" for name in ("examples", "bench")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
+DOCS = ROOT / "docs"
+# The changelog is about what was; the other pages speak of the project's own tools.
+FOR_USERS = [page for page in PAGES if page.parent == DOCS or page == ROOT / "README.md"]
+PACKAGE = ROOT / "src" / "tarmac"
+SOURCES = [path for path in PACKAGE.rglob("*.py") if PACKAGE / "testing" not in path.parents]
 _FENCE = re.compile(
     r"(?:^<!-- file: (?P<named>\S+) -->\n\n?)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
@@ -69,6 +74,11 @@ def page_id(page: Path) -> str:
 def spans(page: Path) -> list[str]:
     """Return the code spans of a page, each on one line."""
     return [" ".join(span.split()) for span in _SPAN.findall(_ANY_FENCE.sub("", page.read_text()))]
+
+
+def in_code(text: str) -> list[str]:
+    """Return the code spans of a line, such as a table's cell."""
+    return _SPAN.findall(text)
 
 
 def section(page: Path, heading: str) -> str:
