@@ -408,7 +408,9 @@ def _take_state(run: Run) -> None:
 
 def _environment(root: Path, site: Path) -> dict[str, str]:
     paths = [str(root / "src"), str(site), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    path = os.pathsep.join(part for part in paths if part)
+    # What a stage has printed before it crashed tells why.
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 @contextlib.contextmanager

@@ -53,6 +53,13 @@ def test_another_node_gets_it_as_one_file_and_its_scripts_work_there(spec, tmp_p
     assert len([path for path in (tmp_path / "store").iterdir() if path.suffix == ".tar"]) == 1
 
 
+def test_an_installer_whose_cache_cannot_be_written_works_without(spec, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    made = shipped_venv(spec, tmp_path, tmp_path / "store", tmp_path / "n1")
+    assert printed(made / "bin/tool") == str(made)
+
+
 # Of a node with an older C library, and one with another processor.
 @pytest.mark.parametrize(
     ("says", "answer"),

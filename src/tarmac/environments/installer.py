@@ -93,8 +93,10 @@ def install_venv(
     """
     uv = shutil.which("uv")
     target = str(path / "bin" / "python")
+    own = dict(variables or {})
     if uv is not None:
-        _run([uv, "venv", "--quiet", "--python", python, str(path)], {})
+        own |= _without_cache(uv)
+        _run([uv, "venv", "--quiet", "--python", python, str(path)], own)
         install = [uv, "pip", "install", "--quiet", "--python", target]
     else:
         _run([python, *_ALONE, "-m", "venv", str(path)], {})
@@ -103,7 +105,7 @@ def install_venv(
     # Builds look for tools that an earlier step has installed.
     search = f"{path / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     for step in steps:
-        _run([*install, *step], {**(variables or {}), "PATH": search})
+        _run([*install, *step], {**own, "PATH": search})
 
 
 @contextlib.contextmanager
@@ -117,6 +119,18 @@ def requirement_files(requirements: Requirements) -> Iterator[list[str]]:
                 path.write_text("\n".join(lines) + "\n", encoding="utf-8")
                 arguments += [option, str(path)]
         yield arguments
+
+
+def _without_cache(uv: str) -> dict[str, str]:
+    """Return what tells uv to do without its cache where it cannot write there; pip does so."""
+    command = [uv, "cache", "dir"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+    cache = Path(done.stdout.strip())
+    with contextlib.suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+        if os.access(cache, os.W_OK):
+            return {}
+    return {"UV_NO_CACHE": "1"}
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str]) -> None:
