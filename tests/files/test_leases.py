@@ -56,9 +56,9 @@ for _ in range(40):
 
 TAKE_TURNS = """
 import pathlib, sys
-from tarmac.files import lease, taking_turns
+from tarmac.files import hosts_locks, taking_turns
 # There is no network file system here.
-lease.is_network = lambda _: bool(sys.argv[2])
+hosts_locks.is_network = lambda _: bool(sys.argv[2])
 path = pathlib.Path(sys.argv[1])
 number = path.with_name("number")
 for _ in range(20):
@@ -238,7 +238,7 @@ def test_no_room_locks_by_the_kernel_alone_without_choosing_to():
         for path in root.rglob("*.py")
         if "from filelock import" in path.read_text(encoding="utf-8")
     }
-    assert found == {"files/lease.py", "files/locks.py", "studies/study/locks.py"}
+    assert found == {"files/hosts_locks.py", "files/locks.py", "studies/study/locks.py"}
 
 
 def test_what_cannot_be_read_counts_as_alive(path):
@@ -300,9 +300,9 @@ def host(monkeypatch):
     """Return a function that makes this process one of a host that mounts all files in a way."""
 
     def become(name: str, view: str, beat_s: float = 0.05):
-        monkeypatch.setattr("tarmac.files.lease._kernel", lambda: name)
-        monkeypatch.setattr("tarmac.files.lease.is_network", lambda _: view == "network")
-        monkeypatch.setattr("tarmac.files.lease.BEAT_S", beat_s)
+        monkeypatch.setattr("tarmac.files.holders._kernel", lambda: name)
+        monkeypatch.setattr("tarmac.files.hosts_locks.is_network", lambda _: view == "network")
+        monkeypatch.setattr("tarmac.files.hosts_locks.BEAT_S", beat_s)
 
     return become
 
@@ -446,7 +446,7 @@ sys.stdin.read()
 def test_a_lock_holds_between_a_host_and_one_that_mounts_its_directory(
     tmp_path, monkeypatch, subtype
 ):
-    monkeypatch.setattr("tarmac.files.lease.BEAT_S", 0.2)
+    monkeypatch.setattr("tarmac.files.hosts_locks.BEAT_S", 0.2)
     directory, path = tmp_path / "runs", tmp_path / "runs" / ".lock"
     directory.mkdir()
     script = ON_ANOTHER_HOST.format(directory=directory, subtype=subtype, python=sys.executable)

@@ -364,7 +364,7 @@ def test_what_the_engine_has_lost_is_tried_anew_or_counts_as_interrupted(run, en
 @pytest.fixture
 def lease_elsewhere(monkeypatch):
     """Return a function that leaves a run the lease of a runner of another machine."""
-    monkeypatch.setattr("tarmac.files.lease.is_network", lambda _: True)
+    monkeypatch.setattr("tarmac.files.hosts_locks.is_network", lambda _: True)
 
     def leave(path, beat_s):
         holder = Holder("elsewhere", "another kernel", 1, 1, "nonce", 7, beat_s)
@@ -442,7 +442,7 @@ def test_a_run_that_has_ended_is_not_running_by_a_lease_that_a_killed_runner_lef
 def test_nobody_goes_on_with_a_run_while_a_lease_elsewhere_beats(
     detached, lease_elsewhere, monkeypatch, is_network
 ):
-    monkeypatch.setattr("tarmac.files.lease.is_network", lambda _: is_network)
+    monkeypatch.setattr("tarmac.files.hosts_locks.is_network", lambda _: is_network)
     path = lease_file(detached.path / ".lock")
     lease_elsewhere(detached.path, beat_s=60)
     told = threading.Event()

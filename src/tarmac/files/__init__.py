@@ -24,6 +24,15 @@ if TYPE_CHECKING:
         write_text,
     )
     from tarmac.files.fields import Fields
+    from tarmac.files.holders import BEAT_S, Holder, LeaseWatch, read_lease
+    from tarmac.files.hosts_locks import (
+        Lock,
+        is_held,
+        lease_file,
+        open_lock,
+        read_holder,
+        taking_turns,
+    )
     from tarmac.files.journal import (
         DamagedLine,
         JournalLines,
@@ -31,19 +40,7 @@ if TYPE_CHECKING:
         drop_torn_line,
         read_lines,
     )
-    from tarmac.files.lease import (
-        BEAT_S,
-        Holder,
-        Lease,
-        LeaseWatch,
-        Lock,
-        is_held,
-        lease_file,
-        open_lock,
-        read_holder,
-        read_lease,
-        taking_turns,
-    )
+    from tarmac.files.lease import Lease
     from tarmac.files.locations import SCHEMES, Location, without_password
     from tarmac.files.locks import (
         OwnerLock,
@@ -142,16 +139,16 @@ __all__ = [
 
 # Where a name is at home.
 _MODULES = {
-    "BEAT_S": "lease",
+    "BEAT_S": "holders",
     "SCHEMES": "locations",
     "DamagedLine": "journal",
     "Fields": "fields",
-    "Holder": "lease",
+    "Holder": "holders",
     "JournalLines": "journal",
     "Lease": "lease",
-    "LeaseWatch": "lease",
+    "LeaseWatch": "holders",
     "Location": "locations",
-    "Lock": "lease",
+    "Lock": "hosts_locks",
     "Moment": "records",
     "OwnerLock": "locks",
     "Readings": "readings",
@@ -164,9 +161,9 @@ _MODULES = {
     "download": "web",
     "drop_torn_line": "journal",
     "get_object": "objects",
-    "is_held": "lease",
-    "lease_file": "lease",
-    "read_holder": "lease",
+    "is_held": "hosts_locks",
+    "lease_file": "hosts_locks",
+    "read_holder": "hosts_locks",
     "is_network": "mounts",
     "is_object": "objects",
     "is_object_directory": "objects",
@@ -175,20 +172,20 @@ _MODULES = {
     "lock_descriptor": "locks",
     "make_private": "private",
     "network_type": "mounts",
-    "open_lock": "lease",
+    "open_lock": "hosts_locks",
     "parse_json": "parsing",
     "put_object": "objects",
     "read_object": "objects",
     "open_regular": "atomic",
     "read_errors": "atomic",
     "read_regular": "atomic",
-    "read_lease": "lease",
+    "read_lease": "holders",
     "read_lines": "journal",
     "read_versioned": "records",
     "remove_unowned": "locks",
     "replace_directory": "atomic",
     "storage_errors": "atomic",
-    "taking_turns": "lease",
+    "taking_turns": "hosts_locks",
     "unlock_descriptor": "locks",
     "validated": "records",
     "without_password": "locations",

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tarmac.files.atomic import open_regular, read_regular
 from tarmac.files.fields import Fields
-from tarmac.files.lease import LeaseWatch, is_held
+from tarmac.files.holders import LeaseWatch
+from tarmac.files.hosts_locks import is_held
 from tarmac.files.mounts import is_network, mounts_seen
 from tarmac.files.parsing import parse_json
 

@@ -1,0 +1,178 @@
+"""Who holds a lease, as its file says, and whether that process is alive."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import functools
+import os
+import secrets
+import socket
+import time
+from pathlib import Path
+from typing import Literal
+
+from tarmac.files.atomic import open_regular
+from tarmac.files.parsing import Shape, parse_json
+
+__all__ = [
+    "BEAT_S",
+    "MISSED_BEATS",
+    "Holder",
+    "LeaseWatch",
+    "Sign",
+    "claim",
+    "read_lease",
+    "successor",
+]
+
+# Between two beats of a holder, in seconds.
+BEAT_S = 10.0
+
+# A holder that misses so many beats is taken for dead.
+MISSED_BEATS = 3
+
+# What is known of a holder: `silent` is neither seen to live nor silent for long enough.
+Sign = Literal["living", "silent", "dead"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    """What a lease's file says of who holds it.
+
+    Attributes:
+        host: Its machine, by name.
+        kernel: Which start of which kernel, and which of its PID namespaces: where `pid` means it.
+        pid: Its number.
+        start_ticks: When that process began, in clock ticks since the machine's start.
+        nonce: Of this acquisition.
+        beat: Grows while it lives.
+        beat_s: Seconds between two beats.
+        is_kernel_locked: Whether it holds the kernel's lock too, on a local file system.
+    """
+
+    host: str
+    kernel: str
+    pid: int
+    start_ticks: int
+    nonce: str
+    beat: int = 0
+    beat_s: float = BEAT_S
+    is_kernel_locked: bool = False
+
+
+_HOLDER = Shape(
+    {
+        "host": "text",
+        "kernel": "text",
+        "pid": "whole number",
+        "start_ticks": "whole number",
+        "nonce": "text",
+    },
+    {"beat": "whole number", "beat_s": "seconds", "is_kernel_locked": "boolean"},
+)
+
+
+def read_lease(path: Path) -> Holder | None:
+    """Return who holds a lease, alive or not; None where nobody does.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    holder = found = _read(path)
+    while found is not None:
+        holder, found = found, _read(successor(path, found.nonce))
+    return holder
+
+
+class LeaseWatch:
+    """Watches leases, to tell holders that live from those that do not; it never waits.
+
+    A holder on this host is looked up among its processes. One on another host is alive until its
+    beat has stood still for three of its beats since this watch first saw it.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Path, tuple[str, int, float, bool]] = {}
+
+    def is_alive(self, path: Path) -> bool:
+        """Whether a lease is held by a process that lives; where that cannot be asked, it is."""
+        try:
+            holder = read_lease(path)
+        except OSError:
+            return True
+        return holder is not None and self.sign_of(path, holder) != "dead"
+
+    def sign_of(self, path: Path, holder: Holder) -> Sign:
+        """Return what is known of a lease's holder, as `read_lease` has just returned it."""
+        if not holder.pid:
+            return "dead"
+        if holder.kernel == _kernel():
+            return "living" if _start_ticks(holder.pid) == holder.start_ticks else "dead"
+        now = time.monotonic()
+        nonce, beat, since, was_seen_to_live = self._seen.get(path, ("", 0, now, False))
+        if (nonce, beat) != (holder.nonce, holder.beat):
+            was_seen_to_live, since = nonce == holder.nonce, now
+            self._seen[path] = (holder.nonce, holder.beat, since, was_seen_to_live)
+        if now - since >= MISSED_BEATS * holder.beat_s:
+            return "dead"
+        return "living" if was_seen_to_live else "silent"
+
+
+def claim(beat_s: float, *, is_kernel_locked: bool) -> Holder:
+    """Return this process as the holder of a lease that it is about to take."""
+    return Holder(
+        host=socket.gethostname(),
+        kernel=_kernel(),
+        pid=os.getpid(),
+        start_ticks=_start_ticks(os.getpid()) or 0,
+        nonce=secrets.token_hex(8),
+        beat_s=beat_s,
+        is_kernel_locked=is_kernel_locked,
+    )
+
+
+@functools.cache
+def _kernel() -> str:
+    """Name this start of the machine, and the namespace whose process numbers are seen here."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
+
+
+def _start_ticks(pid: int) -> int | None:
+    """Return when a process began; None where there is none, or only what is left of one."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # proc(5): fields 3, the state, and 22; the second is a name that may hold anything.
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def successor(path: Path, nonce: str) -> Path:
+    """Return the file of who takes over from a holder."""
+    return path.with_name(f"{path.name}.{nonce}.after")
+
+
+def _read(path: Path) -> Holder | None:
+    # The directory is opened anew, upon which network file systems ask their server.
+    with contextlib.suppress(OSError):
+        os.close(os.open(path.parent, os.O_RDONLY))
+    try:
+        with open_regular(path) as file:
+            if content := file.read():
+                return Holder(**_HOLDER.checked(parse_json(content)))
+            # A crash of the machine leaves an empty file, which no process holds.
+            left = os.fstat(file.fileno())
+            return Holder("", "", 0, 0, nonce=f"empty-{left.st_ino}-{left.st_mtime_ns}")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        # NFS says so where the file was replaced in the midst of this.
+        if error.errno == errno.ESTALE:
+            return _read(path)
+        raise
+    except (ValueError, TypeError) as error:
+        raise OSError(errno.EIO, f"is no lease: {error}", str(path)) from error
