@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -236,7 +237,8 @@ def test_no_room_locks_by_the_kernel_alone_without_choosing_to():
     found = {
         str(path.relative_to(root))
         for path in root.rglob("*.py")
-        if "from filelock import" in path.read_text(encoding="utf-8")
+        if {"OwnerLock(", "FileLock("}
+        & set(re.findall(r"\w+Lock\(", path.read_text(encoding="utf-8")))
     }
     assert found == {"files/hosts_locks.py", "files/locks.py", "studies/study/locks.py"}
 

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from filelock import FileLock, Timeout
 
-from tarmac.files import OwnerLock, is_owned, remove_unowned
+from tarmac.files import (
+    OwnerLock,
+    StorageError,
+    is_held,
+    is_owned,
+    lease_file,
+    open_lock,
+    remove_unowned,
+    taking_turns,
+)
+from tarmac.studies.study.locks import turns
 
 OWN = """
 import pathlib, sys
@@ -70,3 +85,194 @@ def test_the_file_of_an_owner_that_is_gone_is_removed(tmp_path):
 def test_a_lock_needs_its_directory(tmp_path):
     with pytest.raises(FileNotFoundError):
         OwnerLock(tmp_path / "gone" / "lock").acquire()
+
+
+@pytest.fixture
+def mine(open_directory):
+    """Return a directory of this user's that all others may read."""
+    directory = open_directory / "run"
+    directory.mkdir()
+    directory.chmod(0o755)
+    return directory
+
+
+def lock_for_reading(path, operation=fcntl.LOCK_EX):
+    """Lock a file as anybody can who may read it; return why that failed."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, operation | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+@pytest.fixture
+def stranger(second_user):
+    """Return a context in which another user holds a lock."""
+
+    @contextlib.contextmanager
+    def hold(path, operation):
+        (is_held, tells), (waits, ends) = os.pipe(), os.pipe()
+
+        def lock():
+            os.close(ends)
+            with path.open("rb") as file:
+                fcntl.flock(file, operation)
+                os.write(tells, b"x")
+                os.read(waits, 1)
+
+        thread = threading.Thread(target=second_user, args=[lock])
+        thread.start()
+        os.read(is_held, 1)
+        try:
+            yield
+        finally:
+            os.close(ends)
+            thread.join()
+            for descriptor in (is_held, tells, waits):
+                os.close(descriptor)
+
+    return hold
+
+
+@contextlib.contextmanager
+def run_lock(path):
+    lock = open_lock(path)
+    assert lock.acquire()
+    yield
+    lock.release()
+
+
+LOCKED = {
+    "owner": lambda path: OwnerLock(path).held(),
+    "turns": taking_turns,
+    "run": run_lock,
+    "study": lambda path: turns(path, "kernel"),
+}
+
+
+@pytest.mark.parametrize("locked", LOCKED.values(), ids=LOCKED)
+@pytest.mark.parametrize("is_old", [False, True], ids=["new", "of an older version"])
+def test_no_other_user_can_open_a_lock(mine, second_user, locked, is_old):
+    path = mine / ".lock"
+    if is_old:
+        path.touch()
+        path.chmod(0o644)
+        assert second_user(lambda: lock_for_reading(path)) is None
+    for _ in range(2):
+        with locked(path):
+            assert second_user(lambda: lock_for_reading(path)) == "Permission denied"
+        assert second_user(lambda: lock_for_reading(path)) == "Permission denied"
+
+
+@pytest.mark.parametrize("locked", LOCKED.values(), ids=LOCKED)
+@pytest.mark.parametrize("operation", [fcntl.LOCK_EX, fcntl.LOCK_SH], ids=["alone", "shared"])
+def test_another_user_who_holds_an_old_lock_keeps_nobody(mine, stranger, locked, operation):
+    path = mine / ".lock"
+    path.touch()
+    path.chmod(0o644)
+    with stranger(path, operation):
+        assert not is_owned(path)
+        with locked(path):
+            assert is_owned(path)
+            assert not OwnerLock(path).acquire()
+
+
+def test_those_who_may_write_a_directory_may_hold_its_locks(mine):
+    for directory, lock in ((0o755, 0o600), (0o775, 0o660), (0o777, 0o666), (0o1777, 0o600)):
+        mine.chmod(directory)
+        old = os.umask(0)
+        with OwnerLock(mine / f"{directory:o}").held():
+            os.umask(old)
+            assert (mine / f"{directory:o}").stat().st_mode & 0o777 == lock
+
+
+@pytest.mark.parametrize("is_first_ours", [True, False])
+def test_an_older_version_and_this_one_never_hold_a_lock_together(tmp_path, is_first_ours):
+    # Older ones lock by filelock.
+    path = tmp_path / ".lock"
+    older, ours = FileLock(path, is_singleton=False), OwnerLock(path)
+    if is_first_ours:
+        assert ours.acquire()
+        with pytest.raises(Timeout):
+            older.acquire(blocking=False)
+        ours.release()
+        older.acquire(blocking=False)
+    else:
+        older.acquire(blocking=False)
+        assert is_owned(path)
+        assert not ours.acquire()
+        older.release()
+        assert ours.acquire()
+
+
+def test_many_that_find_an_old_lock_take_turns(tmp_path):
+    path = tmp_path / ".lock"
+    inside = []
+
+    def enter():
+        with OwnerLock(path).held():
+            inside.append(1)
+            assert len(inside) == 1
+            inside.pop()
+            return True
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            path.unlink(missing_ok=True)
+            path.touch()
+            path.chmod(0o644)
+            assert all(entered.result() for entered in [pool.submit(enter) for _ in range(8)])
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_another_user_sees_whether_a_run_is_worked_on(mine, second_user):
+    path = mine / ".lock"
+    lock = open_lock(path)
+    assert lock.acquire()
+    assert second_user(lambda: (is_held(path), is_owned(path))) == (True, True)
+    lease_file(path).unlink()
+    assert second_user(lambda: is_held(path))
+    lock.release()
+    assert second_user(lambda: (is_held(path), is_owned(path))) == (False, False)
+
+
+PLANTED = {
+    "pipe": os.mkfifo,
+    "link": lambda path: path.symlink_to(path.with_name("elsewhere")),
+    "folder": lambda path: path.mkdir(),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+@pytest.mark.parametrize("locked", LOCKED.values(), ids=LOCKED)
+def test_what_another_user_puts_in_a_locks_place_is_named_and_not_waited_for(
+    open_directory, second_user, plant, locked
+):
+    path = open_directory / ".lock"
+    second_user(lambda: plant(path))
+    assert not is_held(path)
+    with pytest.raises(StorageError, match=r"cannot lock .*\.lock: ") as raised, locked(path):
+        pass
+    assert raised.value.hint == f"It is not this user's. If no process works there: rm {path}"
+    assert not path.with_name("elsewhere").exists()
+
+
+def test_a_forked_process_does_not_keep_its_parents_lock(tmp_path):
+    path = tmp_path / ".lock"
+    lock = OwnerLock(path)
+    assert lock.acquire()
+    (begins, tells), (waits, ends) = os.pipe(), os.pipe()
+    if not (pid := os.fork()):
+        os.close(ends)
+        os.write(tells, b"x")
+        os.read(waits, 1)
+        os._exit(0)
+    os.read(begins, 1)
+    # As when this process is killed: nobody unlocks.
+    os.close(lock._descriptor)
+    lock._descriptor = None
+    assert not is_owned(path)
+    for descriptor in (begins, tells, waits, ends):
+        os.close(descriptor)
+    os.waitpid(pid, 0)

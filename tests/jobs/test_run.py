@@ -21,6 +21,7 @@ import pytest
 
 from forked import ForkedProcess, start_python
 from tarmac.errors import RequestError, TarmacError
+from tarmac.files import OwnerLock
 from tarmac.jobs import (
     create_run,
     find_run,
@@ -661,11 +662,9 @@ def test_a_wrong_line_is_refused(tmp_path, arguments, message):
 
 
 def test_a_run_that_is_worked_on_is_not_resumed_twice(run, tmp_path):
-    from filelock import FileLock
-
     _, made, _ = run("{name: x, command: echo}")
     with (
-        FileLock(made.path / ".lock"),
+        OwnerLock(made.path / ".lock").held(),
         pytest.raises(RequestError, match="another process works on"),
     ):
         work_on(find_run("latest", Path(tmp_path / "runs")), Watcher())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -68,10 +69,7 @@ def taking_turns(path: Path) -> Iterator[None]:
         with Lease(lease_file(path)).held():
             yield
         return
-    # Costs a fifth of what `tarmac top --once` may take, which only asks who holds a lock.
-    from filelock import FileLock  # noqa: PLC0415
-
-    with FileLock(path, is_singleton=False):
+    with OwnerLock(path).held():
         lease = Lease(lease_file(path), is_kernel_locked=True)
         with contextlib.suppress(StorageError):
             lease.wait()
@@ -98,7 +96,11 @@ def is_held(path: Path, watch: LeaseWatch | None = None, *, is_remote: bool | No
         holder = read_holder(path)
     except OSError:
         return True
-    if holder is None or (holder.is_kernel_locked and not is_remote):
+    if holder is None:
+        return False
+    # Of another user's lock, whose file this one cannot open, the lease alone tells.
+    is_private = os.access(path, os.F_OK) and not os.access(path, os.R_OK)
+    if holder.is_kernel_locked and not is_remote and not is_private:
         return False
     return (watch or LeaseWatch()).sign_of(path, holder) != "dead"
 
@@ -186,5 +188,6 @@ class _HostsLock:
 def _read_old(path: Path) -> Holder | None:
     """Return the holder of a lease that lies in a lock's file itself; None of an empty file."""
     with contextlib.suppress(FileNotFoundError):
-        return read_lease(path) if path.stat().st_size else None
+        found = path.lstat()
+        return read_lease(path) if stat.S_ISREG(found.st_mode) and found.st_size else None
     return None

@@ -3,6 +3,10 @@
 A number of a process comes again, and a note of one outlives it; a lock does neither, and on a
 shared file system it also speaks for processes of other machines.
 
+Whoever can open a file can lock it. So a lock's file can be opened only by those who may write its
+directory. Files of older versions, which everybody may read, are replaced when they are next
+locked.
+
 Example:
     >>> from tarmac.files import OwnerLock, is_owned
     >>> lock = OwnerLock(tmp_path / ".lock")
@@ -19,17 +23,26 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
+import time
+import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.files.atomic import StorageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 __all__ = ["OwnerLock", "is_owned", "lock_descriptor", "remove_unowned", "unlock_descriptor"]
 
-# How long to try for a lock before asking whether it is owned or only looked at.
-_LOOK_S = 0.05
+# Between two tries, while others look at the lock.
+_PAUSE_S = 0.001
+
+# A link is not followed, and a pipe not waited for: another user may have made either.
+_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_KERNEL_LOCKS = Path("/proc/locks")
 
 
 class OwnerLock:
@@ -41,10 +54,8 @@ class OwnerLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Whoever only asks whether a run is worked on, as `tarmac top` does, need not wait for it.
-        from filelock import FileLock  # noqa: PLC0415
-
-        self._lock = FileLock(path, is_singleton=False)
+        self._descriptor: int | None = None
+        _locks.add(self)
 
     @property
     def is_lost(self) -> bool:
@@ -56,29 +67,66 @@ class OwnerLock:
 
         Raises:
             FileNotFoundError: The file's directory is not there.
-            StorageError: The file cannot be made.
+            StorageError: The file cannot be made, or something else is in its place.
         """
-        from filelock import Timeout  # noqa: PLC0415 - as above
+        return self._take(fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-        while not self._lock.is_locked:
-            # A directory that was removed stays away: filelock would make it anew.
-            if not self._path.parent.is_dir():
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path.parent)
-            try:
-                self._lock.acquire(timeout=_LOOK_S, poll_interval=_LOOK_S / 50)
-            except Timeout:
-                # Who only looks has the lock for a moment, and shares it.
-                if is_owned(self._path):
-                    return False
-            except OSError as error:
-                raise StorageError(
-                    f"cannot lock {self._path}: {os.strerror(error.errno or 0)}"
-                ) from error
-        return True
+    def wait(self) -> None:
+        """Become the owner, however long another one is it before; for locks held for moments.
+
+        Raises:
+            FileNotFoundError: The file's directory is not there.
+            StorageError: The file cannot be made, or something else is in its place.
+        """
+        self._take(fcntl.LOCK_EX)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Own it while the block lasts; see `wait`."""
+        self.wait()
+        try:
+            yield
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Give it back; nothing happens where it is not owned."""
-        self._lock.release()
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            # Closing alone would leave it to a child that was forked meanwhile.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def forget(self) -> None:
+        """Leave the lock to the process that this one was forked from."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _take(self, operation: int) -> bool:
+        while self._descriptor is None:
+            try:
+                descriptor = _open(self._path)
+                try:
+                    if _try(descriptor, operation):
+                        if _is_at(self._path, descriptor):
+                            self._descriptor, descriptor = descriptor, -1
+                    # Who only looks has the lock for a moment, and shares it.
+                    elif not _try(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB):
+                        return False
+                    else:
+                        time.sleep(_PAUSE_S)
+                finally:
+                    if descriptor >= 0:
+                        os.close(descriptor)
+            except FileNotFoundError:
+                # A directory that was removed stays away.
+                raise
+            except OSError as error:
+                raise StorageError(
+                    f"cannot lock {self._path}: {error.strerror}", hint=_hint(self._path)
+                ) from error
+        return True
 
 
 def is_owned(path: Path) -> bool:
@@ -105,16 +153,26 @@ def remove_unowned(path: Path) -> bool:
 
 def _look(path: Path, *, removes: bool) -> bool:
     try:
-        with path.open("rb") as file:
-            # Shared, so that of several that look at once none takes another's for the owner's.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            if removes:
-                with contextlib.suppress(OSError):
-                    path.unlink(missing_ok=True)
-    except FileNotFoundError:
-        return False
+        descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+    except PermissionError:
+        return _is_listed(path)
+    except OSError as error:
+        # Nor is a link anybody's lock.
+        return error.errno not in (errno.ENOENT, errno.ELOOP)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return False
+        # Shared, so that of several that look at once none takes another's for the owner's.
+        if not _try(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB):
+            return not _is_held_by_strangers(found)
+        if removes:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
     except OSError:
         return True
+    finally:
+        os.close(descriptor)
     return False
 
 
@@ -133,3 +191,133 @@ def lock_descriptor(descriptor: int) -> bool:
 def unlock_descriptor(descriptor: int) -> None:
     """Give back what `lock_descriptor` took."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _open(path: Path) -> int:
+    """Open a lock's file, which strangers cannot; make it where it is not there.
+
+    Raises:
+        OSError: It cannot be opened, or something else is in its place.
+    """
+    mode = _mode_in(path.parent)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, mode)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(errno.ENOTSUP, "it is no regular file", str(path))
+            is_open = stat.S_IMODE(found.st_mode) & ~mode and found.st_uid == os.geteuid()
+            # An older version's lease may lie in the file itself.
+            if found.st_size or not (is_open and _replace(path, descriptor, mode)):
+                kept, descriptor = descriptor, -1
+                return kept
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _mode_in(directory: Path) -> int:
+    """Return the mode of a lock's file: for those who could take it away anyway."""
+    mode, found = 0o600, directory.stat().st_mode
+    if found & stat.S_ISVTX:
+        return mode
+    return mode | (0o060 if found & stat.S_IWGRP else 0) | (0o006 if found & stat.S_IWOTH else 0)
+
+
+def _replace(path: Path, descriptor: int, mode: int) -> bool:
+    """Put a private file in the place of a lock's file that strangers can open.
+
+    Nobody owns the old one meanwhile but this process, or strangers alone.
+
+    Returns:
+        Whether the path has another file now; False where its owner has to be respected.
+    """
+    old = os.fstat(descriptor)
+    if not lock_descriptor(descriptor) and not _is_held_by_strangers(old):
+        return False
+    # One process at a time can make a file of this name, which is gone once it has replaced it.
+    fresh = path.with_name(f".{path.name}.{old.st_ino}")
+    try:
+        os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, mode))
+    except OSError:
+        return not _is_at(path, descriptor)
+    if _is_at(path, descriptor):
+        fresh.replace(path)
+    else:
+        fresh.unlink()
+    return True
+
+
+def _try(descriptor: int, operation: int) -> bool:
+    """Lock a file; False where others have locked it."""
+    try:
+        fcntl.flock(descriptor, operation)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether a file that is open still has its name."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    return False
+
+
+def _is_held_by_strangers(found: os.stat_result) -> bool:
+    """Whether only processes of others than its owner, root and this user have a lock."""
+    if not found.st_mode & 0o077:
+        return False
+    own = {0, os.geteuid(), found.st_uid}
+    holders = _holders(found.st_ino)
+    try:
+        return bool(holders) and all(
+            Path(f"/proc/{pid}").stat().st_uid not in own for pid in holders
+        )
+    except OSError:
+        return False
+
+
+def _is_listed(path: Path) -> bool:
+    """Whether the kernel lists a lock on a file that this user may not open."""
+    try:
+        return bool(_holders(path.stat().st_ino))
+    except OSError:
+        return True
+
+
+def _holders(inode: int) -> list[str]:
+    """Return the processes that have the kernel's lock on a file, as far as they are seen here.
+
+    Raises:
+        OSError: The kernel's list cannot be read.
+    """
+    holders = []
+    for line in _KERNEL_LOCKS.read_text().splitlines():
+        # proc_locks(5): number, "FLOCK", "ADVISORY", "WRITE", process, device:inode, start, end.
+        fields = line.split()
+        if len(fields) == 8 and fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+            holders.append(fields[4])
+    return holders
+
+
+def _hint(path: Path) -> str | None:
+    """Say what to do where something else is in a lock's place."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+        return None
+    return f"It is not this user's. If no process works there: rm {path}"
+
+
+def _forget_all() -> None:
+    for lock in [*_locks]:
+        lock.forget()
+
+
+_locks: weakref.WeakSet[OwnerLock] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_forget_all)

@@ -332,7 +332,7 @@ def _bring(reference: str, uri: str, *, by_ranks: bool) -> None:
         if by_ranks:
             with storage_errors(output):
                 output.mkdir(parents=True, exist_ok=True)
-                held.enter_context(taking_turns(output / ".bring"))
+                held.enter_context(taking_turns(output / f".bring-{os.geteuid()}"))
         fetch_run(f"{uri.rstrip('/')}/{reference}", output / reference)
 
 

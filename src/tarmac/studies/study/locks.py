@@ -6,9 +6,8 @@ study by leases, for the kernel's may end at the host.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Literal
-
-from filelock import FileLock
 
 from tarmac.files import Lease, Lock, OwnerLock
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-__all__ = ["Locks", "owner_lock", "turns"]
+__all__ = ["Locks", "owner_lock", "short_lock", "turns"]
 
 Locks = Literal["kernel", "leases"]
 
@@ -28,25 +27,40 @@ def turns(path: Path, locks: Locks) -> AbstractContextManager[object]:
         path: Of the lock's file.
         locks: By what.
     """
-    return FileLock(path, is_singleton=False) if locks == "kernel" else _LeaseTurns(path)
+    return _Turns(short_lock(path, locks))
 
 
 def owner_lock(path: Path, locks: Locks) -> Lock:
     """Return a lock that one process at a time owns, and the others need not wait for."""
+    return short_lock(path, locks)
+
+
+def short_lock(path: Path, locks: Locks) -> OwnerLock | Lease:
+    """Return a lock that processes hold for moments, so that others may wait for it."""
     return OwnerLock(path) if locks == "kernel" else Lease(path)
 
 
-class _LeaseTurns:
-    def __init__(self, path: Path) -> None:
-        self._lease = Lease(path)
+class _Turns:
+    def __init__(self, lock: OwnerLock | Lease) -> None:
+        self._lock = lock
+        # Threads take turns too.
+        self._thread = threading.RLock()
         self._depth = 0
 
     def __enter__(self) -> None:
-        if self._depth == 0:
-            self._lease.wait()
+        self._thread.acquire()
+        try:
+            if self._depth == 0:
+                self._lock.wait()
+        except BaseException:
+            self._thread.release()
+            raise
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
-        if self._depth == 0:
-            self._lease.release()
+        try:
+            if self._depth == 0:
+                self._lock.release()
+        finally:
+            self._thread.release()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.exceptions import StorageInternalError
@@ -18,15 +17,14 @@ from tarmac.distribution import install_hint
 from tarmac.errors import RequestError, TarmacError, first_line
 from tarmac.files import (
     DamagedLine,
-    Lease,
     Shape,
     append_lines,
     drop_torn_line,
     open_regular,
     read_errors,
     read_lines,
-    storage_errors,
 )
+from tarmac.studies.study.locks import short_lock
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -114,39 +112,21 @@ def _with_driver(url: str) -> str:
     return f"{scheme}{separator}{rest}"
 
 
-class _FileLock:
-    """The kernel's lock on a file, which ends with its holder however that ends.
+class _JournalLock:
+    """Optuna's interface to our lock on the journal, which ends with its holder.
 
     Optuna's own is a file that a killed process leaves behind, and others wait 30 s for it.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: IO[bytes] | None = None
+    def __init__(self, path: Path, locks: Locks) -> None:
+        self._lock = short_lock(path, locks)
 
     def acquire(self) -> bool:
-        with storage_errors(self._path):
-            self._file = self._path.open("ab")
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._lock.wait()
         return True
 
     def release(self) -> None:
-        assert self._file is not None
-        self._file.close()
-
-
-class _LeaseLock:
-    """The same by a lease, for hosts that share the file."""
-
-    def __init__(self, path: Path) -> None:
-        self._lease = Lease(path)
-
-    def acquire(self) -> bool:
-        self._lease.wait()
-        return True
-
-    def release(self) -> None:
-        self._lease.release()
+        self._lock.release()
 
 
 class _Journal(JournalFileBackend):
@@ -157,7 +137,7 @@ class _Journal(JournalFileBackend):
     goes on makes again.
     """
 
-    def __init__(self, path: Path, lock: _FileLock | _LeaseLock) -> None:
+    def __init__(self, path: Path, lock: _JournalLock) -> None:
         super().__init__(str(path), lock_obj=lock)  # type: ignore[arg-type]
         self._path = path
         self._own_lock = lock
@@ -182,8 +162,7 @@ class _Journal(JournalFileBackend):
 
 
 def _open_journal(path: Path, locks: Locks) -> JournalStorage:
-    at = path.with_name(path.name + ".lock")
-    lock = _FileLock(at) if locks == "kernel" else _LeaseLock(at)
+    lock = _JournalLock(path.with_name(path.name + ".lock"), locks)
     # A study that only others may write can be looked at.
     if os.access(path.parent, os.W_OK):
         lock.acquire()
