@@ -306,3 +306,46 @@ def test_a_pipe_in_place_of_a_record_keeps_nobody_waiting(look, kind, file):
     printed = look.lists() + look.verbs(kind) + look.pages(kind)
     if file == RECORDS.get(kind):
         assert f"cannot read {path}: it is no regular file" in printed
+
+
+STREAMS = [
+    ("job", "tasks/000000-prepare/stdout"),
+    ("job", "tasks/000002-train_seed=2_/stderr"),
+    ("training", "logs/rank-0"),
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("kind", "file"), STREAMS)
+def test_a_pipe_in_place_of_a_log_keeps_nobody_waiting(look, kind, file):
+    path = MAKERS[kind](look.output, "bad") / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    look.verbs(kind)
+    look.pages(kind)
+    look.page(f"/runs/bad/log?file={file}")
+    if kind == "job":
+        look.tarmac("report", str(path.parent), "--html", "-")
+
+
+@pytest.mark.parametrize("is_folder", [False, True], ids=["file", "folder"])
+@pytest.mark.parametrize(("kind", "file"), STREAMS)
+def test_no_page_shows_what_a_link_leads_to_outside_of_its_run(
+    look, kind, file, is_folder, tmp_path
+):
+    path = MAKERS[kind](look.output, "bad") / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path.name).write_text("hunter2\nRuntimeError: CUDA out of memory\n")
+    if is_folder:
+        shutil.rmtree(path.parent)
+        path.parent.symlink_to(tmp_path)
+    else:
+        path.unlink(missing_ok=True)
+        path.symlink_to(tmp_path / path.name)
+    shown = look.pages(kind) + look.page(f"/runs/bad/log?file={file}")
+    if kind == "job":
+        shown += look.page(f"/runs/bad/{file.rpartition('/')[0]}/")
+        shown += look.tarmac("report", str(path.parent), "--html", "-")
+    assert "hunter2" not in shown
+    assert "[oom]" not in shown

@@ -9,13 +9,13 @@ import os
 import secrets
 import shutil
 import stat
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from tarmac.errors import TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = [
     "StorageError",
@@ -62,15 +62,23 @@ def read_errors(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def open_regular(path: Path) -> Iterator[IO[bytes]]:
+def open_regular(path: Path, *, within: Path | None = None) -> Iterator[IO[bytes]]:
     """Open a file of a run to read it.
 
     A pipe in its place, which another user may have made, would keep a reader waiting for ever.
 
+    Args:
+        path: The file.
+        within: The directory that it must lie in, wherever links lead. Default: any. Whatever is
+            shown to others than its reader is read so: a link may lead to the reader's own files.
+
     Raises:
-        OSError: It is not there, cannot be read, or is no regular file.
+        OSError: It is not there, cannot be read, is no regular file, or lies elsewhere.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        # Of the file that is open, as a link may change between a look and the opening.
+        if within is not None and not _is_within(file.fileno(), within):
+            raise OSError(errno.EXDEV, f"it lies outside of {within.name}", str(path))
         mode = os.fstat(file.fileno()).st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -152,6 +160,11 @@ def replace_directory(temporary: Path, path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
     temporary.replace(path)
     _sync_directory(path.parent)
+
+
+def _is_within(descriptor: int, directory: Path) -> bool:
+    real = Path(f"/proc/self/fd/{descriptor}").readlink()
+    return real.is_relative_to(os.path.realpath(directory))
 
 
 def _is_stream(path: Path) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError, unknown_name
-from tarmac.files import LeaseWatch
+from tarmac.files import LeaseWatch, read_errors, read_regular
 from tarmac.jobs.executors import find_executor
 from tarmac.jobs.job_run import find_run, work_on
 from tarmac.jobs.model import Job
@@ -219,7 +219,8 @@ class Handle:
         if name not in begun:
             raise unknown_name("task", name, {key: task.state for key, task in begun.items()})
         path = begun[name].directory / stream
-        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        with read_errors(path):
+            return read_regular(path).decode("utf-8", "replace") if path.exists() else ""
 
 
 def _left_of(run: JobRun, status: RunStatus) -> Sequence[Task]:

@@ -87,7 +87,7 @@ def _sections(run: Path, record: JobRecord, timeline: Timeline) -> Iterator[Sect
     groups = failed_groups(timeline)
     yield Section("outcome", "What came of it", _outcome(run, record, timeline))
     if groups:
-        yield Section("failures", "What failed", failures_body(timeline, groups))
+        yield Section("failures", "What failed", failures_body(run, timeline, groups))
     if timeline.traces and timeline.has_times:
         own, folds = folded(timeline)
         body = Markup("")

@@ -16,6 +16,7 @@ from tarmac.pages.pieces import details, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from tarmac.jobs import AttemptSpan, TaskStatus, Timeline
 
@@ -58,10 +59,10 @@ def failed_groups(timeline: Timeline) -> list[Failures]:
     return sorted(found, key=lambda one: (one.state != "failed", -len(one.tasks)))
 
 
-def failures_body(timeline: Timeline, groups: Sequence[Failures]) -> Markup:
+def failures_body(run: Path, timeline: Timeline, groups: Sequence[Failures]) -> Markup:
     """Return each kind of failure: how many tasks, why, what to type, the end of a log."""
     body = Markup("").join(
-        _group(f"failure-{number}", one, timeline)
+        _group(run, f"failure-{number}", one, timeline)
         for number, one in enumerate(groups[:_MOST_GROUPS])
     )
     if left := groups[_MOST_GROUPS:]:
@@ -103,7 +104,7 @@ def _followed(timeline: Timeline) -> Iterator[tuple[str, AttemptSpan]]:
             yield one.name, attempt
 
 
-def _group(key: str, group: Failures, timeline: Timeline) -> Markup:
+def _group(run: Path, key: str, group: Failures, timeline: Timeline) -> Markup:
     first, *_ = group.tasks
     names = ", ".join(task.name for task in group.tasks[:_MOST_NAMES])
     more = len(group.tasks) - _MOST_NAMES
@@ -118,7 +119,7 @@ def _group(key: str, group: Failures, timeline: Timeline) -> Markup:
         body += Markup('<p class="note">{}{}</p>').format(
             names, f" and {more:,} more" if more > 0 else ""
         )
-    body += known_failures(key, first.directory)
-    if log := log_end(first.directory, _LOG_LINES):
+    body += known_failures(key, first.directory, run)
+    if log := log_end(first.directory, _LOG_LINES, run):
         body += details(f"{key}-log", f"What {first.name} has printed last", log)
     return body

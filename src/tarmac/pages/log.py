@@ -39,7 +39,7 @@ def tails_of_ranks(run: Path, error: str) -> Markup:
         error: Why it failed.
     """
     named = {int(rank) for rank in _RANK.findall(error)}
-    logs = [(file, lines) for file, lines in _read((run / "logs").glob("rank-*")) if lines]
+    logs = [(file, lines) for file, lines in _read((run / "logs").glob("rank-*"), run) if lines]
     logs.sort(key=lambda log: _weight(log[0], log[1], named), reverse=True)
     shown, left = logs[:_MOST_FILES], logs[_MOST_FILES:]
     body = Markup("").join(
@@ -57,8 +57,8 @@ def tails_of_ranks(run: Path, error: str) -> Markup:
     return body + paragraph(f"{words} All of them: tarmac runs logs {shlex.quote(str(run))}")
 
 
-def _read(files: Iterable[Path]) -> Iterable[tuple[Path, list[str]]]:
-    return ((file, log_lines(file, _SEARCHED_LINES)) for file in sorted(files))
+def _read(files: Iterable[Path], run: Path) -> Iterable[tuple[Path, list[str]]]:
+    return ((file, log_lines(file, _SEARCHED_LINES, run)) for file in sorted(files))
 
 
 def _weight(file: Path, lines: list[str], named: set[int]) -> tuple[bool, bool, float]:

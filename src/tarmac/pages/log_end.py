@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from tarmac.checks import read_tails
+from tarmac.files import open_regular
 from tarmac.masking import masked_text
 from tarmac.pages.pieces import details, message, pre
 
@@ -26,14 +27,15 @@ _LINE_END = re.compile(r"[\r\n]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
-def log_lines(path: Path, most: int) -> list[str]:
+def log_lines(path: Path, most: int, run: Path) -> list[str]:
     """Return the last lines of a log, as a terminal would show them; none where it cannot be read.
 
     Args:
         path: The file.
         most: At most so many.
+        run: The run's directory, outside of which nothing is read.
     """
-    with contextlib.suppress(OSError), path.open("rb") as file:
+    with contextlib.suppress(OSError), open_regular(path, within=run) as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _TAIL_BYTES))
         text = file.read(_TAIL_BYTES).decode(errors="replace")
@@ -45,29 +47,31 @@ def log_lines(path: Path, most: int) -> list[str]:
     return []
 
 
-def log_end(directory: Path, most: int) -> Markup:
+def log_end(directory: Path, most: int, run: Path) -> Markup:
     """Return the ends of a task's logs, the errors first; nothing where it has printed nothing.
 
     Args:
         directory: The task's.
         most: Lines of each log, at most.
+        run: The run's directory.
     """
     shown = Markup("")
     for name in ("stderr", "stdout"):
-        if lines := log_lines(directory / name, most):
+        if lines := log_lines(directory / name, most, run):
             shown += Markup('<p class="note">{}</p>').format(f"The end of {name}")
             shown += pre("\n".join(lines))
     return shown
 
 
-def known_failures(key: str, directory: Path) -> Markup:
+def known_failures(key: str, directory: Path, run: Path) -> Markup:
     """Return what the catalogue of failures knows of a task's logs, with what to type.
 
     Args:
         key: Begins the ids of what it returns.
         directory: The task's.
+        run: The run's directory.
     """
-    found = read_tails(directory / name for name in ("stderr", "stdout"))
+    found = read_tails((directory / name for name in ("stderr", "stdout")), within=run)
     return Markup("").join(
         message("bad" if one.level == "failure" else "warn", f"{one.title} [{one.code}]")
         + details(f"{key}-{number}", "Why, and what to type", _advice(one.cause, one.fix))

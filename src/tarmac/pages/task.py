@@ -95,7 +95,7 @@ def _sections(run: Path, status: TaskStatus, timeline: Timeline) -> Iterator[Sec
     if status.reason:
         state = STATES.get(status.state, "plain")
         body = message(state, masked_text(status.reason)) + known_failures(
-            "failure", status.directory
+            "failure", status.directory, run
         )
         yield Section("why", "Why", body)
     job, task, problem = _planned(run, status)
@@ -111,7 +111,7 @@ def _sections(run: Path, status: TaskStatus, timeline: Timeline) -> Iterator[Sec
                 shown_end(timeline),
             )
         yield Section("attempts", "Attempts", body + _attempts(status, timeline))
-    log = log_end(status.directory, _LOG_LINES)
+    log = log_end(status.directory, _LOG_LINES, run)
     if status.is_shared:
         log = message("plain", "This is what its algorithm's instance printed last.") + log
     yield Section("log", "What it printed last", log or message("plain", "Nothing."))

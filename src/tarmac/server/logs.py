@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-import stat
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from markupsafe import Markup
 
 from tarmac.errors import TarmacError
+from tarmac.files import open_regular
 from tarmac.masking import masked_text
 from tarmac.pages import Page, Section, message, paragraph, pre
 from tarmac.server.addresses import log_address, run_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 __all__ = ["log_names", "log_page", "log_section", "read_end", "way_back"]
 
@@ -100,19 +100,12 @@ def read_end(file: Path, run: Path) -> tuple[str, bool]:
         TarmacError: It cannot be read, lies elsewhere, or is no file.
     """
     try:
-        if not Path(os.path.realpath(file, strict=True)).is_relative_to(os.path.realpath(run)):
-            raise TarmacError(f"{file.name} lies outside of its run, and is not shown")
-        # Neither a link that was put there since, nor a pipe, which would be waited for.
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as opened:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise TarmacError(f"{file.name} is no file")
-            start = max(0, found.st_size - _SHOWN_BYTES)
+        with open_regular(file, within=run) as opened:
+            start = max(0, opened.seek(0, os.SEEK_END) - _SHOWN_BYTES)
             opened.seek(start)
             content = opened.read(_SHOWN_BYTES)
     except OSError as error:
-        raise TarmacError(f"cannot read {file}: {os.strerror(error.errno or 0)}") from error
+        raise TarmacError(f"cannot show {file}: {error.strerror}") from error
     if start:
         content = content.partition(b"\n")[2] or content
     return _plain(content.decode("utf-8", "replace")), start == 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
+
+from tarmac.files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,9 +67,10 @@ class Tail:
 
 def last_lines(path: Path, count: int) -> list[str]:
     """Return the last lines of a file that may not be there, of its last 4 KiB."""
-    if not path.exists():
+    try:
+        with open_regular(path) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            text = file.read(_TAIL_BYTES).decode(errors="replace")
+    except OSError:
         return []
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        text = file.read().decode(errors="replace")
     return text.splitlines()[-count:]

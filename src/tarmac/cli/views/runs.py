@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from tarmac.cli.console import make_console
 from tarmac.cli.views.scores import scores_text
+from tarmac.files import open_regular, read_errors
 from tarmac.runs import name_words
 
 if TYPE_CHECKING:
@@ -139,9 +140,9 @@ def print_logs(logs: Sequence[Path], root: Path) -> None:
     """
     for number, log in enumerate(log for log in logs if log.stat().st_size):
         click.echo(f"{chr(10) if number else ''}==> {log.relative_to(root)} <==")
-        with log.open(encoding="utf-8", errors="replace") as lines:
+        with read_errors(log), open_regular(log) as lines:
             for line in lines:
-                click.echo(line.rstrip("\n"))
+                click.echo(line.decode("utf-8", "replace").rstrip("\r\n"))
 
 
 def print_comparison(comparison: Comparison) -> None:

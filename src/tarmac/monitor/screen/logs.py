@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tarmac.files import open_regular
 from tarmac.masking import masked_text
 from tarmac.monitor.drawing import Row, Span
 
@@ -74,7 +75,7 @@ def _newest(files: Sequence[Path]) -> list[Path]:
 
 
 def _tail(path: Path, num_lines: int) -> list[str]:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _BYTES))
         text = file.read().decode("utf-8", errors="replace")
