@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,22 @@ def test_a_page_of_another_site_is_refused(address, origin):
         "Origin": origin,
     }
     assert get(f"{address}ws", headers=upgrade).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["", "ws", "static/js/textual.js", "nothing"])
+def test_another_user_is_refused_who_has_the_token(address, path, second_user):
+    host, _, place = address.removeprefix("http://").partition("/")
+
+    def ask():
+        with socket.socket() as connection:
+            connection.connect(("127.0.0.1", int(host.rpartition(":")[2])))
+            request = f"GET /{place}{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+            connection.sendall(request.encode())
+            return connection.makefile(encoding="utf-8").read()
+
+    answer = second_user(ask)
+    assert answer.startswith("HTTP/1.1 403 ")
+    assert "this is another user's" in answer
 
 
 def test_each_start_has_a_token_of_its_own(address):

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         count_nvswitches,
         read_pcie_path,
     )
+    from tarmac.machine.peers import owner_of_peer
     from tarmac.machine.surveyed import (
         MOST_NODES,
         NodeFindings,
@@ -129,6 +130,7 @@ __all__ = [
     "names_nothing",
     "open_live_reader",
     "open_nvml",
+    "owner_of_peer",
     "read_chips",
     "read_cpuinfo",
     "read_limits",
@@ -198,6 +200,7 @@ _MODULES = {
     "names_nothing": "visible",
     "open_live_reader": "live_reader",
     "open_nvml": "nvml",
+    "owner_of_peer": "peers",
     "read_chips": "chips",
     "read_cpuinfo": "device",
     "read_limits": "limits",

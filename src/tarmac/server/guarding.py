@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.responses import HTMLResponse, PlainTextResponse
 
-from tarmac.server.peers import owner_of_peer
+from tarmac.machine import owner_of_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,6 +6,7 @@ are made to lead to this machine are refused by the ``Host`` header, and their p
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shlex
@@ -17,6 +18,7 @@ from aiohttp import web
 from textual_serve.server import Server
 
 from tarmac.errors import RequestError
+from tarmac.machine import owner_of_peer
 from tarmac.processes import python_command
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ class _GuardedServer(Server):
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if _is_of_another_user(request):
+            raise web.HTTPForbidden(text="this is another user's; see your own: tarmac top --web\n")
         origin = request.headers.get("Origin")
         if request.headers.get("Host") not in self._names or (
             origin is not None and origin.removeprefix("http://") not in self._names
@@ -101,6 +105,13 @@ def serve(arguments: Sequence[str], *, port: int) -> None:
         command = shlex.join(python_command("tarmac", "top", *arguments))
         server = _GuardedServer(command, listener.getsockname()[1], secrets.token_urlsafe(32))
         web.run_app(server._make_app(), sock=listener, print=None)
+
+
+def _is_of_another_user(request: web.Request) -> bool:
+    assert request.transport is not None
+    peer, own = map(request.transport.get_extra_info, ("peername", "sockname"))
+    owner = owner_of_peer(peer, own)
+    return owner is not None and owner != os.geteuid()
 
 
 def _headers(port: int) -> dict[str, str]:

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from tarmac.server.peers import owner_of_peer
+from tarmac.machine.peers import owner_of_peer
 
 
 @contextlib.contextmanager
