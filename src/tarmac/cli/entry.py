@@ -13,6 +13,7 @@ import cloup
 
 from tarmac.cli.lead_process import code_of_peer, leave, speaks_for_all, wait_for_lead
 from tarmac.cli.options import SETTINGS, Group, examples, option, summary_of
+from tarmac.cli.terminal import guard_terminals
 from tarmac.distribution import explained_imports, installed_version
 from tarmac.errors import Interrupted, PeerFailed, TarmacError, unknown_name
 
@@ -142,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
     _print_any_text()
+    guard_terminals()
     try:
         with explained_imports():
             result = root.main(given, prog_name="tarmac", standalone_mode=False)

@@ -1,0 +1,134 @@
+"""What others have named or printed commands nobody's terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+
+import pytest
+
+from damaged_records import MAKERS
+from tarmac.cli import main
+from tarmac.cli.console import make_console
+from tarmac.cli.terminal import TerminalStream, harmless
+
+# A title, the clipboard, a question whose answer is typed, a cleared screen, by two forms.
+EVIL = "\x1b]0;title\x07\x1b]52;c;Y3VybA==\x1b\\\x1b[6n\x1b[2J\x9b2J\x1bPq\x1b\\\x08\u202e"
+NAMED = re.compile(r"name|workload|error|reason|host|model|message|cause|state", re.IGNORECASE)
+# Colours and the clearing of a line's end; and what Rich sends where a terminal is.
+OWN = re.compile(r"\r\x1b\[2K|\x1b\[(?:K|[0-9;]*m|\?25[lh])")
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+    errors = "strict"
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """Return a function that runs a command on a terminal and returns what that was sent."""
+
+    def run(*words):
+        terminal = Terminal()
+        for name in ("stdout", "stderr"):
+            monkeypatch.setattr(sys, name, terminal)
+        with pytest.raises(SystemExit):
+            main([str(word) for word in words])
+        return terminal.getvalue()
+
+    return run
+
+
+def hostile(value, key=""):
+    """Return a record in which each text that is a name or a reason commands a terminal."""
+    if isinstance(value, dict):
+        return {inner: hostile(one, inner) for inner, one in value.items()}
+    if isinstance(value, list):
+        return [hostile(one, key) for one in value]
+    return value + EVIL if isinstance(value, str) and NAMED.search(key) else value
+
+
+@pytest.fixture(scope="module")
+def runs_of_others(tmp_path_factory):
+    output = tmp_path_factory.mktemp("runs")
+    for kind, make in MAKERS.items():
+        run = make(output, f"evil-{kind}{EVIL.replace('/', '')}")
+        for path in [*run.rglob("*.json"), *run.rglob("*.jsonl"), *run.rglob("journal.log")]:
+            lines = path.read_text().splitlines() if path.suffix != ".json" else [path.read_text()]
+            path.write_text("".join(json.dumps(hostile(json.loads(one))) + "\n" for one in lines))
+        for path in [*run.rglob("stdout"), *run.rglob("stderr")]:
+            path.write_text(f"a line {EVIL}\n")
+        copied = make(output, f"plain-{kind}")
+        (copied / "tasks").mkdir(exist_ok=True)
+        for path in [*copied.rglob("stdout"), *copied.rglob("stderr")]:
+            path.write_text(f"a line {EVIL}\n")
+    broken = output / f"broken{EVIL}"
+    broken.mkdir()
+    (broken / "run.json").write_text(json.dumps({"schema_version": EVIL}))
+    return output
+
+
+VERBS = (
+    [["runs", "list"], ["ps", "--all"], ["search", "list"], ["top", "--once"]]
+    + [["runs", "rm", "none"], ["runs", "show", EVIL], ["report", EVIL, "--html", "-"]]
+    + [
+        ["runs", verb, f"{start}-{kind}"]
+        for kind in MAKERS
+        for start in ("evil", "plain")
+        for verb in ("show", "logs")
+    ]
+    + [["runs", "compare", f"evil-{kind}", f"plain-{kind}"] for kind in MAKERS]
+    + [["logs", "evil-job"], ["logs", "plain-job"], ["search", "best", "evil-study"]]
+    + [
+        ["train", "--resume", "evil-training"],
+        ["run", "--resume", "evil-job"],
+        ["cancel", "evil-job"],
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "words", VERBS, ids=lambda words: " ".join(words).encode("unicode_escape").decode()
+)
+def test_no_command_of_others_reaches_a_terminal(typed, runs_of_others, words):
+    sent = OWN.sub("", typed(*words, "--output", runs_of_others))
+    assert sent
+    assert not re.search(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]", sent), repr(sent)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m\tand\x1b[1;32mgreen\x1b[m\n", None),
+        ("\r 10 %\r 20 %\x1b[K\n", None),
+        ("ä 漢字 👍\n", None),
+        ("a\x1b[8mhidden", "ahidden"),
+        ("a\x1b[2Jb\x1b[Hc\x1b[6nd", "abcd"),
+        ("a\x1b]0;title\x07b\x1b]52;c;eA==\x1b\\c", "abc"),
+        ("a\x1bP$q\x1b\\b\x1b_x\x1b\\c\x1b^x\x1b\\d", "abcd"),
+        ("a\x1bcb\x9b2Jc\x07\x00\x7f", "a?cb?2Jc???"),
+        ("a\x1b]0;without an end", "a?]0;without an end"),
+        ("rm \u202egnp.exe", "rm ?gnp.exe"),
+    ],
+)
+def test_colours_and_progress_bars_pass_and_nothing_else(text, shown):
+    assert harmless(text) == (text if shown is None else shown)
+
+
+def test_a_console_moves_the_cursor_where_texts_may_not():
+    terminal = Terminal()
+    out, sys.stdout = sys.stdout, TerminalStream(terminal)
+    try:
+        console = make_console()
+        console.show_cursor(False)
+        console.print(f"[bold]a{EVIL}[/bold]")
+        sys.stdout.write(f"b{EVIL}")
+    finally:
+        sys.stdout = out
+    assert "\x1b[?25l" in terminal.getvalue()
+    assert not re.search(r"\x1b\]|\x1b\[2J|\x9b", terminal.getvalue())
