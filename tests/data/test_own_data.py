@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from killed import killed_at
 from tarmac import RequestError, TarmacError, data
 from tarmac.cli import main
 from tarmac.data import TableColumns, Taking
+from tarmac.data.own.store import staging
 
 HOUSES = """\
 id,rooms,area,old,price
@@ -342,14 +345,26 @@ def test_train_alone_is_no_class(tmp_path, root):
     assert data.take_over("x", tmp_path / "in", Taking(), root).classes == ("a", "b")
 
 
-def test_what_a_killed_process_has_left_is_removed(tmp_path, root):
+def test_what_a_killed_process_has_left_is_removed_wherever_it_was_killed(tmp_path, root):
     path = written(tmp_path / "houses.csv", HOUSES)
-    data.take_over("old", path, Taking(), root)
-    (root / ".0123.part").mkdir()
-    # It was killed between two renames of --replace.
-    (root / "old").rename(root / ".0123.old")
-    data.take_over("new", path, Taking(), root)
-    assert {child.name for child in root.iterdir()} == {"new", "old"}
+    data.take_over("kept", path, Taking(), root)
+    number = 0
+    while killed_at(
+        number := number + 1, lambda: data.take_over("kept", path, Taking(replace=True), root)
+    ):
+        data.take_over(f"new-{number}", path, Taking(), root)
+        assert {child.name for child in root.iterdir()} == {"kept", f"new-{number}"}
+        data.load("kept")
+        shutil.rmtree(root / f"new-{number}")
+    assert number > 10
+
+
+def test_a_dataset_that_is_being_taken_over_is_left_alone(tmp_path, root):
+    path = written(tmp_path / "houses.csv", HOUSES)
+    with staging(root) as staged:
+        data.take_over("other", path, Taking(), root)
+        assert staged.is_dir()
+    assert {child.name for child in root.iterdir()} == {"other"}
 
 
 def test_no_room_is_told_before_anything_is_decoded(tmp_path, root):

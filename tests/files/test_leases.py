@@ -302,7 +302,7 @@ def host(monkeypatch):
     """Return a function that makes this process one of a host that mounts all files in a way."""
 
     def become(name: str, view: str, beat_s: float = 0.05):
-        monkeypatch.setattr("tarmac.files.holders._kernel", lambda: name)
+        monkeypatch.setattr("tarmac.files.holders.kernel_name", lambda: name)
         monkeypatch.setattr("tarmac.files.hosts_locks.is_network", lambda _: view == "network")
         monkeypatch.setattr("tarmac.files.hosts_locks.BEAT_S", beat_s)
 

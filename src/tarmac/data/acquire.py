@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 from tarmac.data.files import find
 from tarmac.data.store import parse, parse_file, place, whole_layout
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import UnreachableError, download, storage_errors, taking_turns
+from tarmac.files import (
+    UnreachableError,
+    download,
+    storage_errors,
+    taking_turns,
+    temporary_directory,
+    temporary_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -176,18 +183,20 @@ def _locked(directory: Path) -> Iterator[None]:
 def _extracted(source: Source, archive: Path, beside: Path) -> Iterator[Path]:
     """Unpack the data files of a tar into a directory that lives as long as the block."""
     wanted = {file.name for layout in source.layouts for file in layout}
-    with tempfile.TemporaryDirectory(dir=beside) as directory:
+    with contextlib.ExitStack() as stack:
+        with storage_errors(beside):
+            directory = stack.enter_context(temporary_directory(beside))
         try:
             with tarfile.open(archive) as tar:
                 for member in tar:
                     name = Path(member.name).name
                     content = tar.extractfile(member) if member.isfile() else None
                     if content is not None and name in wanted:
-                        with (Path(directory) / name).open("wb") as file:
+                        with (directory / name).open("wb") as file:
                             shutil.copyfileobj(content, file)
         except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             raise TarmacError(f"{archive} cannot be unpacked: {error}") from error
-        yield Path(directory)
+        yield directory
 
 
 @contextlib.contextmanager
@@ -206,7 +215,7 @@ def _unpacked(source: Source, origin: Path) -> Iterator[list[Path]]:
 
 def _copy(path: Path, target: Path) -> None:
     with storage_errors(target):
-        temporary = target.with_name(f".{target.name}.copy")
+        temporary = temporary_path(target.parent)
         try:
             shutil.copyfile(path, temporary)
             temporary.replace(target)

@@ -41,6 +41,13 @@ if TYPE_CHECKING:
         read_lines,
     )
     from tarmac.files.lease import Lease
+    from tarmac.files.leftovers import (
+        abandoned,
+        remove_abandoned,
+        remove_tree,
+        temporary_directory,
+        temporary_path,
+    )
     from tarmac.files.locations import SCHEMES, Location, without_password
     from tarmac.files.locks import (
         OwnerLock,
@@ -92,6 +99,7 @@ __all__ = [
     "Shape",
     "StorageError",
     "UnreachableError",
+    "abandoned",
     "append_lines",
     "atomic_writer",
     "delete_object",
@@ -123,10 +131,14 @@ __all__ = [
     "read_versioned",
     "refuse_foreign",
     "refuse_foreign_python",
+    "remove_abandoned",
+    "remove_tree",
     "remove_unowned",
     "replace_directory",
     "storage_errors",
     "taking_turns",
+    "temporary_directory",
+    "temporary_path",
     "trust_in_this_user",
     "unlock_descriptor",
     "validated",
@@ -155,7 +167,12 @@ _MODULES = {
     "Shape": "parsing",
     "StorageError": "atomic",
     "UnreachableError": "web",
+    "abandoned": "leftovers",
     "append_lines": "journal",
+    "remove_abandoned": "leftovers",
+    "remove_tree": "leftovers",
+    "temporary_directory": "leftovers",
+    "temporary_path": "leftovers",
     "atomic_writer": "atomic",
     "delete_object": "objects",
     "download": "web",

@@ -6,13 +6,13 @@ import contextlib
 import errno
 import json
 import os
-import secrets
 import shutil
 import stat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from tarmac.errors import TarmacError
+from tarmac.files.leftovers import sweep_once, temporary_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,8 +114,8 @@ def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]
         return
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A name of its own: with the target's in it, it may be longer than file systems take.
-        temporary = path.with_name(f".{secrets.token_hex(8)}.part")
+        sweep_once(path.parent)
+        temporary = temporary_path(path.parent)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             descriptor = os.open(temporary, flags, 0o600 if is_private else 0o666)

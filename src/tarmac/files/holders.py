@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import functools
 import os
 import secrets
 import socket
 import time
-from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tarmac.files.atomic import open_regular
+from tarmac.files.leftovers import kernel_name, start_ticks
 from tarmac.files.parsing import Shape, parse_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "BEAT_S",
@@ -108,8 +110,8 @@ class LeaseWatch:
         """Return what is known of a lease's holder, as `read_lease` has just returned it."""
         if not holder.pid:
             return "dead"
-        if holder.kernel == _kernel():
-            return "living" if _start_ticks(holder.pid) == holder.start_ticks else "dead"
+        if holder.kernel == kernel_name():
+            return "living" if start_ticks(holder.pid) == holder.start_ticks else "dead"
         now = time.monotonic()
         nonce, beat, since, was_seen_to_live = self._seen.get(path, ("", 0, now, False))
         if (nonce, beat) != (holder.nonce, holder.beat):
@@ -124,31 +126,13 @@ def claim(beat_s: float, *, is_kernel_locked: bool) -> Holder:
     """Return this process as the holder of a lease that it is about to take."""
     return Holder(
         host=socket.gethostname(),
-        kernel=_kernel(),
+        kernel=kernel_name(),
         pid=os.getpid(),
-        start_ticks=_start_ticks(os.getpid()) or 0,
+        start_ticks=start_ticks(os.getpid()) or 0,
         nonce=secrets.token_hex(8),
         beat_s=beat_s,
         is_kernel_locked=is_kernel_locked,
     )
-
-
-@functools.cache
-def _kernel() -> str:
-    """Name this start of the machine, and the namespace whose process numbers are seen here."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
-
-
-def _start_ticks(pid: int) -> int | None:
-    """Return when a process began; None where there is none, or only what is left of one."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    # proc(5): fields 3, the state, and 22; the second is a name that may hold anything.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
 
 
 def successor(path: Path, nonce: str) -> Path:

@@ -24,7 +24,6 @@ import errno
 import json
 import os
 import random
-import secrets
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -40,6 +39,7 @@ from tarmac.files.holders import (
     read_lease,
     successor,
 )
+from tarmac.files.leftovers import temporary_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,7 +186,7 @@ class Lease:
 
 
 def _write_beside(path: Path, holder: Holder) -> Path:
-    draft = path.with_name(f".{secrets.token_hex(8)}.lease")
+    draft = temporary_path(path.parent, ".lease")
     try:
         values = dataclasses.asdict(holder)
         if not holder.is_kernel_locked:

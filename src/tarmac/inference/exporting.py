@@ -6,8 +6,6 @@ import contextlib
 import dataclasses
 import io
 import logging
-import shutil
-import tempfile
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +17,7 @@ from tarmac import data
 from tarmac.data import columns_of, slice_columns
 from tarmac.distribution import require
 from tarmac.errors import RequestError, TarmacError, unknown_name
-from tarmac.files import storage_errors
+from tarmac.files import storage_errors, temporary_directory
 from tarmac.inference.trained import named_outputs, open_trained
 
 if TYPE_CHECKING:
@@ -266,12 +264,10 @@ def _difference(
 @contextlib.contextmanager
 def _beside(path: Path) -> Iterator[Path]:
     """Yield a file of the same name in a new directory beside it, which is removed."""
-    with storage_errors(path):
-        directory = Path(tempfile.mkdtemp(prefix=".export-", dir=path.parent))
-    try:
+    with contextlib.ExitStack() as stack:
+        with storage_errors(path):
+            directory = stack.enter_context(temporary_directory(path.parent))
         yield directory / path.name
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _move(made: Path, path: Path) -> None:

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import secrets
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tarmac.errors import RequestError, TarmacError, first_line
-from tarmac.files import Fields, first_own, parse_json, read_regular, storage_errors
+from tarmac.files import (
+    Fields,
+    first_own,
+    parse_json,
+    read_regular,
+    remove_abandoned,
+    storage_errors,
+    temporary_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -175,7 +182,11 @@ class Catalogue:
         self.output = output or default_output()
 
     def summaries(self) -> tuple[list[RunSummary], list[BrokenRun]]:
-        """Return all runs, the newest first, and those that cannot be read."""
+        """Return all runs, the newest first, and those that cannot be read.
+
+        What is left of runs whose removal was killed is removed, where this user may.
+        """
+        remove_abandoned(self.output)
         summaries, broken = self.read(lambda run: run.kind.summarize(run.path))
         summaries.sort(key=lambda summary: summary.created_at, reverse=True)
         return summaries, broken
@@ -249,9 +260,10 @@ class Catalogue:
             )
         with run.kind.reserved(run.path), storage_errors(run.path):
             # Gone at once: nobody finds half of it.
-            doomed = run.path.with_name(f".{run.path.name}.{secrets.token_hex(4)}.removed")
+            doomed = temporary_path(run.path.parent, ".removed")
             run.path.rename(doomed)
             shutil.rmtree(doomed)
+        remove_abandoned(run.path.parent)
 
     def _all(self) -> Iterator[FoundRun]:
         for kind in self._kinds:

@@ -10,7 +10,6 @@ import contextlib
 import math
 import os
 import re
-import secrets
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +22,13 @@ from tarmac.data.sources import SOURCES
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import (
     StorageError,
+    abandoned,
     lock_descriptor,
     read_errors,
     read_versioned,
+    remove_tree,
     storage_errors,
+    temporary_directory,
     write_json,
 )
 
@@ -153,46 +155,28 @@ def staging(root: Path) -> Iterator[Path]:
 
     So is what a process has left that was killed.
     """
-    staged = root / f".{secrets.token_hex(8)}.part"
-    # Under another name until it is owned, so that nobody takes it for one that was left.
-    unowned = staged.with_suffix(".new")
-    with storage_errors(root):
-        unowned.mkdir(parents=True)
-        descriptor = os.open(unowned, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        lock_descriptor(descriptor)
+    for replaced in abandoned(root, "old"):
+        _give_back(replaced, root)
+    with contextlib.ExitStack() as stack:
         with storage_errors(root):
-            unowned.rename(staged)
-        _remove_abandoned(root)
-        yield staged
-    finally:
-        for left in (unowned, staged, staged.with_suffix(".old")):
-            shutil.rmtree(left, ignore_errors=True)
-        os.close(descriptor)
-
-
-def _remove_abandoned(root: Path) -> None:
-    """Remove directories of `staging` that no process owns any more."""
-    for staged in root.glob(".*.part"):
-        with contextlib.suppress(OSError):
+            root.mkdir(parents=True, exist_ok=True)
+            staged = stack.enter_context(temporary_directory(root))
+            # As long as older versions remove each such directory that they can lock.
             descriptor = os.open(staged, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                if lock_descriptor(descriptor):
-                    _give_back(staged.with_suffix(".old"), root)
-                    shutil.rmtree(staged, ignore_errors=True)
-            finally:
-                os.close(descriptor)
+            stack.callback(os.close, descriptor)
+            lock_descriptor(descriptor)
+        stack.callback(remove_tree, staged.with_suffix(".old"))
+        yield staged
 
 
 def _give_back(replaced: Path, root: Path) -> None:
     """Give a dataset its name back where a process was killed before another had it."""
-    if not replaced.exists():
-        return
-    name = read_versioned(replaced / _RECORD, OwnRecord, _VERSION, "dataset").name
-    if (root / name).exists():
-        shutil.rmtree(replaced, ignore_errors=True)
-    else:
-        replaced.rename(root / name)
+    with contextlib.suppress(TarmacError, OSError):
+        name = read_versioned(replaced / _RECORD, OwnRecord, _VERSION, "dataset").name
+        if _NAME.fullmatch(name) and not (root / name).exists():
+            replaced.rename(root / name)
+            return
+    remove_tree(replaced)
 
 
 def column_path(directory: Path, part: str, column: str) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import shutil
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from tarmac.files import (
     read_object,
     replace_directory,
     storage_errors,
+    temporary_path,
 )
 from tarmac.runs import Run
 from tarmac.training.session.checkpoint import newest_checkpoint
@@ -64,7 +64,7 @@ def fetch_run(uri: str, path: Path) -> bool:
     names = {name: names[name] for name in names.keys() - torn}
     if RECORD not in names or ((path / RECORD).exists() and not _is_ahead(names, path)):
         return False
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    part = temporary_path(path.parent)
     try:
         with storage_errors(part):
             for name, found in sorted(names.items()):

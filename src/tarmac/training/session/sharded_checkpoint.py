@@ -54,7 +54,8 @@ def write_sharded(directory: Path, state: TrainingState, team: Team) -> Path:
     # One that a lost attempt has left would be in the way.
     temporary = directory / f".{path.name}.part"
     if team.is_main:
-        shutil.rmtree(temporary, ignore_errors=True)
+        for left in directory.glob(f".*{SHARDED}.part"):
+            shutil.rmtree(left, ignore_errors=True)
     team.all_gather(None)
     tensors = {
         f"{part}/{name}": value for part in _PARTS for name, value in getattr(state, part).items()
