@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -53,8 +54,31 @@ def test_a_file_that_does_not_fit_is_refused_in_words(tmp_path):
     process = subprocess.run(
         [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
     )
-    assert "no space left to write" in process.stderr
+    assert f"{path} would be larger than a file may be here" in process.stderr
+    assert "ulimit -f" in process.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("code", "num_inodes", "words"),
+    [
+        (errno.ENOSPC, 0, ("no inodes left to write", "df -i")),
+        (errno.ENOSPC, 7, ("no space left to write", "MiB are free there")),
+        (errno.EDQUOT, 0, ("your quota leaves no space to write", "quota -s")),
+    ],
+)
+def test_what_there_is_no_more_of_is_said(tmp_path, monkeypatch, code, num_inodes, words):
+    def full(*_):
+        raise OSError(code, os.strerror(code))
+
+    found = os.statvfs(tmp_path)
+    values = [*found[:7], num_inodes, *found[8:]]
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match=words[0]) as raised:
+        write_bytes(tmp_path / "file", b"")
+    assert words[1] in raised.value.hint
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):

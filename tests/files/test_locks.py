@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -276,3 +277,18 @@ def test_a_forked_process_does_not_keep_its_parents_lock(tmp_path):
     for descriptor in (begins, tells, waits, ends):
         os.close(descriptor)
     os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize("locked", LOCKED.values(), ids=LOCKED)
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS])
+def test_a_lock_that_cannot_be_made_is_an_error_in_words(tmp_path, monkeypatch, locked, code):
+    real = os.open
+
+    def broken(path, flags, *rest, **options):
+        if str(path).endswith(".lock"):
+            raise OSError(code, os.strerror(code), str(path))
+        return real(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", broken)
+    with pytest.raises(StorageError, match="cannot lock"), locked(tmp_path / ".lock"):
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from tarmac.files import StorageError
 from tarmac.runs import Run
 from tarmac.training import Silent
 from tarmac.training.engine.state import TrainingState
-from tarmac.training.session.checkpoint import newest_checkpoint, read_checkpoint
+from tarmac.training.session.checkpoint import newest_checkpoint, read_checkpoint, remove_older
 from tarmac.training.session.checkpoint_writer import CheckpointWriter, writing_checkpoints
 
 
@@ -267,3 +268,18 @@ def test_a_run_that_goes_on_is_judged_by_the_recipe_that_it_began_with(tmp_path)
     text = tarmac.resume(run.path).record.expectation["text"]
     assert text.startswith("test accuracy 0.9")
     assert "changed" not in text
+
+
+def test_an_old_checkpoint_that_cannot_be_removed_ends_no_training(tmp_path, monkeypatch):
+    for epoch in range(5):
+        (tmp_path / f"epoch-{epoch:05d}-step-0000000.safetensors").touch()
+
+    def broken(*_, **__):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", broken)
+        remove_older(tmp_path)
+    assert len([*tmp_path.iterdir()]) == 5
+    remove_older(tmp_path)
+    assert len([*tmp_path.iterdir()]) == 2

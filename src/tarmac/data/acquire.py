@@ -18,6 +18,7 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.files import (
     UnreachableError,
     download,
+    replace_file,
     storage_errors,
     taking_turns,
     temporary_directory,
@@ -160,7 +161,7 @@ def _fetch_archive(
             found = find(source, file, [inside])
             assert found is not None, "checked above"
             with storage_errors(directory):
-                found.replace(directory / file.name)
+                replace_file(found, directory / file.name)
     target.unlink()
 
 
@@ -218,6 +219,6 @@ def _copy(path: Path, target: Path) -> None:
         temporary = temporary_path(target.parent)
         try:
             shutil.copyfile(path, temporary)
-            temporary.replace(target)
+            replace_file(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 __all__ = [
     "StorageError",
     "atomic_writer",
+    "make_directories",
     "open_regular",
     "read_errors",
     "read_regular",
     "replace_directory",
+    "replace_file",
     "storage_errors",
+    "sync_directory",
     "write_bytes",
     "write_json",
     "write_text",
@@ -41,13 +44,13 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            hint = (
-                "What it leads to takes no more."
-                if _is_stream(path)
-                else f"Free some, or name another place to write to.{_free(path)}"
-            )
-            raise StorageError(f"no space left to write {path}", hint=hint) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _no_space(path, error.errno) from error
+        if error.errno == errno.EFBIG:
+            raise StorageError(
+                f"{path} would be larger than a file may be here",
+                hint="See the limit, in KiB: ulimit -f. A file system may have one too.",
+            ) from error
         raise StorageError(f"cannot write {path}: {os.strerror(error.errno or 0)}") from error
 
 
@@ -113,7 +116,7 @@ def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]
             yield stream
         return
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(path.parent)
         sweep_once(path.parent)
         temporary = temporary_path(path.parent)
         try:
@@ -127,7 +130,7 @@ def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
 
 
 def write_bytes(path: Path, content: bytes, *, is_private: bool = False) -> None:
@@ -156,10 +159,39 @@ def replace_directory(temporary: Path, path: Path) -> None:
     Raises:
         OSError: It could not be.
     """
-    _sync_directory(temporary)
+    sync_directory(temporary)
     shutil.rmtree(path, ignore_errors=True)
     temporary.replace(path)
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
+
+
+def replace_file(temporary: Path, path: Path) -> None:
+    """Give a whole file its name, whoever has written it, once the disk has what is in it.
+
+    Args:
+        temporary: On the same file system.
+        path: The name.
+
+    Raises:
+        OSError: It could not be.
+    """
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_directory(path.parent)
+
+
+def make_directories(path: Path) -> None:
+    """Make a directory and those above it that are missing, and see that the disk knows them.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    if path.is_dir():
+        return
+    make_directories(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_directory(path.parent)
 
 
 def _is_within(descriptor: int, directory: Path) -> bool:
@@ -179,15 +211,42 @@ def _is_stream(path: Path) -> bool:
     return is_descriptor or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def sync_directory(directory: Path) -> None:
+    """See that the disk knows the names in a directory.
+
+    One that this user may write but not read cannot be asked for that, nor on file systems that
+    know nothing of it.
+    """
+    with contextlib.suppress(PermissionError):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
+        finally:
+            os.close(descriptor)
 
 
-def _free(path: Path) -> str:
+def _no_space(path: Path, code: int) -> StorageError:
+    if _is_stream(path):
+        return StorageError(
+            f"no space left to write {path}", hint="What it leads to takes no more."
+        )
+    elsewhere = "or name another place to write to."
+    if code == errno.EDQUOT:
+        return StorageError(
+            f"your quota leaves no space to write {path}",
+            hint=f"Remove some files, {elsewhere} See the quota: quota -s",
+        )
+    free = ""
     with contextlib.suppress(OSError):
-        return f" {shutil.disk_usage(path.parent).free / 2**20:.0f} MiB are free there."
-    return ""
+        found = os.statvfs(path.parent)
+        # Some file systems have no fixed number of them, and say 0 of 0.
+        if found.f_files and not found.f_favail:
+            return StorageError(
+                f"no inodes left to write {path}",
+                hint=f"Remove some files, {elsewhere} See what is left: df -i {path.parent}",
+            )
+        free = f" {found.f_bavail * found.f_frsize / 2**20:.0f} MiB are free there."
+    return StorageError(f"no space left to write {path}", hint=f"Free some, {elsewhere}{free}")

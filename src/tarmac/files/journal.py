@@ -14,7 +14,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from tarmac.files.atomic import read_errors, read_regular, storage_errors
+from tarmac.files.atomic import read_errors, read_regular, storage_errors, sync_directory
 from tarmac.files.parsing import parse_json
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ def append_lines(path: Path, values: Iterable[Any], *, is_durable: bool = False)
                 _write_all(descriptor, lines.encode())
                 if is_durable:
                     os.fsync(descriptor)
+                if not size:
+                    sync_directory(path.parent)
             except BaseException:
                 os.ftruncate(descriptor, size)
                 raise

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeAlias
 
 from tarmac.errors import TarmacError
-from tarmac.files.atomic import storage_errors
+from tarmac.files.atomic import replace_file, storage_errors
 from tarmac.files.locations import without_password
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def download(
                     break
             else:
                 with storage_errors(target):
-                    part.replace(target)
+                    replace_file(part, target)
                 return
         else:
             failures.append(f"{shown}: not the right content, also when downloaded afresh")

@@ -17,7 +17,7 @@ from tarmac import data
 from tarmac.data import columns_of, slice_columns
 from tarmac.distribution import require
 from tarmac.errors import RequestError, TarmacError, unknown_name
-from tarmac.files import storage_errors, temporary_directory
+from tarmac.files import replace_file, storage_errors, temporary_directory
 from tarmac.inference.trained import named_outputs, open_trained
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def _beside(path: Path) -> Iterator[Path]:
 def _move(made: Path, path: Path) -> None:
     """Give a file its place, with the one of large weights that may lie beside it."""
     for file in sorted(made.parent.iterdir(), key=lambda file: file == made):
-        file.replace(path.parent / file.name)
+        replace_file(file, path.parent / file.name)
 
 
 @contextlib.contextmanager

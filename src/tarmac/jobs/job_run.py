@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import storage_errors, validated
+from tarmac.files import make_directories, storage_errors, sync_directory, validated
 from tarmac.jobs.executors import Site, find_executor
 from tarmac.jobs.inputs import refuse_missing_inputs
 from tarmac.jobs.kind import JOB, reserved
@@ -142,7 +142,9 @@ def create_run(
     name = f"{job.name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     path = (output or default_output()).resolve() / name
     with storage_errors(path):
+        make_directories(path.parent)
         (path / "tasks").mkdir(parents=True)
+        sync_directory(path.parent)
     record = JobRecord(
         name=job.name,
         created_at=now,

@@ -51,6 +51,8 @@ _RESULT = Shape({"input": "text", "why": "text or null"})
 class Journal:
     """Appends events to a file; each is in the kernel's hands when `write` returns.
 
+    That a task has succeeded is on the disk then, and all that was written before.
+
     Each says under ``at`` when it was written, in seconds since 1970 by this machine's clock. Until
     0.2 none did.
 
@@ -89,7 +91,10 @@ class Journal:
         """
         if events:
             at = round(time.time(), 3)
-            append_lines(self._path, [{**event, "at": at} for event in events])
+            # What has succeeded is never done again, so it must be there after a power cut too.
+            is_durable = any(event.get("outcome") == "succeeded" for event in events)
+            lines = [{**event, "at": at} for event in events]
+            append_lines(self._path, lines, is_durable=is_durable)
 
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:

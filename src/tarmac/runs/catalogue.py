@@ -22,6 +22,7 @@ from tarmac.files import (
     read_regular,
     remove_abandoned,
     storage_errors,
+    sync_directory,
     temporary_path,
 )
 
@@ -262,6 +263,8 @@ class Catalogue:
             # Gone at once: nobody finds half of it.
             doomed = temporary_path(run.path.parent, ".removed")
             run.path.rename(doomed)
+            # Nor does a power cut bring half of it back.
+            sync_directory(doomed.parent)
             shutil.rmtree(doomed)
         remove_abandoned(run.path.parent)
 

@@ -13,8 +13,10 @@ from tarmac.files import (
     Shape,
     append_lines,
     is_held,
+    make_directories,
     open_lock,
     read_lines,
+    sync_directory,
     write_json,
     write_text,
 )
@@ -116,7 +118,9 @@ class Run:
         )
         try:
             # What is there without a record is what a process that was killed had begun to make.
+            make_directories(output)
             (path / "checkpoints").mkdir(parents=True, exist_ok=name is not None)
+            sync_directory(output)
         except OSError as error:
             raise RequestError(
                 f"runs cannot be made in {output}: {os.strerror(error.errno or 0)}",

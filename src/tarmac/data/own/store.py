@@ -28,6 +28,7 @@ from tarmac.files import (
     read_versioned,
     remove_tree,
     storage_errors,
+    sync_directory,
     temporary_directory,
     write_json,
 )
@@ -263,6 +264,7 @@ def write_own(
         if replace and (root / name).exists():
             (root / name).replace(staged.with_suffix(".old"))
         staged.replace(root / name)
+        sync_directory(root)
     return record
 
 

@@ -57,6 +57,8 @@ class Results:
                 view = memoryview(packed)
                 while view:
                     view = view[os.write(self._file, view[:_MOST_AT_ONCE]) :]
+                # The journal says next that it is there.
+                os.fdatasync(self._file)
             except BaseException:
                 os.ftruncate(self._file, start)
                 raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tarmac import runs
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError
-from tarmac.files import is_network, storage_errors, write_json
+from tarmac.files import is_network, make_directories, storage_errors, sync_directory, write_json
 from tarmac.runs import JudgedBy
 from tarmac.studies.objectives import find_objectives
 from tarmac.studies.study.locks import turns
@@ -124,7 +124,9 @@ class StudyWriter(Study):
             versions=_versions(),
         )
         try:
-            path.mkdir(parents=True)
+            make_directories(output)
+            path.mkdir()
+            sync_directory(output)
         except OSError as error:
             raise RequestError(
                 f"studies cannot be made in {output}: {error.strerror}",

@@ -18,7 +18,7 @@ from safetensors.torch import save
 
 from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import write_bytes
+from tarmac.files import sync_directory, write_bytes
 from tarmac.training.engine.state import TrainingState
 from tarmac.training.shard_directories import SHARDED, copy_sharded, read_position
 
@@ -88,7 +88,9 @@ def remove_older(directory: Path) -> None:
         if old.is_dir():
             shutil.rmtree(old, ignore_errors=True)
         else:
-            old.unlink(missing_ok=True)
+            # What cannot be removed is in nobody's way, and the next checkpoint tries again.
+            with contextlib.suppress(OSError):
+                old.unlink()
 
 
 def _found(directory: Path) -> list[Path]:
@@ -111,6 +113,7 @@ def keep_as_best(path: Path) -> None:
         link.unlink(missing_ok=True)
         os.link(path, link)
         link.replace(best)
+        sync_directory(best.parent)
     except OSError:
         # Some file systems have no links.
         write_bytes(best, path.read_bytes())
