@@ -8,7 +8,6 @@ import lzma
 import os
 import shutil
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from fnmatch import fnmatchcase
@@ -25,6 +24,7 @@ from tarmac.files import (
     get_object,
     is_object_directory,
     list_objects,
+    temporary_directory,
     without_password,
 )
 from tarmac.jobs.receipts import RECEIPTS
@@ -32,6 +32,7 @@ from tarmac.jobs.run_files import is_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from tarmac.jobs.model import Input
 
@@ -135,7 +136,7 @@ class _Source:
             self._bring_directory(target)
         elif given.unpack:
             with self._scratch() as scratch:
-                archive = Path(scratch) / "archive"
+                archive = scratch / "archive"
                 self._bring_file(archive)
                 _unpack(archive, _shown(given), target)
         else:
@@ -151,15 +152,15 @@ class _Source:
             return is_object_directory(self.given.source, os.environ)
         return self.location.is_local and self.location.below(self.base).is_dir()
 
-    def _scratch(self) -> tempfile.TemporaryDirectory[str]:
+    def _scratch(self) -> AbstractContextManager[Path]:
         # A name of its own, so that no other input is taken for a part of this one.
-        return tempfile.TemporaryDirectory(prefix=".input-", dir=self.directory)
+        return temporary_directory(self.directory)
 
     def _bring_file(self, target: Path) -> None:
         given = self.given
         if self.location.is_url:
             with self._scratch() as scratch:
-                self._download(Path(scratch) / "download", target)
+                self._download(scratch / "download", target)
         elif self.location.is_object:
             get_object(given.source, target, os.environ)
             self._check(target)
