@@ -167,6 +167,19 @@ def test_present_data_load_from_a_directory_that_cannot_be_written(tmp_path, mir
     assert sorted((tmp_path / "mnist").iterdir()) == listed
 
 
+def test_what_another_user_has_fetched_is_taken_as_it_is(
+    open_directory, mirror, small, second_user
+):
+    directory = data.fetch("mnist", open_directory)
+    mirror.requests.clear()
+    assert data.fetch("mnist", open_directory) == directory
+    assert second_user(lambda: data.fetch("mnist", open_directory)) == directory
+    next(directory.glob("*labels*")).unlink()
+    with pytest.raises(TarmacError, match="cannot lock"):
+        second_user(lambda: data.fetch("mnist", open_directory))
+    assert not mirror.requests
+
+
 def test_a_root_that_cannot_be_written_is_named(tmp_path, small):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(TarmacError, match=r"cannot write .*file/mnist"):

@@ -48,6 +48,9 @@ def fetch(name: str, root: Path | None = None, *, progress: Progress | None = No
     """
     source, directory = place(name, root)
     files = source.layouts[0]
+    # What another user has fetched is there for all who may read it, and its lock for nobody else.
+    if not os.access(directory, os.W_OK) and _is_right(source, directory):
+        return directory
     with _locked(directory):
         if _is_right(source, directory):
             return directory
