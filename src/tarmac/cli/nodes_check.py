@@ -105,6 +105,7 @@ def _check_kubernetes(
             for each in options["tolerations"]
         ],
         pull_secrets=options["image_pull_secrets"],
+        restricted=options["pod_security"] == "restricted",
         **{
             name: options[name]
             for name in (

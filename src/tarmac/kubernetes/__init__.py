@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     )
     from tarmac.kubernetes.nodes import ClusterNode
     from tarmac.kubernetes.pod_rows import DISRUPTIONS, ENDS, WAITS, Cause
+    from tarmac.kubernetes.pod_security import (
+        container_context,
+        default_user,
+        home_variables,
+        pod_context,
+    )
     from tarmac.kubernetes.pods import UNFIT, PodState, explain_pod
     from tarmac.kubernetes.quantities import is_gpu, quantity
     from tarmac.kubernetes.refusals import REFUSALS, Explained, explain_refusal, lacking_right
@@ -67,6 +73,8 @@ __all__ = [
     "as_yaml",
     "check_daemon_set",
     "connect",
+    "container_context",
+    "default_user",
     "explain_creation",
     "explain_event",
     "explain_job",
@@ -74,9 +82,11 @@ __all__ = [
     "explain_quota",
     "explain_refusal",
     "explain_workload",
+    "home_variables",
     "is_gpu",
     "job_of_workload",
     "lacking_right",
+    "pod_context",
     "problem_detector_set",
     "quantity",
     "role_for",
@@ -112,6 +122,8 @@ _MODULES = {
     "as_yaml": "manifests",
     "check_daemon_set": "manifests",
     "connect": "cluster",
+    "container_context": "pod_security",
+    "default_user": "pod_security",
     "explain_creation": "events",
     "explain_event": "events",
     "explain_job": "jobs",
@@ -119,9 +131,11 @@ _MODULES = {
     "explain_quota": "events",
     "explain_refusal": "refusals",
     "explain_workload": "workloads",
+    "home_variables": "pod_security",
     "is_gpu": "quantities",
     "job_of_workload": "workloads",
     "lacking_right": "refusals",
+    "pod_context": "pod_security",
     "problem_detector_set": "manifests",
     "quantity": "quantities",
     "role_for": "manifests",

@@ -5,6 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from tarmac.kubernetes.pod_security import (
+    NOBODY,
+    container_context,
+    home_variables,
+    pod_context,
+)
 from tarmac.processes import python_command
 
 if TYPE_CHECKING:
@@ -48,6 +54,8 @@ class Look:
         pull_secrets: Names of Secrets with logins of registries.
         priority_class: Of pods; empty for the cluster's default.
         service_account: Of pods; empty for none.
+        restricted: Whether the restricted Pod Security Standard admits the pods; else their user
+            is the image's.
     """
 
     image: str
@@ -59,6 +67,7 @@ class Look:
     pull_secrets: Sequence[str] = ()
     priority_class: str = ""
     service_account: str = ""
+    restricted: bool = True
 
 
 def look_manifest(
@@ -97,10 +106,13 @@ def look_manifest(
                     "requests": {"cpu": "100m", "memory": _MEMORY_REQUEST, **gpus},
                     "limits": {"memory": _MEMORY_LIMIT, **gpus},
                 },
-                "securityContext": {"allowPrivilegeEscalation": False},
+                "env": home_variables() if look.restricted else [],
+                "securityContext": container_context(restricted=look.restricted),
             }
         ],
     }
+    if look.restricted:
+        pod["securityContext"] = pod_context(NOBODY, restricted=True)
     if look.pull_secrets:
         pod["imagePullSecrets"] = [{"name": each} for each in look.pull_secrets]
     if look.priority_class:

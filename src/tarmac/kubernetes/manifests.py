@@ -8,6 +8,12 @@ import yaml
 
 from tarmac.errors import RequestError
 from tarmac.kubernetes.answers import Right
+from tarmac.kubernetes.pod_security import (
+    NOBODY,
+    container_context,
+    home_variables,
+    pod_context,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -195,13 +201,15 @@ def check_daemon_set(namespace: str, image: str, every_s: int = 3600) -> Object:
             "name": "check",
             "image": image,
             "command": ["sh", "-c", script],
-            "env": environment,
+            "env": [*home_variables(), *environment],
+            "securityContext": container_context(restricted=True),
             "resources": {
                 "requests": {"cpu": "100m", "memory": "256Mi"},
                 "limits": {"memory": "1Gi"},
             },
         },
         tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        pod={"securityContext": pod_context(NOBODY, restricted=True)},
     )
 
 
@@ -235,7 +243,8 @@ def problem_detector_set() -> list[Object]:
             "volumeMounts": [{"name": "kmsg", "mountPath": "/dev/kmsg", "readOnly": True}],
         },
         tolerations=[{"operator": "Exists", "effect": "NoSchedule"}],
-        more={
+        pod={
+            "automountServiceAccountToken": True,
             "serviceAccountName": name,
             "volumes": [{"name": "kmsg", "hostPath": {"path": "/dev/kmsg"}}],
         },
@@ -272,10 +281,10 @@ def _daemon_set(
     container: dict[str, Any],
     *,
     tolerations: list[dict[str, str]],
-    more: dict[str, Any] | None = None,
+    pod: dict[str, Any],
 ) -> Object:
     labels = {"app.kubernetes.io/name": name}
-    spec = {"automountServiceAccountToken": bool(more), "enableServiceLinks": False}
+    spec = {"automountServiceAccountToken": False, "enableServiceLinks": False}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -286,7 +295,7 @@ def _daemon_set(
                 "metadata": {"labels": labels},
                 "spec": {
                     **spec,
-                    **(more or {}),
+                    **pod,
                     "tolerations": tolerations,
                     "containers": [container],
                 },

@@ -58,8 +58,9 @@ REFUSALS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"violates PodSecurity",
-            "The namespace allows only pods of a stricter profile: set `environment.user`, use no "
-            "host paths, or choose another `namespace`.",
+            "The namespace admits only pods of a stricter profile: leave "
+            "`options.kubernetes.pod_security` at `restricted`, set `environment.user` to another "
+            "than root, use no host paths, or choose another `namespace`.",
         ),
         (
             r"(?:maximum|minimum) \S+ usage per (?:container|pod)",

@@ -14,6 +14,8 @@ import sys
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWPID = 0x00020000, 0x04000000, 0x20000000
 _BIND, _REC, _PRIVATE, _REMOUNT, _RDONLY = 4096, 16384, 1 << 18, 32, 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_KEEPCAPS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 8, 47, 2
+_CAPABILITY_VERSION_3, _DAC_READ_SEARCH = 0x20080522, 2
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "pts", "ptmx")
 
 
@@ -123,6 +125,21 @@ def _start_error(name, error):
     return words + ": unknown"
 
 
+def _become(user):
+    """Become a user who reads what root reads: the image's files are this machine's, and its own.
+
+    CAP_DAC_READ_SEARCH is kept over setuid, and made ambient, so that the program has it too.
+    """
+    _LIBC.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
+    os.setuid(user)
+    bit = 1 << _DAC_READ_SEARCH
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    # Effective, permitted and inheritable, of capabilities below 32 and of those above.
+    sets = (ctypes.c_uint32 * 6)(bit, bit, bit, 0, 0, 0)
+    if _LIBC.capset(header, sets) == 0:
+        _LIBC.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _DAC_READ_SEARCH, 0, 0)
+
+
 def _run(spec, told):
     """Become the program; only returns by an error, which is told."""
     try:
@@ -141,7 +158,7 @@ def _run(spec, told):
             os.setgroups([])
             os.setgid(spec["group"])
         if spec.get("user") is not None:
-            os.setuid(spec["user"])
+            _become(spec["user"])
         os.execvpe(spec["arguments"][0], spec["arguments"], spec["environment"])
     except BaseException as error:
         os.write(told, _start_error(spec["arguments"][0], error).encode())

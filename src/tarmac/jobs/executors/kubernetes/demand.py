@@ -11,10 +11,12 @@ from tarmac.jobs.executors.kubernetes.options import options_of
 from tarmac.jobs.executors.kubernetes.stores import refuse_unreachable_files, store_keys
 from tarmac.jobs.model import Container, Venv
 from tarmac.jobs.plan import LAUNCH
+from tarmac.kubernetes import default_user
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tarmac.jobs.executors.kubernetes.options import KubernetesOptions
     from tarmac.jobs.model import Secret
     from tarmac.jobs.plan import Task
 
@@ -50,6 +52,8 @@ class Demand:
         check_image: What checks its GPUs before it begins; empty where nothing does.
         check_python: The Python in that which has Tarmac.
         jobset: Whether the pods of an attempt on several nodes are a JobSet's.
+        restricted: Whether the restricted Pod Security Standard admits its pods.
+        is_unnamed: Whether its user is one whom the image need not know.
     """
 
     image: str
@@ -75,6 +79,8 @@ class Demand:
     check_image: str = ""
     check_python: str = "python3"
     jobset: bool = False
+    restricted: bool = False
+    is_unnamed: bool = False
 
     @property
     def kind(self) -> str:
@@ -112,6 +118,7 @@ def demand_of(task: Task, mapping: Mapping[str, Secret] | None = None) -> Demand
             hint="--set options.kubernetes.image=python:3.12-slim, or an environment of the kind "
             "container",
         )
+    user, is_unnamed = _user_of(container, options)
     theirs = store_keys(task) | cluster_secrets(task, mapping or {})
     return Demand(
         image=image,
@@ -121,7 +128,7 @@ def demand_of(task: Task, mapping: Mapping[str, Secret] | None = None) -> Demand
         gpus=gpus,
         gpu_resource=options.gpu_resource,
         nodes=needs.nodes,
-        user=(container.user or "") if container else "",
+        user=user,
         claim=options.volume.claim if options.volume else "",
         path=options.volume.path if options.volume else "",
         queue=options.queue,
@@ -140,7 +147,19 @@ def demand_of(task: Task, mapping: Mapping[str, Secret] | None = None) -> Demand
         check_image=(options.check_image or image) if options.check == "quick" and gpus else "",
         check_python=options.python,
         jobset=options.jobset and needs.nodes > 1,
+        restricted=options.pod_security == "restricted" and user.partition(":")[0] not in ("", "0"),
+        is_unnamed=is_unnamed,
     )
+
+
+def _user_of(container: Container | None, options: KubernetesOptions) -> tuple[str, bool]:
+    """Return the uid and gid of a task's pods, and whether Tarmac has chosen them."""
+    if container is not None and container.user:
+        return container.user, False
+    if options.pod_security != "restricted":
+        return "", False
+    user = default_user(has_volume=options.volume is not None)
+    return user, bool(user)
 
 
 def program_of(task: Task) -> tuple[str, ...]:

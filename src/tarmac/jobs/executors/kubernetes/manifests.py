@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from tarmac.kubernetes import container_context, home_variables, pod_context
 from tarmac.processes import python_command
 
 if TYPE_CHECKING:
@@ -284,11 +285,8 @@ def _pod(unit: Unit, demand: Demand, excluded: Sequence[str]) -> Manifest:
         spec["automountServiceAccountToken"] = True
     if demand.check_image and demand.gpu_resource.startswith("nvidia.com/"):
         spec["initContainers"] = [_check(demand)]
-    if demand.user:
-        user, _, group = demand.user.partition(":")
-        spec["securityContext"] = {"runAsUser": int(user)}
-        if group:
-            spec["securityContext"] |= {"runAsGroup": int(group)}
+    if security := pod_context(demand.user, restricted=demand.restricted):
+        spec["securityContext"] = security
     if demand.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in demand.pull_secrets]
     if demand.node_selector:
@@ -329,7 +327,7 @@ def _container(unit: Unit, demand: Demand) -> Manifest:
         "command": [*unit.command],
         "env": _variables(unit, demand),
         "resources": {"requests": requests | limits, **({"limits": limits} if limits else {})},
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "securityContext": container_context(restricted=demand.restricted),
         "volumeMounts": _mounts(demand),
     }
 
@@ -345,13 +343,14 @@ def _check(demand: Demand) -> Manifest:
         "imagePullPolicy": demand.pull,
         "command": ["sh", "-c", _CHECK, "sh", *check],
         "env": [
+            *(home_variables() if demand.is_unnamed else ()),
             {
                 "name": "TARMAC_KUBERNETES_NODE",
                 "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}},
-            }
+            },
         ],
         "resources": {"requests": limits, "limits": limits},
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "securityContext": container_context(restricted=demand.restricted),
     }
 
 
@@ -363,6 +362,7 @@ def _variables(unit: Unit, demand: Demand) -> list[Manifest]:
         return {"valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
 
     return [
+        *(home_variables() if demand.is_unnamed else ()),
         {"name": "TARMAC_KUBERNETES_JOB", "value": unit.job},
         *([{"name": "TARMAC_KUBERNETES_SERVICE", "value": unit.name}] if unit.nodes > 1 else ()),
         {"name": "TARMAC_KUBERNETES_NODE", **field("spec.nodeName")},

@@ -96,6 +96,8 @@ class KubernetesOptions(BaseModel):
         priority_class: Of pods.
         queue_priority: Of Kueue: which Jobs of its queue are admitted first.
         service_account: What pods may do in the cluster; by default nothing, without a token.
+        pod_security: ``restricted`` makes pods that a namespace of that Pod Security Standard
+            admits: not root, no capabilities. ``baseline`` leaves both to the image.
         check: ``quick`` checks the NVIDIA GPUs that a task is given before it begins. A node whose
             GPU is not fit gets no more of the run.
         check_image: What has Tarmac for the check; by default the task's own image.
@@ -125,6 +127,7 @@ class KubernetesOptions(BaseModel):
     priority_class: str = ""
     queue_priority: str = ""
     service_account: str = ""
+    pod_security: Literal["restricted", "baseline"] = "restricted"
     check: Annotated[Literal["quick", "off"], BeforeValidator(_switch)] = "off"
     check_image: str = ""
     autoscaling: bool = False

@@ -28,7 +28,16 @@ from tarmac.jobs.executors.kubernetes.options import KubernetesOptions
 from tarmac.jobs.executors.kubernetes.place import connect_to
 from tarmac.jobs.executors.queueing import run_code
 from tarmac.jobs.executors.runners import RunnerState, runner_memory
-from tarmac.kubernetes import Refused, Silence, explain_pod, explain_refusal
+from tarmac.kubernetes import (
+    Refused,
+    Silence,
+    container_context,
+    default_user,
+    explain_pod,
+    explain_refusal,
+    home_variables,
+    pod_context,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -201,6 +210,8 @@ def _manifest(job: RunnerJob, options: KubernetesOptions) -> Manifest:
     """Return the Job of a runner: a pod that is begun again where others' needs have ended it."""
     assert options.volume is not None
     name, run = _name(job.run, job.number), run_code(job.run)
+    user = default_user(has_volume=True) if options.pod_security == "restricted" else ""
+    restricted = bool(user)
     memory = str(options.runner.memory or runner_memory(job.num_tasks))
     variables = [{"name": key, "value": value} for key, value in sorted(job.variables.items())]
     secrets = [
@@ -211,9 +222,9 @@ def _manifest(job: RunnerJob, options: KubernetesOptions) -> Manifest:
         "name": CONTAINER,
         "image": options.runner.image or options.image,
         "command": [*_command(job, options.python)],
-        "env": [*variables, *secrets],
+        "env": [*(home_variables() if user else ()), *variables, *secrets],
         "resources": {"requests": {"cpu": _CPUS, "memory": memory}, "limits": {"memory": memory}},
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "securityContext": container_context(restricted=restricted),
         "volumeMounts": [{"name": "run", "mountPath": options.volume.path}],
     }
     claim = {"claimName": options.volume.claim}
@@ -224,6 +235,8 @@ def _manifest(job: RunnerJob, options: KubernetesOptions) -> Manifest:
         "containers": [container],
         "volumes": [{"name": "run", "persistentVolumeClaim": claim}],
     }
+    if security := pod_context(user, restricted=restricted):
+        pod["securityContext"] = security
     if options.runner.service_account:
         pod["serviceAccountName"] = options.runner.service_account
     if options.image_pull_secrets:

@@ -1,0 +1,110 @@
+"""Who pods run as, and that a namespace of the restricted Pod Security Standard admits them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import pytest
+from pod_security import violations
+
+from tarmac.errors import RequestError
+from tarmac.jobs import parse_job, plan_tasks
+from tarmac.jobs.executors.kubernetes import runners
+from tarmac.jobs.executors.kubernetes.demand import demand_of
+from tarmac.jobs.executors.kubernetes.manifests import Unit, job_manifest
+from tarmac.jobs.executors.runners import RunnerJob
+from tarmac.kubernetes import Look, check_daemon_set
+from tarmac.kubernetes.look import look_manifest
+from tarmac.kubernetes.nodes import read_node
+
+VOLUME = {"claim": "runs", "path": "/runs"}
+
+
+def pod_of(tmp_path, job="{name: x, command: 'true'}", nodes=1, **options):
+    (task,) = plan_tasks(parse_job(job), tmp_path)
+    given = {"image": "python:3.12-slim", **options}
+    demand = demand_of(dataclasses.replace(task, options={"kubernetes": given}))
+    demand = dataclasses.replace(demand, gpu_resource="nvidia.com/gpu", nodes=nodes)
+    unit = Unit("tarmac-01234567-0000", "01234567", "nonce", 1, ("sh",), nodes)
+    return job_manifest(unit, demand)["spec"]["template"]["spec"]
+
+
+@pytest.fixture(params=[0, 1234])
+def uid(request, monkeypatch):
+    """Be root, or a user."""
+    monkeypatch.setattr(os, "getuid", lambda: request.param)
+    monkeypatch.setattr(os, "getgid", lambda: request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("check", ["off", "quick"])
+@pytest.mark.parametrize("user", ["", ", user: '1000:100'"])
+def test_a_restricted_namespace_admits_the_pods_of_tasks(uid, tmp_path, nodes, check, user):
+    job = f"{{name: x, command: 'true', environment: {{image: i{user}}}, resources: {{gpus: 1}}}}"
+    pod = pod_of(tmp_path, job, nodes, check=check)
+    assert [*violations(pod)] == []
+
+
+def test_it_admits_the_pods_that_look_at_nodes_and_check_them():
+    node = read_node({"metadata": {"name": "n7"}, "status": {"allocatable": {}}})
+    look = look_manifest("tarmac-look-1-0", "1", node, Look(image="tarmac"), 120.0)
+    assert [*violations(look["spec"]["template"]["spec"])] == []
+    daemons = check_daemon_set("team-a", "tarmac")
+    assert [*violations(daemons["spec"]["template"]["spec"])] == []
+
+
+def test_it_admits_the_pod_of_a_runner_whose_user_is_not_root(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "getuid", lambda: 1234)
+    options = {"image": "i", "volume": {"claim": "runs", "path": str(tmp_path)}}
+    job = RunnerJob(
+        run=tmp_path,
+        number=1,
+        num_tasks=1,
+        command=("python",),
+        variables={},
+        options=options,
+        warned=tmp_path / "warned",
+    )
+    made = runners._manifest(job, runners.KubernetesOptions.model_validate(options))
+    pod = made["spec"]["template"]["spec"]
+    assert [*violations(pod)] == []
+    assert pod["securityContext"]["runAsUser"] == 1234
+
+
+def test_pods_run_as_this_machines_user_and_without_a_volume_never_as_root(uid, tmp_path):
+    pod = pod_of(tmp_path)
+    expected = uid or 65532
+    assert pod["securityContext"]["runAsUser"] == expected
+    assert pod["securityContext"]["runAsGroup"] == expected
+    # The image does not know this user.
+    env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+    assert (env["HOME"], env["USER"]) == ("/tmp", "tarmac")
+
+
+def test_what_root_has_on_a_volume_is_written_by_the_images_user(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    pod = pod_of(tmp_path, volume=VOLUME)
+    assert "securityContext" not in pod
+    assert "HOME" not in str(pod["containers"][0]["env"])
+
+
+@pytest.mark.parametrize("volume", [None, VOLUME])
+def test_baseline_leaves_user_and_capabilities_to_the_image(uid, tmp_path, volume):
+    pod = pod_of(tmp_path, pod_security="baseline", volume=volume)
+    assert "securityContext" not in pod
+    assert pod["containers"][0]["securityContext"] == {"allowPrivilegeEscalation": False}
+    assert "HOME" not in str(pod["containers"][0]["env"])
+
+
+def test_root_by_name_has_roots_capabilities(tmp_path):
+    pod = pod_of(tmp_path, "{name: x, command: 'true', environment: {image: i, user: '0'}}")
+    assert pod["securityContext"] == {"runAsUser": 0}
+    assert "capabilities" not in pod["containers"][0]["securityContext"]
+
+
+def test_another_standard_is_refused_with_the_two_that_there_are(tmp_path):
+    job = "{name: x, command: 'true', options: {kubernetes: {pod_security: privileged}}}"
+    with pytest.raises(RequestError, match=r"job:1:\d+: .*'restricted' or 'baseline'"):
+        parse_job(job)
