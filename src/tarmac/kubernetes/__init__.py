@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         setup,
     )
     from tarmac.kubernetes.nodes import ClusterNode
+    from tarmac.kubernetes.overlays import Fault, faults_of, merged
     from tarmac.kubernetes.pod_rows import DISRUPTIONS, ENDS, WAITS, Cause
     from tarmac.kubernetes.pod_security import (
         container_context,
@@ -59,6 +60,7 @@ __all__ = [
     "ClusterFindings",
     "ClusterNode",
     "Explained",
+    "Fault",
     "JobState",
     "Listed",
     "Look",
@@ -82,10 +84,12 @@ __all__ = [
     "explain_quota",
     "explain_refusal",
     "explain_workload",
+    "faults_of",
     "home_variables",
     "is_gpu",
     "job_of_workload",
     "lacking_right",
+    "merged",
     "pod_context",
     "problem_detector_set",
     "quantity",
@@ -102,6 +106,7 @@ _MODULES = {
     "DISRUPTIONS": "pod_rows",
     "ENDS": "pod_rows",
     "Explained": "refusals",
+    "Fault": "overlays",
     "JOB_ENDS": "jobs",
     "JobState": "jobs",
     "Listed": "answers",
@@ -131,10 +136,12 @@ _MODULES = {
     "explain_quota": "events",
     "explain_refusal": "refusals",
     "explain_workload": "workloads",
+    "faults_of": "overlays",
     "home_variables": "pod_security",
     "is_gpu": "quantities",
     "job_of_workload": "workloads",
     "lacking_right": "refusals",
+    "merged": "overlays",
     "pod_context": "pod_security",
     "problem_detector_set": "manifests",
     "quantity": "quantities",

@@ -54,6 +54,7 @@ class Demand:
         jobset: Whether the pods of an attempt on several nodes are a JobSet's.
         restricted: Whether the restricted Pod Security Standard admits its pods.
         is_unnamed: Whether its user is one whom the image need not know.
+        pod: What the user's options lay over its pods.
     """
 
     image: str
@@ -81,6 +82,7 @@ class Demand:
     jobset: bool = False
     restricted: bool = False
     is_unnamed: bool = False
+    pod: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -149,6 +151,7 @@ def demand_of(task: Task, mapping: Mapping[str, Secret] | None = None) -> Demand
         jobset=options.jobset and needs.nodes > 1,
         restricted=options.pod_security == "restricted" and user.partition(":")[0] not in ("", "0"),
         is_unnamed=is_unnamed,
+        pod=options.pod,
     )
 
 

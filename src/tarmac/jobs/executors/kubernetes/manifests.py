@@ -7,6 +7,13 @@ import dataclasses
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from tarmac.jobs.executors.kubernetes.overlay import (
+    CHECK,
+    CHUNK,
+    CONTAINER,
+    RUN_DIRECTORY,
+    overlaid,
+)
 from tarmac.kubernetes import container_context, home_variables, pod_context
 from tarmac.processes import python_command
 
@@ -38,12 +45,6 @@ Manifest = dict[str, Any]
 # By which all that belongs to a run is found, and whose submission a Job is.
 RUN = "tarmac.dev/run"
 NONCE = "tarmac.dev/nonce"
-CONTAINER = "task"
-CHECK = "check"
-
-# Where a pod finds the agent and what it is to run, and where it writes, without a volume.
-_CHUNK = "/tarmac/chunk"
-RUN_DIRECTORY = "/tarmac/run"
 
 # What an agent needs beside its program, as under Slurm.
 _AGENT_BYTES = 64 * 2**20
@@ -147,10 +148,9 @@ def job_manifest(
         "completionMode": "Indexed",
         **(_together(unit) if unit.nodes > 1 else _one_by_one(unit, most_at_once)),
         "podReplacementPolicy": "Failed",
-        "template": {
-            "metadata": {"labels": labels},
-            "spec": _pod(unit, demand, excluded),
-        },
+        "template": overlaid(
+            {"metadata": {"labels": labels}, "spec": _pod(unit, demand, excluded)}, demand.pod
+        ),
     }
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2" if unit.is_set else "batch/v1",
@@ -398,7 +398,7 @@ def _volumes(unit: Unit, demand: Demand) -> list[Manifest]:
 def _mounts(demand: Demand) -> list[Manifest]:
     mounts: list[Manifest] = [{"name": "run", "mountPath": demand.path or RUN_DIRECTORY}]
     if not demand.claim:
-        mounts.append({"name": "chunk", "mountPath": _CHUNK, "readOnly": True})
+        mounts.append({"name": "chunk", "mountPath": CHUNK, "readOnly": True})
     if demand.shm is not None:
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - the pod's own
     return mounts

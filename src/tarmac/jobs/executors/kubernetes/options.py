@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from tarmac.documents import Bytes, Seconds  # noqa: TC001 - pydantic reads them
 from tarmac.errors import RequestError
+from tarmac.jobs.executors.kubernetes.overlay import check_overlay
 
 if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
@@ -107,6 +108,8 @@ class KubernetesOptions(BaseModel):
             given.
         jobset: Whether attempts on several nodes are JobSets, which some sites want; JobSet's
             controller must be there then.
+        pod: Part of a pod's template, ``metadata`` and ``spec``, that is merged into the pods of
+            tasks as kubectl merges: lists with a merge key, such as ``name``, item by item.
         runner: Of the runner, where that is a pod too.
     """
 
@@ -133,7 +136,14 @@ class KubernetesOptions(BaseModel):
     autoscaling: bool = False
     pending_limit: Seconds | None = None
     jobset: bool = False
+    pod: dict[str, Any] = Field(default_factory=dict)
     runner: RunnerPod = RunnerPod()
+
+    @model_validator(mode="after")
+    def _check_pod(self) -> KubernetesOptions:
+        if self.pod:
+            check_overlay(self.pod, [self.volume.path.rstrip("/")] if self.volume else [])
+        return self
 
 
 def options_of(task: Task) -> KubernetesOptions:

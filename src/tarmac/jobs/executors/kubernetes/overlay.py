@@ -1,0 +1,197 @@
+"""A user's part of the pods of tasks, ``options.kubernetes.pod``: what it may say, and its merging.
+
+Refused is what Tarmac itself needs to know of its pods, with the key of the job file that says it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from tarmac.kubernetes import Fault, faults_of, is_gpu, merged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["CHECK", "CHUNK", "CONTAINER", "RUN_DIRECTORY", "check_overlay", "overlaid"]
+
+CONTAINER = "task"
+CHECK = "check"
+
+# Where a pod finds the agent and what it is to run, and where it writes, without a volume.
+CHUNK = "/tarmac/chunk"
+RUN_DIRECTORY = "/tarmac/run"
+
+_SETS = "Tarmac sets it itself: "
+
+_SPEC: Mapping[str, str] = {
+    "restartPolicy": "a pod ends once, and `retries` of the task begin another",
+    "activeDeadlineSeconds": "write `timeout` of the task",
+    "terminationGracePeriodSeconds": "a program has 10 s from TERM to KILL",
+    **dict.fromkeys(
+        ("hostname", "subdomain", "setHostnameAsFQDN", "hostnameOverride"),
+        "by that name the pods of several nodes find each other",
+    ),
+    "ephemeralContainers": "no pod begins with such; `kubectl debug` adds them",
+}
+_OF_CONTAINER: Mapping[str, str] = {
+    "image": "write `environment: {image: ...}` or `options.kubernetes.image`",
+    "imagePullPolicy": "write `environment: {pull: ...}`",
+    "command": "write `command` of the task",
+    "args": "write `command` of the task",
+    "restartPolicy": "a program ends once, and `retries` of the task begin it again",
+    "terminationMessagePath": "how the task ends is read there",
+    "terminationMessagePolicy": "how the task ends is read there",
+}
+_PREFIXES = ("tarmac.dev/", "batch.kubernetes.io/", "jobset.sigs.k8s.io/")
+_LABELS: Mapping[str, str] = {
+    **dict.fromkeys(("job-name", "controller-uid"), "by it the pods of a Job are found"),
+    "kueue.x-k8s.io/queue-name": "write `options.kubernetes.queue`",
+    "kueue.x-k8s.io/priority-class": "write `options.kubernetes.queue_priority`",
+}
+_VOLUMES = ("run", "chunk", "shm")
+
+
+def check_overlay(pod: Mapping[str, Any], taken: Sequence[str]) -> None:
+    """Refuse what an overlay may not say.
+
+    Args:
+        pod: The overlay.
+        taken: Paths where a volume of the options is mounted.
+
+    Raises:
+        ValidationError: Something is wrong; each fault has its path below the options.
+    """
+    faults = [*faults_of(pod)]
+    # What is of another form than Kubernetes' cannot be looked into.
+    faults = faults or [*_reserved(pod, taken)]
+    if faults:
+        raise ValidationError.from_exception_data(
+            "pod",
+            [
+                InitErrorDetails(
+                    # A message of ours is no template.
+                    type=PydanticCustomError("pod_overlay", "{words}", {"words": fault.message}),
+                    loc=("pod", *fault.path),
+                    input=_value_at(pod, fault.path),
+                )
+                for fault in faults
+            ],
+        )
+
+
+def overlaid(template: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pod's template with an overlay over it; both node and pod affinities hold."""
+    result = merged(template, overlay)
+    ours = template["spec"].get("affinity") or {}
+    theirs = ((overlay.get("spec") or {}).get("affinity")) or {}
+    if ours and theirs:
+        result["spec"] = {**result["spec"], "affinity": _both(ours, theirs)}
+    return result
+
+
+def _both(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return affinities that demand what both demand: of a node's terms any one is enough."""
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    result: dict[str, Any] = {**ours, **theirs}
+    for name in ours.keys() & theirs.keys():
+        mine, other = ours[name][required], theirs[name].get(required)
+        if other is None:
+            demanded = mine
+        elif name == "nodeAffinity":
+            extra = mine["nodeSelectorTerms"][0]["matchExpressions"]
+            terms = [
+                {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), *extra]}
+                for term in other.get("nodeSelectorTerms") or ({},)
+            ]
+            demanded = {"nodeSelectorTerms": terms}
+        else:
+            demanded = [*other, *mine]
+        result[name] = {**theirs[name], required: demanded}
+    return result
+
+
+def _reserved(pod: Mapping[str, Any], taken: Sequence[str]) -> Iterator[Fault]:
+    for path in _nulls(pod, ()):
+        if "securityContext" not in path:
+            yield Fault(path, "is empty: nothing of the pod but securityContext can be taken out")
+    yield from _of_metadata(pod.get("metadata") or {})
+    yield from _of_spec(pod.get("spec") or {}, taken)
+
+
+def _of_metadata(about: Mapping[str, Any]) -> Iterator[Fault]:
+    for key in about:
+        if key not in ("labels", "annotations"):
+            yield Fault(("metadata", key), f"{_SETS}of metadata it takes labels and annotations")
+    for kind in ("labels", "annotations"):
+        for name in about.get(kind) or {}:
+            if name.startswith(_PREFIXES) or name in _LABELS:
+                why = _LABELS.get(name, "by it the pods of a run are found")
+                yield Fault(("metadata", kind, name), f"{_SETS}{why}")
+
+
+def _of_spec(spec: Mapping[str, Any], taken: Sequence[str]) -> Iterator[Fault]:
+    for key, why in _SPEC.items():
+        if key in spec:
+            yield Fault(("spec", key), f"{_SETS}{why}")
+    for number, volume in enumerate(spec.get("volumes") or ()):
+        if volume["name"] in _VOLUMES:
+            names = ", ".join(_VOLUMES)
+            words = f"{_SETS}{names} are its own volumes; choose another name"
+            yield Fault(("spec", "volumes", number, "name"), words)
+    for kind in ("containers", "initContainers"):
+        for number, container in enumerate(spec.get(kind) or ()):
+            place = ("spec", kind, number)
+            if kind == "containers" and container["name"] != CONTAINER:
+                yield Fault(
+                    (*place, "name"),
+                    f"a task's pod has one container, {CONTAINER!r}; what is to run beside it is "
+                    "one of initContainers with restartPolicy: Always",
+                )
+            elif container["name"] in (CONTAINER, CHECK):
+                yield from _of_container(container, place, taken)
+
+
+def _of_container(
+    container: Mapping[str, Any], place: tuple[str | int, ...], taken: Sequence[str]
+) -> Iterator[Fault]:
+    for key, why in _OF_CONTAINER.items():
+        if key in container:
+            yield Fault((*place, key), f"{_SETS}{why}")
+    resources = container.get("resources") or {}
+    for side in ("limits", "requests"):
+        for name in resources.get(side) or {}:
+            path = (*place, "resources", side, name)
+            if is_gpu(name):
+                yield Fault(path, f"{_SETS}write `resources: {{gpus: ...}}` of the task")
+            elif (side, name) in (("limits", "memory"), ("requests", "cpu")):
+                key = "memory" if name == "memory" else "cpus"
+                yield Fault(path, f"{_SETS}write `resources: {{{key}: ...}}` of the task")
+    for number, variable in enumerate(container.get("env") or ()):
+        if variable["name"].startswith("TARMAC_"):
+            words = f"{_SETS}names of variables that begin with TARMAC_ are its own"
+            yield Fault((*place, "env", number, "name"), words)
+    for number, mount in enumerate(container.get("volumeMounts") or ()):
+        path = mount["mountPath"].rstrip("/")
+        if path in (*taken, CHUNK, RUN_DIRECTORY):
+            words = f"{_SETS}the run's directory is mounted there; choose another path"
+            yield Fault((*place, "volumeMounts", number, "mountPath"), words)
+
+
+def _nulls(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    if value is None:
+        yield path
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _nulls(part, (*path, key))
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            yield from _nulls(part, (*path, number))
+
+
+def _value_at(pod: Any, path: Sequence[str | int]) -> Any:
+    for part in path:
+        pod = pod[part]
+    return pod

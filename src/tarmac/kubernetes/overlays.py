@@ -1,0 +1,151 @@
+"""Parts of a pod that users write: what is wrong in them, and how they go over a pod of ours.
+
+The fields are those of Kubernetes 1.37 (``pod_fields.json``). Merging is kubectl's strategic merge:
+mappings key by key, lists with a merge key item by item, every other list as a whole.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Fault", "faults_of", "merged"]
+
+_ROOT = "PodTemplateSpec"
+_RELEASE = "1.37"
+_LIST = re.compile(r"\[(.+?)(?: by (\w+))?\]")
+_MAP = re.compile(r"\{(.+)\}")
+
+# The Python types of values, and what is expected in words.
+_PLAIN: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "text": ((str,), "a text; a number or a switch needs quotes"),
+    "integer": ((int,), "a whole number"),
+    "number": ((int, float), "a number"),
+    "switch": ((bool,), "true or false"),
+    "quantity": ((str, int, float), "a number or a text"),
+}
+
+Place = tuple[str | int, ...]
+
+
+class Fault(NamedTuple):
+    """What is wrong with a part of a pod.
+
+    Attributes:
+        path: Keys and indexes from the overlay's root.
+        message: What is wrong, and what to write.
+    """
+
+    path: Place
+    message: str
+
+
+def faults_of(overlay: Any) -> Iterator[Fault]:
+    """Yield what Kubernetes does not understand of a part of a pod's template.
+
+    Args:
+        overlay: With ``metadata``, ``spec`` or both.
+    """
+    yield from _faults(overlay, _ROOT, ())
+
+
+def merged(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pod's template with an overlay over it; neither is changed.
+
+    Args:
+        base: The template.
+        overlay: Without faults. What is None in it is taken out of the template.
+    """
+    return _merged(base, overlay, _ROOT)
+
+
+@functools.cache
+def _kinds() -> dict[str, dict[str, str]]:
+    path = Path(__file__).with_name("pod_fields.json")
+    kinds: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
+    return kinds
+
+
+def _faults(value: Any, kind: str, path: Place) -> Iterator[Fault]:
+    if value is None:
+        return
+    if kind in _PLAIN:
+        yield from _plain_faults(value, kind, path)
+    elif found := _LIST.fullmatch(kind):
+        if not isinstance(value, list):
+            yield Fault(path, "expected a list")
+            return
+        for number, item in enumerate(value):
+            yield from _item_faults(item, found[1], found[2], (*path, number))
+    elif not isinstance(value, dict):
+        yield Fault(path, "expected keys and their values")
+    elif found := _MAP.fullmatch(kind):
+        for key, part in value.items():
+            yield from _faults(part, found[1], (*path, key))
+    else:
+        fields = _kinds()[kind]
+        for key, part in value.items():
+            if key in fields:
+                yield from _faults(part, fields[key], (*path, key))
+            else:
+                yield Fault((*path, key), _unknown(str(key), kind, fields))
+
+
+def _plain_faults(value: Any, kind: str, path: Place) -> Iterator[Fault]:
+    types, expected = _PLAIN[kind]
+    # In Python true is a number.
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        yield Fault(path, f"expected {expected}")
+
+
+def _item_faults(item: Any, kind: str, key: str | None, path: Place) -> Iterator[Fault]:
+    yield from _faults(item, kind, path)
+    if item is None:
+        yield Fault(path, "is empty")
+    elif key and isinstance(item, dict) and item.get(key) is None:
+        yield Fault(path, f"{key} is missing, by which its list is merged")
+
+
+def _unknown(key: str, kind: str, fields: Mapping[str, str]) -> str:
+    if key.startswith("$"):
+        return "is a directive of kubectl's patches, which are not taken here"
+    near = difflib.get_close_matches(key, fields, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(fields)}"
+    return f"is no field of {kind} in Kubernetes {_RELEASE}: {hint}"
+
+
+def _merged(base: Any, overlay: Any, kind: str) -> Any:
+    found = _LIST.fullmatch(kind)
+    if found and found[2] and isinstance(base, list):
+        return _merged_list(base, overlay, found[1], found[2])
+    if isinstance(base, dict) and isinstance(overlay, dict):
+        is_map = _MAP.fullmatch(kind)
+        result = {**base}
+        for key, part in overlay.items():
+            inner = is_map[1] if is_map else _kinds()[kind][key]
+            if part is None:
+                result.pop(key, None)
+            else:
+                result[key] = _merged(result.get(key), part, inner)
+        return result
+    return overlay
+
+
+def _merged_list(base: list[Any], overlay: list[Any], kind: str, key: str) -> list[Any]:
+    result = [*base]
+    places = {item[key]: number for number, item in enumerate(base)}
+    for item in overlay:
+        if item[key] in places:
+            number = places[item[key]]
+            result[number] = _merged(result[number], item, kind)
+        else:
+            places[item[key]] = len(result)
+            result.append(item)
+    return result
