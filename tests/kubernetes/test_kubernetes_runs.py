@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -108,6 +109,19 @@ def test_secrets_are_variables_of_pods_and_in_no_file_of_the_run(run_job, cluste
     assert (end.outcome, end.reason) == ("succeeded", "")
     texts = [path.read_bytes() for path in run_job.run.rglob("*") if path.is_file()]
     assert not [text for text in texts if b"pssst-1" in text]
+
+
+@pytest.mark.kubernetes
+def test_a_restricted_namespace_runs_a_task_as_a_user_whom_its_image_does_not_know(
+    run_job, cluster
+):
+    cluster.is_restricted = True
+    job = "{name: x, command: 'id -u; echo $HOME $USER; touch ~/written && rm ~/written'}"
+    (end,) = run_job(job).ends.values()
+    assert (end.outcome, end.reason) == ("succeeded", "")
+    (log,) = run_job.run.glob("tasks/*/stdout")
+    user = os.getuid() or 65532
+    assert log.read_text() == f"{user}\n/tmp tarmac\n"
 
 
 @pytest.mark.kubernetes

@@ -6,15 +6,15 @@ import dataclasses
 import os
 
 import pytest
-from pod_security import violations
+from emulator.pod_security import violations
 
 from tarmac.errors import RequestError
-from tarmac.jobs import parse_job, plan_tasks
+from tarmac.jobs import parse_job, plan_tasks, prepare
 from tarmac.jobs.executors.kubernetes import runners
 from tarmac.jobs.executors.kubernetes.demand import demand_of
 from tarmac.jobs.executors.kubernetes.manifests import Unit, job_manifest
 from tarmac.jobs.executors.runners import RunnerJob
-from tarmac.kubernetes import Look, check_daemon_set
+from tarmac.kubernetes import Look, check_daemon_set, connect
 from tarmac.kubernetes.look import look_manifest
 from tarmac.kubernetes.nodes import read_node
 
@@ -108,3 +108,35 @@ def test_another_standard_is_refused_with_the_two_that_there_are(tmp_path):
     job = "{name: x, command: 'true', options: {kubernetes: {pod_security: privileged}}}"
     with pytest.raises(RequestError, match=r"job:1:\d+: .*'restricted' or 'baseline'"):
         parse_job(job)
+
+
+@pytest.fixture
+def restricted(start_cluster):
+    """Yield a cluster without nodes whose namespaces enforce the restricted standard."""
+    cluster = start_cluster(nodes=0)
+    cluster.is_restricted = True
+    return cluster
+
+
+@pytest.mark.parametrize(("profile", "num_told"), [("restricted", 0), ("baseline", 1)])
+def test_what_the_server_warns_of_is_told_once(restricted, tmp_path, capfd, profile, num_told):
+    job = f"{{name: x, command: 'true', options: {{kubernetes: {{pod_security: {profile}}}}}}}"
+    parsed = parse_job(job)
+    given = {"kubeconfig": str(restricted.kubeconfig), "image": "i", "pod_security": profile}
+    parsed = parsed.model_copy(update={"options": {"kubernetes": given}})
+    for _ in range(2):
+        prepare(parsed, tmp_path, {}, fake_gpus=0, executor="kubernetes", by_job=False)
+    told = capfd.readouterr().err
+    assert told.count('would violate PodSecurity "restricted:latest"') == num_told
+    assert told.count("warning: ") == num_told
+
+
+def test_a_warning_cannot_write_to_the_terminal_and_has_an_end(start_cluster, capfd):
+    cluster = start_cluster(nodes=0)
+    cluster.api.warnings = lambda *_: ['a "quoted" \\ text\x1b[31m', "b" * 5000]
+    with connect(kubeconfig=cluster.kubeconfig, environ={}) as client:
+        client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert lines[0].endswith('warns: a "quoted" \\ text?[31m')
+    assert len(lines[1]) < 1200

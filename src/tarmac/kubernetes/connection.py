@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import random
+import re
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -43,6 +46,9 @@ _LOGIN_PAUSE_S = 60.0
 _BEFORE_EXPIRY_S = 10.0
 # A plug-in that gives what has expired already is not run for each request.
 _RENEWAL_PAUSE_S = 10.0
+# As RFC 7234 writes it: a code, an agent, a quoted text.
+_WARNING = re.compile(r'\b299 \S+ "((?:[^"\\]|\\.)*)"')
+_LONGEST_WARNING = 1000
 _BUSY = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -171,10 +177,19 @@ class Connection:
             try:
                 if response.status_code == 401 and not is_last and self._log_in_anew(credentials):
                     continue
+                self._tell_warnings(response)
                 yield response
             finally:
                 response.close()
             return
+
+    def _tell_warnings(self, response: httpx.Response) -> None:
+        """Tell the user what the server warns of, as kubectl does."""
+        for header in response.headers.get_list("Warning"):
+            for text in _WARNING.findall(header):
+                plain = re.sub(r"\\(.)", r"\1", text)[:_LONGEST_WARNING]
+                shown = "".join(c if c.isprintable() else "?" for c in plain)
+                _warn(f"{self.place.title} warns: {shown}")
 
     def read(self, path: str, query: Mapping[str, str]) -> Iterator[bytes] | Refused | Silence:
         """Return the bytes of an answer that may have no end, as they come.
@@ -292,6 +307,12 @@ class Connection:
             ) from None
         except ValueError as error:
             raise RequestError(f"proxy-url of {self.place.file} is no proxy: {error}") from None
+
+
+@functools.cache
+def _warn(text: str) -> None:
+    """Write a warning once: each Job of a run brings the same ones."""
+    sys.stderr.write(f"warning: {text}\n")
 
 
 def _read_again(place: Place) -> Place:

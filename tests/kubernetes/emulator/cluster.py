@@ -15,15 +15,16 @@ import yaml
 from .access import Access
 from .certificates import server_context
 from .control import Control
-from .errors import ApiError
+from .errors import ApiError, forbidden
 from .garbage import GarbageCollector
 from .hollow import HollowNodes
 from .jobs import JobController
 from .jobsets import JobSetController
-from .kinds import NAMESPACE, POD, SECRET, Kind
+from .kinds import JOB, NAMESPACE, POD, SECRET, Kind
 from .kueue import Kueue
 from .nodes import Nodes
 from .objects import Objects
+from .pod_security import violations
 from .quota import Quotas
 from .scheduler import Scheduler
 from .server import Api, Server
@@ -47,6 +48,7 @@ class Emulator:
         hollow: To add nodes whose pods end without a process.
         kueue: To admit and evict Jobs with a queue's label.
         refusals: By the name of a webhook, what it says to each new Job and Pod.
+        is_restricted: Whether the namespaces enforce the restricted Pod Security Standard.
     """
 
     def __init__(
@@ -64,10 +66,12 @@ class Emulator:
         self.store = Store()
         self.objects = Objects(self.store)
         self.refusals: dict[str, str] = {}
+        self.is_restricted = False
         quotas = Quotas(self.objects)
         self.hollow = HollowNodes(self.objects)
         self.kueue = Kueue(self.objects)
-        self.objects.admission += [self.kueue.suspend_new, self._ask_webhooks, quotas.admit]
+        self.objects.admission += [self.kueue.suspend_new, self._ask_webhooks]
+        self.objects.admission += [self._ask_pod_security, quotas.admit]
         controllers = [
             JobController(self.objects),
             JobSetController(self.objects),
@@ -81,6 +85,7 @@ class Emulator:
         for name in ("default", "kube-system"):
             self.create_namespace(name)
         self.api = Api(self.objects, self.access)
+        self.api.warnings = self._warnings
         self.faults, self.requests = self.api.faults, self.api.requests
         context = server_context(directory) if tls else None
         self._ca = directory / "ca.crt" if tls else None
@@ -249,6 +254,20 @@ class Emulator:
     def _wake(self) -> None:
         with self.store.changed:
             self.store.changed.notify_all()
+
+    def _ask_pod_security(self, kind: Kind, thing: Thing) -> None:
+        found = [*violations(thing["spec"])] if self.is_restricted and kind is POD else []
+        if found:
+            name, words = thing["metadata"].get("name", ""), ", ".join(found)
+            raise forbidden("pods", name, f'violates PodSecurity "restricted:latest": {words}')
+
+    def _warnings(self, kind: Kind, thing: Thing) -> list[str]:
+        """Return what the server warns of: it admits a Job, and none of its pods."""
+        if not (self.is_restricted and kind is JOB):
+            return []
+        found = [*violations(thing["spec"]["template"]["spec"])]
+        words = f'would violate PodSecurity "restricted:latest": {", ".join(found)}'
+        return [words] if found else []
 
     def _ask_webhooks(self, kind: Kind, thing: Thing) -> None:
         if kind.plural in ("jobs", "pods"):

@@ -11,13 +11,13 @@ import ssl
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .access import Access
 from .decoding import check_kind, decoded
 from .errors import ApiError, NoSuchPageError, no_such_path, too_large
-from .kinds import POD, discovery
+from .kinds import POD, Kind, discovery
 from .objects import Objects
 from .paths import Target, target
 from .selection import selector
@@ -51,6 +51,7 @@ class Api:
         self.faults = Faults()
         self.requests = Requests()
         self.is_stopping = False
+        self.warnings: Callable[[Kind, dict[str, Any]], list[str]] = lambda _kind, _thing: []
         self.bookmark_s = _BOOKMARK_S
 
 
@@ -98,6 +99,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
     timeout = None
+    _warnings: Sequence[str] = ()
 
     def setup(self) -> None:
         """Shake hands in this thread, not in the one that takes connections."""
@@ -232,6 +234,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 dry_run=dry_run,
             )
         if verb == "create" and not name:
+            self._warnings = self.server.api.warnings(kind, thing)
             return objects.create(kind, namespace, thing, dry_run=dry_run)
         raise no_such_path()
 
@@ -376,6 +379,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         if retry_after_s is not None:
             self.send_header("Retry-After", str(retry_after_s))
+        for text in self._warnings:
+            quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+            self.send_header("Warning", f'299 - "{quoted}"')
+        self._warnings = ()
         self.end_headers()
         with contextlib.suppress(OSError):
             self.wfile.write(data)
