@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tarmac.kubernetes.answers import Listed, Object, Refused, Right, Silence, Version
+    from tarmac.kubernetes.bounds import why_out_of_bounds
     from tarmac.kubernetes.cluster import Cluster, connect
     from tarmac.kubernetes.events import explain_creation, explain_event, explain_quota
     from tarmac.kubernetes.jobs import JOB_ENDS, JobState, explain_job
@@ -96,6 +97,7 @@ __all__ = [
     "role_for",
     "setup",
     "survey_cluster",
+    "why_out_of_bounds",
 ]
 
 _MODULES = {
@@ -148,6 +150,7 @@ _MODULES = {
     "role_for": "manifests",
     "setup": "manifests",
     "survey_cluster": "survey",
+    "why_out_of_bounds": "bounds",
 }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tarmac.kubernetes.quantities import quantity
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -51,6 +53,13 @@ def explain_quota(message: str) -> str | None:
     if found is None:
         return None
     asked, used, most = (_amounts(found[name]) for name in ("asked", "used", "most"))
+    never = [
+        f"{most[name]} is all there is of {name}, and {amount} is asked"
+        for name, amount in asked.items()
+        if name in most and quantity(amount) > quantity(most[name])
+    ]
+    if never:
+        return f"quota {found['name']} never lets it start: {'; '.join(never)}"
     parts = [
         f"{used.get(name, '?')} of {most.get(name, '?')} {name} are in use, {amount} more is asked"
         for name, amount in asked.items()

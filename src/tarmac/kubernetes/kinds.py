@@ -34,11 +34,13 @@ KINDS: dict[str, Kind] = {
     "Event": Kind("v1", "events"),
     "Job": Kind("batch/v1", "jobs"),
     "JobSet": Kind("jobset.x-k8s.io/v1alpha2", "jobsets"),
+    "LimitRange": Kind("v1", "limitranges"),
     "LocalQueue": Kind("kueue.x-k8s.io/v1beta1", "localqueues"),
     "Namespace": Kind("v1", "namespaces", namespaced=False),
     "Node": Kind("v1", "nodes", namespaced=False),
     "PersistentVolumeClaim": Kind("v1", "persistentvolumeclaims"),
     "Pod": Kind("v1", "pods"),
+    "ResourceQuota": Kind("v1", "resourcequotas"),
     "Secret": Kind("v1", "secrets"),
     "SelfSubjectAccessReview": Kind(
         "authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False

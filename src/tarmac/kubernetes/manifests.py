@@ -51,6 +51,9 @@ RIGHTS: tuple[Right, ...] = (
     *JOBSET_RIGHTS,
     # Why pods are not made; without it that is not said, and everything else is done.
     Right("list", "events"),
+    # What the namespace never lets start, likewise.
+    Right("list", "limitranges"),
+    Right("list", "resourcequotas"),
     # Why Kueue does not admit them, likewise.
     Right("list", "workloads", "kueue.x-k8s.io"),
 )

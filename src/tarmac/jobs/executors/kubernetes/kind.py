@@ -41,6 +41,7 @@ from tarmac.kubernetes import (
     Silence,
     explain_refusal,
     role_for,
+    why_out_of_bounds,
 )
 from tarmac.node import agent_file, place_agent
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.interface import Executor, Site
     from tarmac.jobs.executors.kubernetes.demand import Demand
     from tarmac.jobs.plan import Task
-    from tarmac.kubernetes import Cluster
+    from tarmac.kubernetes import Cluster, Object
     from tarmac.node import Element
 
 __all__ = ["KUBERNETES", "KubernetesExecutor"]
@@ -59,7 +60,10 @@ __all__ = ["KUBERNETES", "KubernetesExecutor"]
 _READS_SECRETS = Right("get", "secrets")
 _MAKES_SERVICES = Right("create", "services")
 # Nobody has to have it.
-_SEES_REASONS = (Right("list", "events"), Right("list", "workloads", "kueue.x-k8s.io"))
+_SEES_REASONS = (
+    *(Right("list", kind) for kind in ("events", "limitranges", "resourcequotas")),
+    Right("list", "workloads", "kueue.x-k8s.io"),
+)
 
 # In a preview where no cluster is known.
 _UNASKED = f"""\
@@ -219,11 +223,23 @@ def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Ku
                 f"{role_for(rights, cluster.namespace)}",
             )
         nodes = allocatable(cluster)
+        bounds = [_items(cluster, kind) for kind in ("ResourceQuota", "LimitRange")]
         for task in _origins(tasks):
-            _refuse_shape(cluster, task, nodes)
+            _refuse_shape(cluster, task, nodes, bounds)
 
 
-def _refuse_shape(cluster: Cluster, task: Task, nodes: Sequence[Mapping[str, float]]) -> None:
+def _items(cluster: Cluster, kind: str) -> Sequence[Object]:
+    """Return all objects of a kind; none where one may not look."""
+    listed = cluster.list(kind)
+    return () if isinstance(listed, (Refused, Silence)) else listed.items
+
+
+def _refuse_shape(
+    cluster: Cluster,
+    task: Task,
+    nodes: Sequence[Mapping[str, float]],
+    bounds: Sequence[Sequence[Object]],
+) -> None:
     demand = _with_gpu_resource(cluster, demand_of(task))
     never = "" if options_of(task).autoscaling else why_never(demand, nodes)
     if never:
@@ -240,7 +256,14 @@ def _refuse_shape(cluster: Cluster, task: Task, nodes: Sequence[Mapping[str, flo
                 hint=f"kubectl create secret generic {name} --from-file={key}=FILE",
             )
     unit = Unit("tarmac-test", "test", "test", 1, ("true",), demand.nodes, demand.jobset)
-    answer = cluster.create(job_manifest(unit, demand), dry_run=True)
+    manifest = job_manifest(unit, demand)
+    pod = job_manifest(dataclasses.replace(unit, is_set=False), demand)["spec"]["template"]["spec"]
+    if never := why_out_of_bounds(pod, demand.nodes, *bounds):
+        raise RequestError(
+            f"task {task.name!r}: the namespace {cluster.namespace} never lets it start: {never}",
+            hint="Ask for what it allows: kubectl describe quota,limitrange",
+        )
+    answer = cluster.create(manifest, dry_run=True)
     if demand.jobset and isinstance(answer, Refused) and answer.status == 404:
         raise RequestError(
             f"task {task.name!r}: {cluster.title} has no JobSet",
