@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from tarmac.slurm import (
     Submitted,
     Unit,
     explain_refusal,
+    is_amount_limit,
     is_full,
     job_variables,
     write_script,
@@ -34,7 +36,7 @@ def cluster(start_slurm):
         pytest.skip(f"no accounts are kept here; provide: apt install {ACCOUNTING_PACKAGES}")
     return start_slurm(
         accounting=True,
-        accounts={"many": (), "few": ("MaxSubmitJobs=3",)},
+        accounts={"many": (), "few": ("MaxSubmitJobs=3",), "small": ("GrpTRES=cpu=1",)},
         settings=("AccountingStorageEnforce=limits,qos", "MinJobAge=2"),
     )
 
@@ -137,3 +139,35 @@ def test_accounts_that_are_silent_leave_the_controller_to_be_asked(cluster, slur
         assert isinstance(slurm.find("tarmac-of-nobody", began), Silence)
     finally:
         cluster.start_daemon("slurmdbd")
+
+
+@pytest.mark.parametrize(
+    ("account", "words"),
+    [
+        ("small", "it asks for cpu=2, and user root of account small allows 1 in all (GrpTRES)"),
+        ("small", ""),
+        ("tight", "it asks for cpu=2, and QOS tight allows 1 in all (GrpTRES)"),
+        ("tight", ""),
+    ],
+)
+def test_a_job_that_a_limit_never_lets_start_is_told_from_one_that_waits(
+    cluster, slurm, request_of, account, words
+):
+    cpus, qos = 2 if words else 1, "tight" if account == "tight" else ""
+    if qos and "tight" not in cluster.run("sacctmgr", "-nP", "show", "qos", "format=name"):
+        cluster.run("sacctmgr", "--immediate", "add", "qos", "tight", "GrpTRES=cpu=1")
+        cluster.run("sacctmgr", "--immediate", "modify", "user", "root", "set", "qos+=tight")
+        cluster.run("scontrol", "reconfigure")
+    request = request_of(f"sleep 30 # {UNIT}", 2, "many" if qos else account)
+    shape = dataclasses.replace(request.shape, cpus=cpus, qos=qos)
+    submitted = submit(slurm, dataclasses.replace(request, shape=shape))
+    assert isinstance(submitted, Submitted), submitted
+    try:
+        assert slurm.why_never(submitted.job) == words
+        if words:
+            cluster.wait_until(
+                lambda: all(is_amount_limit(it.reason) for it in slurm.queue([request.name])),
+                "squeue names the limit",
+            )
+    finally:
+        cluster.run("scancel", f"--user={os.getuid()}")

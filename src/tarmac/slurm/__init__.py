@@ -23,6 +23,7 @@ from tarmac.slurm.interface import (
     Unit,
     UnitState,
 )
+from tarmac.slurm.never import is_amount_limit
 from tarmac.slurm.one_machine import NODES, OneMachineSlurm
 from tarmac.slurm.script import UNIT, Request, Shape, write_script
 from tarmac.slurm.site import Gres, SlurmNode, gpus_of, read_gres, request_gpus
@@ -64,6 +65,7 @@ __all__ = [
     "explain_reason",
     "explain_refusal",
     "gpus_of",
+    "is_amount_limit",
     "is_full",
     "job_variables",
     "read_gres",

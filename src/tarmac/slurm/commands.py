@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import pwd
 import re
 import shutil
 import tempfile
@@ -30,6 +31,7 @@ from tarmac.slurm.answers import (
     read_queue,
 )
 from tarmac.slurm.interface import Accounted, Silence, Submitted, Unit
+from tarmac.slurm.never import ASSOCIATION_FIELDS, QOS_FIELDS, read_asked, why_never
 from tarmac.slurm.words import is_silence
 
 if TYPE_CHECKING:
@@ -241,6 +243,34 @@ class SlurmCommands:
         said = self._ask("scontrol", "update", f"JobId={job}", f"ArrayTaskThrottle={most}")
         return said if isinstance(said, Silence) else None
 
+    def why_never(self, job: int) -> str:
+        """Return why a limit of its QOS or account never lets a job start; empty where it may.
+
+        A site whose limits may not be read, or are not there, says nothing.
+        """
+        asked = self._read(read_asked, "scontrol", "--oneliner", "show", "job", str(job))
+        if isinstance(asked, Silence):
+            return ""
+        names = [asked.qos, *self._qos_of_partition(asked.partition)]
+        qos = self._show("qos", QOS_FIELDS, f"name={','.join(filter(None, names))}")
+        by = f"account={asked.account}"
+        associations = self._show("associations", ASSOCIATION_FIELDS, by) if asked.account else []
+        return why_never(asked, _user_name(), qos, associations)
+
+    def _qos_of_partition(self, name: str) -> Sequence[str]:
+        said = self._ask("scontrol", "--oneliner", "show", "partition", name) if name else ""
+        found = re.search(r"\bQoS=(\S+)", said) if isinstance(said, str) else None
+        return [found[1]] if found and found[1] != "N/A" else []
+
+    def _show(self, what: str, fields: Sequence[str], chosen: str) -> Sequence[str]:
+        said = self._ask(
+            *("sacctmgr", "--noheader", "--parsable2", "show", what, "where", chosen),
+            f"format={','.join(fields)}",
+        )
+        lines = said.splitlines() if isinstance(said, str) else []
+        # A notice of the site has other columns.
+        return [line for line in lines if line.count("|") == len(fields) - 1]
+
     def _queue(self, *words: str) -> Sequence[Queued] | Silence:
         return self._read(
             read_queue, "squeue", f"--user={os.geteuid()}", f"--format={QUEUE_FORMAT}", *words
@@ -319,6 +349,13 @@ class _Done:
     returncode: int
     stdout: str
     stderr: str
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return ""
 
 
 def _text(file: IO[bytes]) -> str:

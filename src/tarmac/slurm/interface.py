@@ -224,6 +224,10 @@ class Slurm(Protocol):
         """Return what is known of units that have left the queue, in one call for up to 500."""
         ...
 
+    def why_never(self, job: int) -> str:
+        """Return why a limit of its QOS or account never lets a job start; empty where it may."""
+        ...
+
     def cancel(self, units: Sequence[Unit] = (), *, names: Sequence[str] = ()) -> Silence | None:
         """Cancel units, or all of some names; what has ended is left as it is."""
         ...

@@ -32,6 +32,7 @@ from tarmac.slurm import (
     explain_full,
     explain_reason,
     explain_refusal,
+    is_amount_limit,
     is_full,
     write_script,
 )
@@ -130,6 +131,7 @@ class SlurmEngine:
         self._knows_site = knows_site
         self._nodes: Sequence[SlurmNode] | None = None
         self._shapes: dict[tuple[str, bool], Mapping[str, Any]] = {}
+        self._never: dict[tuple[int, str], str] = {}
         self._terms: dict[tuple[str, bool], Terms] = {}
         limits = slurm.limits()
         # As every Slurm has it that was not told otherwise (slurm.conf(5), MaxArraySize).
@@ -226,10 +228,25 @@ class SlurmEngine:
         if isinstance(queued, Silence):
             return _silent(queued)
         return {
-            UnitName(numbers[unit.name], unit.unit.element or 0): _shown(unit)
+            UnitName(numbers[unit.name], unit.unit.element or 0): self._shown(unit)
             for unit in queued
             if unit.name in numbers
         }
+
+    def _shown(self, queued: Queued) -> Shown:
+        shown = _shown(queued)
+        never = self._why_never(queued) if shown.phase == "waiting" else ""
+        return dataclasses.replace(shown, reason=f"can never start: {never}") if never else shown
+
+    def _why_never(self, queued: Queued) -> str:
+        """Return why a unit never starts, in words, asked once for each job and reason."""
+        if not is_amount_limit(queued.reason):
+            return ""
+        key = queued.unit.job, queued.reason
+        if key not in self._never:
+            words = self._slurm.why_never(queued.unit.job)
+            self._never[key] = f"{words} ({queued.reason})" if words else ""
+        return self._never[key]
 
     def endings(
         self, units: Iterable[tuple[ChunkRecord, int]]

@@ -1,0 +1,121 @@
+"""What a limit of a QOS or an association never lets start: what is asked for, against the limit.
+
+Slurm gives one reason, such as ``QOSGrpCpuLimit``, to a job that waits for others to end and to one
+that asks for more than the limit itself. Texts in, words out; `SlurmCommands` asks for them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = [
+    "ASSOCIATION_FIELDS",
+    "QOS_FIELDS",
+    "AskedJob",
+    "is_amount_limit",
+    "read_asked",
+    "why_never",
+]
+
+# Columns of sacctmgr(1), with how a limit is said. All bound what one job may ever have.
+_LIMITS: Mapping[str, str] = {
+    "GrpTRES": "in all",
+    "MaxTRES": "for a job",
+    "MaxTRESPU": "for a user",
+    "MaxTRESPA": "for an account",
+}
+QOS_FIELDS: tuple[str, ...] = ("Name", *_LIMITS)
+ASSOCIATION_FIELDS: tuple[str, ...] = ("Account", "User", "GrpTRES", "MaxTRES")
+
+_AMOUNT = re.compile(r"([\d.]+)([KMGTP]?)")
+_UNITS = {unit: 1024.0**power for power, unit in enumerate("MGTP")} | {"K": 1 / 1024}
+
+# Of what limits a number of jobs nothing can be compared, nor of what limits time.
+_REASON = re.compile(r"(QOS|Assoc)(Grp|Max)\w*?(Cpu|CPU|Mem|Memory|GRES|Node|Billing|License)")
+
+
+@dataclasses.dataclass(frozen=True)
+class AskedJob:
+    """What a job asks for, as scontrol shows it.
+
+    Attributes:
+        tres: Amounts by Slurm's name of a resource: ``cpu``, ``mem`` in MiB, ``gres/gpu``.
+        qos: Name of its QOS.
+        account: Name of its account; empty where there are no accounts.
+        partition: Name of its partition.
+    """
+
+    tres: Mapping[str, float]
+    qos: str
+    account: str
+    partition: str
+
+
+def is_amount_limit(reason: str) -> bool:
+    """Whether squeue's reason is a limit of how much of a resource there may be."""
+    return _REASON.match(reason) is not None
+
+
+def read_asked(text: str) -> AskedJob | None:
+    """Read ``scontrol --oneliner show job``; of an array, its first line."""
+    line = next((line for line in text.splitlines() if line.startswith("JobId=")), "")
+    fields = dict(re.findall(r"(?:^| )(\w+)=(\S*)", line))
+    tres = fields.get("ReqTRES") or fields.get("TRES")
+    if not tres:
+        return None
+    account = fields.get("Account", "").removeprefix("(null)")
+    return AskedJob(_tres(tres), fields.get("QOS", ""), account, fields.get("Partition", ""))
+
+
+def why_never(asked: AskedJob, user: str, qos: Sequence[str], associations: Sequence[str]) -> str:
+    """Return why a job can never start, in words; empty where it can.
+
+    Args:
+        asked: What it asks for.
+        user: Name of its user.
+        qos: Lines of ``sacctmgr -nP show qos`` with `QOS_FIELDS`, of its QOS and its partition's.
+        associations: Lines of ``sacctmgr -nP show associations`` with `ASSOCIATION_FIELDS`, of its
+            account.
+    """
+    return next(_beyond(asked, user, qos, associations), "")
+
+
+def _beyond(
+    asked: AskedJob, user: str, qos: Sequence[str], associations: Sequence[str]
+) -> Iterator[str]:
+    for line in qos:
+        row = dict(zip(QOS_FIELDS, line.split("|"), strict=False))
+        yield from _over(asked, row, f"QOS {row['Name']}")
+    for line in associations:
+        row = dict(zip(ASSOCIATION_FIELDS, line.split("|"), strict=False))
+        if row.get("User") in ("", user):
+            whose = f"user {row['User']} of " if row["User"] else ""
+            yield from _over(asked, row, f"{whose}account {row['Account']}")
+
+
+def _over(asked: AskedJob, row: Mapping[str, str], whose: str) -> Iterator[str]:
+    for field, words in _LIMITS.items():
+        for name, most in _tres(row.get(field, "")).items():
+            much = asked.tres.get(name, 0.0)
+            if much > most:
+                unit = " MiB" if name == "mem" else ""
+                yield (
+                    f"it asks for {name}={much:g}{unit}, and {whose} allows {most:g}{unit} "
+                    f"{words} ({field})"
+                )
+
+
+def _tres(text: str) -> dict[str, float]:
+    found = {}
+    for part in text.split(","):
+        name, _, written = part.partition("=")
+        amount = _AMOUNT.fullmatch(written)
+        if amount is not None:
+            # Memory without a unit is in MiB.
+            found[name] = float(amount[1]) * (_UNITS[amount[2] or "M"] if name == "mem" else 1.0)
+    return found
