@@ -41,12 +41,25 @@ _run = cloup.argument(
 )
 
 
-@cloup.command("ps", epilog=examples("tarmac ps", "tarmac ps --all --json"))
+@cloup.command("ps", epilog=examples("tarmac ps", "tarmac ps latest", "tarmac ps --all --json"))
+@cloup.argument(
+    "run",
+    metavar="[RUN]",
+    required=False,
+    shell_complete=complete_jobs,
+    help='Show the tasks of this run: its directory, name, the beginning of its name, or "latest".',
+)
 @option("--all", "-a", "everything", is_flag=True, help="Also those that have ended.")
 @output_option()
 @json_option("Print JSON, with every task, and only that.")
-def ps(everything: bool, output: Path | None, as_json: bool) -> None:
-    """List the jobs at work here, the newest first."""
+def ps(run: str | None, everything: bool, output: Path | None, as_json: bool) -> None:
+    """List the jobs at work here, the newest first, or the tasks of one."""
+    if run is not None:
+        from tarmac.cli.views.runs import print_job
+        from tarmac.jobs import attach
+
+        print_job(attach(run, output).path, as_json=as_json)
+        return
     from rich.table import Table
     from rich.text import Text
 
@@ -57,33 +70,34 @@ def ps(everything: bool, output: Path | None, as_json: bool) -> None:
     from tarmac.runs import default_output
 
     statuses, broken = list_statuses(output)
-    found = [run for run in statuses if everything or run.is_active or run.runner_note]
+    found = [it for it in statuses if everything or it.is_active or it.runner_note]
     for one in broken:
         click.echo(f"cannot be read: {one.path}: {one.reason}", err=True)
-    for problem in (problem for run in found for problem in run.problems):
+    for problem in (problem for status in found for problem in status.problems):
         click.echo(f"left out: {problem}", err=True)
     if as_json:
-        click.echo(json.dumps([job_row(run) for run in found], indent=2))
+        click.echo(json.dumps([job_row(status) for status in found], indent=2))
         return
-    queued = ["queued"] if any(run.count("queued") for run in found) else []
+    queued = ["queued"] if any(status.count("queued") for status in found) else []
     table = Table("run", "state", "tasks", *queued, "running", "failed", "began", box=None)
-    for run in found:
-        where = f" on {run.elsewhere.host}" if run.elsewhere is not None else ""
-        if run.silent_s is not None and run.silent_s > _SILENT_S:
-            where += f", last sign {run.silent_s:.0f} s ago"
+    for status in found:
+        where = f" on {status.elsewhere.host}" if status.elsewhere is not None else ""
+        if status.silent_s is not None and status.silent_s > _SILENT_S:
+            where += f", last sign {status.silent_s:.0f} s ago"
         table.add_row(
-            Text(run.name),
-            Text(f"{run.state}{where}", style=_COLOURS.get(run.state, "yellow")),
-            f"{run.count('succeeded')}/{run.num_tasks}",
-            *(str(run.count("queued")) for _ in queued),
-            str(run.count("running")),
-            str(run.count("failed")),
-            age_of(run.created_at),
+            Text(status.name),
+            Text(f"{status.state}{where}", style=_COLOURS.get(status.state, "yellow")),
+            f"{status.count('succeeded')}/{status.num_tasks}",
+            *(str(status.count("queued")) for _ in queued),
+            str(status.count("running")),
+            str(status.count("failed")),
+            age_of(status.created_at),
         )
     if found:
         make_console().print(table)
-        for line in (line for run in found for line in (*_kept_waiting(run), *_of_runner(run))):
-            click.echo(line)
+        for status in found:
+            for line in (*_kept_waiting(status), *_of_runner(status)):
+                click.echo(line)
     else:
         kind = "there are no jobs" if everything else "no job is at work"
         click.echo(f"{kind} in {output or default_output()}")
@@ -124,28 +138,54 @@ def _complete_tasks(
 
 @cloup.command(
     "logs",
-    epilog=examples("tarmac logs latest --follow", "tarmac logs latest evaluate --stderr"),
+    epilog=examples(
+        "tarmac logs latest --follow",
+        "tarmac logs latest --tail 20",
+        "tarmac logs latest evaluate --stderr",
+    ),
 )
 @_run
 @cloup.argument(
     "task", required=False, shell_complete=_complete_tasks, help="One task of it; all by default."
 )
 @option("--follow", "-f", is_flag=True, help="Go on printing until the job has ended.")
+@option(
+    "--tail",
+    type=click.IntRange(min=0),
+    metavar="LINES",
+    help="Only the last lines of each stream of each task. By default all.",
+)
 @option("--stderr", "only_stderr", is_flag=True, help="Only standard error.")
 @output_option()
-def logs(run: str, task: str | None, follow: bool, only_stderr: bool, output: Path | None) -> None:
+def logs(
+    run: str,
+    task: str | None,
+    *,
+    follow: bool,
+    tail: int | None,
+    only_stderr: bool,
+    output: Path | None,
+) -> None:
     """Print what a job's tasks have printed."""
     from tarmac.jobs import attach
 
-    _print_logs(attach(run, output), task, follow=follow, only_stderr=only_stderr)
+    _print_logs(attach(run, output), task, follow=follow, num_lines=tail, only_stderr=only_stderr)
 
 
-def _print_logs(handle: Handle, task: str | None, *, follow: bool, only_stderr: bool) -> None:
-    from tarmac.cli.views.job_logs import Tail
+def _print_logs(
+    handle: Handle, task: str | None, *, follow: bool, num_lines: int | None, only_stderr: bool
+) -> None:
+    from tarmac.cli.views.job_logs import Tail, tail_offset
+
+    def tail_of(path: Path, emit: Callable[[str], None], *, is_new: bool) -> Tail:
+        # What begins later is followed from its beginning.
+        skipped = 0 if num_lines is None or is_new else tail_offset(path, num_lines)
+        return Tail(path, emit, skip_bytes=skipped)
 
     streams = ("stderr",) if only_stderr else ("stdout", "stderr")
     tails: dict[Path, list[Tail]] = {}
     said: set[str] = set()
+    has_printed = False
     while True:
         status = handle.status()
         for problem in status.problems:
@@ -157,10 +197,13 @@ def _print_logs(handle: Handle, task: str | None, *, follow: bool, only_stderr: 
             # Tasks of a pipeline that one instance of an algorithm has done share its directory.
             if one.directory not in tails:
                 emit = _printer(one, is_alone=status.num_tasks == 1 or task is not None)
-                tails[one.directory] = [Tail(one.directory / stream, emit) for stream in streams]
+                tails[one.directory] = [
+                    tail_of(one.directory / stream, emit, is_new=has_printed) for stream in streams
+                ]
         for directory in dict.fromkeys(one.directory for one in chosen):
             for tail in tails[directory]:
                 tail.read()
+        has_printed = True
         if not follow or not status.is_active:
             break
         time.sleep(_LOOK_EVERY_S)

@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Tail", "last_lines"]
+__all__ = ["Tail", "last_lines", "tail_offset"]
 
 
 # A progress bar may write for hours without ending a line.
 _LONGEST_LINE_BYTES = 2**20
 
 _TAIL_BYTES = 4096
+
+# Of what is read at once from a file's end.
+_BLOCK_BYTES = 2**16
 
 
 class Tail:
@@ -63,6 +66,34 @@ class Tail:
 
     def _say(self, line: bytes) -> None:
         self._emit(line.decode(errors="replace"))
+
+
+def tail_offset(path: Path, count: int) -> int:
+    """Return where the last lines of a file begin, in bytes; it is read from its end.
+
+    Args:
+        path: The file; 0 where it is not there.
+        count: Number of lines, one without an end included; 0 for the file's end.
+    """
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return 0
+    with file:
+        end = offset = file.seek(0, os.SEEK_END)
+        left = count
+        while offset and left >= 0:
+            block_start = max(0, offset - _BLOCK_BYTES)
+            file.seek(block_start)
+            block = file.read(offset - block_start)
+            # The last line's own end is none between two lines.
+            cut = len(block) - 1 if offset == end and block.endswith(b"\n") else len(block)
+            while left and (found := block.rfind(b"\n", 0, cut)) >= 0:
+                cut, left = found, left - 1
+            if not left:
+                return block_start + cut + 1 if count else end
+            offset = block_start
+        return 0
 
 
 def last_lines(path: Path, count: int) -> list[str]:
