@@ -74,7 +74,11 @@ def test_a_pod_gets_what_no_option_says(tmp_path):
             },
         },
     )
-    assert template["metadata"]["labels"] == {"tarmac.dev/run": "01234567", "team": "vision"}
+    assert template["metadata"]["labels"] == {
+        "tarmac.dev/run": "01234567",
+        "tarmac.dev/job": "tarmac",
+        "team": "vision",
+    }
     spec = template["spec"]
     (container,) = spec["containers"]
     assert spec["hostNetwork"]

@@ -72,6 +72,7 @@ class ChunkManifests:
             command=self._command(chunk, demand),
             nodes=demand.nodes,
             is_set=demand.jobset,
+            label=self._files.job_label,
         )
         return job_manifest(
             unit, demand, most_at_once=most_at_once, excluded=tuple(sorted(excluded))

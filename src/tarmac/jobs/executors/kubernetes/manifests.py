@@ -27,6 +27,7 @@ __all__ = [
     "CHECK",
     "CONTAINER",
     "GRACE_S",
+    "JOB_LABEL",
     "NONCE",
     "OF_JOBSET",
     "RUN",
@@ -44,6 +45,7 @@ Manifest = dict[str, Any]
 
 # By which all that belongs to a run is found, and whose submission a Job is.
 RUN = "tarmac.dev/run"
+JOB_LABEL = "tarmac.dev/job"
 NONCE = "tarmac.dev/nonce"
 
 # What an agent needs beside its program, as under Slurm.
@@ -102,6 +104,7 @@ class Unit:
         command: Of each pod.
         nodes: So many pods do one attempt together; `size` is 1 then.
         is_set: Whether a JobSet makes the Job.
+        label: The name of the job file's job, for people who look for its pods.
     """
 
     name: str
@@ -111,6 +114,7 @@ class Unit:
     command: Sequence[str]
     nodes: int = 1
     is_set: bool = False
+    label: str = "tarmac"
 
     @property
     def job(self) -> str:
@@ -140,7 +144,7 @@ def job_manifest(
         most_at_once: So many at once; all where it is None.
         excluded: Nodes where they may not run.
     """
-    labels = {RUN: unit.run}
+    labels = {RUN: unit.run, JOB_LABEL: unit.label}
     queue = {_KUEUE: demand.queue} if demand.queue else {}
     if demand.queue and demand.queue_priority:
         queue[_KUEUE_PRIORITY] = demand.queue_priority

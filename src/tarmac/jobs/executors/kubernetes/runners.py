@@ -19,6 +19,7 @@ from tarmac.jobs.executors.kubernetes.manifests import (
     BEGUN_AGAIN,
     CONTAINER,
     GRACE_S,
+    JOB_LABEL,
     RUN,
     SWEPT_AFTER_S,
     Manifest,
@@ -26,7 +27,7 @@ from tarmac.jobs.executors.kubernetes.manifests import (
 )
 from tarmac.jobs.executors.kubernetes.options import KubernetesOptions
 from tarmac.jobs.executors.kubernetes.place import connect_to
-from tarmac.jobs.executors.queueing import run_code
+from tarmac.jobs.executors.queueing import job_label, run_code
 from tarmac.jobs.executors.runners import RunnerState, runner_memory
 from tarmac.kubernetes import (
     Refused,
@@ -104,8 +105,9 @@ class KubernetesRunners:
     def cancel(self, run: Path, numbers: Sequence[int]) -> None:
         """Delete runners' Jobs that have not begun; see `RunnerEngine`."""
         try:
+            names = [name for number in numbers for name in _names(run, number)]
             with _connect(run, patience_s=_ANSWERS_WITHIN_S) as cluster:
-                for name in (_name(run, number) for number in numbers):
+                for name in names:
                     # One that works ends by itself, as the run's directory says.
                     if _state(cluster, name).kind == "waits":
                         cluster.delete("Job", name)
@@ -193,8 +195,10 @@ def _state(  # noqa: PLR0911 - a row for each thing that may be so
     return RunnerState("waits", f"job {name} waits{why}")
 
 
-def _name(run: Path, number: int) -> str:
-    return f"tarmac-{run_code(run)}-runner-{number}"
+def _names(run: Path, number: int) -> tuple[str, str]:
+    """Return the name of a runner's Job, and its former name."""
+    suffix = f"{run_code(run)}-runner-{number}"
+    return f"{job_label(run)}-{suffix}", f"tarmac-{suffix}"
 
 
 def _command(job: RunnerJob, python: str) -> Sequence[str]:
@@ -209,7 +213,8 @@ def _command(job: RunnerJob, python: str) -> Sequence[str]:
 def _manifest(job: RunnerJob, options: KubernetesOptions) -> Manifest:
     """Return the Job of a runner: a pod that is begun again where others' needs have ended it."""
     assert options.volume is not None
-    name, run = _name(job.run, job.number), run_code(job.run)
+    name, run = _names(job.run, job.number)[0], run_code(job.run)
+    labels = {RUN: run, JOB_LABEL: job_label(job.run)}
     user = default_user(has_volume=True) if options.pod_security == "restricted" else ""
     restricted = bool(user)
     memory = str(options.runner.memory or runner_memory(job.num_tasks))
@@ -244,12 +249,15 @@ def _manifest(job: RunnerJob, options: KubernetesOptions) -> Manifest:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "labels": {RUN: run, _RUNNER: run}},
+        "metadata": {"name": name, "labels": labels | {_RUNNER: run}},
         "spec": {
             "backoffLimit": 0,
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": BEGUN_AGAIN,
             "ttlSecondsAfterFinished": SWEPT_AFTER_S,
-            "template": {"metadata": {"labels": {_RUNNER: run}}, "spec": pod},
+            "template": {
+                "metadata": {"labels": {_RUNNER: run, JOB_LABEL: labels[JOB_LABEL]}},
+                "spec": pod,
+            },
         },
     }

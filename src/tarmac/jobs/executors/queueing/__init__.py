@@ -4,7 +4,7 @@
 commands.
 """
 
-from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord, run_code
+from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord, job_label, run_code
 from tarmac.jobs.executors.queueing.clusters import ClusterId
 from tarmac.jobs.executors.queueing.engine import (
     Accepted,
@@ -39,5 +39,6 @@ __all__ = [
     "TooLarge",
     "UnitName",
     "chunk_size",
+    "job_label",
     "run_code",
 ]

@@ -7,6 +7,7 @@ run, and the directory ``0003`` gets what the engine itself prints.
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003 - Pydantic reads it
@@ -23,9 +24,15 @@ if TYPE_CHECKING:
 
     from tarmac.node import Element
 
-__all__ = ["ChunkFiles", "ChunkRecord", "chunk_name", "run_code"]
+__all__ = ["ChunkFiles", "ChunkRecord", "chunk_name", "job_label", "run_code"]
 
 _SCHEMA_VERSION = 2
+
+# With the run's code, numbers and what Kubernetes adds, a name has 63 characters at most.
+_LABEL_LENGTH = 30
+
+# Of a run's directory: when it was made, and what tells it from others of that second.
+_RUN_SUFFIX = re.compile(r"-\d{8}-\d{6}-[0-9a-z]+$")
 
 
 class ChunkRecord(BaseModel):
@@ -68,7 +75,17 @@ class ChunkRecord(BaseModel):
 
 def chunk_name(run: Path, number: int) -> str:
     """Return the name that an engine knows a chunk by: the same for whoever asks."""
-    return f"tarmac-{run_code(run)}-{number:04d}"
+    return f"{job_label(run)}-{run_code(run)}-{number:04d}"
+
+
+def job_label(run: Path) -> str:
+    """Return the job's name for engines: a DNS label of at most 30 characters, ``sweep``.
+
+    It comes first in the names of a run's jobs, as squeue shows 8 characters.
+    """
+    name = re.sub(r"[^a-z0-9]+", "-", _RUN_SUFFIX.sub("", run.name).lower()).strip("-")
+    name = name if name[:1].isalpha() else f"tarmac-{name}"
+    return name[:_LABEL_LENGTH].strip("-")
 
 
 def run_code(run: Path) -> str:
@@ -87,6 +104,11 @@ class ChunkFiles:
         self._run = run
         self.directory = run / "chunks"
         self._next: int | None = None
+
+    @property
+    def job_label(self) -> str:
+        """The job's name for engines; see `job_label`."""
+        return job_label(self._run)
 
     def read(self) -> list[ChunkRecord]:
         """Return all chunks, in the order in which they were made.

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.jobs.executors.queueing import run_code
+from tarmac.jobs.executors.queueing import job_label, run_code
 from tarmac.jobs.executors.ray.options import RayOptions
 from tarmac.jobs.executors.runners import RunnerState
 from tarmac.jobs.executors.spool import Spool
@@ -158,8 +158,8 @@ def _submission(job: RunnerJob) -> Submission:
     # The head may be another machine: what it does not see is said where Ray's own log has it.
     seen = f"cd {run} || {{ echo 'the head does not see the directory' {run}; exit 1; }}"
     return Submission(
-        name=f"tarmac-{run_code(job.run)}-{job.number}",
+        name=f"{job_label(job.run)}-{run_code(job.run)}-{job.number}",
         entrypoint=f"{seen}; exec {shlex.join(job.command)} >> runner.log 2>&1",
         variables=job.variables,
-        metadata={"tarmac_run": str(job.run)},
+        metadata={"tarmac_run": str(job.run), "tarmac_job": job_label(job.run)},
     )

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
-from tarmac.jobs.executors.queueing import run_code
+from tarmac.jobs.executors.queueing import job_label, run_code
 from tarmac.jobs.executors.runners import RunnerState, runner_memory
 from tarmac.jobs.executors.slurm.options import RunnerOptions, SlurmOptions
 from tarmac.jobs.executors.spool import Spool
@@ -101,7 +101,7 @@ class SlurmRunners:
     def look(self, run: Path, number: int, place: str, since: datetime) -> RunnerState:
         """Return what is known of a runner's job now; see `RunnerEngine`."""
         slurm = SlurmCommands(os.environ, timeout_s=_ANSWERS_WITHIN_S)
-        queued = slurm.queue([_name(run, number)])
+        queued = slurm.queue(_names(run, number))
         if isinstance(queued, Silence):
             return _unknown(queued)
         for unit in queued:
@@ -118,7 +118,9 @@ class SlurmRunners:
     def cancel(self, run: Path, numbers: Sequence[int]) -> None:
         """Take runner jobs of a run out of the queue; see `RunnerEngine`."""
         Spool(run).forget(_SECRETS)
-        SlurmCommands(os.environ).cancel(names=[_name(run, number) for number in numbers])
+        SlurmCommands(os.environ).cancel(
+            names=[name for number in numbers for name in _names(run, number)]
+        )
 
 
 def _unknown(silence: Silence) -> RunnerState:
@@ -134,8 +136,10 @@ def _said_of(job: Accounted) -> str:
     return f"{how}{where} ({job.word})"
 
 
-def _name(run: Path, number: int) -> str:
-    return f"tarmac-{run_code(run)}-runner-{number}"
+def _names(run: Path, number: int) -> tuple[str, str]:
+    """Return the name of a runner's job, and its former name."""
+    suffix = f"{run_code(run)}-runner-{number}"
+    return f"{job_label(run)}-{suffix}", f"tarmac-{suffix}"
 
 
 def _script(job: RunnerJob) -> Script:
@@ -154,7 +158,7 @@ def _script(job: RunnerJob) -> Script:
         extra=tuple(extra),
     )
     request = Request(
-        name=_name(job.run, job.number),
+        name=_names(job.run, job.number)[0],
         shape=shape,
         command=_command(job, options),
         directory=job.run,
