@@ -190,6 +190,11 @@ def test_an_attempt_is_ended_whose_job_is_known_late(queue):
     assert queue.engine.cancelled == [("80", 0)]
 
 
+def avoid(queue, host):
+    unfit = Finished(queue.attempts[0], "failed", cause="node", bad_host=host)
+    queue.executor._ledger.hosts.note(unfit)
+
+
 def test_nothing_is_changed_of_what_waits_in_a_job_that_is_not_known_yet(queue):
     queue.engine.answers = [_NOBODY]
     queue.engine.found = queue.engine.shown = Silent("squeue: Socket timed out")
@@ -198,7 +203,7 @@ def test_nothing_is_changed_of_what_waits_in_a_job_that_is_not_known_yet(queue):
     queue.wait_until(lambda: queue.executor._ledger.chunks)
     chunk = queue.executor._ledger.chunks[0]
     # One host is to be avoided, and less may run than was told.
-    queue.executor._ledger.hosts.excluded.add("n1")
+    avoid(queue, "n1")
     chunk.most_at_once = 3
     queue.write(0)
     queue.wait_until(lambda: chunk.is_submitted)
@@ -254,7 +259,7 @@ def test_what_an_agent_writes_after_its_attempt_was_queued_again_is_told_of_no_n
 
 
 def test_where_only_avoided_hosts_are_left_they_are_taken(queue):
-    queue.executor._ledger.hosts.excluded.add("n1")
+    avoid(queue, "n1")
     queue.engine.answers = [Refused("node configuration is not available"), Accepted("80")]
     queue.executor.start(queue.attempts)
     queue.wait_until(lambda: len(queue.engine.excluded) == 2)
@@ -265,7 +270,8 @@ def test_where_only_avoided_hosts_are_left_they_are_taken(queue):
 
 
 def test_that_a_host_is_avoided_is_told_with_what_was_one_too_many(queue):
-    queue.executor._ledger.hosts._events["n1", "node"] = (2, 0.0)
+    now = time.monotonic()
+    queue.executor._ledger.hosts._events["n1", "node"] = [now - 2000, now - 1000]
     queue.executor.start(queue.attempts)
     queue.wait_until(lambda: queue.engine.chunks)
     for number in range(3):
@@ -274,7 +280,8 @@ def test_that_a_host_is_avoided_is_told_with_what_was_one_too_many(queue):
     reasons = [end.reason for end in queue.finished()]
     assert sorted(reasons)[:2] == ["n1 was lost"] * 2
     assert sorted(reasons)[2] == (
-        "n1 was lost; n1 has disturbed tasks in 3 events: this session avoids it from now on"
+        "n1 was lost; n1 has disturbed tasks in 3 events within a day: this session avoids it "
+        "until the first of them is a day old"
     )
 
 

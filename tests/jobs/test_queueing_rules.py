@@ -190,7 +190,36 @@ def test_a_host_that_disturbs_in_three_events_alike_is_avoided(attempt):
     assert not hosts.excluded
     clock.now += 3600
     words = disturb(hosts, attempt, "n1", "node")
-    assert words == "n1 has disturbed tasks in 3 events: this session avoids it from now on"
+    assert words == (
+        "n1 has disturbed tasks in 3 events within a day: this session avoids it until the first "
+        "of them is a day old"
+    )
+    assert hosts.excluded == {"n1"}
+
+
+def test_events_of_a_host_are_forgotten_after_a_day(attempt):
+    clock = Clock()
+    hosts = Hosts(clock)
+    for _ in range(3):
+        clock.now += 3600
+        words = disturb(hosts, attempt, "n1", "node")
+    assert "avoids" in words
+    clock.now += 86_400 - 2 * 3600
+    # The first event is a day old, and two are left; another one is the third again.
+    assert not hosts.excluded
+    assert "avoids" in disturb(hosts, attempt, "n1", "node")
+    assert hosts.excluded == {"n1"}
+    for _ in range(9):
+        clock.now += 12 * 3600 + 1
+        assert disturb(hosts, attempt, "n2", "node") == ""
+    assert not hosts.excluded
+
+
+def test_unfit_gpus_are_not_forgotten(attempt):
+    clock = Clock()
+    hosts = Hosts(clock)
+    hosts.note(Finished(attempt, "failed", cause="node", bad_host="n1"))
+    clock.now += 10 * 86_400
     assert hosts.excluded == {"n1"}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from tarmac.jobs.executors.events import DISTURBANCES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tarmac.jobs.executors.events import Cause, Finished
 
@@ -18,6 +18,9 @@ __all__ = ["Blame", "FirstFailures", "Hosts"]
 
 # Once may be chance, twice bad luck.
 _MAX_ON_A_HOST = 3
+
+# A node that was repaired is used again in a session of weeks: events older than this do not count.
+_REMEMBERED_S = 86_400.0
 
 # Ends on a host within this are one event, such as a reboot, where no beginning is known.
 _EVENT_S = 60.0
@@ -48,26 +51,35 @@ class _Starts:
 class Hosts:
     """Which hosts to avoid.
 
-    Those that have disturbed attempts in three events of the same kind, those that have failed to
-    start three tasks in a row while others start such, and those whose GPUs a check has found
-    unfit, which is no chance.
+    Those that have disturbed attempts in three events of the same kind within a day, those that
+    have failed to start three tasks in a row while others start such, and those whose GPUs a check
+    has found unfit, which is no chance.
 
     Args:
         clock: Seconds that only grow.
-
-    Attributes:
-        excluded: The hosts to avoid.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._events: dict[tuple[str, Cause], tuple[int, float]] = {}
+        self._events: dict[tuple[str, Cause], list[float]] = defaultdict(list)
         self._starts: dict[tuple[str, str], _Starts] = defaultdict(_Starts)
         self._tried: dict[int, set[str]] = defaultdict(set)
         self._blamed: dict[str, int] = defaultdict(int)
         self._never_starting: set[str] = set()
         self._unfit: set[str] = set()
-        self.excluded: set[str] = set()
+
+    @property
+    def excluded(self) -> set[str]:
+        """The hosts to avoid now."""
+        disturbing = {
+            host
+            for (host, _), times in self._events.items()
+            if self._num_recent(times) >= _MAX_ON_A_HOST
+        }
+        return self._unfit | self._never_starting | disturbing
+
+    def _num_recent(self, times: Sequence[float]) -> int:
+        return sum(time_s > self._clock() - _REMEMBERED_S for time_s in times)
 
     def note(self, finished: Finished, began_at: float = 0.0) -> str:
         """Take note of how an attempt ended.
@@ -82,7 +94,6 @@ class Hosts:
         if finished.bad_host:
             is_known = finished.bad_host in self.excluded
             self._unfit.add(finished.bad_host)
-            self.excluded.add(finished.bad_host)
             return "" if is_known else f"this session avoids {finished.bad_host} from now on"
         if finished.attempt.task.resources.nodes > 1:
             # Its host is the first of them, or a list; whose fault it was is in words at most.
@@ -93,16 +104,16 @@ class Hosts:
             return ""
         assert cause is not None
         now = self._clock()
-        count, last_at = self._events.get((host, cause), (0, 0.0))
-        if count and (began_at <= last_at if began_at else now - last_at < _EVENT_S):
+        times = self._events[host, cause]
+        if times and (began_at <= times[-1] if began_at else now - times[-1] < _EVENT_S):
             return ""
-        self._events[host, cause] = (count + 1, now)
-        if count + 1 < _MAX_ON_A_HOST or host in self.excluded:
+        is_known = host in self.excluded
+        times[:] = [*times[1 - _MAX_ON_A_HOST :], now]
+        if is_known or host not in self.excluded:
             return ""
-        self._unfit.add(host)
-        self.excluded.add(host)
         return (
-            f"{host} has disturbed tasks in {count + 1} events: this session avoids it from now on"
+            f"{host} has disturbed tasks in {len(times)} events within a day: this session avoids "
+            "it until the first of them is a day old"
         )
 
     def note_start(self, host: str, spec: str) -> None:
@@ -110,10 +121,7 @@ class Hosts:
         for key in ((host, spec), (host, "")):
             self._starts[key] = _Starts(is_starting=True)
         self._blamed.pop(host, None)
-        if host in self._never_starting:
-            self._never_starting.discard(host)
-            if host not in self._unfit:
-                self.excluded.discard(host)
+        self._never_starting.discard(host)
 
     def note_failed_start(self, host: str, spec: str) -> None:
         """Note, once of each attempt, that a host has not started it.
@@ -154,10 +162,10 @@ class Hosts:
         self._tried[task].add(host)
         self._blamed[host] += 1
         words = f"other hosts start such tasks, so this spends no retry and {host} is at fault"
-        if self._blamed[host] < _MAX_ON_A_HOST or host in self.excluded:
+        is_known = host in self.excluded
+        if self._blamed[host] < _MAX_ON_A_HOST or is_known:
             return words
         self._never_starting.add(host)
-        self.excluded.add(host)
         return (
             f"other hosts start such tasks, and {host} has not started {self._blamed[host]} in a "
             "row: this session avoids it until it starts one"

@@ -162,7 +162,8 @@ class Submissions:
     def avoid(self, now: float) -> Call[Any] | None:
         """Return the call that keeps what waits from hosts that are to be avoided by now."""
         hosts = frozenset(self._ledger.hosts.excluded)
-        for chunk in self._ledger.chunks.values() if hosts and now >= self._avoid_at else ():
+        # Where no host is to be avoided any more, what waits is told so too.
+        for chunk in self._ledger.chunks.values() if now >= self._avoid_at else ():
             if chunk.record.job and chunk.avoided != hosts and chunk.num_waiting():
                 return self._avoid(chunk, hosts)
         return None
