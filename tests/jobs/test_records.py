@@ -30,7 +30,7 @@ SAMPLES = Path(__file__).parent / "samples"
 SAMPLE = SAMPLES / "job-run-schema-1.json"
 
 
-@pytest.mark.parametrize("schema", [1, 2])
+@pytest.mark.parametrize("schema", [1, 2, 3])
 def test_a_run_of_an_older_schema_can_always_be_read(tmp_path, schema):
     run = tmp_path / "nightly-1"
     run.mkdir()
@@ -45,7 +45,7 @@ def test_a_run_of_an_older_schema_can_always_be_read(tmp_path, schema):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"schema_version": 4}, RequestError, r"newer Tarmac \(schema 4, this one reads up to 3\)"),
+        ({"schema_version": 5}, RequestError, r"newer Tarmac \(schema 5, this one reads up to 4\)"),
         ({"schema_version": None}, TarmacError, "is damaged: schema_version is None"),
         ({"num_tasks": "many"}, TarmacError, "is damaged: num_tasks"),
     ],

@@ -14,6 +14,7 @@ from tarmac.jobs.leases import Leases, TaskLeases, default_leases, inherited_lea
 from tarmac.machine import (
     GpuInfo,
     NvmlProblem,
+    fitting_names,
     list_gpus,
     open_nvml,
     read_limits,
@@ -185,7 +186,9 @@ class Machine:
         # A process sees one instance at most, however many it is given (MIG user guide, "CUDA
         # device enumeration").
         large = [gpu for gpu in self.gpus if gpu.memory_bytes >= (needs.gpu_memory or 0)]
-        return [gpu for gpu in large if needs.gpus <= 1 or not gpu.is_instance]
+        able = [gpu for gpu in large if needs.gpus <= 1 or not gpu.is_instance]
+        names = fitting_names((gpu.name for gpu in able), needs.gpu_type)
+        return [gpu for gpu in able if not needs.gpu_type or gpu.name in names]
 
     def has_room(self, needs: Resources) -> bool:
         """Whether CPUs and memory are free, whatever the GPUs are."""
@@ -270,6 +273,10 @@ class Machine:
         if needs.gpus > len(large):
             of = f" of {needs.gpu_memory / _GIB:.1f} GiB" if needs.gpu_memory else ""
             why = f": {self._withheld.text}" if self._withheld is not None else ""
+            if needs.gpu_type:
+                of = f" of type {needs.gpu_type!r}{of}"
+                names = ", ".join(sorted({gpu.name for gpu in self.gpus}))
+                why = f" of {names}{why}" if names else why
             return f"{needs.gpus:g} GPUs{of}, this machine has {len(large)}{why}"
         return None
 

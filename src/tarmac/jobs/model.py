@@ -12,9 +12,12 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationError,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
+from pydantic_core import InitErrorDetails
 
 from tarmac.documents import Bytes, Cpus, Seconds  # noqa: TC001 - pydantic reads them
 from tarmac.jobs.parts import Name, Part, Text
@@ -44,7 +47,35 @@ __all__ = [
     "Venv",
 ]
 
+# A number, or with a kind; see `GpuRequest`.
+_GPUS_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "number", "minimum": 0},
+        {
+            "type": "object",
+            "properties": {
+                "type": {"type": "string", "minLength": 1},
+                "count": {"type": "number", "exclusiveMinimum": 0, "default": 1},
+            },
+            "required": ["type"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class GpuRequest(Part):
+    """GPUs of a kind: ``{type: a100, count: 2}``.
+
+    Attributes:
+        type: Kind of GPU, as its maker or the site calls it, in any case: ``a100``, ``H100``.
+        count: Number of them, or a part of one below 1.
+    """
+
+    type: str = Field(min_length=1)
+    count: float = Field(default=1, gt=0)
 
 
 class Resources(Part):
@@ -53,7 +84,9 @@ class Resources(Part):
     Attributes:
         cpus: Cores, also parts of one.
         memory: Bytes; the task is ended when it takes more. None leaves it unlimited.
-        gpus: Whole ones, or a part of one that it shares.
+        gpus: Whole ones, or a part of one that it shares; with their kind
+            ``{type: a100, count: 2}``.
+        gpu_type: Kind of its GPUs, as `gpus` says it; any where it is empty.
         gpu_memory: Bytes that each of its GPUs must have.
         shm: Bytes of shared memory in a container.
         shares_cpus: Whether it may use all of the machine's, together with others. It is still
@@ -63,11 +96,34 @@ class Resources(Part):
 
     cpus: Cpus = 1.0
     memory: Bytes | None = None
-    gpus: float = Field(default=0, ge=0)
+    gpus: Annotated[float, WithJsonSchema(_GPUS_SCHEMA)] = Field(default=0, ge=0)
+    gpu_type: str = ""
     gpu_memory: Bytes | None = None
     shm: Bytes | None = None
     shares_cpus: bool = False
     nodes: int = Field(default=1, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_kind(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or not isinstance(values.get("gpus"), dict):
+            return values
+        try:
+            asked = GpuRequest.model_validate(values["gpus"])
+        except ValidationError as error:
+            raise ValidationError.from_exception_data(
+                "gpus",
+                [
+                    InitErrorDetails(
+                        type=each["type"],
+                        loc=("gpus", *each["loc"]),
+                        input=each["input"],
+                        ctx=each.get("ctx", {}),
+                    )
+                    for each in error.errors()
+                ],
+            ) from None
+        return {**values, "gpus": asked.count, "gpu_type": asked.type}
 
     @field_validator("gpus")
     @classmethod

@@ -16,8 +16,9 @@ __all__ = ["RECORD", "JobRecord", "read_record", "write_record"]
 # The file's name in the run's directory.
 RECORD = "job-run.json"
 
-# 2 added `executor`; 3 `outcome` and `reason`, and runs whose number of tasks is not known.
-_SCHEMA_VERSION = 3
+# 2 added `executor`; 3 `outcome` and `reason`, and runs whose number of tasks is not known; 4
+# `gpu_type` of a job's resources.
+_SCHEMA_VERSION = 4
 
 
 class JobRecord(BaseModel):

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from tarmac.machine.driver import wake_driver
     from tarmac.machine.gpu import Fabric, Gpu, GpuProcess, MigDevice
+    from tarmac.machine.gpu_types import fitting_names, is_of_type
     from tarmac.machine.limits import ProcessLimits, read_limits
     from tarmac.machine.live import LiveGpu, LiveHost, LiveProcess
     from tarmac.machine.live_host import HostReader
@@ -120,8 +121,10 @@ __all__ = [
     "find_devices",
     "find_kfd_nodes",
     "find_obstacle",
+    "fitting_names",
     "group_alike",
     "is_driver_too_old",
+    "is_of_type",
     "list_gpus",
     "name_cpu",
     "name_devices",
@@ -191,7 +194,9 @@ _MODULES = {
     "find_kfd_nodes": "amd_files",
     "find_obstacle": "obstacles",
     "group_alike": "surveyed",
+    "fitting_names": "gpu_types",
     "is_driver_too_old": "builds",
+    "is_of_type": "gpu_types",
     "list_gpus": "visible",
     "name_cpu": "device",
     "name_devices": "device",

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, unknown_name
+from tarmac.machine import fitting_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -119,10 +120,12 @@ def request_gpus(
             hint="`sinfo -o '%N %P %G'` shows what nodes have; GPUs are there by `Gres=gpu:N`.",
         )
     kinds = {gres.kind for gres in gpu if gres.kind}
+    # Sites write kinds in small letters, or as their maker does.
+    kind = next(iter(fitting_names(kinds, kind)), kind) if kind and kind not in kinds else kind
     if kind and not kinds:
         raise RequestError(
             f"GPUs of kind {kind!r} are asked for, and the GPUs of {where} have no kinds",
-            hint="Leave `gpu_type` out; `sinfo -o '%N %G'` shows what nodes have.",
+            hint="Leave the kind out; `sinfo -o '%N %G'` shows what nodes have.",
         )
     if kind and kind not in kinds:
         raise unknown_name("kind of GPU", kind, dict.fromkeys(kinds, ""))

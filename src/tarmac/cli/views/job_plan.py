@@ -170,12 +170,13 @@ def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
         said = [f"{name} {value}" for name, value in given.items() if value is not None]
         if said:
             yield ", ".join(said)
+    gpu_kind = f" of type {resources.gpu_type}" if resources.gpu_type else ""
     if resources.gpus and machine is None:
-        yield f"{resources.gpus:g} GPUs"
+        yield f"{resources.gpus:g} GPUs{gpu_kind}"
     elif resources.gpus and machine is not None:
         found = [f"{gpu.name} {gpu.uuid}" for gpu in machine.candidates(resources)]
         of = f"of {', '.join(found)}" if found else "which this machine does not have"
-        yield f"{resources.gpus:g} GPUs, {of}"
+        yield f"{resources.gpus:g} GPUs{gpu_kind}, {of}"
     for mount in container.mounts if container else ():
         yield f"{mount.source} -> {mount.target}{' (read only)' * mount.read_only}"
     for key, text in _variables(task).items():

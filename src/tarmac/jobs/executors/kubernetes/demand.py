@@ -14,7 +14,7 @@ from tarmac.jobs.plan import LAUNCH
 from tarmac.kubernetes import default_user
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tarmac.jobs.executors.kubernetes.options import KubernetesOptions
     from tarmac.jobs.model import Secret
@@ -34,6 +34,8 @@ class Demand:
         shm: Bytes of shared memory; None leaves the runtime's own 64 MiB.
         gpus: Whole ones.
         gpu_resource: What the cluster calls them; empty for the one kind that it has.
+        gpu_type: Kind of them, as the task says it; any where it is empty.
+        gpu_labels: Labels of nodes with that kind, and their values; any one will do.
         nodes: So many pods do an attempt together, each on a node of its own.
         user: Number of the user that the container runs as, with a group's behind a colon; empty
             for the image's own.
@@ -83,6 +85,8 @@ class Demand:
     restricted: bool = False
     is_unnamed: bool = False
     pod: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    gpu_type: str = ""
+    gpu_labels: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -152,6 +156,7 @@ def demand_of(task: Task, mapping: Mapping[str, Secret] | None = None) -> Demand
         restricted=options.pod_security == "restricted" and user.partition(":")[0] not in ("", "0"),
         is_unnamed=is_unnamed,
         pod=options.pod,
+        gpu_type=needs.gpu_type,
     )
 
 

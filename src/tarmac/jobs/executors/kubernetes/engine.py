@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from tarmac.jobs.executors.kubernetes.admission import Admission
 from tarmac.jobs.executors.kubernetes.creation import Creation
 from tarmac.jobs.executors.kubernetes.delays import Delays
-from tarmac.jobs.executors.kubernetes.demand import demand_of
+from tarmac.jobs.executors.kubernetes.demand import Demand, demand_of
 from tarmac.jobs.executors.kubernetes.disruptions import Disruptions
 from tarmac.jobs.executors.kubernetes.groups import Group
 from tarmac.jobs.executors.kubernetes.making import JobMaker, demand_in, silent
 from tarmac.jobs.executors.kubernetes.manifests import RUN
 from tarmac.jobs.executors.kubernetes.mirrors import Mirrors
+from tarmac.jobs.executors.kubernetes.nodes import with_gpus
 from tarmac.jobs.executors.kubernetes.options import options_of
 from tarmac.jobs.executors.kubernetes.pods import SeenJob, SeenPod, keep_job, keep_pod
 from tarmac.jobs.executors.queueing import (
@@ -67,7 +68,6 @@ class KubernetesEngine:
         files: Of the run's chunks.
         mapping: What names of secrets stand for on this machine.
         values: Returns the values of variables of a task, by its number, that this machine has.
-        gpu_resource: What the cluster calls GPUs where a task does not say.
         heard: Called, from any thread, when the cluster has news.
     """
 
@@ -83,14 +83,14 @@ class KubernetesEngine:
         files: ChunkFiles,
         mapping: Mapping[str, Secret],
         values: Callable[[int, Iterable[str]], Mapping[str, bytes]],
-        gpu_resource: Callable[[], str],
         heard: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._code = run_code(run)
         self._mapping = mapping
         self._jobs_made = JobMaker(cluster, run=self._code, agent=agent, files=files, values=values)
-        self._gpu_resource = gpu_resource
+        # By kind and resource of a task: each is asked for once.
+        self._gpus: dict[tuple[str, str], Demand] = {}
         self._heard = heard
         self.most_units = MOST_UNITS
         self._mirrors = Mirrors(cluster, files, heard)
@@ -135,8 +135,17 @@ class KubernetesEngine:
     def shape(self, task: Task) -> Mapping[str, Any]:
         """Return what a task's pods need; see `Engine`."""
         demand = demand_of(task, self._mapping)
-        if demand.gpus and not demand.gpu_resource:
-            demand = dataclasses.replace(demand, gpu_resource=self._gpu_resource())
+        if demand.gpus:
+            key = demand.gpu_type, demand.gpu_resource
+            if key not in self._gpus:
+                self._gpus[key] = with_gpus(demand, self._cluster)
+            found = self._gpus[key]
+            demand = dataclasses.replace(
+                demand,
+                gpu_resource=found.gpu_resource,
+                gpu_labels=found.gpu_labels,
+                gpu_type=found.gpu_type,
+            )
         return dataclasses.asdict(demand)
 
     def terms(self, task: Task) -> Terms:

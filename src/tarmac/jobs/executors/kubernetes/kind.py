@@ -23,7 +23,13 @@ from tarmac.jobs.executors.kubernetes.manifests import (
     job_manifest,
     service_manifest,
 )
-from tarmac.jobs.executors.kubernetes.nodes import UNKNOWN_GPU, allocatable, gpu_resource, why_never
+from tarmac.jobs.executors.kubernetes.nodes import (
+    UNKNOWN_GPU,
+    KnownNode,
+    known_nodes,
+    why_never,
+    with_gpus,
+)
 from tarmac.jobs.executors.kubernetes.options import KubernetesOptions, options_of
 from tarmac.jobs.executors.kubernetes.place import connect_to
 from tarmac.jobs.executors.kubernetes.runners import KubernetesRunners
@@ -50,7 +56,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.attempt import Attempt
     from tarmac.jobs.executors.interface import Executor, Site
-    from tarmac.jobs.executors.kubernetes.demand import Demand
     from tarmac.jobs.plan import Task
     from tarmac.kubernetes import Cluster, Object
     from tarmac.node import Element
@@ -106,7 +111,6 @@ class KubernetesExecutor(QueueingExecutor):
             files=ChunkFiles(site.run),
             mapping=site.secrets,
             values=self._secret_values,
-            gpu_resource=lambda: gpu_resource(cluster),
             heard=self.look_now,
         )
         if any(_is_alone(task) for task in _origins(site.tasks)):
@@ -222,7 +226,7 @@ def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Ku
                 hint="Whoever administers it applies this and binds it to you:\n"
                 f"{role_for(rights, cluster.namespace)}",
             )
-        nodes = allocatable(cluster)
+        nodes = known_nodes(cluster)
         bounds = [_items(cluster, kind) for kind in ("ResourceQuota", "LimitRange")]
         for task in _origins(tasks):
             _refuse_shape(cluster, task, nodes, bounds)
@@ -237,10 +241,13 @@ def _items(cluster: Cluster, kind: str) -> Sequence[Object]:
 def _refuse_shape(
     cluster: Cluster,
     task: Task,
-    nodes: Sequence[Mapping[str, float]],
+    nodes: Sequence[KnownNode],
     bounds: Sequence[Sequence[Object]],
 ) -> None:
-    demand = _with_gpu_resource(cluster, demand_of(task))
+    try:
+        demand = with_gpus(demand_of(task), cluster)
+    except RequestError as error:
+        raise RequestError(f"task {task.name!r}: {error.message}", hint=error.hint) from error
     never = "" if options_of(task).autoscaling else why_never(demand, nodes)
     if never:
         raise RequestError(
@@ -289,7 +296,7 @@ def _preview(site: Site) -> Iterator[str]:
         manifests = ChunkManifests(run=run_code(site.run), agent=agent_file(site.run), files=files)
         shapes: dict[str, list[Task]] = {}
         for task in site.tasks:
-            demand = _with_gpu_resource(cluster, demand_of(task, site.secrets))
+            demand = with_gpus(demand_of(task, site.secrets), cluster)
             shapes.setdefault(json.dumps(dataclasses.asdict(demand)), []).append(task)
         for key, tasks in shapes.items():
             size = 1 if _is_alone(tasks[0]) else MOST_UNITS
@@ -302,13 +309,6 @@ def _preview(site: Site) -> Iterator[str]:
                     # Only a Job that is there has one.
                     manifest["metadata"]["uid"] = "UID-OF-THE-JOB"
                     yield f"---\n{yaml.safe_dump(service_manifest(manifest), sort_keys=False)}"
-
-
-def _with_gpu_resource(cluster: Cluster | None, demand: Demand) -> Demand:
-    if not demand.gpus or demand.gpu_resource:
-        return demand
-    name = UNKNOWN_GPU if cluster is None else gpu_resource(cluster)
-    return dataclasses.replace(demand, gpu_resource=name)
 
 
 def _words(rights: Sequence[Right]) -> str:

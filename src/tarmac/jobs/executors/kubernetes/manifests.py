@@ -307,13 +307,25 @@ def _pod(unit: Unit, demand: Demand, excluded: Sequence[str]) -> Manifest:
             "topologyKey": "kubernetes.io/hostname",
         }
         affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    if excluded:
-        others = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": sorted(excluded)}
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [others]}]}
-        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    if terms := _node_terms(demand, excluded):
+        required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": required}
     if affinity:
         spec["affinity"] = affinity
     return spec
+
+
+def _node_terms(demand: Demand, excluded: Sequence[str]) -> list[list[Manifest]]:
+    """Return what a node's labels must be, one list of several; empty where any will do."""
+    others: list[Manifest] = []
+    if excluded:
+        hosts = sorted(excluded)
+        others = [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": hosts}]
+    kinds: list[list[Manifest]] = [
+        [{"key": label, "operator": "In", "values": [*names]}]
+        for label, names in sorted(demand.gpu_labels.items())
+    ]
+    return [[*kind, *others] for kind in kinds or [[]] if kind or others]
 
 
 def _container(unit: Unit, demand: Demand) -> Manifest:

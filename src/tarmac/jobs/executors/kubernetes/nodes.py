@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
 
 from tarmac.errors import RequestError
 from tarmac.kubernetes import Refused, Silence, is_gpu, quantity
+from tarmac.machine import fitting_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,24 +15,93 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.kubernetes.demand import Demand
     from tarmac.kubernetes import Cluster
 
-__all__ = ["UNKNOWN_GPU", "allocatable", "gpu_resource", "why_never"]
+__all__ = ["UNKNOWN_GPU", "KnownNode", "gpu_resource", "known_nodes", "why_never", "with_gpus"]
 
 # Where nobody says what a cluster calls its GPUs.
 UNKNOWN_GPU = "nvidia.com/gpu"
 
 
-def allocatable(cluster: Cluster) -> Sequence[Mapping[str, float]]:
-    """Return what each node gives pods, by resource; nothing where one may not look."""
+# Labels that say which GPUs a node has: NVIDIA's GPU feature discovery, AMD's node labeller, GKE,
+# Karpenter on AWS, CoreWeave.
+_PRODUCTS = (
+    "nvidia.com/gpu.product",
+    *("amd.com/gpu.product-name", "beta.amd.com/gpu.product-name"),
+    "cloud.google.com/gke-accelerator",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "gpu.nvidia.com/class",
+)
+
+
+class KnownNode(NamedTuple):
+    """A node, as far as one may look.
+
+    Attributes:
+        amounts: Resources that it gives pods.
+        labels: Labels of the node.
+    """
+
+    amounts: Mapping[str, float]
+    labels: Mapping[str, str]
+
+
+def known_nodes(cluster: Cluster) -> Sequence[KnownNode]:
+    """Return what each node gives pods, and its labels; nothing where one may not look."""
     listed = cluster.list("Node")
     if isinstance(listed, (Refused, Silence)):
         return ()
     return [
-        {
-            name: quantity(amount)
-            for name, amount in ((node.get("status") or {}).get("allocatable") or {}).items()
-        }
+        KnownNode(
+            {
+                name: quantity(amount)
+                for name, amount in ((node.get("status") or {}).get("allocatable") or {}).items()
+            },
+            node["metadata"].get("labels") or {},
+        )
         for node in listed.items
     ]
+
+
+def with_gpus(demand: Demand, cluster: Cluster | None) -> Demand:
+    """Return a demand with the cluster's names of its GPUs: the resource, and labels of their kind.
+
+    Args:
+        demand: What a task's pods need.
+        cluster: Where; None where none is known, for a preview.
+
+    Raises:
+        RequestError: Its nodes report several kinds of resource, or none has GPUs of the kind.
+    """
+    if not demand.gpus:
+        return demand
+    kind = demand.gpu_type.lower()
+    if "/" in kind or kind.startswith("mig-"):
+        name = demand.gpu_type if "/" in kind else f"nvidia.com/{kind}"
+        return dataclasses.replace(demand, gpu_resource=name, gpu_type="")
+    if cluster is None:
+        return dataclasses.replace(demand, gpu_resource=demand.gpu_resource or UNKNOWN_GPU)
+    if kind and not demand.gpu_labels:
+        labels = _labels_of(cluster, demand.gpu_type)
+        demand = dataclasses.replace(demand, gpu_labels=labels)
+    if not demand.gpu_resource:
+        demand = dataclasses.replace(demand, gpu_resource=gpu_resource(cluster))
+    return demand
+
+
+def _labels_of(cluster: Cluster, gpu_type: str) -> dict[str, tuple[str, ...]]:
+    nodes = known_nodes(cluster)
+    products = {
+        label: {node.labels[label] for node in nodes if label in node.labels} for label in _PRODUCTS
+    }
+    names = {name for found in products.values() for name in found}
+    fitting = {*fitting_names(names, gpu_type)}
+    labels = {label: tuple(sorted(found & fitting)) for label, found in products.items()}
+    if not fitting:
+        seen = f"they have {', '.join(sorted(names))}" if names else "no label says which they have"
+        raise RequestError(
+            f"no node of {cluster.title} has GPUs of type {gpu_type!r}: {seen}",
+            hint="Say the number alone, and the nodes' label by options.kubernetes.node_selector",
+        )
+    return {label: found for label, found in labels.items() if found}
 
 
 def gpu_resource(cluster: Cluster) -> str:
@@ -39,8 +110,10 @@ def gpu_resource(cluster: Cluster) -> str:
     Raises:
         RequestError: Its nodes report several kinds.
     """
-    nodes = allocatable(cluster)
-    names = {name for node in nodes for name, amount in node.items() if amount and is_gpu(name)}
+    nodes = known_nodes(cluster)
+    names = {
+        name for node in nodes for name, amount in node.amounts.items() if amount and is_gpu(name)
+    }
     if len(names) > 1:
         raise RequestError(
             f"nodes of {cluster.title} report several kinds of GPU: {', '.join(sorted(names))}",
@@ -49,7 +122,7 @@ def gpu_resource(cluster: Cluster) -> str:
     return names.pop() if names else UNKNOWN_GPU
 
 
-def why_never(demand: Demand, nodes: Sequence[Mapping[str, float]]) -> str:
+def why_never(demand: Demand, nodes: Sequence[KnownNode]) -> str:
     """Return why nodes can never run an attempt's pods, in words.
 
     Empty where they can, or no node is known.
@@ -57,11 +130,22 @@ def why_never(demand: Demand, nodes: Sequence[Mapping[str, float]]) -> str:
     asked = {"cpu": demand.cpus, "memory": float(demand.memory or 0)}
     if demand.gpus:
         asked[demand.gpu_resource] = float(demand.gpus)
+    fitting = [
+        node.amounts
+        for node in nodes
+        if not demand.gpu_labels
+        or any(node.labels.get(label) in names for label, names in demand.gpu_labels.items())
+    ]
     for name, amount in asked.items():
-        most = max((node.get(name, 0.0) for node in nodes), default=amount)
+        most = max((amounts.get(name, 0.0) for amounts in fitting), default=amount)
         if most < amount:
-            return f"it needs {amount:g} of {name}, and the largest node has {most:g}"
-    able = [node for node in nodes if all(node.get(name, 0.0) >= asked[name] for name in asked)]
+            which = (
+                f"the largest node with {demand.gpu_type}"
+                if demand.gpu_type
+                else "the largest node"
+            )
+            return f"it needs {amount:g} of {name}, and {which} has {most:g}"
+    able = [it for it in fitting if all(it.get(name, 0.0) >= asked[name] for name in asked)]
     if nodes and demand.nodes > len(able):
         return f"it needs {demand.nodes} such nodes, and {len(able)} have enough"
     return ""

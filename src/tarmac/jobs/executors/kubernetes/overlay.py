@@ -101,10 +101,16 @@ def _both(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
         if other is None:
             demanded = mine
         elif name == "nodeAffinity":
-            extra = mine["nodeSelectorTerms"][0]["matchExpressions"]
             terms = [
-                {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), *extra]}
+                {
+                    **term,
+                    "matchExpressions": [
+                        *(term.get("matchExpressions") or ()),
+                        *our_term["matchExpressions"],
+                    ],
+                }
                 for term in other.get("nodeSelectorTerms") or ({},)
+                for our_term in mine["nodeSelectorTerms"]
             ]
             demanded = {"nodeSelectorTerms": terms}
         else:

@@ -5,17 +5,31 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from tarmac.errors import RequestError
 from tarmac.jobs.executors.ray.options import options_of
+from tarmac.machine import fitting_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tarmac.jobs.plan import Task
 
-__all__ = ["Demand", "RayNode", "demand_of", "num_slots", "why_never", "why_waiting"]
+__all__ = [
+    "Demand",
+    "RayNode",
+    "demand_of",
+    "num_slots",
+    "why_never",
+    "why_waiting",
+    "with_ray_type",
+]
 
 # Ray counts resources in ten-thousandths (ray: src/ray/common/scheduling/fixed_point.h).
 _GRAIN = 1e-4
+
+# By this resource Ray knows a node's kind of GPU, and asks for this much of it (ray:
+# python/ray/_private/ray_constants.py, RESOURCE_CONSTRAINT_PREFIX and resource_spec.py).
+_ACCELERATOR, _SOME = "accelerator_type:", 0.001
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +61,7 @@ class Demand:
         labels: That the node must have.
         nodes: So many, each another one.
         spread: Whether attempts go to many nodes.
+        gpu_type: Kind of its GPUs, as Ray calls it: ``A100``; any where it is empty.
     """
 
     cpus: float = 1.0
@@ -56,10 +71,14 @@ class Demand:
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     nodes: int = 1
     spread: bool = False
+    gpu_type: str = ""
 
     def amounts(self) -> dict[str, float]:
         """Return what each node must give, by Ray's names of resources."""
         amounts = {"CPU": self.cpus, "GPU": self.gpus, "memory": float(self.memory_bytes or 0)}
+        if self.gpu_type:
+            # As a function's accelerator_type asks for it.
+            amounts[f"{_ACCELERATOR}{self.gpu_type}"] = _SOME
         return {name: n for name, n in {**amounts, **self.resources}.items() if n > 0}
 
     def to_options(self) -> dict[str, Any]:
@@ -69,6 +88,8 @@ class Demand:
             options["memory"] = self.memory_bytes
         if self.resources:
             options["resources"] = {**self.resources}
+        if self.gpu_type:
+            options["accelerator_type"] = self.gpu_type
         if self.labels:
             options["label_selector"] = {**self.labels}
         if self.spread:
@@ -91,7 +112,31 @@ def demand_of(task: Task) -> Demand:
         labels=options.labels,
         nodes=needs.nodes,
         spread=options.spread,
+        gpu_type=needs.gpu_type,
     )
+
+
+def with_ray_type(demand: Demand, nodes: Iterable[RayNode]) -> Demand:
+    """Return a demand with the kind of GPU as this cluster's nodes call it.
+
+    Raises:
+        RequestError: Nodes have several kinds that fit.
+    """
+    if not demand.gpu_type:
+        return demand
+    kinds = {
+        name.removeprefix(_ACCELERATOR)
+        for node in nodes
+        for name in node.total
+        if name.startswith(_ACCELERATOR)
+    }
+    fitting = fitting_names(kinds, demand.gpu_type)
+    if len(fitting) > 1:
+        raise RequestError(
+            f"GPUs of type {demand.gpu_type!r} may be {', '.join(fitting)}",
+            hint=f"Name one: resources: {{gpus: {{type: {fitting[0]}, count: {demand.gpus:g}}}}}",
+        )
+    return dataclasses.replace(demand, gpu_type=fitting[0]) if fitting else demand
 
 
 def num_slots(demand: Demand, nodes: Iterable[RayNode]) -> int:
@@ -117,6 +162,10 @@ def why_never(demand: Demand, nodes: Sequence[RayNode]) -> str:
         wanted = ", ".join(f"{name}={value}" for name, value in demand.labels.items())
         return f"none of {len(nodes)} nodes has the labels {wanted}"
     where = f"{demand.nodes} nodes each" if demand.nodes > 1 else "a node"
+    kinds = {name for node in labelled for name in node.total if name.startswith(_ACCELERATOR)}
+    if demand.gpu_type and f"{_ACCELERATOR}{demand.gpu_type}" not in kinds:
+        there = ", ".join(sorted(name.removeprefix(_ACCELERATOR) for name in kinds))
+        return f"no node has GPUs of type {demand.gpu_type!r}; there are {there or 'none'}"
     short = [
         f"the largest has {_amount(name, max(node.total.get(name, 0.0) for node in labelled))}"
         for name, amount in demand.amounts().items()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
 from tarmac.jobs.executors.queueing import Accepted, ClusterId, Shown, Terms, UnitName
-from tarmac.jobs.executors.ray.demand import Demand, demand_of, why_waiting
+from tarmac.jobs.executors.ray.demand import Demand, demand_of, why_waiting, with_ray_type
 from tarmac.jobs.executors.ray.options import options_of
 from tarmac.jobs.executors.ray.says import RUNNER_GONE
 from tarmac.jobs.executors.ray.units import Unit
@@ -97,7 +97,7 @@ class RayEngine:
         if origin not in self._shapes:
             options = options_of(task)
             pending = options.max_pending if options.autoscaling else None
-            demand = dataclasses.asdict(demand_of(task))
+            demand = dataclasses.asdict(with_ray_type(demand_of(task), self._connection.nodes()))
             self._shapes[origin] = {"demand": demand, "max_pending": pending}
         return self._shapes[origin]
 

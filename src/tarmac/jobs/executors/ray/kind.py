@@ -17,7 +17,7 @@ from tarmac.jobs.executors.elements import (
 from tarmac.jobs.executors.interface import ExecutorKind
 from tarmac.jobs.executors.queueing import ChunkFiles, QueueingExecutor
 from tarmac.jobs.executors.ray.connection import connect
-from tarmac.jobs.executors.ray.demand import demand_of, why_never
+from tarmac.jobs.executors.ray.demand import demand_of, why_never, with_ray_type
 from tarmac.jobs.executors.ray.engine import Probe, RayEngine
 from tarmac.jobs.executors.ray.options import RayOptions, options_of
 from tarmac.jobs.executors.ray.runners import RayRunners
@@ -153,7 +153,8 @@ def _refuse_too_large(demands: Sequence[tuple[Demand, Task]], connection: Connec
     for demand, task in demands:
         if options_of(task).autoscaling:
             continue
-        words = why_never(demand, connection.nodes())
+        nodes = connection.nodes()
+        words = why_never(with_ray_type(demand, nodes), nodes)
         if words:
             raise RequestError(
                 f"task {task.name!r}: no node of the Ray cluster at {connection.address} can run "

@@ -1,0 +1,45 @@
+"""Kinds of GPU as people write them, such as ``a100``, and which names of makers and sites fit."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["fitting_names", "is_of_type"]
+
+# Of pretended GPUs, which stand for any.
+_PRETENDED = "fake"
+
+
+def is_of_type(name: str, gpu_type: str) -> bool:
+    """Whether a GPU's name is of a kind: each word of the kind is one, or some together, of it.
+
+    Case and what is between words do not count.
+
+    Example:
+        >>> is_of_type("NVIDIA A100-SXM4-80GB", "a100-80gb"), is_of_type("NVIDIA A100", "a10")
+        (True, False)
+        >>> is_of_type("NVIDIA GeForce RTX 4090", "rtx4090")
+        True
+    """
+    words = _words(name)
+    joined = {
+        "".join(words[first:last])
+        for first, last in itertools.combinations(range(len(words) + 1), 2)
+    }
+    return name == _PRETENDED or joined >= {*_words(gpu_type)}
+
+
+def fitting_names(names: Iterable[str], gpu_type: str) -> list[str]:
+    """Return the names of a kind, sorted: the one that is written alike, where there is one."""
+    fitting = sorted({name for name in names if is_of_type(name, gpu_type)})
+    same = [name for name in fitting if _words(name) == _words(gpu_type)]
+    return same or fitting
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", name.lower())
