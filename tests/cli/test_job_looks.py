@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tarmac.cli.views import job_logs
 from tarmac.cli.views.job_logs import Tail, tail_offset
+from tarmac.cli.views.run_list import age_of
 from tarmac.jobs import create_run, parse_job, prepare, task_directory
 
 
@@ -42,6 +44,10 @@ def test_ps_of_a_run_shows_its_tasks_and_why_they_failed(tarmac, run, tmp_path):
     assert any("x[n=b]" in line and "succeeded" in line for line in lines)
     row = json.loads(tarmac("ps", str(run.path), "--json")[1])
     assert [task["state"] for task in row["tasks"]] == ["failed", "succeeded"]
+
+
+def test_a_run_that_a_clock_ahead_of_ours_has_made_is_not_of_the_future():
+    assert age_of(datetime.now(UTC) + timedelta(hours=1)) == "0 s ago"
 
 
 def test_ps_of_a_run_that_is_not_there_says_so(tarmac, run, tmp_path):

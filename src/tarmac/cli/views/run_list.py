@@ -19,7 +19,8 @@ _HEADINGS = ("run", "kind", "status", "began", "took", "result")
 
 def age_of(created_at: datetime) -> str:
     """Return how long ago something began, in its largest unit."""
-    seconds = (datetime.now(UTC) - created_at).total_seconds()
+    # The clock of the host that made it may be ahead of this one.
+    seconds = max(0.0, (datetime.now(UTC) - created_at).total_seconds())
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit} ago"
