@@ -54,6 +54,18 @@ def said(cause, words="so", near_limit=None) -> Ending:
         pytest.param(missing(BEGAN, said("node")), 30, ("failed", "node"), id="node"),
         pytest.param(missing(BEGAN, said("start")), 30, ("failed", "lost"), id="a silent agent"),
         pytest.param(missing(ending=said("start")), 30, ("failed", "start"), id="it never began"),
+        pytest.param(
+            missing(BEGAN, Ending("exit", "disk", is_own_limit=True)),
+            30,
+            ("failed", "exit"),
+            id="a limit of its own",
+        ),
+        pytest.param(
+            missing(STOPPED, Ending("exit", "disk", is_own_limit=True)),
+            0,
+            ("failed", "exit"),
+            id="a limit of its own whose agent had time",
+        ),
         pytest.param(missing(ending=said("cancelled")), 0, ("failed", "cancelled"), id="cancelled"),
         pytest.param(
             missing(ending=said("timeout"), shares_unit=True),
@@ -361,3 +373,12 @@ def test_a_fence_keeps_an_attempt_from_beginning_once(attempt):
     assert record is not None
     assert (record.nonce, record.state) == ("a", "fenced")
     assert [path.name for path in attempt.directory.iterdir()] == ["attempt-1.json"]
+
+
+def test_an_attempt_that_had_begun_is_not_said_to_have_ended_before():
+    ending = Ending("start", "ended before its program began", begun_words="its container ended")
+    judged = JUDGE.judge(missing(BEGAN, ending), 30)
+    assert judged.reason == "its agent ended without a word: its container ended"
+    judged = JUDGE.judge(missing(STOPPED, ending), 0)
+    assert judged.reason == "its container ended"
+    assert JUDGE.judge(missing(ending=ending), 30).reason == "ended before its program began"

@@ -429,6 +429,33 @@ def test_a_pod_that_succeeded_before_it_was_evicted_has_succeeded():
         assert (seen.disruption is not None) == is_disrupted
 
 
+def test_an_eviction_for_a_pods_own_limit_is_no_end_of_its_agent():
+    words = "Pod ephemeral local storage usage exceeds the total limit of containers 10Gi."
+    statuses = [{"name": "task", "state": {"terminated": {"exitCode": 137}}}]
+    seen = keep_pod(
+        pod(phase="Failed", reason="Evicted", message=words, containerStatuses=statuses)
+    )
+    assert (seen.ending.cause, seen.ending.is_own_limit) == ("exit", True)
+    assert seen.ending.words.startswith("it used more disk than its limit")
+
+
+@pytest.mark.kubernetes
+def test_what_uses_more_disk_than_its_limit_spends_its_retries(run_job, cluster):
+    evicted = []
+
+    def evict(_):
+        names = {it["metadata"]["name"] for it in cluster.pods()} - {*evicted}
+        logs = "".join(log.read_text() for log in run_job.run.glob("tasks/*/stdout"))
+        if names and logs.count("start") > len(evicted):
+            evicted.extend(names)
+            cluster.evict(names.pop(), disruption=False)
+
+    job = "{name: x, command: 'echo start; sleep 600', retries: {count: 1, backoff: 0.1}}"
+    (end,) = run_job(job, evict).ends.values()
+    assert (end.outcome, end.cause, end.attempts) == ("failed", "exit", 2)
+    assert end.reason.startswith("it used more disk than its limit")
+
+
 @pytest.mark.parametrize(
     ("ended", "cause", "words"),
     [

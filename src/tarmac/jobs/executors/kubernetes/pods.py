@@ -164,10 +164,14 @@ def _ending(state: PodState) -> Ending:
     if state.cause is None:
         return Ending(None, state.reason, state.host)
     words = _told(state.words)
+    if state.reason == "Evicted":
+        # Others' needs are a DisruptionTarget; this is the pod's own limit of memory or disk.
+        return Ending(state.cause, _short(words), state.host, is_own_limit=True)
     if state.cause in ("exit", "signal") and state.exit_code:
-        words = f"its container {state.words} before its program began"
+        ended = f"its container {state.words}"
+        words = f"{ended} before its program began"
         words += f": {state.message}" if state.message else ""
-        return Ending("start", _short(words), state.host)
+        return Ending("start", _short(words), state.host, begun_words=ended)
     bad_host = state.host if state.is_unfit else ""
     return Ending(state.cause, _short(words), state.host, bad_host=bad_host)
 

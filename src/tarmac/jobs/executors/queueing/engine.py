@@ -132,6 +132,8 @@ class Ending:
         near_limit: The time limit that it was near to, in words; empty where it was not, None
             where that is not known.
         bad_host: The node whose GPUs were found unfit before its agent began; empty where none was.
+        begun_words: The words where the attempt's agent has begun; empty where `words` hold too.
+        is_own_limit: Whether a limit of the attempt's own ended it, which its agent cannot know.
     """
 
     cause: Cause | None
@@ -140,6 +142,8 @@ class Ending:
     when: str = ""
     near_limit: str | None = None
     bad_host: str = ""
+    begun_words: str = ""
+    is_own_limit: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -215,8 +215,9 @@ class Judge:
             return self._by_warning(evidence, evidence.ending, now)
         ending = evidence.ending
         if ending is not None and ending.cause is not None:
-            cause: Cause = "lost" if ending.cause in _OF_AGENTS else ending.cause
-            return self._over(evidence, cause, ending.words)
+            is_agents = ending.cause in _OF_AGENTS and not ending.is_own_limit
+            cause: Cause = "lost" if is_agents else ending.cause
+            return self._over(evidence, cause, ending.begun_words or ending.words)
         if not self._is_late(evidence, now):
             return Next.ASK
         reason = f"it was ended from outside, and {self.engine} does not say why"
@@ -296,8 +297,9 @@ class Judge:
         if evidence.record is None and evidence.shares_unit and cause in _ENDED_EARLY:
             reason = f"its job ended before its turn had come: {ending.words}"
             return Over("failed", "evicted", reason, evidence.host, is_given_up=True)
-        if evidence.record is not None and cause in _OF_AGENTS:
-            reason = f"its agent ended without a word: {ending.words}"
+        if evidence.record is not None and cause in _OF_AGENTS and not ending.is_own_limit:
+            words = ending.begun_words or ending.words
+            reason = f"its agent ended without a word: {words}"
             return Over("failed", "lost", reason, evidence.host, is_given_up=True)
         return self._over(evidence, cause, ending.words, is_given_up=True)
 
