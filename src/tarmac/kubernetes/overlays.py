@@ -63,7 +63,8 @@ def merged(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any
         base: The template.
         overlay: Without faults. What is None in it is taken out of the template.
     """
-    return _merged(base, overlay, _ROOT)
+    result: dict[str, Any] = _merged(base, overlay, _ROOT)
+    return result
 
 
 @functools.cache

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.ray
 # Its tasks are on the other nodes, which are killed.
 HEAD = {"num_cpus": 0, "num_gpus": 0}
 NODES = (
-    {"num_cpus": 4, "num_gpus": 1, "node_name": "n1"},
-    {"num_cpus": 4, "num_gpus": 1, "node_name": "n2"},
+    {"num_cpus": 4, "num_gpus": 1, "node_name": "n1", "resources": {"accelerator_type:T4": 1}},
+    {"num_cpus": 4, "num_gpus": 1, "node_name": "n2", "resources": {"accelerator_type:A100": 1}},
 )
 
 # The first attempt stays, the others are done at once.
@@ -95,6 +95,17 @@ def test_what_no_node_ever_has_is_refused_in_numbers(runs):
     together = runs.tasks("{name: wide, command: 'true', resources: {gpus: 1, nodes: 3}}")
     with pytest.raises(RequestError, match=r"wide.*needs 3 nodes with 1 CPU, 1 GPU; 2 have that"):
         find_executor("ray").refuse(together, 0)
+
+
+def test_a_task_is_run_where_gpus_of_its_kind_are(runs):
+    kind = "{type: a100, count: 0.5}"
+    needs = f"resources: {{gpus: {kind}}}"
+    progress = runs(f"{{name: x, command: 'true', sweep: {{repeat: 4}}, {needs}}}")
+    assert {end.outcome for end in progress.ends.values()} == {"succeeded"}
+    assert {event.host for event in progress.of(Began)} == {"n2"}
+    tasks = runs.tasks("{name: other, command: 'true', resources: {gpus: {type: h100}}}")
+    with pytest.raises(RequestError, match=r"no node has GPUs of type 'h100'; there are A100, T4"):
+        find_executor("ray").refuse(tasks, 0)
 
 
 def test_a_task_that_waits_says_what_is_free_and_gives_up_at_its_limit(runs):

@@ -101,6 +101,7 @@ def _both(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
         if other is None:
             demanded = mine
         elif name == "nodeAffinity":
+            wanted: Sequence[Mapping[str, Any]] = other.get("nodeSelectorTerms") or ({},)
             terms = [
                 {
                     **term,
@@ -109,7 +110,7 @@ def _both(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
                         *our_term["matchExpressions"],
                     ],
                 }
-                for term in other.get("nodeSelectorTerms") or ({},)
+                for term in wanted
                 for our_term in mine["nodeSelectorTerms"]
             ]
             demanded = {"nodeSelectorTerms": terms}
