@@ -12,8 +12,10 @@ import render_pod_fields
 
 from tarmac.errors import RequestError
 from tarmac.jobs import Job, parse_job, plan_tasks
+from tarmac.jobs.executors.kubernetes import runners
 from tarmac.jobs.executors.kubernetes.demand import demand_of
 from tarmac.jobs.executors.kubernetes.manifests import Unit, job_manifest
+from tarmac.jobs.executors.runners import RunnerJob
 from tarmac.kubernetes import merged
 
 # By kubectl 1.37.1: `kubectl patch --local -f BASE --type strategic -p OVERLAY -o json`.
@@ -205,3 +207,29 @@ options:
 def test_a_job_made_in_python_is_told_the_path(tmp_path):
     with pytest.raises(RequestError, match=r"task 'x': options\.kubernetes\.pod\.spec\.hostname"):
         template_of(tmp_path, {"spec": {"hostname": "a"}})
+
+
+def test_a_runners_pod_has_a_part_of_its_own(tmp_path):
+    part = {"metadata": {"labels": {"team": "vision"}}, "spec": {"priorityClassName": "high"}}
+    volume = {"claim": "runs", "path": str(tmp_path)}
+    options = {"image": "i", "volume": volume, "runner": {"pod": part}}
+    job = RunnerJob(
+        run=tmp_path,
+        number=1,
+        num_tasks=1,
+        command=("python",),
+        variables={},
+        options=options,
+        warned=tmp_path / "warned",
+    )
+    made = runners._manifest(job, runners.KubernetesOptions.model_validate(options))
+    kubernetes_validate.validate(made, "1.37", strict=True)
+    template = made["spec"]["template"]
+    assert template["metadata"]["labels"]["team"] == "vision"
+    assert "tarmac.dev/job" in template["metadata"]["labels"]
+    assert template["spec"]["priorityClassName"] == "high"
+    job = (
+        "{name: x, command: 'true', options: {kubernetes: {runner: {pod: {spec: {hostname: a}}}}}}"
+    )
+    with pytest.raises(RequestError, match=r"options\.kubernetes\.runner\.pod\.spec\.hostname"):
+        parse_job(job)

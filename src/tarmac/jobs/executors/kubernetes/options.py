@@ -61,6 +61,7 @@ class RunnerPod(BaseModel):
         service_account: That may do in the namespace what runs need; by default the namespace's
             own, which mostly may nothing.
         memory: Bytes that it may take; by default what its number of tasks needs.
+        pod: Part of its pod's template, as `KubernetesOptions.pod` is of tasks'.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +69,7 @@ class RunnerPod(BaseModel):
     image: str = ""
     service_account: str = ""
     memory: Bytes | None = None
+    pod: dict[str, Any] = Field(default_factory=dict)
 
 
 class KubernetesOptions(BaseModel):
@@ -141,8 +143,10 @@ class KubernetesOptions(BaseModel):
 
     @model_validator(mode="after")
     def _check_pod(self) -> KubernetesOptions:
-        if self.pod:
-            check_overlay(self.pod, [self.volume.path.rstrip("/")] if self.volume else [])
+        taken = [self.volume.path.rstrip("/")] if self.volume else []
+        for pod, at in ((self.pod, ("pod",)), (self.runner.pod, ("runner", "pod"))):
+            if pod:
+                check_overlay(pod, taken, at)
         return self
 
 

@@ -54,12 +54,13 @@ _LABELS: Mapping[str, str] = {
 _VOLUMES = ("run", "chunk", "shm")
 
 
-def check_overlay(pod: Mapping[str, Any], taken: Sequence[str]) -> None:
+def check_overlay(pod: Mapping[str, Any], taken: Sequence[str], at: Sequence[str]) -> None:
     """Refuse what an overlay may not say.
 
     Args:
         pod: The overlay.
         taken: Paths where a volume of the options is mounted.
+        at: Path of the overlay below the options.
 
     Raises:
         ValidationError: Something is wrong; each fault has its path below the options.
@@ -74,7 +75,7 @@ def check_overlay(pod: Mapping[str, Any], taken: Sequence[str]) -> None:
                 InitErrorDetails(
                     # A message of ours is no template.
                     type=PydanticCustomError("pod_overlay", "{words}", {"words": fault.message}),
-                    loc=("pod", *fault.path),
+                    loc=(*at, *fault.path),
                     input=_value_at(pod, fault.path),
                 )
                 for fault in faults

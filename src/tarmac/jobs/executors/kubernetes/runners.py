@@ -26,6 +26,7 @@ from tarmac.jobs.executors.kubernetes.manifests import (
     secret_manifest,
 )
 from tarmac.jobs.executors.kubernetes.options import KubernetesOptions
+from tarmac.jobs.executors.kubernetes.overlay import overlaid
 from tarmac.jobs.executors.kubernetes.place import connect_to
 from tarmac.jobs.executors.queueing import job_label, run_code
 from tarmac.jobs.executors.runners import RunnerState, runner_memory
@@ -255,9 +256,12 @@ def _manifest(job: RunnerJob, options: KubernetesOptions) -> Manifest:
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": BEGUN_AGAIN,
             "ttlSecondsAfterFinished": SWEPT_AFTER_S,
-            "template": {
-                "metadata": {"labels": {_RUNNER: run, JOB_LABEL: labels[JOB_LABEL]}},
-                "spec": pod,
-            },
+            "template": overlaid(
+                {
+                    "metadata": {"labels": {_RUNNER: run, JOB_LABEL: labels[JOB_LABEL]}},
+                    "spec": pod,
+                },
+                options.runner.pod,
+            ),
         },
     }
