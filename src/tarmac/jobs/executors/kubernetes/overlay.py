@@ -135,7 +135,7 @@ def _of_metadata(about: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault(("metadata", key), f"{_SETS}of metadata it takes labels and annotations")
     for kind in ("labels", "annotations"):
         for name in about.get(kind) or {}:
-            if name.startswith(_PREFIXES) or name in _LABELS:
+            if str(name).startswith(_PREFIXES) or name in _LABELS:
                 why = _LABELS.get(name, "by it the pods of a run are found")
                 yield Fault(("metadata", kind, name), f"{_SETS}{why}")
 
@@ -172,7 +172,7 @@ def _of_container(
     for side in ("limits", "requests"):
         for name in resources.get(side) or {}:
             path = (*place, "resources", side, name)
-            if is_gpu(name):
+            if is_gpu(str(name)):
                 yield Fault(path, f"{_SETS}write `resources: {{gpus: ...}}` of the task")
             elif (side, name) in (("limits", "memory"), ("requests", "cpu")):
                 key = "memory" if name == "memory" else "cpus"
