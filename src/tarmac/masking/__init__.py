@@ -1,0 +1,133 @@
+"""Takes secrets out of environments, command lines and texts before anybody is shown them.
+
+Example:
+    >>> masked_environment({"WANDB_API_KEY": "abc123", "CUDA_VISIBLE_DEVICES": "0"})
+    {'WANDB_API_KEY': '(hidden)', 'CUDA_VISIBLE_DEVICES': '0'}
+    >>> masked_command(["train.py", "--token", "abc123", "--epochs", "3"])
+    ['train.py', '--token', '(hidden)', '--epochs', '3']
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tarmac.masking.forms import HIDDEN, hide_forms, hide_urls, is_count
+from tarmac.masking.values import (
+    fingerprints,
+    learn,
+    remember,
+    remembered,
+    without_known,
+    without_known_in,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "HIDDEN",
+    "fingerprints",
+    "hide_urls",
+    "is_secret_name",
+    "learn",
+    "masked_command",
+    "masked_environment",
+    "masked_text",
+    "remember",
+    "remember_environment",
+    "remembered",
+    "without_known",
+    "without_known_in",
+]
+
+# A shorter value of a variable may stand in many texts.
+_MIN_VALUE = 8
+
+# Programs of which a password follows an option that does not say so.
+_PASSWORD_OPTIONS = {
+    "curl": ("-u", "-U", "--user", "--proxy-user"),
+    "http": ("-a", "--auth"),
+    "https": ("-a", "--auth"),
+    "sshpass": ("-p",),
+    "redis-cli": ("-a",),
+    "docker": ("-p",),
+    "podman": ("-p",),
+}
+# Of these -p is a port everywhere else.
+_ONLY_AT_LOGIN = ("docker", "podman")
+
+_SECRET_NAME = re.compile(
+    r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE|(?:^|[_-])(?:PASS|PWD|AUTH)(?:$|[_-])",
+    re.IGNORECASE,
+)
+# Names that only look like it: where a key lies, what sorts, what cuts a text into tokens.
+_HARMLESS_NAME = re.compile(
+    r"^(?:PWD|OLDPWD|.*KEYBOARD.*|.*MONKEY.*|(?!.*(?:TOKEN(?!I[SZ])|KEY|SECRET|PASS|CREDENTIAL)).*TOKENI[SZ].*)$",
+    re.IGNORECASE,
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable or an option of such a name holds a secret."""
+    return _SECRET_NAME.search(name) is not None and _HARMLESS_NAME.match(name) is None
+
+
+def masked_text(text: str) -> str:
+    """Return a text without what is a secret by its form, or by its value one that is known."""
+    return hide_forms(without_known(text))
+
+
+def masked_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return variables with ``(hidden)`` for values that by their name or form are secrets."""
+    return {
+        name: HIDDEN if value and _holds_secret(name, value) else masked_text(value)
+        for name, value in variables.items()
+    }
+
+
+def remember_environment(variables: Mapping[str, str]) -> None:
+    """Have values of variables left out of all texts that by their names are secrets.
+
+    Where a key lies is none, and passwords in URLs, as of proxies, are known by their form.
+    """
+    for name, value in variables.items():
+        is_place = value.startswith(("/", "~", "."))
+        if len(value) >= _MIN_VALUE and not is_place and _holds_secret(name, value):
+            remember(value)
+
+
+def masked_command(arguments: Iterable[str]) -> list[str]:
+    """Return a command's arguments with ``(hidden)`` for values that look like secrets.
+
+    Both ``--token VALUE`` and ``--token=VALUE`` are known, and ``NAME=VALUE`` of a variable.
+    """
+    masked: list[str] = []
+    asked, program = "", ""
+    for argument in arguments:
+        program = program or argument.rpartition("/")[2]
+        is_login = program not in _ONLY_AT_LOGIN or "login" in masked
+        if is_login and masked and masked[-1] in _PASSWORD_OPTIONS.get(program, ()):
+            user, colon, _ = argument.partition(":")
+            masked.append(f"{user}{colon}{HIDDEN}" if colon else HIDDEN)
+            asked = ""
+            continue
+        if asked and not argument.startswith("-"):
+            masked.append(HIDDEN if _holds_secret(asked, argument) else argument)
+            asked = ""
+            continue
+        name, is_joined, value = argument.partition("=")
+        is_named = not any(c.isspace() for c in name) and is_secret_name(name.lstrip("-"))
+        if program.startswith("mysql") and argument.startswith("-p") and argument != "-p":
+            masked.append(f"-p{HIDDEN}")
+        elif is_named and is_joined and value and _holds_secret(name, value):
+            masked.append(f"{name}={HIDDEN}")
+        else:
+            masked.append(masked_text(argument))
+        is_option = is_named and not is_joined and argument.startswith("--")
+        asked = argument if is_option else ""
+    return masked
+
+
+def _holds_secret(name: str, value: str) -> bool:
+    return is_secret_name(name) and not is_count(name, value)
