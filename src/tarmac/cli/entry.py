@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import sys
 import traceback
 from typing import TYPE_CHECKING, NoReturn
@@ -171,17 +172,28 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.exit(code_of_peer())
     except TarmacError as error:
         if debug:
-            traceback.print_exc()
+            _show_traceback()
         _fail(_with_notes(str(error), error), error.exit_code)
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            _show_traceback()
         place = traceback.extract_tb(error.__traceback__)[-1]
         message = (
             f"{type(error).__name__}: {error}\n"
             f"At {place.filename}:{place.lineno}. Add --debug for the whole traceback."
         )
         _fail(_with_notes(message, error), 1)
+
+
+def _show_traceback() -> None:
+    click.echo(_without_secrets(traceback.format_exc()), err=True, nl=False)
+
+
+def _without_secrets(text: str) -> str:
+    from tarmac.masking import remember_environment, without_known
+
+    remember_environment(os.environ)
+    return without_known(text)
 
 
 def _print_any_text() -> None:
@@ -208,7 +220,7 @@ def _fail(message: str, exit_code: int) -> NoReturn:
 
 
 def _say(message: str, *, before: str = "") -> None:
-    first, *rest = message.splitlines()
+    first, *rest = _without_secrets(message).splitlines()
     click.echo(before + first, err=True)
     for line in rest:
         click.echo(f"  {line}", err=True)

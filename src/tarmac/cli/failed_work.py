@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tarmac.errors import Interrupted, PeerFailed, RequestError
+from tarmac.masking import without_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,7 +42,8 @@ def read_tails(paths: Iterable[Path], said: str = "") -> list[LogFinding]:
 
 def in_short(finding: LogFinding) -> str:
     """Return a line with what is wrong and the first thing to type."""
-    return f"known failure: {finding.title} [{finding.code}]. What to do: {finding.fix[0]}"
+    words = f"known failure: {finding.title} [{finding.code}]. What to do: {finding.fix[0]}"
+    return without_known(words)
 
 
 @contextlib.contextmanager

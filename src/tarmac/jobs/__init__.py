@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         why_no_runner_job,
     )
     from tarmac.jobs.scheduler import run_tasks, task_directory
+    from tarmac.jobs.secret_marks import learn_marks
     from tarmac.jobs.secrets import missing_secrets, read_secret_mapping, secret_variables
     from tarmac.jobs.status import RunStatus, TaskStatus, is_asked_to_end, read_status
     from tarmac.jobs.sweep import Sweep
@@ -159,6 +160,7 @@ __all__ = [
     "is_asked_to_end",
     "is_retried",
     "job_of",
+    "learn_marks",
     "list_statuses",
     "missing_secrets",
     "note_executor",
@@ -264,6 +266,7 @@ _MODULES = {
     "is_retried": "executors",
     "job_of": "reader",
     "list_statuses": "job_run",
+    "learn_marks": "secret_marks",
     "missing_secrets": "secrets",
     "note_executor": "job_run",
     "note_outcome": "job_run",

@@ -31,6 +31,7 @@ from tarmac.jobs.status import (
     read_status,
     tasks_left_with_engine,
 )
+from tarmac.masking import hide_urls, remember_environment, without_known
 from tarmac.processes import identify
 from tarmac.runs import Catalogue, default_output
 
@@ -202,6 +203,8 @@ def working_on(run: Path) -> Iterator[Lock]:
         RequestError: Another process works on it, or has removed it.
     """
     with reserved(run) as lock:
+        # Its tasks inherit them, and what they print may have them.
+        remember_environment(os.environ)
         note_runner(run, os.getpid())
         if (number := own_number(run)) is not None:
             # Not before the run is this process's: it is always either queued or at work.
@@ -225,7 +228,7 @@ def note_outcome(run: Path, outcome: Literal["succeeded", "failed"] | None, reas
     Raises:
         StorageError: It cannot be written.
     """
-    record = read_record(run)
+    record, reason = read_record(run), hide_urls(without_known(reason))
     if (record.outcome, record.reason) != (outcome, reason):
         write_record(run, record.model_copy(update={"outcome": outcome, "reason": reason}))
 

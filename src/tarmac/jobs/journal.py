@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
 from tarmac.files import Shape, append_lines, drop_torn_line, read_lines
+from tarmac.jobs.secret_marks import leave_marks
+from tarmac.masking import hide_urls, without_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,6 +46,8 @@ _SHAPES = {
     # Until 0.2 such a line had no name.
     "retried": Shape({"event": "text", "task": "whole number"}, _ANY | {"name": "text"}),
 }
+# What is told in words, of programs and services that may repeat what they were given.
+_WORDS = ("reason", "problems", "message", "notes")
 # The end of a pipeline's task, whose result another session may need.
 _RESULT = Shape({"input": "text", "why": "text or null"})
 
@@ -51,7 +55,9 @@ _RESULT = Shape({"input": "text", "why": "text or null"})
 class Journal:
     """Appends events to a file; each is in the kernel's hands when `write` returns.
 
-    That a task has succeeded is on the disk then, and all that was written before.
+    That a task has succeeded is on the disk then, and all that was written before. Secrets that
+    this process has resolved are in no event's words, nor are queries of URLs. Marks of them lie
+    beside it as soon as an event says that a task has one.
 
     Each says under ``at`` when it was written, in seconds since 1970 by this machine's clock. Until
     0.2 none did.
@@ -91,9 +97,10 @@ class Journal:
         """
         if events:
             at = round(time.time(), 3)
+            leave_marks(self._path.parent)
             # What has succeeded is never done again, so it must be there after a power cut too.
             is_durable = any(event.get("outcome") == "succeeded" for event in events)
-            lines = [{**event, "at": at} for event in events]
+            lines = [{**_without_secrets(event), "at": at} for event in events]
             append_lines(self._path, lines, is_durable=is_durable)
 
 
@@ -123,6 +130,17 @@ def read_events(path: Path) -> JournalLines:
         StorageError: It cannot be read.
     """
     return read_lines(path, _problem)
+
+
+def _without_secrets(event: Mapping[str, Any]) -> dict[str, Any]:
+    words = {name: _hidden(event[name]) for name in _WORDS if event.get(name)}
+    return {**event, **words}
+
+
+def _hidden(words: Any) -> Any:
+    if isinstance(words, str):
+        return hide_urls(without_known(words))
+    return [*map(_hidden, words)] if isinstance(words, list | tuple) else words
 
 
 def _problem(value: Any) -> str | None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.files import Moment, read_versioned, without_password, write_text
+from tarmac.files import Moment, read_versioned, write_text
+from tarmac.masking import masked_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,10 +65,13 @@ def read_record(run: Path) -> JobRecord:
 
 
 def write_record(run: Path, record: JobRecord) -> None:
-    """Write what a run is made from, for its owner alone where a URL in it may hold a secret.
+    """Write what a run is made from, for its owner alone where a secret may be in it.
+
+    A job file may hold one, which a reference to it would have kept out: what is asked is kept as
+    it is, so that the run can go on.
 
     Raises:
         StorageError: It cannot be written.
     """
     text = record.model_dump_json(indent=2) + "\n"
-    write_text(run / RECORD, text, is_private=without_password(text) != text)
+    write_text(run / RECORD, text, is_private=masked_text(text) != text)

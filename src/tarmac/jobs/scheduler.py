@@ -24,6 +24,7 @@ from tarmac.jobs.order import Order
 from tarmac.jobs.pauses import MOST_DISTURBANCES, disturbed_pause_s, pause_s
 from tarmac.jobs.progress import Ended
 from tarmac.jobs.run_files import directory_name
+from tarmac.masking import without_known_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -186,7 +187,8 @@ class _Session:
                     self._executor.detach()
                     return
                 self._start_what_fits()
-            for event in self._executor.wait(self._patience()):
+            for happened in self._executor.wait(self._patience()):
+                event = without_known_in(happened, "reason", "problems", "notes")
                 if isinstance(event, Finished):
                     self._conclude(event)
                 else:

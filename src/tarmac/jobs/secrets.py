@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from tarmac.errors import RequestError
 from tarmac.jobs.model import Container, Secret
+from tarmac.masking import remember
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -83,6 +84,8 @@ def resolve_secrets(
     base: Path,
 ) -> dict[str, str]:
     """Return the secrets themselves, by variable.
+
+    From now on this process shows them nowhere; see `tarmac.masking.remember`.
 
     Args:
         secrets: References, by the variable that is to hold them.
@@ -210,11 +213,20 @@ def _resolve(
     if place.env is not None:
         if place.env not in environment:
             raise RequestError(f"secret for {variable}: the variable {place.env} is not set")
-        return environment[place.env]
+        return _remembered(environment[place.env])
     assert place.file is not None
     try:
         path = start / Path(place.file).expanduser()
-        return path.read_text(encoding="utf-8").rstrip("\n")
+        return _remembered(path.read_text(encoding="utf-8").rstrip("\n"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise RequestError(f"secret for {variable}: {place.file}: {reason}") from error
+
+
+def _remembered(secret: str) -> str:
+    remember(secret)
+    user, colon, password = secret.partition(":")
+    # As registries take it.
+    if colon and not any(c.isspace() for c in user) and not password.startswith("//"):
+        remember(password)
+    return secret

@@ -53,6 +53,8 @@ def page_of(paths: Sequence[Path]) -> Page:
     """
     if not paths:
         raise RequestError("no run is named, expected at least one")
+    for path in paths:
+        _imported("tarmac.jobs", "learn_marks")(path)
     if len(paths) == 1:
         return _page_of_one(paths[0])
     kinds = [_kind(_record_of(path)) for path in paths]

@@ -42,8 +42,8 @@ def log_lines(path: Path, most: int, run: Path) -> list[str]:
         if size > _TAIL_BYTES:
             # It may begin within a line; a progress bar writes over one line again and again.
             text = _LINE_END.split(text, maxsplit=1)[-1]
-        lines = text.split("\n")
-        return [_plain(line) for line in lines if line.strip()][-most:]
+        lines = masked_text("\n".join(map(_plain, text.split("\n")))).split("\n")
+        return [_cut(line) for line in lines if line.strip()][-most:]
     return []
 
 
@@ -73,18 +73,25 @@ def known_failures(key: str, directory: Path, run: Path) -> Markup:
     """
     found = read_tails((directory / name for name in ("stderr", "stdout")), within=run)
     return Markup("").join(
-        message("bad" if one.level == "failure" else "warn", f"{one.title} [{one.code}]")
+        message(
+            "bad" if one.level == "failure" else "warn",
+            f"{masked_text(one.title)} [{one.code}]",
+        )
         + details(f"{key}-{number}", "Why, and what to type", _advice(one.cause, one.fix))
         for number, one in enumerate(found)
     )
 
 
 def _advice(cause: str, fix: Sequence[str]) -> Markup:
-    return Markup("<p>{}</p>").format(cause) + (pre("\n".join(fix)) if fix else "")
+    text = Markup("<p>{}</p>").format(masked_text(cause))
+    return text + (pre(masked_text("\n".join(fix))) if fix else "")
 
 
 def _plain(line: str) -> str:
     """Return a line as a terminal shows it in the end: what a progress bar wrote over is gone."""
     last = _ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2]
-    text = masked_text(_CONTROLS.sub("", last))
-    return text if len(text) <= _LONGEST_LINE else text[:_LONGEST_LINE] + " ..."
+    return _CONTROLS.sub("", last)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + " ..."

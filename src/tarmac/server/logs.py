@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from tarmac.errors import TarmacError
 from tarmac.files import open_regular
+from tarmac.jobs import learn_marks
 from tarmac.masking import masked_text
 from tarmac.pages import Page, Section, message, paragraph, pre
 from tarmac.server.addresses import log_address, run_address
@@ -106,6 +107,7 @@ def read_end(file: Path, run: Path) -> tuple[str, bool]:
             content = opened.read(_SHOWN_BYTES)
     except OSError as error:
         raise TarmacError(f"cannot show {file}: {error.strerror}") from error
+    learn_marks(run)
     if start:
         content = content.partition(b"\n")[2] or content
     return _plain(content.decode("utf-8", "replace")), start == 0

@@ -14,6 +14,7 @@ from tarmac.formats import Algorithm
 from tarmac.hkube.hosting import Ending, Work
 from tarmac.hkube.values import pack, unpack
 from tarmac.jobs import Job
+from tarmac.masking import without_known_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,6 +105,7 @@ def write_ending(path: Path, ending: Ending) -> None:
     Raises:
         StorageError: It cannot be written.
     """
+    ending = without_known_in(ending, "message", "details")
     said = {
         field.name: getattr(ending, field.name)
         for field in dataclasses.fields(Ending)

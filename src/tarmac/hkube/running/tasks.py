@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tarmac.hkube.hosting import Ending
+from tarmac.masking import without_known, without_known_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +87,8 @@ class Tasks:
         Raises:
             StorageError: There is no room for it, or the like.
         """
-        ending = self.history.ended(ending, digest)
+        # What an algorithm says of its end may have its secrets.
+        ending = self.history.ended(without_known_in(ending, "message", "details"), digest)
         self._num_called.pop(ending.work.name, None)
         stopped = ending.why == "stopped"
         self.counts[
@@ -161,6 +163,7 @@ class Tasks:
 
     def retrying(self, work: Work, reason: str, delay_s: float) -> None:
         """Write down that another attempt follows; see `Watcher`."""
+        reason = without_known(reason)
 
         def note() -> None:
             self.history.retrying(work, reason)

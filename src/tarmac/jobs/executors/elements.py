@@ -21,7 +21,7 @@ from tarmac.jobs.executors.launching import attempt_variables
 from tarmac.jobs.executors.node_staging import NodeRequest
 from tarmac.jobs.executors.staging import venv_spec
 from tarmac.jobs.model import Container, Secret, Venv
-from tarmac.jobs.secrets import place_of_secret
+from tarmac.jobs.secrets import place_of_secret, resolve_secrets
 from tarmac.node import Element
 
 if TYPE_CHECKING:
@@ -197,6 +197,7 @@ def _secret_file(variable: str, secret: Secret, site: Site, spool: Spool) -> Pat
         return place
     if place not in os.environ:
         raise RequestError(f"secret for {variable}: the variable {place} is not set")
+    resolve_secrets({variable: secret}, os.environ, site.secrets, site.base)
     return spool.put(place, os.fsencode(os.environ[place]))
 
 

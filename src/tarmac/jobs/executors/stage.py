@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tarmac.errors import TarmacError
 from tarmac.jobs.executors.node_staging import NodeAnswer, NodeRequest
+from tarmac.masking import remember_environment, without_known
 
 __all__ = ["main"]
 
@@ -54,7 +55,9 @@ def _answer(arguments: list[str], text: str) -> NodeAnswer:
     except Exception as error:
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         hint = error.hint if isinstance(error, TarmacError) else None
-        return NodeAnswer(error="\n".join(filter(None, (said or type(error).__name__, hint))))
+        remember_environment(os.environ)
+        words = "\n".join(filter(None, (said or type(error).__name__, hint)))
+        return NodeAnswer(error=without_known(words))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from tarmac.jobs.outputs import keep_outputs
 from tarmac.jobs.receipts import FileKept
 from tarmac.jobs.run_files import within_run
 from tarmac.jobs.secrets import resolve_secrets
+from tarmac.masking import remember_environment, without_known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -173,6 +174,7 @@ def perform(request: StageIn | StageOut) -> Answer:
     try:
         if isinstance(request, StageIn):
             return Answer(variables=request.perform())
-        return Answer(problems=tuple(request.perform()))
+        return Answer(problems=tuple(map(without_known, request.perform())))
     except Exception as error:
-        return Answer(error=str(error) or type(error).__name__)
+        remember_environment(os.environ)
+        return Answer(error=without_known(str(error)) or type(error).__name__)

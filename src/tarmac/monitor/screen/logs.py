@@ -32,6 +32,9 @@ def log_rows(work: Work, look: Look, num_lines: int = _LINES) -> list[Row]:
         look: How to draw.
         num_lines: At most, of each file.
     """
+    from tarmac.jobs import learn_marks  # noqa: PLC0415 - a screen without its log needs it not
+
+    learn_marks(Path(work.path))
     rows = []
     for path in _newest(_files_of(work)):
         try:
@@ -40,7 +43,7 @@ def log_rows(work: Work, look: Look, num_lines: int = _LINES) -> list[Row]:
         except (OSError, ValueError):
             continue
         rows.append(Row((), (Span(f"==> {look.clean(str(name))} <==", "title"),)))
-        rows += [Row((), (Span(look.clean(masked_text(line))),)) for line in lines]
+        rows += [Row((), (Span(look.clean(line)),)) for line in lines]
     return rows
 
 
@@ -79,6 +82,6 @@ def _tail(path: Path, num_lines: int) -> list[str]:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _BYTES))
         text = file.read().decode("utf-8", errors="replace")
-    lines = text.splitlines()
+    lines = masked_text(text).splitlines()
     # The first is torn where the file is longer.
     return lines[1 if size > _BYTES else 0 :][-num_lines:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.metadata
+import os
 import platform
 import sys
 import time
@@ -20,6 +21,7 @@ from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import write_bytes
 from tarmac.machine import name_devices
+from tarmac.masking import remember_environment, without_known
 from tarmac.runs import Parallel, Run
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.initial import INITIAL
@@ -262,7 +264,8 @@ def recorded(
         except BaseException as error:
             # A disk may be full now: what stopped the training is what the user must hear of.
             with contextlib.suppress(TarmacError):
-                end("failed", error=str(error) or type(error).__name__)
+                remember_environment(os.environ)
+                end("failed", error=without_known(str(error)) or type(error).__name__)
             raise
 
 
