@@ -11,7 +11,7 @@ import torch
 
 import tarmac
 from tarmac import RequestError
-from tarmac.machine import find_devices
+from tarmac.machine import ProcessLimits, find_devices
 from tarmac.training import choose_precision, make_plan
 from tarmac.training.planning.autotune import choose_autotune
 from tarmac.training.planning.options import Options
@@ -158,3 +158,48 @@ print(*heavy & sys.modules.keys())
 """
     done = subprocess.run([PYTHON, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == []
+
+
+@pytest.fixture
+def quota(monkeypatch):
+    """Give this process a part of the cores, and PyTorch four threads."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    torch.set_num_threads(4)
+
+    def give(cpus: float) -> None:
+        limits = ProcessLimits(cpus, None)
+        monkeypatch.setattr("tarmac.training.session.modes.read_limits", lambda: limits)
+
+    yield give
+    torch.set_num_threads(1)
+
+
+def _threads_of_trainings(tmp_path, monkeypatch) -> set[int]:
+    """Train, go on, score and predict in one process; return the threads that products had."""
+    seen = set()
+    linear = torch.nn.functional.linear
+
+    def counted(*arguments, **options):
+        seen.add(torch.get_num_threads())
+        return linear(*arguments, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "linear", counted)
+    run = tarmac.train("digits-mlp", epochs=1, train_size=64, output=tmp_path)
+    tarmac.predict(run, tarmac.data.load("digits").test.arrays[0][:2])
+    return seen
+
+
+@pytest.mark.parametrize(("cpus", "threads"), [(0.2, 1), (1.0, 1), (1.5, 2), (64.0, 4)])
+def test_one_process_has_as_many_threads_as_its_control_group_has_cores(
+    quota, tmp_path, monkeypatch, cpus, threads
+):
+    quota(cpus)
+    assert _threads_of_trainings(tmp_path, monkeypatch) == {threads}
+    # The caller's own are put back.
+    assert torch.get_num_threads() == 4
+
+
+def test_threads_that_the_user_has_set_stay(quota, tmp_path, monkeypatch):
+    quota(1.0)
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert _threads_of_trainings(tmp_path, monkeypatch) == {4}

@@ -23,6 +23,7 @@ from tarmac.training import (
     predict,
     read_scored_weights,
     samples_of,
+    threads_within_limits,
     workload_of,
 )
 from tarmac.workloads import Classification
@@ -99,6 +100,7 @@ class Trained:
         return inputs.to(self.device)
 
     @torch.no_grad()
+    @threads_within_limits()
     def outputs(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return what the model says of samples: arrays ``[num_samples, ...]`` by name.
 

@@ -31,7 +31,7 @@ from tarmac.training.planning.sharding import check_sharding
 from tarmac.training.session.averaged import read_scored_weights
 from tarmac.training.session.download import fetch_run
 from tarmac.training.session.mistakes import look_at_mistakes
-from tarmac.training.session.modes import denormals_flushed
+from tarmac.training.session.modes import denormals_flushed, threads_within_limits
 from tarmac.training.session.origin import Checkpoint, find_weights
 from tarmac.training.session.patience import Patience
 from tarmac.training.session.record import expectation_of, input_record
@@ -88,6 +88,7 @@ __all__ = [
     "score_test",
     "settings_of",
     "strategy_names",
+    "threads_within_limits",
     "train",
     "uploaded",
     "why_not_plain_classes",

@@ -25,7 +25,7 @@ from tarmac.training.planning.options import Options
 from tarmac.training.processes.rendezvous import find_launch, find_rendezvous
 from tarmac.training.session.download import fetch_run
 from tarmac.training.session.epochs import train_epochs
-from tarmac.training.session.modes import denormals_flushed
+from tarmac.training.session.modes import denormals_flushed, threads_within_limits
 from tarmac.training.session.origin import check_extension, find_weights
 from tarmac.training.session.rank import train_as_rank
 from tarmac.training.session.record import create_run, find_begun, plan_of, recorded
@@ -49,6 +49,7 @@ __all__ = ["extend", "resume", "train", "workload_of"]
 
 
 @denormals_flushed()
+@threads_within_limits()
 def train(
     workload: str | Workload,
     *,
@@ -135,6 +136,7 @@ def train(
 
 
 @denormals_flushed()
+@threads_within_limits()
 def resume(
     reference: str | Path,
     *,
@@ -198,6 +200,7 @@ def resume(
 
 
 @denormals_flushed()
+@threads_within_limits()
 def extend(
     reference: str | Path,
     *,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+
+from tarmac.machine import read_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.training.plan import Plan
 
-__all__ = ["denormals_flushed", "training_environment"]
+__all__ = ["denormals_flushed", "threads_within_limits", "training_environment"]
 
 _T = TypeVar("_T")
 
@@ -39,6 +42,28 @@ def denormals_flushed() -> Iterator[None]:
 def _flushes_denormals() -> bool:
     """Find the mode by its effect: PyTorch sets it, but does not tell it."""
     return bool(torch.tensor(1e-310, dtype=torch.float64).mul(1) == 0)
+
+
+@contextlib.contextmanager
+def threads_within_limits() -> Iterator[None]:
+    """Compute with no more threads than this process has cores by its control group's quota.
+
+    PyTorch starts one for each core of the machine, and threads that wait for each other while the
+    kernel holds some of them back are slower than fewer: 1000 samples of mnist-dense for 3 epochs
+    took 20 s with 2 threads within a quota of one core, and 3.4 s with one. In a pod with a fifth
+    of a core on a machine of 64 it is 64 threads. Where ``OMP_NUM_THREADS`` is set the user has
+    decided.
+    """
+    before = torch.get_num_threads()
+    most = max(1, math.ceil(read_limits().cpus))
+    if most >= before or "OMP_NUM_THREADS" in os.environ:
+        yield
+        return
+    torch.set_num_threads(most)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

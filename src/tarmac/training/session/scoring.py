@@ -13,7 +13,11 @@ from tarmac.training.engine.team import Alone
 from tarmac.training.initial import fit_weights
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
-from tarmac.training.session.modes import denormals_flushed, training_environment
+from tarmac.training.session.modes import (
+    denormals_flushed,
+    threads_within_limits,
+    training_environment,
+)
 from tarmac.training.session.record import input_record
 
 if TYPE_CHECKING:
@@ -94,6 +98,7 @@ def plan_to_score(
 
 
 @denormals_flushed()
+@threads_within_limits()
 def score_test(plan: Plan, source: Path, weights: Mapping[str, torch.Tensor]) -> Score:
     """Score the test set of a plan's data.
 

@@ -16,7 +16,7 @@ from tarmac.studies.evaluation.stacked.grouping import Stack, group
 from tarmac.studies.evaluation.stacked.network import Network, Outlines, resolve
 from tarmac.studies.evaluation.stacked.samples import Samples
 from tarmac.studies.evaluation.stacked.stack import arranged, train_stack
-from tarmac.training import choose_precision, denormals_flushed
+from tarmac.training import choose_precision, denormals_flushed, threads_within_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -162,7 +162,7 @@ class StackedEvaluator:
             except Exception as error:
                 raise _ReportFailed(error) from error
 
-        with denormals_flushed():
+        with denormals_flushed(), threads_within_limits():
             yield from train_stack(ordered, self._samples, asked, device=device, dtype=self._dtype)
 
     def _resolve(self, candidates: Sequence[Candidate]) -> tuple[list[Network], list[Result]]:
