@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import threading
+from unittest import mock
 
 import pytest
 from websockets.sync.server import serve as listen
@@ -16,8 +17,9 @@ from worker import LONG_S, Worker
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.hkube import serve
-from tarmac.hkube.protocol import Message
+from tarmac.hkube.protocol import Message, encode
 from tarmac.hkube.serving.failures import describe
+from tarmac.hkube.serving.loop import Loop
 from tarmac.runs import Run
 from tarmac.training import Silent
 
@@ -232,6 +234,104 @@ def test_a_worker_that_takes_nobody_is_given_up_as_one_that_is_away(monkeypatch)
     assert len(lines) < 10
 
 
+def _refusal_of(monkeypatch, answer) -> tuple[str, int, list[str]]:
+    """Serve to a worker that answers and closes; return the error, connections and the log."""
+    lines: list[str] = []
+    taken = []
+
+    def take(socket) -> None:
+        taken.append(socket)
+        socket.send(encode(answer, "json"))
+        socket.close(4001)
+
+    with listen(take, "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.socket.getsockname()[1]
+        monkeypatch.setenv("WORKER_SOCKET_URL", f"ws://127.0.0.1:{port}")
+        with pytest.raises(TarmacError) as caught:
+            serve(
+                "digits-mlp",
+                worker_timeout_s=0.5,
+                reporting=lambda: contextlib.nullcontext(Silent()),
+                say=lines.append,
+            )
+        server.shutdown()
+    return str(caught.value), len(taken), lines
+
+
+@pytest.mark.parametrize("data", [{"hostname": "laptop-7"}, None, {}])
+def test_a_debug_socket_that_another_one_has_is_left_to_it(monkeypatch, data):
+    error, times, _ = _refusal_of(monkeypatch, Message("alreadyConnectedError", data))
+    assert "has an algorithm already, from " + ("laptop-7" if data else "another host") in error
+    assert times == 1
+
+
+def test_a_worker_that_says_something_and_takes_nobody_is_given_up_as_one_that_is_away(
+    monkeypatch,
+):
+    error, times, _ = _refusal_of(monkeypatch, Message("unknown"))
+    assert "for 0.5 s: it closed the connection" in error
+    assert times < 6
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (None, 0),
+        ({}, 0),
+        ({"exitCode": 0}, 0),
+        ({"exitCode": 3}, 3),
+        ({"exitCode": "3"}, 3),
+        ({"exitCode": 255}, 255),
+        ({"exitCode": 256}, 1),
+        ({"exitCode": 10**20}, 1),
+        ({"exitCode": -1}, 1),
+        ({"exitCode": True}, 1),
+        ({"exitCode": "true"}, 1),
+        ({"exitCode": "9" * 5000}, 1),
+        ({"exitCode": [0]}, 1),
+        ({"exitCode": 2.5}, 1),
+    ],
+)
+def test_an_exit_code_is_what_the_worker_wants_or_a_failure(data, code):
+    lines: list[str] = []
+    loop: Loop[object] = Loop(
+        mock.Mock(), "", "json", limit_s=1, environment={}, asks_to_end=bool, say=lines.append
+    )
+    assert loop._read_exit_code(data) == code
+    assert bool(lines) is (code == 1)
+    assert len("".join(lines)) < 200
+
+
+@pytest.mark.parametrize(
+    ("hint", "details"),
+    [
+        ("Name another directory with --output.", 'Name another directory with "output".'),
+        (
+            "Use --devices cpu, or cpu:2",
+            'Use "devices": "cpu", or cpu:2',
+        ),
+        ("Go on with it: tarmac train --resume x\nor take another name.", "or take another name."),
+        ("Hold samples out: --validation-size 5000", 'Hold samples out: "validation_size": "5000"'),
+        ("Change --tracker", "Change --tracker"),
+        ('Why: tarmac check. On a CPU: "devices": "cpu"', 'On a CPU: "devices": "cpu"'),
+    ],
+)
+def test_what_to_do_is_told_in_words_of_an_input(hint, details):
+    assert describe(RequestError("x", hint=hint), {}).get("details", "") == details
+
+
+def test_what_several_causes_say_is_told_once():
+    try:
+        try:
+            raise FileNotFoundError(2, "No such file", "/proc/x")
+        except OSError as error:
+            raise FileNotFoundError(2, "No such file", "/proc/x") from error
+    except OSError as error:
+        said = describe(error, {})["message"]
+    assert said == "FileNotFoundError: [Errno 2] No such file: '/proc/x'"
+
+
 def test_a_stop_between_tasks_is_answered(served_here, worker):
     served_here()
     worker.say("stop", {"forceStop": True})
@@ -367,8 +467,8 @@ def test_a_timeout_that_cannot_be_is_refused(seconds):
 
 
 def test_a_secret_that_begins_as_another_one_is_hidden_whole():
-    environment = {"A_TOKEN": "hunter2", "B_TOKEN": "hunter2-and-more"}
-    told = describe(ValueError("it says hunter2-and-more, not hunter2"), environment)
+    environment = {"A_TOKEN": "hunter-2", "B_TOKEN": "hunter-2-and-more"}
+    told = describe(ValueError("it says hunter-2-and-more, not hunter-2"), environment)
     assert told["message"] == "ValueError: it says (hidden), not (hidden)"
 
 
@@ -457,6 +557,11 @@ def test_without_a_workload_it_is_hkubes_gpu_example(served, worker, mnist, tmp_
     record = Run.open(tmp_path / "training_1" / "t").record
     assert (record.dataset["num_test"], record.configuration["train_size"]) == (1000, 1000)
     assert record.configuration["batch_size"] == 32
+    # As the example, on every machine.
+    assert record.configuration["precision"] == "fp32"
+    history = Run.open(tmp_path / "training_1" / "t").history
+    assert history[-1]["val_accuracy"] == pytest.approx(done.data["acc"])
+    assert all("val_loss" in row for row in history)
     told = worker.ask("t2", {"train_size": 60001, "output": output})
     assert told.error["message"] == (
         "RequestError: train_size is 60001, but mnist has 60000 samples to train on"

@@ -66,6 +66,22 @@ def test_what_is_not_said_is_the_defaults():
         assert not request.settings
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"output": "a\0b"}, "output is 'a\\x00b', which no path can be: it has a zero byte"),
+        ({"train_size": 1e308}, "train_size is too large"),
+        ({"seed": 10**400}, "seed is too large"),
+        ({"hidden": 10**400}, "hidden is too large"),
+    ],
+)
+def test_what_no_machine_has_is_refused_in_few_words(asked, words):
+    with pytest.raises(RequestError) as caught:
+        read_request({"input": [asked]}, Defaults(output="/out"))
+    assert words in caught.value.message
+    assert len(caught.value.message) < 200
+
+
 def test_tasks_without_a_name_share_nothing():
     assert request_of({}, task_id=None).task_id != request_of({}, task_id=None).task_id
 

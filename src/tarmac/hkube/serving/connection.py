@@ -32,6 +32,13 @@ _LONGEST_DELAY_S = 2.0
 _OPENING_S = 10.0
 _CLOSING_S = 1.0
 
+# HKube's debug node takes one algorithm, and tells the next ones who it is (core/algorithm-debug).
+_HELD = "alreadyConnectedError"
+
+
+class _HeldByAnotherError(Exception):
+    """Another algorithm has the worker already."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
@@ -47,9 +54,15 @@ class PassedOver:
 
 @dataclasses.dataclass(frozen=True)
 class GivenUp:
-    """No worker was there for too long, and what was seen of it last."""
+    """No worker was there for too long, or none takes this algorithm.
+
+    Attributes:
+        reason: What was seen of it last.
+        holder: The host of the algorithm that has it already; None where nobody has.
+    """
 
     reason: str
+    holder: str | None = None
 
 
 class Connection:
@@ -111,6 +124,8 @@ class Connection:
         """Keep the websocket up until it is closed or given up."""
         try:
             self._take(GivenUp(self._keep_up()))
+        except _HeldByAnotherError as held:
+            self._take(GivenUp(_HELD, holder=str(held)))
         except Exception as error:
             # Nobody else would notice that nothing is read any more.
             self._take(GivenUp(f"{type(error).__name__}: {error}"))
@@ -144,8 +159,12 @@ class Connection:
         return reason
 
     def _read(self, socket: ClientConnection) -> bool:
-        """Read to the connection's end; return whether it was one, not only a door that shuts."""
-        opened, has_heard = time.monotonic(), False
+        """Read to the connection's end; return whether it was one, not only a door that shuts.
+
+        A server that says something and closes takes nobody: it is not asked again and again at
+        once, and not for ever.
+        """
+        opened = time.monotonic()
         self._socket = socket
         if self._closed.is_set():
             # `close` saw no socket.
@@ -153,14 +172,18 @@ class Connection:
         self._take(Opened())
         try:
             for frame in socket:
-                has_heard = True
                 try:
-                    self._take(decode(frame, self._encoding))
+                    message = decode(frame, self._encoding)
                 except ProtocolError as error:
                     self._take(PassedOver(error.message))
+                    continue
+                if message.command == _HELD:
+                    named = message.data.get("hostname") if isinstance(message.data, dict) else None
+                    raise _HeldByAnotherError(str(named or "another host"))
+                self._take(message)
         except ConnectionClosed:
             # As one that is closed in order: it is made again.
             pass
         finally:
             self._socket = None
-        return has_heard or time.monotonic() - opened > _LONGEST_DELAY_S
+        return time.monotonic() - opened > _LONGEST_DELAY_S

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import traceback
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
 from tarmac.files import without_password
+from tarmac.hkube.serving.request import OPTIONS
+from tarmac.masking import remember_environment, without_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,10 +21,11 @@ __all__ = ["describe"]
 _CODE = "Failed"
 
 _MOST_CAUSES = 5
-_HIDDEN = "(hidden)"
-_SECRET = ("SECRET", "TOKEN", "PASSWORD", "PASSWD", "ACCESS_KEY", "API_KEY", "CREDENTIAL")
-# A shorter value would be found in words that hide nothing.
-_LEAST_SECRET = 6
+
+# "--devices cpu", and "--output" without a value.
+_OPTION = re.compile(r"--([a-z][a-z-]*)(?:[ =]([a-z0-9][\w:./-]*[\w/]))?")
+_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
+_COMMAND = re.compile(r"(?:^|[\s`])tarmac [a-z]")
 
 
 def describe(error: BaseException, environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -30,13 +35,33 @@ def describe(error: BaseException, environment: Mapping[str, str]) -> Mapping[st
         error: What ended a task.
         environment: Whose secrets are taken out; usually ``os.environ``.
     """
-    message = ", caused by ".join(_in_words(each) for each in _chain(error))
+    # An error and its causes often say the same.
+    message = ", caused by ".join(dict.fromkeys(_in_words(each) for each in _chain(error)))
     if isinstance(error, TarmacError):
-        details = error.hint or ""
+        details = _as_inputs(error.hint or "")
     else:
         details = "".join(traceback.format_exception(error))
     found = {"code": _CODE, "message": message} | ({"details": details} if details else {})
     return {key: _without_secrets(text, environment) for key, text in found.items()}
+
+
+def _as_inputs(hint: str) -> str:
+    """Return what to do in terms of an algorithm's input, where it is said for a command line.
+
+    Commands are left out: whoever sees the message has none here.
+    """
+
+    def named(option: re.Match[str]) -> str:
+        field = option[1].replace("-", "_")
+        if field not in (*OPTIONS, "output"):
+            return option.group()
+        return f'"{field}"' + (f": {json.dumps(option[2])}" if option[2] else "")
+
+    sentences = [
+        " ".join(part for part in _SENTENCE_END.split(line) if not _COMMAND.search(part))
+        for line in hint.splitlines()
+    ]
+    return _OPTION.sub(named, "\n".join(filter(None, sentences)))
 
 
 def _in_words(error: BaseException) -> str:
@@ -56,9 +81,5 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _without_secrets(text: str, environment: Mapping[str, str]) -> str:
-    # The longest first: one that begins with another is hidden whole.
-    for name, value in sorted(environment.items(), key=lambda item: -len(item[1])):
-        is_secret = any(word in name.upper() for word in _SECRET)
-        if is_secret and len(value) >= _LEAST_SECRET:
-            text = text.replace(value, _HIDDEN)
-    return without_password(text)
+    remember_environment(environment)
+    return without_password(without_known(text))

@@ -17,7 +17,7 @@ from torch import nn
 from tarmac import data
 from tarmac.workloads import Adam, Recipe, Workload
 
-__all__ = ["OUTPUT", "TRAIN_SIZE", "workload"]
+__all__ = ["OPTIONS", "OUTPUT", "TRAIN_SIZE", "workload"]
 
 # What the example takes where its input does not say.
 TRAIN_SIZE = 1000
@@ -25,14 +25,23 @@ OUTPUT = "/training_1"
 
 _TEST_SIZE = 1000
 
+# As the example: the same numbers on every node, and the test images scored after each epoch.
+OPTIONS = {"precision": "fp32", "validation_split": "own", "validation_size": _TEST_SIZE}
+
 
 @functools.cache
 def dataset() -> data.Dataset:
-    """Return MNIST with the first test images alone; read once in a process."""
+    """Return MNIST with the first test images alone, and the first training images first.
+
+    They are scored after each epoch too, as the example gives them to Keras as ``validation_data``.
+    Nothing is chosen by it: the last epoch's weights are the result.
+    """
     mnist = data.load("mnist")
     images, classes = mnist.test.arrays
     test = data.Split(images[:_TEST_SIZE], classes[:_TEST_SIZE])
-    return dataclasses.replace(mnist, test=test)
+    # The first `train_size` are trained on, not drawn.
+    train = dataclasses.replace(mnist.train, is_series=True)
+    return dataclasses.replace(mnist, train=train, test=test, validation=test)
 
 
 def model(hidden: int = 512, dropout: float = 0.2) -> nn.Module:

@@ -35,6 +35,7 @@ _R = TypeVar("_R")
 _ALIVE_EVERY_S = 5.0
 # Each gives what is being stopped as long as `stop` did (core/worker, STOPPING_TIME_OUT).
 _STOPPING_EVERY_S = 1.0
+_MAX_EXIT_CODE = 255
 # A signal is noticed so soon.
 _LOOK_EVERY_S = 0.25
 
@@ -185,6 +186,13 @@ class Loop(Generic[_R]):
         if self._asks_to_end():
             raise Interrupted("interrupted; the worker starts the algorithm again where it wants")
         assert self._given_up is not None
+        if self._given_up.holder is not None:
+            raise TarmacError(
+                f"{without_password(self._url)} has an algorithm already, from "
+                f"{self._given_up.holder}",
+                hint="A debug node of HKube's takes one. End the other one, or start the pipeline "
+                "again for a socket of its own.",
+            )
         raise TarmacError(
             f"no worker at {without_password(self._url)} for {self._limit_s:g} s: "
             f"{self._given_up.reason}",
@@ -222,9 +230,22 @@ class Loop(Generic[_R]):
                 self._request = None
                 self._send(Message("stopped"))
             case "exit":
-                self._exit_code = _exit_code(message.data)
+                self._exit_code = self._read_exit_code(message.data)
             case _:
                 self._ignore(message)
+
+    def _read_exit_code(self, data: Any) -> int:
+        """Return the exit code that the worker wants, 0 where it does not say; HKube's says 0."""
+        code = data.get("exitCode") if isinstance(data, dict) else None
+        if code is None:
+            return 0
+        if isinstance(code, str) and code.isdecimal() and code.isascii() and len(code) <= 3:
+            code = int(code)
+        if isinstance(code, int) and not isinstance(code, bool) and 0 <= code <= _MAX_EXIT_CODE:
+            return code
+        # What a shell would make of it, 0 for 256, would be success.
+        self._say(f"exitCode is {code!r:.80}, expected a number from 0 to 255; 1 is taken")
+        return 1
 
     def _initialize(self, data: Any) -> None:
         self._unsent.clear()
@@ -288,8 +309,3 @@ class Loop(Generic[_R]):
     def _send_unsent(self) -> None:
         while self._unsent and self._connection.send(self._unsent[0]):
             self._unsent.popleft()
-
-
-def _exit_code(data: Any) -> int:
-    code = data.get("exitCode") if isinstance(data, dict) else None
-    return code if isinstance(code, int) else 0

@@ -27,6 +27,8 @@ Setting = bool | int | float | str
 
 _OUTPUT = "output"
 
+_MAX_WHOLE = 2**63 - 1
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Defaults:
@@ -167,6 +169,8 @@ def _output(name: str, value: Any) -> str:
         raise RequestError(
             f"{name}: {location.scheme}:// is not known", hint=f"Use a path, or one of {known}"
         )
+    if "\0" in text:
+        raise RequestError(f"{name} is {text[:80]!r}, which no path can be: it has a zero byte")
     if not location.path and not location.host:
         raise RequestError(f"{name} is empty, expected a directory or s3://bucket/directory")
     # Whoever reads the result is elsewhere.
@@ -196,7 +200,14 @@ def _whole(name: str, value: Any) -> int:
     number = _number(name, value, expected)
     if number != int(number):
         raise _mistyped(name, value, expected)
-    return int(number)
+    return _bounded(name, int(number))
+
+
+def _bounded(name: str, number: int) -> int:
+    # Its hundreds of digits would be all that a message says.
+    if abs(number) > _MAX_WHOLE:
+        raise RequestError(f"{name} is too large, expected a whole number below 2^63")
+    return number
 
 
 def _from(least: int) -> Callable[[str, Any], int]:
@@ -236,7 +247,7 @@ def _devices(name: str, value: Any) -> str:
 def _setting(name: str, value: Any) -> Setting:
     if not isinstance(value, bool | int | float | str):
         raise _mistyped(name, value, "a number, a text, true or false")
-    return value
+    return _bounded(name, value) if isinstance(value, int) and value is not True else value
 
 
 def _mistyped(name: str, value: Any, expected: str) -> RequestError:

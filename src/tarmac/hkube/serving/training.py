@@ -62,6 +62,8 @@ class ServedWorkload:
         environment: Usually ``os.environ``.
         reporting: Opens what is told how a training goes.
         say: Takes a line for the log.
+        begin_with: Options of trainings that begin, where neither input nor ``defaults`` say them.
+            One that goes on keeps what it was begun with.
     """
 
     def __init__(
@@ -73,7 +75,9 @@ class ServedWorkload:
         environment: Mapping[str, str],
         reporting: Callable[[], AbstractContextManager[Reporter]],
         say: Callable[[str], None],
+        begin_with: Mapping[str, Any] | None = None,
     ) -> None:
+        self._begin_with = begin_with or {}
         self._workload = workload
         self._reference = reference
         self._defaults = defaults
@@ -151,7 +155,7 @@ class ServedWorkload:
                 interrupted=is_stopped,
                 load=self._load,
                 settings=request.settings,
-                **request.options,
+                **{**self._begin_with, **request.options},
             )
         run = Run.open(path)
         self._refuse_other(run, request)
@@ -189,6 +193,9 @@ class ServedWorkload:
         options = dict(request.options)
         if "validation_split" not in run.record.configuration:
             options = {"validation_split": "last"} | options
+        # What nobody has asked for is as it was begun.
+        unasked = self._begin_with.keys() - request.options.keys()
+        options |= {name: begun[name] for name in unasked if name in begun}
         asked = make_plan(
             self._workload,
             self._workload.name,

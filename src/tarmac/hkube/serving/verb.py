@@ -62,9 +62,7 @@ def serve(
     settings = read_settings(environment.get("TARMAC_SETTINGS", ""), "TARMAC_SETTINGS")
     found = gpu_example.workload if workload is None else find_workload(workload)
     if workload is None:
-        # The first images, as the example takes them.
-        first = {"train_size": gpu_example.TRAIN_SIZE, "validation_split": "last"}
-        values = {**first, **settings}
+        values = {"train_size": gpu_example.TRAIN_SIZE, **settings}
         defaults = Defaults(output=gpu_example.OUTPUT, values=values)
     else:
         defaults = Defaults(output=str(runs.default_output()), values=settings)
@@ -75,6 +73,7 @@ def serve(
         environment=environment,
         reporting=reporting,
         say=say,
+        begin_with=gpu_example.OPTIONS if workload is None else None,
     )
     # What the process was started with is wrong for every task.
     served.read({})
