@@ -22,7 +22,7 @@ from tarmac.formats import (
     read_hkube,
     write_hkube,
 )
-from tarmac.jobs import parse_job, plan_tasks
+from tarmac.jobs import parse_job, plan_tasks, prepare
 
 # kube-HPC/gpu-algorithm at 5ef663a, README.md.
 GPU = """{
@@ -101,6 +101,24 @@ def test_a_list_of_definitions_makes_a_job_each():
         ('"algorithmEnv": {"A": {"secretKeyref": {}}}', "did you mean 'secretKeyRef'?"),
         ('"algorithmEnv": {"A": {}}', "expected one of fieldRef"),
         ('"algorithmEnv": {"A": [1]}', "a list is no value of a variable"),
+        (
+            '"kaiObject": {"queue": "q", "memory": "1Gi", "fraction": 0.5}',
+            'kaiObject: only one of "memory" or "fraction" can be defined',
+        ),
+        ('"kaiObject": {"queue": "q", "memory": "1"}', "kaiObject.memory: '1': memory unit must"),
+        (
+            '"sideCars": [{"container": {"name": "a", "image": "x"}},'
+            ' {"container": {"name": "a", "image": "y"}}]',
+            "sideCars: container names must be unique",
+        ),
+        (
+            '"workerCustomResources": {"requests": {"memory": "1Gi"}, "limits": {}}',
+            "workerCustomResources: limits.memory must be defined",
+        ),
+        (
+            '"workerCustomResources": {"requests": {}, "limits": {"cpu": 1}}',
+            "workerCustomResources: requests.cpu must be defined",
+        ),
     ],
 )
 def test_what_hkube_refuses_is_refused_where_it_stands(fields, message):
@@ -166,14 +184,36 @@ BUILT = "HKube builds this algorithm's image from its code, which is not done he
         ("name: ab\ncpu: 1\nmem: 1Gi\ngitRepository: {url: 'https://h/x'}\n", "x.yaml:4:1: git"),
     ],
 )
-def test_a_definition_whose_image_hkube_builds_is_refused(text, place):
-    with pytest.raises(RequestError) as caught:
-        read_any(parse_document(text, "x.yaml"))
-    assert str(caught.value).startswith(place)
-    assert BUILT in str(caught.value)
+def test_a_definition_whose_image_hkube_builds_is_kept_and_not_run(text, place, tmp_path):
+    document = parse_document(text, "x.yaml")
+    (job,) = read_any(document).jobs
+    (refusal,) = job.refusals
+    assert refusal.startswith(place)
+    assert BUILT in refusal
+    assert write_hkube(job) == document.value
+    with pytest.raises(RequestError, match="cannot be run here"):
+        prepare(job, tmp_path, {})
+    # A host of it would run it at once.
+    with pytest.raises(RequestError, match=BUILT):
+        read_algorithm(document.value)
 
 
-@pytest.mark.parametrize("text", ['{"name": "ab", "cpu": 1}', '{"name": "ab", "minHotWorkers": 1}'])
+def test_a_definition_that_hkube_builds_is_converted_back(tmp_path):
+    path = tmp_path / "alg.json"
+    definition = {"name": "ab", "type": "Git", "gitRepository": {"url": "https://h/x"}, "cpu": 2}
+    path.write_text(json.dumps(definition))
+    done = run_python("-m", "tarmac", "convert", str(path), "--to", "hkube")
+    assert json.loads(done.stdout) == definition
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "ab", "cpu": 1}',
+        '{"name": "ab", "minHotWorkers": 1}',
+        '{"name": "ab", "minHotWorkers": 1, "gitRepository": null}',
+    ],
+)
 def test_a_definition_without_an_image_is_refused(text):
     with pytest.raises(RequestError, match="x:1:1: algorithmImage is missing"):
         read_any(parse_document(text, "x"))

@@ -127,8 +127,6 @@ def test_values_of_other_types_are_taken_as_hkube_does():
                 {"source": "a", "target": "b"}, {"source": "b", "target": "a"}]},
             "cyclic nodes",
         ),
-        ({"nodes": [node("a", "$$x")]}, "nodes[0].input[0]: '$$x': using reserved keyword $$"),
-        ({"nodes": [node("a", "#[1...9999999]")]}, "more than 1000000 elements"),
         ({"nodes": [node("a", kind="pipeline")]}, "nodes[0].spec: node a must have spec with name"),
         ({"nodes": [node("a", kind="dataSource")]}, "you must provide a valid data source spec"),
         (
@@ -172,6 +170,12 @@ def test_values_of_other_types_are_taken_as_hkube_does():
             {"kind": "stream", "nodes": [node("a", minStatelessCount=1)]},
             "Nodes which are not stateType=stateless cant have minStatelessCount",
         ),
+        (
+            {"kind": "stream", "nodes": [
+                node("a", stateType="stateless", minStatelessCount=1, maxStatelessCount=None)]},
+            "maxStatelessCount must be greater or equal to minStatelessCount",
+        ),
+        ({"options": {"activeTtl": 0}}, "options.activeTtl: 0: expected a whole number of at lea"),
         (
             {"kind": "stream", "nodes": [
                 node("a", stateType="stateless", minStatelessCount=3, maxStatelessCount=2)]},
@@ -286,6 +290,8 @@ def test_a_definition_that_a_node_needs_and_hkube_would_refuse_is_refused(tmp_pa
             "nodes[0].kind: dataSource: takes files from a store of the cluster's",
         ),
         ({"nodes": [node("a", "@dataSource.x/y")]}, "@dataSource.x/y: takes files from a store"),
+        ({"nodes": [node("a", "$$x")]}, "nodes[0].input[0]: '$$x': $$ is a key of a cluster's"),
+        ({"nodes": [node("a", "#[1...9999999]")]}, "more than 1000000 elements"),
     ],
 )
 def test_what_only_a_cluster_can_do_is_kept_and_refused_with_its_reason(tmp_path, fields, reason):

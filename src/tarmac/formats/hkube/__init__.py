@@ -39,6 +39,7 @@ from tarmac.formats.hkube.writing import (
     write_hkube,
     write_pipeline,
 )
+from tarmac.formats.original import original_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,13 +91,14 @@ def _read(documents: Sequence[Document], environment: Mapping[str, str]) -> Read
     if has_runs(document.value):
         return read_runs(documents)
     jobs, notes = read_hkube(document)
-    return Reading(NAME, jobs, notes)
+    return Reading(NAME, jobs, notes, [said for job in jobs for said in job.refusals])
 
 
 def _write(jobs: Sequence[Job], directory: Path) -> Written:
     del directory
     for job in jobs:
-        if job.refusals:
+        # What HKube's own definition is refused for here, HKube may do.
+        if job.refusals and original_of(job, NAME) is None:
             first, *rest = job.refusals
             raise RequestError(
                 f"{job.name} cannot be run here, nor by HKube: {first}",

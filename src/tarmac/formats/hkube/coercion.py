@@ -176,7 +176,8 @@ def whole_or_none(least: int) -> BeforeValidator:
     take = whole(least).func
 
     def take_or_none(value: Any) -> Any:
-        return None if _is_nothing(value) else take(value)  # type: ignore[call-arg] # of a value alone
+        # 0 is a whole number, and the text of none.
+        return None if value is None or value == "" else take(value)  # type: ignore[call-arg] # of a value alone
 
     return BeforeValidator(take_or_none)
 

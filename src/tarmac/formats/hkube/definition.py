@@ -6,9 +6,9 @@ core/openapi-spec/swagger/components/schemas/algorithms/algorithm.yaml.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from tarmac.formats.hkube.coercion import (
@@ -95,6 +95,15 @@ class _WorkerResources(_Part):
     requests: Annotated[_Amounts, BeforeValidator(mapping)]
     limits: Annotated[_Amounts, BeforeValidator(mapping)]
 
+    @model_validator(mode="after")
+    def _are_pairs(self) -> Self:
+        for name in ("memory", "cpu"):
+            requested, most = getattr(self.requests, name), getattr(self.limits, name)
+            if bool(requested) != bool(most):
+                missing = "limits" if requested else "requests"
+                raise ValueError(f"{missing}.{name} must be defined")
+        return self
+
 
 class _Mount(_Part):
     pvc_name: Annotated[str, BeforeValidator(claim)]
@@ -117,8 +126,14 @@ class _Repository(_Part):
 
 class _Kai(_Part):
     queue: Text
-    memory: TextOrNone = None
+    memory: Memory = None
     fraction: Annotated[float | None, BeforeValidator(amount_or_none)] = None
+
+    @model_validator(mode="after")
+    def _has_one_share(self) -> Self:
+        if {"memory", "fraction"} <= self.model_fields_set:
+            raise ValueError('only one of "memory" or "fraction" can be defined')
+        return self
 
 
 class _Claim(_Part):
@@ -163,6 +178,13 @@ class _SideCar(_Part):
     container: Annotated[_Container | None, BeforeValidator(mapping)] = None
     volume_mounts: VolumeMounts = None
     environments: MappingOrNone = None
+
+
+def _named_apart(cars: list[_SideCar] | None) -> list[_SideCar] | None:
+    names = [car.container.name for car in cars or () if car.container and car.container.name]
+    if len(set(names)) < len(names):
+        raise ValueError("container names must be unique")
+    return cars
 
 
 class _SecurityContext(_Part):
@@ -220,6 +242,7 @@ class Definition(_Part):
     security_context: Annotated[_SecurityContext | None, BeforeValidator(mapping)] = None
     side_cars: Annotated[
         list[Annotated[_SideCar, BeforeValidator(mapping)]] | None,
+        AfterValidator(_named_apart),
         BeforeValidator(different),
         BeforeValidator(sequence_or_none),
     ] = None

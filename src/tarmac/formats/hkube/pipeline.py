@@ -108,7 +108,8 @@ class Node(_Part):
     batch_operation: Annotated[str, one_of("indexed", "cartesian")] = "indexed"
     kind: Kind = "algorithm"
     min_stateless_count: Count = 0
-    max_stateless_count: Count | None = None
+    # Null is 0 to HKube's validator.
+    max_stateless_count: Annotated[int | None, BeforeValidator(count)] = None
     spec: Annotated[dict[str, Any] | None, BeforeValidator(mapping)] = None
     state_type: Any = None
     task_id: Any = None

@@ -77,7 +77,6 @@ def pipeline_faults(pipeline: Pipeline) -> Iterator[Fault]:
     marks = [list(marked_texts(node.input)) for node in nodes]
     for number, node in enumerate(nodes):
         yield from _node_faults(pipeline, number, node, seen)
-        yield from _text_faults(("nodes", number, "input"), marks[number])
         seen.add(node.name)
     yield from _order_faults(pipeline, by_name, marks)
 
@@ -100,14 +99,16 @@ def _node_faults(pipeline: Pipeline, number: int, node: Node, seen: set[str]) ->
         yield from _stream_node_faults(path, node)
 
 
-def _text_faults(path: Path, marks: Sequence[tuple[Path, str]]) -> Iterator[Fault]:
-    for inner, text in marks:
+def _text_faults(node: Node) -> Iterator[Fault]:
+    """Yield the texts of an input that a cluster stores, and that are no tasks here."""
+    for path, text in marked_texts(node.input):
         if text.startswith(_STORAGE):
-            yield Fault((*path, *inner), f"{text!r:.80}: using reserved keyword {_STORAGE}")
+            said = "is a key of a cluster's storage, which only the cluster writes"
+            yield Fault(path, f"{text!r:.80}: {_STORAGE} {said}")
         try:
             read_raw_batch(text)
         except RequestError as error:
-            yield Fault((*path, *inner), error.message)
+            yield Fault(path, error.message)
 
 
 def _stream_node_faults(path: Path, node: Node) -> Iterator[Fault]:
@@ -247,6 +248,8 @@ def cluster_faults(pipeline: Pipeline) -> Iterator[Fault]:
     for number, node in enumerate(pipeline.nodes):
         if node.kind in _CLUSTER_KINDS:
             yield Fault(("nodes", number, "kind"), f"{node.kind}: {_CLUSTER_KINDS[node.kind]}")
+        for path, said in _text_faults(node):
+            yield Fault(("nodes", number, "input", *path), said)
         for path, reference in references(node.input):
             if reference.root == DATA_SOURCE:
                 said = f"{reference.text}: {_CLUSTER_KINDS['dataSource']}"

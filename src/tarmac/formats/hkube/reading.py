@@ -46,8 +46,15 @@ _REQUESTS = (
 )
 
 
-# What HKube builds an image from, where a definition names none.
-_BUILT_FROM = ("gitRepository", "code.path", "fileInfo", "entryPoint", "baseImage")
+_BUILT = (
+    "HKube builds this algorithm's image from its code, which is not done here: give the image as "
+    "algorithmImage"
+)
+# Stands in a job for an image that is not there yet; no run starts with it.
+_TO_BE_BUILT = "built-by-hkube"
+# What HKube builds an image from, where a definition names none; the first are enough.
+_CAN_BE_BUILT = ("gitRepository", "code.path", "fileInfo")
+_BUILT_FROM = (*_CAN_BE_BUILT, "entryPoint", "baseImage")
 
 # What a host of an algorithm obeys beside what a job says.
 _HOSTED = (
@@ -135,6 +142,7 @@ class _Reader:
         is_hosted: bool,
     ) -> None:
         self._used = (*MEANT, *(_HOSTED if is_hosted else ()))
+        self._is_hosted = is_hosted
         self._document = document
         self._path = path
         self._problems = problems
@@ -152,8 +160,18 @@ class _Reader:
         fields = dict(flatten(written, self._path))
         definition = self._validate(fields)
         program = _program(definition) if definition is not None else None
+        refusals: list[str] = []
         if program is None and (definition is not None or _own(fields) is None):
-            self._refuse_without_image(fields)
+            built = self._built_from(fields)
+            if built not in _CAN_BE_BUILT or self._is_hosted:
+                self._refuse_without_image(fields, built)
+            elif built is not None and definition is not None:
+                # A cluster can build it, so it is kept.
+                place = self._document.place_of(fields[built].path)
+                where = f"{self._document.name}:{place.line}:{place.column}"
+                refusals.append(f"{where}: {show_path(fields[built].path)}: {_BUILT}")
+                image = f"{_TO_BE_BUILT}/{definition.name}"
+                program = {"environment": {"kind": "container", "image": image}}
         if definition is None or program is None:
             return None
         env, secrets = self._variables(fields.get("algorithmEnv"))
@@ -171,7 +189,8 @@ class _Reader:
             "secrets": secrets,
         }
         try:
-            return with_original(Job.model_validate(content), NAME, value), definition
+            job = Job.model_validate(content)
+            return with_original(job, NAME, value, refusals), definition
         except ValidationError as error:
             for found in error.errors(include_url=False):
                 path = self._path_of(found, fields)
@@ -206,19 +225,18 @@ class _Reader:
         )
         return field.path if variable is None else (*field.path, variable)
 
-    def _refuse_without_image(self, fields: Mapping[str, Field]) -> None:
+    def _built_from(self, fields: Mapping[str, Field]) -> str | None:
+        """Return the field that says of what HKube builds the image; None where none does."""
+        return next((name for name in _BUILT_FROM if name in fields and fields[name].value), None)
+
+    def _refuse_without_image(self, fields: Mapping[str, Field], built: str | None) -> None:
         image = fields.get("algorithmImage")
         if image is not None and image.value not in (None, ""):
             return
-        source = next((name for name in _BUILT_FROM if name in fields), None)
-        if source is None:
+        if built is None:
             self._refuse(self._path, "algorithmImage is missing: the image that is to be run")
         else:
-            self._refuse(
-                fields[source].path,
-                "HKube builds this algorithm's image from its code, which is not done here: give "
-                "the image as algorithmImage",
-            )
+            self._refuse(fields[built].path, _BUILT)
 
     def _variables(self, field: Field | None) -> tuple[dict[str, str], dict[str, Secret]]:
         env: dict[str, str] = {}
