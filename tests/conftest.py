@@ -69,8 +69,10 @@ _MACHINES = Path(__file__).parent / "checks" / "machines"
 def _no_secrets_of_others() -> Iterator[None]:
     """A secret that one test resolves is left out of no text of the next."""
     yield
-    for known in (masking_values._known, masking_values._words, masking_values._learned):
-        known.clear()
+    masking_values._known.clear()
+    masking_values._in_order.clear()
+    masking_values._words.clear()
+    masking_values._learned.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -32,6 +32,7 @@ _CANARIES = {
 def _as_another_process() -> None:
     """Forget what this process has resolved, as the next command has not resolved it."""
     values._known.clear()
+    values._in_order.clear()
     values._words.clear()
     values._learned.clear()
     secret_marks._read.clear()
@@ -127,6 +128,40 @@ def test_a_secret_is_shown_by_nothing_but_the_streams_of_its_task(job, tmp_path,
     # A task's own streams are its own.
     _, out, _ = tarmac("logs", str(run), "all")
     assert all(_shown_of(canary, out) for canary in _CANARIES.values())
+
+
+def test_a_program_of_hkubes_that_fails_with_a_secret_is_told_of_without_it(
+    tmp_path, monkeypatch, tarmac
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("NAMED", "kanarienvogel 7")
+    definition = {
+        "name": "canary",
+        "algorithmEnv": {"WORD": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        "options": {
+            "tarmac": {
+                "protocol": "plain",
+                "command": ["sh", "-c", "echo it is $WORD; echo no $WORD here >&2; exit 3"],
+            }
+        },
+    }
+    (tmp_path / "alg.json").write_text(json.dumps(definition))
+    (tmp_path / "in.json").write_text("[1]")
+    code, *shown = tarmac(
+        *("run", str(tmp_path / "alg.json"), "--input", str(tmp_path / "in.json")),
+        *("--secret", "s/k=env:NAMED", "--output", str(tmp_path / "runs")),
+    )
+    assert code == 1, shown
+    (run,) = (tmp_path / "runs").iterdir()
+    _as_another_process()
+    pages = [tarmac("report", str(run), "--html", "-")[1]]
+    pages += [tarmac("report", str(task), "--html", "-")[1] for task in (run / "tasks").iterdir()]
+    assert any("(hidden)" in page for page in pages)
+    for text in (*shown, *pages):
+        assert "kanarienvogel" not in text
+    for path in run.rglob("*"):
+        if path.is_file() and path.name not in ("stdout", "stderr"):
+            assert b"kanarienvogel" not in path.read_bytes(), path
 
 
 def test_marks_of_secrets_are_for_their_owner_and_their_key_is_elsewhere(job, tmp_path, tarmac):

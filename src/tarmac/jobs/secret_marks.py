@@ -16,7 +16,7 @@ import platformdirs
 
 from tarmac.errors import TarmacError
 from tarmac.files import parse_json, read_regular, write_text
-from tarmac.masking import fingerprints, learn, remembered
+from tarmac.masking import fingerprints, learn, num_remembered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def leave_marks(run: Path) -> None:
     Args:
         run: Its directory.
     """
-    num_known = len(remembered())
+    num_known = num_remembered()
     if _left.get(run, 0) == num_known:
         return
     _left[run] = num_known

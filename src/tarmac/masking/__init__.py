@@ -16,8 +16,8 @@ from tarmac.masking.forms import HIDDEN, hide_forms, hide_urls, is_count
 from tarmac.masking.values import (
     fingerprints,
     learn,
+    num_remembered,
     remember,
-    remembered,
     without_known,
     without_known_in,
 )
@@ -34,9 +34,9 @@ __all__ = [
     "masked_command",
     "masked_environment",
     "masked_text",
+    "num_remembered",
     "remember",
     "remember_environment",
-    "remembered",
     "without_known",
     "without_known_in",
 ]

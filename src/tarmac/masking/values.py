@@ -41,8 +41,8 @@ __all__ = [
     "encodings_of",
     "fingerprints",
     "learn",
+    "num_remembered",
     "remember",
-    "remembered",
     "without_known",
     "without_known_in",
 ]
@@ -56,7 +56,9 @@ _MIN_WORD = 3
 
 _ANCHOR_BYTES, _DIGEST_BYTES = 2, 16
 
-_known: dict[str, None] = {}
+_known: set[str] = set()
+# The same, the longest first, as what holds another one goes before it; made when it is needed.
+_in_order: list[str] = []
 _words: dict[str, re.Pattern[str]] = {}
 # By key: how texts begin that are secrets, and how long each is with its digest.
 _learned: dict[bytes, dict[bytes, dict[int, set[bytes]]]] = {}
@@ -71,20 +73,19 @@ def remember(value: str) -> None:
         _words.setdefault(value.strip(), re.compile(rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])"))
         return
     if value not in _known:
-        encodings = {*_known, *encodings_of(value)}
-        _known.clear()
-        # What holds another one goes before it.
-        _known.update(dict.fromkeys(sorted(encodings, key=len, reverse=True)))
+        _known.update(encodings_of(value))
 
 
-def remembered() -> tuple[str, ...]:
-    """Return all encodings of the secrets of this process that are left out anywhere."""
-    return tuple(_known)
+def num_remembered() -> int:
+    """Return how many encodings of secrets of this process are left out; it only grows."""
+    return len(_known)
 
 
 def without_known(text: str) -> str:
     """Return a text with ``(hidden)`` for secrets that this process has resolved or learned of."""
-    for secret in _known:
+    if len(_in_order) != len(_known):
+        _in_order[:] = sorted(_known, key=len, reverse=True)
+    for secret in _in_order:
         if secret in text:
             text = text.replace(secret, HIDDEN)
     for word, pattern in _words.items():

@@ -165,7 +165,7 @@ class _Reader:
             built = self._built_from(fields)
             if built not in _CAN_BE_BUILT or self._is_hosted:
                 self._refuse_without_image(fields, built)
-            elif built is not None and definition is not None:
+            elif definition is not None:
                 # A cluster can build it, so it is kept.
                 place = self._document.place_of(fields[built].path)
                 where = f"{self._document.name}:{place.line}:{place.column}"

@@ -159,7 +159,7 @@ class Tasks:
 
     def progress(self, work: Work, value: float | None, details: str) -> None:
         """Tell how far a task is; see `Watcher`."""
-        self._guard(lambda: self._observer.progress(work, value, details))
+        self._guard(lambda: self._observer.progress(work, value, without_known(details)))
 
     def retrying(self, work: Work, reason: str, delay_s: float) -> None:
         """Write down that another attempt follows; see `Watcher`."""
@@ -173,6 +173,7 @@ class Tasks:
 
     def waiting(self, work: Work, reason: str) -> None:
         """Tell why a task cannot begin, once for each algorithm and reason; see `Watcher`."""
+        reason = without_known(reason)
         if (work.algorithm, reason) not in self._seen:
             self._seen.add((work.algorithm, reason))
             self._guard(lambda: self._observer.waiting(work, reason))
