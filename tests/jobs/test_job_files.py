@@ -516,15 +516,15 @@ def test_a_program_gets_to_see_what_the_file_says(tmp_path):
         ),
         (
             "name: x\ncommand:\n  - echo\n  - '{{ lrr }}'\nsweep: {grid: {lr: [1]}}",
-            "job.yaml:4:5: command[1]: {{ lrr }} has no value\nDid you mean 'lr'?",
+            "job.yaml:4:6: command[1]: {{ lrr }} has no value\nDid you mean 'lr'?",
         ),
         (
             "name: x\nenv: {A: '{{ lr }}'}\ntasks:\n  - {name: a, command: b}",
-            "job.yaml:2:7: env.A: {{ lr }} has no value\nThere are: job.name",
+            "job.yaml:2:11: env.A: {{ lr }} has no value\nThere are: job.name",
         ),
         (
             "name: x\ncommand: b\ninputs: [{from: '{{ x }}'}]",
-            "job.yaml:3:11: inputs[0].from: {{ x }} has no value",
+            "job.yaml:3:18: inputs[0].from: {{ x }} has no value",
         ),
         (
             "name: x\ncommand: b\nsweep: {repeat: 1000000000}",

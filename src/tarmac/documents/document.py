@@ -32,6 +32,7 @@ class Document:
         texts: Of numbers and booleans without quotes or tags, by path, as they are written.
         dates: Paths of what YAML takes for dates, without quotes or tags; the values are the texts
             that are written.
+        source: The file's own text, which places count in; empty where there is none.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Document:
     places: Mapping[Path, Place] = dataclasses.field(default_factory=dict)
     texts: Mapping[Path, str] = dataclasses.field(default_factory=dict)
     dates: AbstractSet[Path] = frozenset()
+    source: str = ""
 
     def place_of(self, path: Sequence[str | int]) -> Place:
         """Return the place of a value, or of what would hold it."""
@@ -47,6 +49,24 @@ class Document:
             if found is not None:
                 return found
         return Place(1, 1)
+
+    def place_within(self, path: Path, part: str) -> Place:
+        """Return the place of a part of a text; of the text's key where that is not found.
+
+        Args:
+            path: Of the text.
+            part: As it is written there.
+        """
+        start = self.place_of(path)
+        later = (place for other, place in self.places.items() if other[: len(path)] != path)
+        end = min((place for place in later if place > start), default=None)
+        lines = self.source.splitlines()[start.line - 1 : end.line if end else None]
+        for number, line in enumerate(lines, start=start.line):
+            first = start.column - 1 if number == start.line else 0
+            last = end.column - 1 if end is not None and number == end.line else None
+            if (column := line[:last].find(part, first)) >= 0:
+                return Place(number, column + 1)
+        return start
 
 
 def show_path(path: Sequence[str | int]) -> str:

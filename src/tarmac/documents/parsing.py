@@ -75,7 +75,7 @@ def parse_document(text: str, name: str) -> Document:
         value = builder.build(root, ())
     except RecursionError as error:
         raise RequestError(f"{name}: nested too deeply, or within itself") from error
-    return Document(name, value, builder.places, builder.texts, builder.dates)
+    return Document(name, value, builder.places, builder.texts, builder.dates, text)
 
 
 class _Builder:

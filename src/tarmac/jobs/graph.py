@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from tarmac.jobs.placeholders import names_in
+from tarmac.jobs.placeholders import escape, placeholders_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +29,11 @@ _BUILT_IN = ("job.name", "task.name", "task.index", "tarmac.python")
 _OWN = ("command", "workload", "settings")
 _SHARED = ("env", "inputs", "outputs")
 
+_MAX_EXIT_CODE = 255
+_MAX_SIGNAL = 64
+# Fewer hold no program; a number without a unit is bytes, and was meant as more.
+_MIN_MEMORY_BYTES = 2**20
+
 # Finding the nearest name takes long, and nobody reads more of them.
 _MAX_HINTS = 20
 
@@ -43,16 +48,27 @@ class Fault:
         path: Of the value in the job, by the names that files have.
         message: What is wrong with it.
         hint: What to do about it, where that is known.
+        part: Of the text there, the part that is wrong.
     """
 
     path: _Path
     message: str
     hint: str = ""
+    part: str = ""
 
 
 def faults_of(job: Job) -> list[Fault]:
-    """Return what is wrong with a job as a whole: its graph and its placeholders."""
-    return [*graph_faults(job), *dict.fromkeys(_wrong_placeholders(job))]
+    """Return what is wrong with a job as a whole: its graph, its placeholders and its numbers.
+
+    What a run's record may hold from an earlier version is no error of its model: exit codes that
+    no program has, and a few bytes of memory.
+    """
+    return [
+        *graph_faults(job),
+        *dict.fromkeys(_wrong_placeholders(job)),
+        *_wrong_exit_codes(job),
+        *_wrong_amounts(job),
+    ]
 
 
 def graph_faults(job: Job) -> list[Fault]:
@@ -155,6 +171,35 @@ def _too_large(job: Job) -> Iterator[Fault]:
             return
 
 
+def _settings(job: Job) -> list[tuple[_Path, Job | TaskSpec]]:
+    """Return the job and its tasks with their paths."""
+    return [((), job), *_specs(job)]
+
+
+def _wrong_exit_codes(job: Job) -> Iterator[Fault]:
+    for path, part in _settings(job):
+        for number, code in enumerate(part.retries.exit_codes):
+            at = (*path, "retries", "exit_codes", number)
+            if code == 0:
+                yield Fault(at, "0 is success, after which no task is tried again")
+            elif not (1 <= code <= _MAX_EXIT_CODE or 1 <= -code <= _MAX_SIGNAL):
+                yield Fault(
+                    at,
+                    f"{code}: expected an exit code from 1 to {_MAX_EXIT_CODE}, or a signal's "
+                    f"number as 128 + N or -N: 137 or -9 for SIGKILL",
+                )
+
+
+def _wrong_amounts(job: Job) -> Iterator[Fault]:
+    for path, part in _settings(job):
+        for name in ("memory", "gpu_memory", "shm"):
+            value = getattr(part.resources, name)
+            if value is not None and value < _MIN_MEMORY_BYTES:
+                said = f"{value:,} bytes: expected at least 1 MiB"
+                hint = f"For mebibytes: {value:.0f}MiB" if value == int(value) else ""
+                yield Fault((*path, "resources", name), said, hint)
+
+
 def _wrong_placeholders(job: Job) -> Iterator[Fault]:
     inherits: list[tuple[tuple[str, ...], Mapping[str, str]]] = []
     if not job.tasks:
@@ -165,11 +210,11 @@ def _wrong_placeholders(job: Job) -> Iterator[Fault]:
         inherits.append((names, spec.env))
         yield from _unknown_in(spec, (*_OWN, *_SHARED), path, names)
     for path, text in (found for name in _SHARED for found in _texts(getattr(job, name), (name,))):
-        for used in names_in(text):
+        for used, written in placeholders_in(text):
             for names, env in inherits:
                 hidden = path[0] == "env" and path[1] in env
                 if not hidden and used not in (*names, *_BUILT_IN):
-                    yield _no_value(path, used, names)
+                    yield _no_value(path, used, written, names)
                     break
 
 
@@ -178,13 +223,14 @@ def _unknown_in(
 ) -> Iterator[Fault]:
     for name in fields:
         for inner, text in _texts(getattr(part, name), (*path, name)):
-            for used in names_in(text):
+            for used, written in placeholders_in(text):
                 if used not in (*names, *_BUILT_IN):
-                    yield _no_value(inner, used, names)
+                    yield _no_value(inner, used, written, names)
 
 
-def _no_value(path: _Path, used: str, names: tuple[str, ...]) -> Fault:
-    return Fault(path, f"{{{{ {used} }}}} has no value", _hint(used, (*names, *_BUILT_IN)))
+def _no_value(path: _Path, used: str, written: str, names: tuple[str, ...]) -> Fault:
+    hint = f"{_hint(used, (*names, *_BUILT_IN))}\nFor the braces themselves: {escape(written)}"
+    return Fault(path, f"{{{{ {used} }}}} has no value", hint, written)
 
 
 @functools.lru_cache(maxsize=256)

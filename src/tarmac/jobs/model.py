@@ -221,24 +221,39 @@ class Retries(Part):
     Attributes:
         count: At most so often.
         backoff: Seconds before the first; they double each time.
-        exit_codes: Only on these; on any but 0 by default.
+        exit_codes: Only on these, 1 to 255; on any but 0 by default. A signal's number N is 128 + N
+            or -N, whether a shell, a container or the kernel reports it.
     """
 
     count: int = Field(default=0, ge=0)
     backoff: Seconds = 1.0
     exit_codes: tuple[int, ...] = ()
 
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The exit codes, those of signals in both forms: 137 and -9."""
+        killed = (128 - code for code in self.exit_codes if code < 0 or 128 < code <= 192)
+        return tuple(dict.fromkeys((*self.exit_codes, *killed)))
+
 
 def _retries(value: Any) -> Any:
     return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+# Keys that hold nothing but anchors, as in Compose's and OpenAPI's files.
+_EXTENSION = "x-"
+
+
 class _Settings(Part):
     """What a job sets for all its tasks, and each task for itself.
+
+    Keys that begin with ``x-`` are left out: they hold YAML's anchors.
 
     Attributes:
         options: By executor, what only that one understands: ``{slurm: {partition: gpu}}``.
     """
+
+    model_config = ConfigDict(json_schema_extra={"patternProperties": {f"^{_EXTENSION}": True}})
 
     environment: Environment = SystemEnvironment()
     resources: Resources = Resources()
@@ -253,6 +268,13 @@ class _Settings(Part):
     priority: int = 0
     options: dict[str, dict[str, Any]] = Field(default={})
     sweep: Sweep | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_extensions(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {key: part for key, part in value.items() if not str(key).startswith(_EXTENSION)}
 
     @field_validator("env", "secrets")
     @classmethod

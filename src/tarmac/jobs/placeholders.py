@@ -11,7 +11,7 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["escape", "fill", "fill_all", "names_in"]
+__all__ = ["escape", "fill", "fill_all", "placeholders_in"]
 
 # A name, perhaps with parts: ``{{ lr }}``, ``{{ task.name }}``. Shells, JSON, Helm and Jinja have
 # other things between double braces. As in theirs, {{ '{{' }} stands for the braces themselves.
@@ -20,9 +20,9 @@ _PLACEHOLDER = re.compile(rf"\{{\{{\s*({_NAME}|'\{{\{{')\s*\}}\}}")
 _BRACES = "{{ '{{' }}"
 
 
-def names_in(text: str) -> list[str]:
-    """Return the names of a text's placeholders."""
-    return [name for name in _PLACEHOLDER.findall(text) if name != "'{{'"]
+def placeholders_in(text: str) -> list[tuple[str, str]]:
+    """Return the name of each placeholder of a text, and how it is written there."""
+    return [(match[1], match[0]) for match in _PLACEHOLDER.finditer(text) if match[1] != "'{{'"]
 
 
 def escape(text: str) -> str:

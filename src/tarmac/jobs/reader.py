@@ -18,6 +18,7 @@ from tarmac.documents import (
     show_path,
 )
 from tarmac.jobs.executors import executor_names, find_executor
+from tarmac.jobs.foreign_keys import with_own_keys
 from tarmac.jobs.graph import faults_of
 from tarmac.jobs.model import Job
 
@@ -63,9 +64,16 @@ def job_of(document: Document) -> Job:
     try:
         job = Job.model_validate(as_written(document))
     except ValidationError as error:
-        raise refuse(document, problems_of(error, document, Job)) from error
+        raise refuse(document, [*with_own_keys(problems_of(error, document, Job))]) from error
     faults = [
-        Problem(document.place_of(fault.path), show_path(fault.path), fault.message, fault.hint)
+        Problem(
+            document.place_within(fault.path, fault.part)
+            if fault.part
+            else document.place_of(fault.path),
+            show_path(fault.path),
+            fault.message,
+            fault.hint,
+        )
         for fault in faults_of(job)
     ]
     faults += _wrong_options(document)

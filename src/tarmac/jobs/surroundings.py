@@ -135,7 +135,9 @@ def _environment(value: Any) -> Any:
             return {"kind": "container", **value}
         if "requirements" in value:
             return {"kind": "venv", **value}
-        raise ValueError("expected system, or a mapping with image or requirements")
+        raise ValueError(
+            "expected system, or a mapping with image or requirements; variables belong into env"
+        )
     return value
 
 

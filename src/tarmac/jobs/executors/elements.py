@@ -312,5 +312,5 @@ def _client_settings(task: Task, spool: Spool) -> Path | None:
 
 
 def _retried_on(attempt: Attempt) -> tuple[int, ...] | None:
-    codes = tuple(attempt.task.retries.exit_codes)
+    codes = attempt.task.retries.codes
     return codes if is_retried(attempt, "failed", codes[0] if codes else 1) else None

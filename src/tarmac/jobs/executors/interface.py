@@ -222,4 +222,4 @@ def is_retried(
     is_own = cause not in ("cancelled", "stop") and cause not in DISTURBANCES
     if outcome != "failed" or not is_own or attempt.number - attempt.free > retries.count:
         return False
-    return not retries.exit_codes or exit_code in retries.exit_codes
+    return not retries.exit_codes or exit_code in retries.codes
