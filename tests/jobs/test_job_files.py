@@ -557,10 +557,10 @@ def test_several_mistakes_in_a_job_as_a_whole_come_together():
         "  - {name: a, command: '{{ d }}'}"
     )
     assert [line.split(": ")[0] for line in said.splitlines() if line.startswith("job.yaml")] == [
-        "job.yaml:3:15",
+        "job.yaml:3:25",
         "job.yaml:3:43",
         "job.yaml:4:6",
-        "job.yaml:4:15",
+        "job.yaml:4:25",
     ]
 
 

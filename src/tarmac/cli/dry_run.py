@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tarmac.errors import RequestError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tarmac.cli.views.job_plan import Plan
     from tarmac.formats import Reading
-    from tarmac.jobs import Job, JobRun, Machine
+    from tarmac.jobs import Job, JobRun, Machine, Secret
 
 __all__ = ["echo_json", "files_of", "print_files", "print_plans_of", "print_rest"]
 
@@ -24,25 +26,27 @@ _MOST_FILES = 10
 def print_plans_of(
     read: Sequence[tuple[Reading, Path]],
     on: str,
+    mapping: Mapping[str, Secret],
     *,
     output: Path | None,
     jobs: int | None,
     fake_gpus: int,
     as_json: bool,
 ) -> None:
-    """Print what jobs would do.
+    """Print what jobs would do, and what they need and is not there.
 
     Args:
         read: What files hold, each with the directory that its paths start from.
         on: Where their tasks would run.
+        mapping: What names of secrets stand for here.
         output: Where their runs would be made.
         jobs: At most so many tasks at once.
         fake_gpus: GPUs to pretend.
         as_json: Print JSON, and only that.
     """
-    from tarmac.cli.views.job_plan import plan_rows, plans_of, print_plans
+    from tarmac.cli.views.job_plan import plan_rows, plans_of, print_plans, say_problems
 
-    plans = plans_of(read)
+    plans = plans_of(read, on, mapping)
     pipelines = [
         (job, base, reading)
         for reading, base in read
@@ -59,27 +63,32 @@ def print_plans_of(
             for plan in plans:
                 print_files(plan, on, output, jobs)
     for job, base, reading in pipelines:
-        rows += _show_pipeline(
-            job, base, fake_gpus, reading.notes, reading.refusals, as_json=as_json
-        )
+        problems = () if on != "local" else _problems_of_pipeline(job, base, mapping, fake_gpus)
+        refusals = (*reading.refusals, *problems)
+        rows += _show_pipeline(job, base, fake_gpus, reading.notes, refusals, as_json=as_json)
+        if not as_json:
+            say_problems(problems)
         if on != "local" and not as_json and not reading.refusals:
             print_files(_asked_of_cluster(job, base, on), on, output, jobs)
     if as_json:
         echo_json(rows)
 
 
-def print_rest(run: JobRun, fake_gpus: int, *, as_json: bool) -> None:
+def print_rest(
+    run: JobRun, mapping: Mapping[str, Secret], fake_gpus: int, *, as_json: bool
+) -> None:
     """Print what going on with a run would do."""
     from tarmac.cli.views.job_plan import plan_rows, print_plans, rest_of
     from tarmac.jobs import read_status
 
     if run.job.pipeline is None:
         machine = _machine(run.executor, fake_gpus)
+        plan = rest_of(run, mapping)
         if as_json:
-            echo_json(plan_rows([rest_of(run)], machine))
+            echo_json(plan_rows([plan], machine))
         else:
-            print_plans([rest_of(run)], machine)
-            print_files(rest_of(run), run.executor, run.path.parent, None)
+            print_plans([plan], machine)
+            print_files(plan, run.executor, run.path.parent, None)
         return
     if not as_json:
         done = read_status(run.path).count("succeeded")
@@ -141,6 +150,21 @@ def files_of(
             yield f"{plan.name}: file {count} for {kind.title}", text
     except UnfitFileError as error:
         raise placed(error, plan.source) from error
+
+
+def _problems_of_pipeline(
+    job: Job, base: Path, mapping: Mapping[str, Secret], fake_gpus: int
+) -> Sequence[str]:
+    """Return why a pipeline would be refused here, but for what its format says itself."""
+    from tarmac.hkube import prepare_pipeline
+
+    if job.refusals:
+        return ()
+    try:
+        prepare_pipeline(job, base, mapping, fake_gpus=fake_gpus)
+    except RequestError as error:
+        return (str(error),)
+    return ()
 
 
 def _asked_of_cluster(job: Job, base: Path, on: str) -> Plan:

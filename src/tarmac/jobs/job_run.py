@@ -7,6 +7,7 @@ import dataclasses
 import os
 import secrets
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from tarmac.jobs.status import (
     read_status,
     tasks_left_with_engine,
 )
+from tarmac.jobs.workload_files import refuse_missing_workloads
 from tarmac.masking import hide_urls, remember_environment, without_known
 from tarmac.processes import identify
 from tarmac.runs import Catalogue, default_output
@@ -56,6 +58,7 @@ __all__ = [
     "note_executor",
     "note_outcome",
     "prepare",
+    "problems_beforehand",
     "refuse_lost_lock",
     "work_on",
     "working_on",
@@ -109,14 +112,44 @@ def prepare(
         raise RequestError(f"{job.name} cannot be run here: {first}", hint="\n".join(rest) or None)
     kind = find_executor(executor)
     tasks = tuple(plan_tasks(job, base))
-    missing_secrets(tasks, os.environ, mapping, base, has_named=kind.has_secrets)
-    for task in tasks:
-        refuse_unknown_stores(task.outputs)
-        if not task.needs:
-            refuse_missing_inputs(task.inputs, base)
+    for check in _checks(tasks, base, mapping, executor):
+        check()
     afar = kind.refuse_afar if by_job else None
     (afar or kind.refuse)(tasks, fake_gpus)
     return tasks
+
+
+def problems_beforehand(
+    tasks: Sequence[Task], base: Path, mapping: Mapping[str, Secret], *, executor: str = "local"
+) -> list[str]:
+    """Return why `prepare` would refuse tasks, but for what only the place where they run knows.
+
+    Args:
+        tasks: Of a job.
+        base: What its paths start from.
+        mapping: What names of secrets stand for here.
+        executor: Where they are to run.
+    """
+    problems: dict[str, None] = {}
+    for check in _checks(tasks, base, mapping, executor):
+        try:
+            check()
+        except RequestError as error:
+            problems[str(error)] = None
+    return [*problems]
+
+
+def _checks(
+    tasks: Sequence[Task], base: Path, mapping: Mapping[str, Secret], executor: str
+) -> Iterator[Callable[[], None]]:
+    """Yield what refuses tasks that cannot succeed, by this machine's knowledge alone."""
+    has_named = find_executor(executor).has_secrets
+    yield partial(missing_secrets, tasks, os.environ, mapping, base, has_named=has_named)
+    yield partial(refuse_missing_workloads, tasks, base, executor=executor)
+    for task in tasks:
+        yield partial(refuse_unknown_stores, task.outputs)
+        if not task.needs:
+            yield partial(refuse_missing_inputs, task.inputs, base)
 
 
 def create_run(

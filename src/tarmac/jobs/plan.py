@@ -15,6 +15,7 @@ from tarmac.errors import RequestError
 from tarmac.jobs.graph import MOST_TASKS, graph_faults, too_many
 from tarmac.jobs.model import Container, Job, TaskSpec
 from tarmac.jobs.placeholders import fill, fill_all, show
+from tarmac.jobs.workload_files import workload_in_task, workload_inputs
 from tarmac.processes import python_command
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _inherit(job: Job, spec: TaskSpec) -> TaskSpec:
 def _expand(
     job: Job, spec: TaskSpec, directory: Path, first: int, *, is_last: bool
 ) -> Iterator[Task]:
-    filler = _Filler(spec)
+    filler = _Filler(spec, directory)
     if spec.sweep is None:
         yield _task(job, filler, {}, first, spec.name, is_last=is_last)
         return
@@ -246,15 +247,18 @@ class _Filler:
 
     Args:
         spec: The task before its sweep is expanded.
+        directory: The job file's, beside which its workload's file is.
     """
 
-    def __init__(self, spec: TaskSpec) -> None:
+    def __init__(self, spec: TaskSpec, directory: Path) -> None:
         self.spec = spec
+        self._directory = directory
         self._varies = {
             part: "{{" in repr(spec.model_dump(include={*fields}))
             for part, (fields, _) in _FILLED.items()
         }
         self._shared: dict[str, Any] = {}
+        self._files: dict[str, tuple[Input, ...]] = {}
 
     def fill(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parts with values in the place of their names.
@@ -266,7 +270,16 @@ class _Filler:
         for part, (_, fill_part) in _FILLED.items():
             if self._varies[part] or part not in self._shared:
                 self._shared[part] = fill_part(self.spec, values)
-        return self._shared
+        if self.spec.workload is None:
+            return self._shared
+        return self._shared | {"inputs": self._with_workload(values)}
+
+    def _with_workload(self, values: Mapping[str, Any]) -> tuple[Input, ...]:
+        """Return the inputs, with the file of the workload."""
+        reference, inputs = fill(self.spec.workload or "", values), self._shared["inputs"]
+        if reference not in self._files:
+            self._files[reference] = workload_inputs(reference, inputs, self._directory)
+        return (*inputs, *self._files[reference])
 
 
 def _command(spec: TaskSpec, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -277,7 +290,7 @@ def _command(spec: TaskSpec, values: Mapping[str, Any]) -> tuple[str, ...]:
             for key, text in settings
             for part in ((_OPTIONS[key], text) if key in _OPTIONS else ("--set", f"{key}={text}"))
         ]
-        workload = fill(spec.workload, values)
+        workload = workload_in_task(fill(spec.workload, values))
         return tuple(python_command("tarmac", "train", workload, *options))
     if isinstance(spec.command, str):
         return ("sh", "-c", fill(spec.command, values))

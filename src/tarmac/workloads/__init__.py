@@ -41,7 +41,7 @@ from tarmac.workloads.optimizers import (
     RMSprop,
     TorchOptimizer,
 )
-from tarmac.workloads.registry import find_workload, reference_of, workload_names
+from tarmac.workloads.registry import check_reference, find_workload, reference_of, workload_names
 from tarmac.workloads.schedules import Constant, Cosine, Linear, OneCycle, Plateau, Schedule, Steps
 
 __all__ = [
@@ -83,6 +83,7 @@ __all__ = [
     "TorchOptimizer",
     "Verdict",
     "Workload",
+    "check_reference",
     "find_workload",
     "judged_by",
     "reference_of",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-__all__ = ["find_workload", "reference_of", "workload_names"]
+__all__ = ["check_reference", "find_workload", "reference_of", "workload_names"]
 
 _GROUP = "tarmac.workloads"
 
@@ -62,17 +62,33 @@ def find_workload(reference: str) -> Workload:
     path_text, separator, attribute = reference.rpartition(":")
     if separator and path_text.endswith(".py"):
         return _checked(_load_file(Path(path_text)), attribute, reference)
-    if reference.endswith(".py"):
-        raise RequestError(
-            f"workload {reference!r} names a file only",
-            hint=f"Name the workload in it too: tarmac train {reference}:workload",
-        )
     if reference in _REFERENCE:
         return _checked(importlib.import_module(_REFERENCE[reference]), "workload", reference)
     found = load_provided(_GROUP, "workload", reference, Workload, is_named=False)
     if found is not None:
         return found
-    raise unknown_name("workload", reference, dict.fromkeys(workload_names(), ""))
+    raise _unknown(reference)
+
+
+def check_reference(reference: str) -> None:
+    """Refuse what `find_workload` cannot find by its name alone; no file is looked for or imported.
+
+    Raises:
+        RequestError: There is no workload of that name, or a file is named without what is in it.
+    """
+    path_text, separator, _ = reference.rpartition(":")
+    is_in_file = separator and path_text.endswith(".py")
+    if not is_in_file and reference not in workload_names():
+        raise _unknown(reference)
+
+
+def _unknown(reference: str) -> RequestError:
+    if reference.endswith(".py"):
+        return RequestError(
+            f"workload {reference!r} names a file only",
+            hint=f"Name the workload in it too: {reference}:workload",
+        )
+    return unknown_name("workload", reference, dict.fromkeys(workload_names(), ""))
 
 
 def reference_of(workload: Workload) -> str:

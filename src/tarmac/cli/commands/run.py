@@ -112,7 +112,7 @@ def command(
         }
         runs = [resumed(resume, output, on, given_anew)]
         if dry_run:
-            print_rest(runs[0], fake_gpus, as_json=as_json)
+            print_rest(runs[0], mapping, fake_gpus, as_json=as_json)
             return
         prepare_job(runs[0].job, runs[0].base, mapping, fake_gpus, runs[0].executor)
     else:
@@ -130,6 +130,7 @@ def command(
             print_plans_of(
                 read,
                 place.on or "local",
+                mapping,
                 output=output,
                 jobs=jobs,
                 fake_gpus=fake_gpus,

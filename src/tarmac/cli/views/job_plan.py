@@ -9,17 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tarmac.jobs import plan_tasks, read_status, thread_variables
+from tarmac.jobs import plan_tasks, problems_beforehand, read_status, thread_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tarmac.documents import Document
     from tarmac.formats import Reading
-    from tarmac.jobs import JobRun, Machine, Task
+    from tarmac.jobs import JobRun, Machine, Secret, Task
 
-__all__ = ["Plan", "plan_rows", "plans_of", "print_plans", "rest_of", "task_lines", "task_row"]
+__all__ = [
+    "Plan",
+    "plan_rows",
+    "plans_of",
+    "print_plans",
+    "rest_of",
+    "say_problems",
+    "task_lines",
+    "task_row",
+]
 
 # Of tasks that a sweep makes of one: more would only push what differs off the screen.
 _MOST_ALIKE = 100
@@ -35,7 +44,8 @@ class Plan:
         tasks: In the order of the file.
         concurrency: At most so many at once.
         notes: What its file says that is read otherwise or has no effect here.
-        refusals: Why it cannot be run here.
+        refusals: Why it cannot be run here, as its format says.
+        problems: What it needs and is not there: secrets, inputs, workloads.
         source: Its file, where that holds the job's own values.
     """
 
@@ -45,36 +55,60 @@ class Plan:
     concurrency: int | None = None
     notes: Sequence[str] = ()
     refusals: Sequence[str] = ()
+    problems: Sequence[str] = ()
     source: Document | None = None
 
 
-def plans_of(read: Sequence[tuple[Reading, Path]]) -> list[Plan]:
+def plans_of(
+    read: Sequence[tuple[Reading, Path]],
+    on: str = "local",
+    mapping: Mapping[str, Secret] | None = None,
+) -> list[Plan]:
     """Return the plans of all jobs that were read, but for pipelines.
+
+    Args:
+        read: What files hold, each with the directory that its paths start from.
+        on: Where their tasks would run.
+        mapping: What names of secrets stand for here. None looks for no problems.
 
     Raises:
         RequestError: One cannot be planned.
     """
-    return [
-        Plan(
-            job.name,
-            base,
-            tuple(plan_tasks(job, base)),
-            job.concurrency,
-            reading.notes,
-            reading.refusals,
-            reading.source,
-        )
-        for reading, base in read
-        for job in reading.jobs
-        if job.pipeline is None
-    ]
+    plans = []
+    for reading, base in read:
+        for job in reading.jobs:
+            if job.pipeline is not None:
+                continue
+            tasks = tuple(plan_tasks(job, base))
+            problems: Sequence[str] = ()
+            if mapping is not None:
+                problems = problems_beforehand(tasks, base, mapping, executor=on)
+            plans.append(
+                Plan(
+                    job.name,
+                    base,
+                    tasks,
+                    job.concurrency,
+                    reading.notes,
+                    reading.refusals,
+                    problems,
+                    reading.source,
+                )
+            )
+    return plans
 
 
-def rest_of(run: JobRun) -> Plan:
-    """Return what going on with a run would do: the tasks that have not succeeded."""
+def rest_of(run: JobRun, mapping: Mapping[str, Secret]) -> Plan:
+    """Return what going on with a run would do: the tasks that have not succeeded.
+
+    Args:
+        run: The run.
+        mapping: What names of secrets stand for here.
+    """
     done = {task.name for task in read_status(run.path).tasks if task.state == "succeeded"}
     tasks = [task for task in run.tasks if task.name not in done]
-    return Plan(run.job.name, run.base, tasks, run.job.concurrency)
+    problems = problems_beforehand(tasks, run.base, mapping, executor=run.executor)
+    return Plan(run.job.name, run.base, tasks, run.job.concurrency, problems=problems)
 
 
 def plan_rows(plans: Sequence[Plan], machine: Machine | None) -> list[dict[str, Any]]:
@@ -102,10 +136,19 @@ def print_plans(plans: Sequence[Plan], machine: Machine | None) -> None:
             more = sum(1 for _ in alike)
             if more:
                 click.echo(f"  and {more:,} more of {task.spec}; --json shows all")
+        say_problems(plan.problems)
+
+
+def say_problems(problems: Iterable[str]) -> None:
+    """Print on standard error what keeps a job from being run as it is."""
+    for problem in problems:
+        text = problem.replace("\n", "\n  ")
+        click.secho(f"cannot be run here: {text}", fg="yellow", err=True)
 
 
 def _row(plan: Plan, task: Task, machine: Machine | None) -> dict[str, Any]:
-    said = {"job": plan.name, "notes": [*plan.notes], "refusals": [*plan.refusals]}
+    refusals = [*plan.refusals, *plan.problems]
+    said = {"job": plan.name, "notes": [*plan.notes], "refusals": refusals}
     return said | task_row(task, machine)
 
 

@@ -1,0 +1,155 @@
+"""The files that hold a task's workload: beside the job file, and in the task's directory."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.files import Location
+from tarmac.jobs.model import Container, Input
+from tarmac.jobs.run_files import is_shared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tarmac.jobs.plan import Task
+
+__all__ = ["refuse_missing_workloads", "workload_in_task", "workload_inputs"]
+
+
+def workload_in_task(reference: str) -> str:
+    """Return what names a workload in the directory of its task.
+
+    Args:
+        reference: As a job file has it: a name, or ``path/to/file.py:attribute``.
+    """
+    path, attribute = _file_of(reference)
+    if path is None or path.is_absolute() or ".." not in path.parts:
+        return reference
+    return f"{path.name}:{attribute}"
+
+
+def workload_inputs(reference: str, inputs: Sequence[Input], base: Path) -> tuple[Input, ...]:
+    """Return the inputs by which a workload's file comes along with its task.
+
+    These are the file and those beside it that it imports. There are none where its place is
+    absolute, where it is not beside the job file, or where an input brings it already.
+
+    Args:
+        reference: See `workload_in_task`.
+        inputs: Of the task.
+        base: What the file's path starts from: the job file's directory.
+    """
+    path, _ = _file_of(reference)
+    if path is None or path.is_absolute() or not (base / path).is_file():
+        return ()
+    target = PurePosixPath(workload_in_task(reference).rpartition(":")[0])
+    if any(_brings(given, target, base) for given in inputs):
+        return ()
+    start = (base / path).parent
+    return tuple(
+        Input(
+            source=str(path.parent / name),
+            to=str(target.parent / name),
+            exclude=_CACHES if (start / name).is_dir() else (),
+        )
+        for name in (path.name, *_neighbours(base / path))
+    )
+
+
+def refuse_missing_workloads(tasks: Iterable[Task], base: Path, *, executor: str) -> None:
+    """Raise a RequestError where a task's workload is not there, before anything starts.
+
+    Args:
+        tasks: Any; those that train nothing are passed over.
+        base: The job file's directory.
+        executor: Where they run. Elsewhere than here, only the node knows an absolute path.
+    """
+    refused = set()
+    for task in tasks:
+        if not task.trains or isinstance(task.environment, Container):
+            continue
+        reference = task.train_words[0]
+        if reference in refused:
+            continue
+        refused.add(reference)
+        try:
+            _refuse_missing(reference, task.inputs, base, is_here=executor == "local")
+        except RequestError as error:
+            raise RequestError(f"task {task.name!r}: {error.message}", hint=error.hint) from error
+
+
+def _refuse_missing(reference: str, inputs: Sequence[Input], base: Path, *, is_here: bool) -> None:
+    from tarmac.workloads import check_reference  # noqa: PLC0415 - only jobs that train need it
+
+    check_reference(reference)
+    path, _ = _file_of(reference)
+    if path is None:
+        return
+    if path.is_absolute():
+        if is_here and not path.is_file():
+            raise RequestError(f"workload file {str(path)!r} does not exist")
+    elif not any(_brings(given, PurePosixPath(path), base) for given in inputs):
+        raise RequestError(
+            f"workload file {str(path)!r} does not exist beside the job file",
+            hint=f"Looked for {base / path}",
+        )
+
+
+def _file_of(reference: str) -> tuple[Path | None, str]:
+    """Return the file that a reference names and what it names there; None of a bare name."""
+    path, separator, attribute = reference.rpartition(":")
+    return (Path(path), attribute) if separator and path.endswith(".py") else (None, reference)
+
+
+def _brings(given: Input, target: PurePosixPath, base: Path) -> bool:
+    """Whether an input brings a file, as far as that can be known before it is fetched."""
+    location = Location.parse(given.source)
+    if given.unpack or is_shared(given.source) or not location.is_local:
+        return True
+    source = location.below(base)
+    to = PurePosixPath(given.to or source.name)
+    if source.is_dir():
+        return target.is_relative_to(to) and (source / target.relative_to(to)).is_file()
+    return to == target or (str(to) == "." and source.name == str(target))
+
+
+_CACHES = ("*.pyc",)
+_MAX_NEIGHBOURS = 1000
+
+
+def _neighbours(file: Path) -> tuple[str, ...]:
+    """Return the modules and packages beside a file that it imports, directly or by others.
+
+    Python's own library comes first on a workload's path.
+    """
+    neighbours: dict[str, None] = {}
+    ahead = [file]
+    while ahead and len(neighbours) < _MAX_NEIGHBOURS:
+        for module in _imported(ahead.pop()):
+            if module in sys.stdlib_module_names:
+                continue
+            single, package = file.parent / f"{module}.py", file.parent / module
+            name = module if (package / "__init__.py").is_file() else single.name
+            if name in neighbours or single == file or not (file.parent / name).exists():
+                continue
+            neighbours[name] = None
+            ahead += [single] if name == single.name else [*package.rglob("*.py")]
+    return tuple(neighbours)
+
+
+def _imported(file: Path) -> Iterator[str]:
+    """Yield the first parts of the names of all modules that a file imports."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        # The training says what is wrong with it.
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.partition(".")[0]
