@@ -163,6 +163,7 @@ def _make_run(
     settings: Settings,
     by_job: bool = False,
 ) -> JobRun:
+    file = None if isinstance(job, jobs.Job) else Path(job)
     job, base = _read(job, base)
     job = settings.applied_to(job)
     at = settings.place_of(on)
@@ -171,4 +172,5 @@ def _make_run(
         tasks = jobs.prepare(job, base, secrets, fake_gpus=fake_gpus, executor=at, by_job=by_job)
     else:
         hkube.prepare_pipeline(job, base, secrets, fake_gpus=fake_gpus, executor=at, by_job=by_job)
-    return jobs.create_run(job, base, tasks, None if output is None else Path(output), executor=at)
+    directory = None if output is None else Path(output)
+    return jobs.create_run(job, base, tasks, directory, executor=at, file=file)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +16,6 @@ from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from tarmac.formats import Reading
     from tarmac.jobs import Job, JobRun, Secret, Task
@@ -51,8 +52,12 @@ def make_runs(
                 tasks = prepare_job(job, base, mapping, fake_gpus, at, by_job=by_job)
             except UnfitFileError as error:
                 raise placed(error, reading.source) from error
-            planned.append((job, base, tasks, at))
-    return [create_run(job, base, tasks, output, executor=at) for job, base, tasks, at in planned]
+            file = None if reading.source is None else Path(reading.source.name)
+            planned.append((job, base, tasks, at, file))
+    return [
+        create_run(job, base, tasks, output, executor=at, file=file)
+        for job, base, tasks, at, file in planned
+    ]
 
 
 def prepare_job(
@@ -79,11 +84,16 @@ def prepare_job(
 
 
 def resumed(
-    reference: str, output: Path | None, on: str | None, given: Mapping[str, str | Path | None]
+    reference: str,
+    output: Path | None,
+    on: str | None,
+    given: Mapping[str, str | Path | None],
+    *,
+    quiet: bool,
 ) -> JobRun:
     """Find the run to go on with; refuse options that would make it another one."""
     from tarmac.files import refuse_foreign
-    from tarmac.jobs import find_run, recall_secrets
+    from tarmac.jobs import changed_file, find_run, recall_secrets
 
     for name, value in given.items():
         if value is not None:
@@ -98,6 +108,13 @@ def resumed(
         again="start it anew from its job file: tarmac run FILE",
     )
     recall_secrets(run)
+    file = changed_file(run.path)
+    if file is not None and not quiet:
+        click.echo(
+            f"note: {file} has changed since; the run keeps the job that it began with. "
+            f"Its new content: tarmac run {shlex.quote(file)}",
+            err=True,
+        )
     return run if on is None else dataclasses.replace(run, executor=on)
 
 

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, specs_of, thread_variables
     from tarmac.jobs.progress import Ended, Reporter, Silent
     from tarmac.jobs.reader import as_written, job_of, parse_job, read_job
-    from tarmac.jobs.record import JobRecord, read_record
+    from tarmac.jobs.record import JobRecord, changed_file, read_record
     from tarmac.jobs.run_files import SHARED, directory_name
     from tarmac.jobs.runner_jobs import (
         OwnRunnerJob,
@@ -148,6 +148,7 @@ __all__ = [
     "Waiting",
     "as_written",
     "attach",
+    "changed_file",
     "circle_of",
     "create_run",
     "directory_name",
@@ -253,6 +254,7 @@ _MODULES = {
     "WORK": "containers",
     "Waiting": "executors",
     "as_written": "reader",
+    "changed_file": "record",
     "attach": "handle",
     "circle_of": "graph",
     "create_run": "job_run",

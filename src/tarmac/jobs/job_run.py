@@ -19,7 +19,7 @@ from tarmac.jobs.kind import JOB, reserved
 from tarmac.jobs.model import Job
 from tarmac.jobs.outputs import refuse_unknown_stores
 from tarmac.jobs.plan import plan_tasks
-from tarmac.jobs.record import RECORD, JobRecord, read_record, write_record
+from tarmac.jobs.record import RECORD, JobRecord, digest_of, read_record, write_record
 from tarmac.jobs.run_files import SHARED
 from tarmac.jobs.runner_notes import mark_runner, own_number
 from tarmac.jobs.runner_watch import RunnerWatch
@@ -159,6 +159,7 @@ def create_run(
     output: Path | None = None,
     *,
     executor: str = "local",
+    file: Path | None = None,
 ) -> JobRun:
     """Make a run's directory.
 
@@ -168,6 +169,7 @@ def create_run(
         tasks: What it was expanded to; none of a pipeline.
         output: Where runs are made; by default `tarmac.runs.default_output`.
         executor: Where its tasks run, now and when it is resumed.
+        file: The job file, so that a resume can tell that it has changed since.
 
     Raises:
         StorageError: It cannot be made.
@@ -186,6 +188,8 @@ def create_run(
         num_tasks=None if job.pipeline is not None else len(tasks),
         executor=executor,
         job=job.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        file=None if file is None else str(file.resolve()),
+        file_sha256=None if file is None else digest_of(file),
     )
     write_record(path, record)
     return JobRun(path, job, base.resolve(), tasks, executor)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.files import Moment, read_versioned, write_text
 from tarmac.masking import masked_text
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["RECORD", "JobRecord", "read_record", "write_record"]
+__all__ = ["RECORD", "JobRecord", "changed_file", "digest_of", "read_record", "write_record"]
 
 # The file's name in the run's directory.
 RECORD = "job-run.json"
 
 # 2 added `executor`; 3 `outcome` and `reason`, and runs whose number of tasks is not known; 4
-# `gpu_type` of a job's resources.
+# `file` and `file_sha256`, and `gpu_type` of a job's resources.
 _SCHEMA_VERSION = 4
 
 
@@ -36,6 +35,8 @@ class JobRecord(BaseModel):
             succeeds. None of other jobs, and until then.
         reason: Why it has failed, of a pipeline.
         job: The job as it was submitted.
+        file: The job file's absolute path; None of a job that no single file holds.
+        file_sha256: Of its content when the run was made.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -49,6 +50,8 @@ class JobRecord(BaseModel):
     outcome: Literal["succeeded", "failed"] | None = None
     reason: str = ""
     job: dict[str, Any]
+    file: str | None = None
+    file_sha256: str | None = None
 
 
 def read_record(run: Path) -> JobRecord:
@@ -62,6 +65,32 @@ def read_record(run: Path) -> JobRecord:
         TarmacError: It is damaged, or cannot be read.
     """
     return read_versioned(run / RECORD, JobRecord, _SCHEMA_VERSION, "job's run")
+
+
+def digest_of(file: Path) -> str | None:
+    """Return the SHA-256 of a file, in hexadecimal; None where it cannot be read."""
+    try:
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def changed_file(run: Path) -> str | None:
+    """Return the job file of a run that has changed since the run was made; None of others.
+
+    Args:
+        run: Its directory.
+
+    Raises:
+        RequestError: See `read_record`.
+        TarmacError: See `read_record`.
+    """
+    record = read_record(run)
+    if record.file is None or record.file_sha256 is None:
+        return None
+    now = digest_of(Path(record.file))
+    return record.file if now is not None and now != record.file_sha256 else None
 
 
 def write_record(run: Path, record: JobRecord) -> None:

@@ -149,10 +149,27 @@ def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
         raise TarmacError(f"weights {path} cannot be read: {error}") from error
 
 
+# How files begin that are downloaded, or checked out, in place of weights.
+_OTHER_KINDS = {
+    b"<": "an HTML page or XML: a login or an error of the server that it came from",
+    b"version https://git-lfs": "a pointer of Git LFS; fetch the file itself: git lfs pull",
+    b"{": "JSON, which holds no weights",
+}
+
+
+def _other_kind(path: Path) -> str | None:
+    """Return what a file is that no program has saved weights in; None where that is not known."""
+    with path.open("rb") as file:
+        head = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
+    return next((kind for start, kind in _OTHER_KINDS.items() if head.startswith(start)), None)
+
+
 def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
     try:
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
+        if other := _other_kind(path):
+            raise TarmacError(f"weights {path} are {other}") from error
         raise RequestError(
             f"weights {path} hold more than tensors, which would run code when it is read",
             hint="Save the weights alone: torch.save(model.state_dict(), FILE)",
@@ -161,6 +178,7 @@ def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
         # PyTorch's reader runs into anything where a file is damaged, a KeyError of a number even.
         says_why = isinstance(error, RuntimeError | OSError | EOFError | ValueError)
         reason = str(error).partition("\n")[0] if says_why else "it is no file of torch.save"
+        reason = f"it is {other}" if (other := _other_kind(path)) else reason
         raise TarmacError(f"weights {path} cannot be read: {reason}") from error
     for key in _NESTED:
         if isinstance(found, dict) and isinstance(found.get(key), dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,7 +101,14 @@ def command(
     Each task starts when what it needs is done and there is room for it. On a cluster, Ctrl-C lets
     go of the run and leaves its tasks there; once more within five seconds ends them.
     """
-    if bool(files) == (resume is not None):
+    if files and resume is not None:
+        raise RequestError(
+            "expected job files or --resume RUN, not both: a resumed run keeps the job that it "
+            "began with",
+            hint=f"Go on with it: tarmac run --resume {shlex.quote(resume)}\n"
+            f"Run the files anew: tarmac run {shlex.join(map(str, files))}",
+        )
+    if not files and resume is None:
         raise RequestError("expected job files, or --resume RUN", hint="tarmac run job.yaml")
     mapping = checked_secrets(jobs, secrets, fake_gpus, quiet=as_json)
     if resume is not None:
@@ -110,7 +118,7 @@ def command(
             "--algorithms": algorithms,
             "--profile": profile,
         }
-        runs = [resumed(resume, output, on, given_anew)]
+        runs = [resumed(resume, output, on, given_anew, quiet=as_json)]
         if dry_run:
             print_rest(runs[0], mapping, fake_gpus, as_json=as_json)
             return
