@@ -12,6 +12,8 @@ import tarmac
 from tarmac import training
 from tarmac.data import Dataset, Split
 from tarmac.errors import RequestError
+from tarmac.inference.parts import Part
+from tarmac.inference.reading.tables import read_csv
 from tarmac.workloads import SGD, Recipe, Workload
 
 ROWS = np.array([[1.0, 20.0, 300.0], [-3.0, 0.5, 2.0]], np.float32)
@@ -113,3 +115,14 @@ def test_the_label_stands_beside_the_class(run, tmp_path):
 def test_names_that_are_not_one_each_are_refused(names, said):
     with pytest.raises(RequestError, match=said):
         Dataset("flowers", _flowers(8, 0), _flowers(8, 1), 2, **names)
+
+
+def test_a_column_of_categories_stands_for_those_that_were_made_of_it(tmp_path):
+    table = tmp_path / "rows.csv"
+    table.write_text("area,street\n3,High\n4,Low\n5,Other\n")
+    part = Part("", (3,), np.dtype(np.float32), features=("street=High", "street=Low", "area"))
+    (samples,) = read_csv(table, [part], 10)
+    assert samples.columns[""].tolist() == [[1, 0, 3], [0, 1, 4], [0, 0, 5]]
+    table.write_text("area,street=High\n3,1\n")
+    with pytest.raises(RequestError, match="missing: street=Low"):
+        next(read_csv(table, [part], 10))

@@ -16,7 +16,7 @@ from tarmac.workloads.resnet50 import Normalise, model
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS)
-@pytest.mark.parametrize("name", ["diabetes-mlp", "digits-autoencoder"])
+@pytest.mark.parametrize("name", ["diabetes-mlp", "table-mlp", "digits-autoencoder"])
 def test_a_regression_conforms(name, check, tmp_path):
     workload = find_workload(name)
     whole = data.load(workload.dataset) if isinstance(workload.dataset, str) else workload.dataset()

@@ -44,7 +44,7 @@ NUM_PARAMETERS = {
 SHAPES = {"mnist": (28, 28), "cifar10": (3, 32, 32), "digits": (8, 8)}
 # Those of other data, objectives or classes have tests of their own.
 ELSEWHERE = {
-    *("mlp", "diabetes-mlp", "digits-autoencoder", "resnet50"),
+    *("mlp", "diabetes-mlp", "table-mlp", "digits-autoencoder", "resnet50"),
     *("char-gpt", "char-gpt-small", "gpt2-124m"),
 }
 CLASSIFIERS = [name for name in workload_names() if name not in ELSEWHERE]

@@ -16,7 +16,7 @@ from tarmac.files import make_directories, storage_errors, sync_directory, valid
 from tarmac.jobs.executors import Site, find_executor
 from tarmac.jobs.inputs import refuse_missing_inputs
 from tarmac.jobs.kind import JOB, reserved
-from tarmac.jobs.model import Job
+from tarmac.jobs.model import Container, Job
 from tarmac.jobs.outputs import refuse_unknown_stores
 from tarmac.jobs.plan import plan_tasks
 from tarmac.jobs.record import RECORD, JobRecord, digest_of, read_record, write_record
@@ -32,7 +32,7 @@ from tarmac.jobs.status import (
     read_status,
     tasks_left_with_engine,
 )
-from tarmac.jobs.workload_files import refuse_missing_workloads
+from tarmac.jobs.workload_files import refuse_missing_workload
 from tarmac.masking import hide_urls, remember_environment, without_known
 from tarmac.processes import identify
 from tarmac.runs import Catalogue, default_output
@@ -145,11 +145,27 @@ def _checks(
     """Yield what refuses tasks that cannot succeed, by this machine's knowledge alone."""
     has_named = find_executor(executor).has_secrets
     yield partial(missing_secrets, tasks, os.environ, mapping, base, has_named=has_named)
-    yield partial(refuse_missing_workloads, tasks, base, executor=executor)
+    yield partial(_refuse_missing_workloads, tasks, base, executor=executor)
     for task in tasks:
         yield partial(refuse_unknown_stores, task.outputs)
         if not task.needs:
             yield partial(refuse_missing_inputs, task.inputs, base)
+
+
+def _refuse_missing_workloads(tasks: Sequence[Task], base: Path, *, executor: str) -> None:
+    seen = set()
+    for task in tasks:
+        # An image may have workloads of its own.
+        if not task.trains or isinstance(task.environment, Container):
+            continue
+        reference = task.train_words[0]
+        if reference in seen:
+            continue
+        seen.add(reference)
+        try:
+            refuse_missing_workload(reference, task.inputs, base, is_here=executor == "local")
+        except RequestError as error:
+            raise RequestError(f"task {task.name!r}: {error.message}", hint=error.hint) from error
 
 
 def create_run(

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.files import Location
-from tarmac.jobs.model import Container, Input
+from tarmac.jobs.model import Input
 from tarmac.jobs.run_files import is_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from tarmac.jobs.plan import Task
-
-__all__ = ["refuse_missing_workloads", "workload_in_task", "workload_inputs"]
+__all__ = ["refuse_missing_workload", "workload_in_task", "workload_inputs"]
 
 
 def workload_in_task(reference: str) -> str:
@@ -51,38 +49,28 @@ def workload_inputs(reference: str, inputs: Sequence[Input], base: Path) -> tupl
         return ()
     start = (base / path).parent
     return tuple(
-        Input(
-            source=str(path.parent / name),
-            to=str(target.parent / name),
-            exclude=_CACHES if (start / name).is_dir() else (),
+        Input.model_validate(
+            {
+                "from": str(path.parent / name),
+                "to": str(target.parent / name),
+                "exclude": _CACHES if (start / name).is_dir() else (),
+            }
         )
         for name in (path.name, *_neighbours(base / path))
     )
 
 
-def refuse_missing_workloads(tasks: Iterable[Task], base: Path, *, executor: str) -> None:
+def refuse_missing_workload(
+    reference: str, inputs: Sequence[Input], base: Path, *, is_here: bool
+) -> None:
     """Raise a RequestError where a task's workload is not there, before anything starts.
 
     Args:
-        tasks: Any; those that train nothing are passed over.
+        reference: As the task names it, in its directory.
+        inputs: Of the task, with those of `workload_inputs`.
         base: The job file's directory.
-        executor: Where they run. Elsewhere than here, only the node knows an absolute path.
+        is_here: Whether the task runs here. Elsewhere only the node knows an absolute path.
     """
-    refused = set()
-    for task in tasks:
-        if not task.trains or isinstance(task.environment, Container):
-            continue
-        reference = task.train_words[0]
-        if reference in refused:
-            continue
-        refused.add(reference)
-        try:
-            _refuse_missing(reference, task.inputs, base, is_here=executor == "local")
-        except RequestError as error:
-            raise RequestError(f"task {task.name!r}: {error.message}", hint=error.hint) from error
-
-
-def _refuse_missing(reference: str, inputs: Sequence[Input], base: Path, *, is_here: bool) -> None:
     from tarmac.workloads import check_reference  # noqa: PLC0415 - only jobs that train need it
 
     check_reference(reference)

@@ -379,7 +379,8 @@ class Workload:
             seeded, and returns for a preprocessed batch what ``objective`` takes: logits
             ``[batch, num_classes]``. A batch that is a dictionary is given as keyword arguments.
             Keyword-only parameters ``sample_shape`` and ``num_classes`` without defaults get the
-            dataset's; of a dictionary of inputs, a dictionary of shapes.
+            dataset's; of a dictionary of inputs, a dictionary of shapes. So does ``target_shape``,
+            that of one target.
         recipe: How it is trained.
         recipes: Instead of ``recipe``, by the names of other datasets.
         objective: The loss, the metrics, and what counts.
@@ -387,7 +388,8 @@ class Workload:
         expectation: What it reaches; None where nothing is known.
         initialise: Sets weights from data (Kraehenbuehl et al., arXiv 1511.06856), once, before the
             first step: it is called with the model on the CPU and preprocessed, unaugmented fp32
-            samples ``[at most initialise_samples, ...]``, the first of the training set.
+            samples ``[at most initialise_samples, ...]``, the first of the training set. A
+            parameter ``targets`` gets theirs.
         initialise_samples: The most samples that ``initialise`` gets; at least 1.
     """
 
@@ -400,7 +402,7 @@ class Workload:
     objective: Objective = dataclasses.field(default_factory=Classification)
     optimizers: Mapping[str, Optimizer] = dataclasses.field(default_factory=dict)
     expectation: Expectation | None = None
-    initialise: Callable[[nn.Module, torch.Tensor], None] | None = None
+    initialise: Callable[..., None] | None = None
     initialise_samples: int = 1000
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ _GROUP = "tarmac.workloads"
 _REFERENCE = {
     "digits-mlp": "tarmac.workloads.digits_mlp",
     "diabetes-mlp": "tarmac.workloads.diabetes_mlp",
+    "table-mlp": "tarmac.workloads.table_mlp",
     "digits-autoencoder": "tarmac.workloads.digits_autoencoder",
     "mnist-mlp": "tarmac.workloads.mnist_mlp",
     "mnist-cnn": "tarmac.workloads.mnist_cnn",

@@ -124,7 +124,8 @@ class Size(click.ParamType):  # type: ignore[type-arg]
     epilog=examples(
         "tarmac data add mnist --from /mnt/usb/mnist",
         "tarmac data add flowers --from flowers --size 64x64",
-        "tarmac data add houses --from houses.csv --target price --drop id",
+        "tarmac data add houses --from houses.csv --target price --drop id,street",
+        "tarmac data add houses --from houses.csv --target price --categorical street",
         "tarmac data add digits2 --from digits.npz",
     )
 )
@@ -169,12 +170,27 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         "targets",
         metavar="COLUMN",
         multiple=True,
-        help="What is to be predicted; may be repeated for values. Text and whole numbers are "
-        "classes. All other columns are the inputs.",
+        help="What is to be predicted; several of values as a,b or repeated. Text and whole "
+        "numbers are classes. All other columns are the inputs.",
     ),
     option("--values", is_flag=True, help="Take whole numbers as values, not as classes."),
+    option("--classes", is_flag=True, help="Take whole numbers as classes: 1.0 too, or very many."),
     option("--weights", metavar="COLUMN", help="What each sample counts."),
-    option("--drop", "dropped", metavar="COLUMN", multiple=True, help="A column to leave out."),
+    option(
+        "--drop", "dropped", metavar="COLUMNS", multiple=True, help="Leave columns out, a or a,b."
+    ),
+    option(
+        "--categorical",
+        metavar="COLUMNS",
+        multiple=True,
+        help="Make a column of 0 and 1 for each value of these, a or a,b.",
+    ),
+    option(
+        "--fill",
+        metavar="median|mean|VALUE",
+        help="Put a value in the place of missing numbers; median and mean are those of the rows "
+        "that are trained on.",
+    ),
 )
 @cloup.option_group(
     "Images",
@@ -195,8 +211,11 @@ def add(
     replace: bool,
     targets: tuple[str, ...],
     values: bool,
+    classes: bool,
     weights: str | None,
     dropped: tuple[str, ...],
+    categorical: tuple[str, ...],
+    fill: str | None,
     size: tuple[int, int] | None,
     grey: bool,
     as_json: bool,
@@ -213,8 +232,11 @@ def add(
             "--replace": replace,
             "--target": targets,
             "--values": values,
+            "--classes": classes,
             "--weights": weights,
             "--drop": dropped,
+            "--categorical": categorical,
+            "--fill": fill,
             "--size": size,
             "--grey": grey,
         }
@@ -231,7 +253,13 @@ def add(
         test=test,
         test_share=test_share,
         columns=data.TableColumns(
-            targets=targets, weights=weights, dropped=dropped, as_values=values
+            targets=targets,
+            weights=weights,
+            dropped=dropped,
+            categorical=categorical,
+            fill=fill,
+            as_values=values,
+            as_classes=classes,
         ),
         size=size,
         grey=grey,
@@ -240,7 +268,8 @@ def add(
     root = data.data_root()
     record = data.take_over(name, origin, taking, root)
     if as_json:
-        click.echo(json.dumps({name: str(root / name), **record.model_dump(mode="json")}, indent=2))
+        stored = record.model_dump(mode="json") | {"notes": [*record.notes]}
+        click.echo(json.dumps({name: str(root / name), **stored}, indent=2))
         return
     click.echo(f"{name} is in {root / name}")
     shape = "x".join(map(str, record.sample_shape)) or "1"
@@ -250,6 +279,8 @@ def add(
     )
     for folder in record.left_out:
         click.echo(f"left out: {folder} (--test FOLDER says which one is scored)", err=True)
+    for note in record.notes:
+        click.echo(f"note: {note}", err=True)
 
 
 @command.command(epilog=examples("tarmac data verify", "tarmac data verify mnist --json"))

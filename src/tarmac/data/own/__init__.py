@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tarmac.data.own.images import read_image
     from tarmac.data.own.store import OwnRecord, load_own, own_names, own_record
-    from tarmac.data.own.tables import TableColumns
+    from tarmac.data.own.table_values import TableColumns
     from tarmac.data.own.taking import Taking, take_over
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
 
 # Where a name is at home.
 _MODULES = {
-    "TableColumns": "tables",
+    "TableColumns": "table_values",
     "OwnRecord": "store",
     "Taking": "taking",
     "load_own": "store",

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tarmac.data.own.parts import Part, Parts, cut_off_test, numbers, targets_of, weights_of
+from tarmac.data.own.parts import (
+    Part,
+    Parts,
+    cut_off_test,
+    note_on_classes,
+    note_on_values,
+    numbers,
+    targets_of,
+    weights_of,
+)
 from tarmac.errors import TarmacError
 from tarmac.files import read_errors
 
@@ -41,19 +50,23 @@ _EXPECTED = (
 )
 
 
-def read_arrays(path: Path, *, test_share: float, as_values: bool) -> Parts:
+def read_arrays(
+    path: Path, *, test_share: float, as_values: bool, as_classes: bool = False
+) -> Parts:
     """Read an ``.npz``.
 
     Args:
         path: The archive; no array in it may hold Python's objects.
         test_share: Of the samples to score, where the archive does not say which.
         as_values: Whether integer targets are values rather than classes.
+        as_classes: Whether whole targets are classes, whatever their type and number.
 
     Raises:
         TarmacError: It cannot be read, is damaged, or its arrays do not fit together.
     """
     parts: dict[str, dict[str, NDArray[Any]]] = {}
     num_classes = None
+    notes: tuple[str, ...] = ()
     for name, array in _loaded(path).items():
         where = f"{path}: {name}"
         if name not in _NAMES:
@@ -62,8 +75,11 @@ def read_arrays(path: Path, *, test_share: float, as_values: bool) -> Parts:
             raise TarmacError(f"{where} is one number, expected one entry for each sample")
         part, column = _NAMES[name]
         if column == "targets":
-            array, found = targets_of(array, where, as_values=as_values)  # noqa: PLW2901
+            array, found = targets_of(  # noqa: PLW2901
+                array, where, as_values=as_values, as_classes=as_classes
+            )
             num_classes = found if num_classes is None else max(num_classes, found or 0)
+            notes += _notes_on(array, where, found, as_values=as_values)
         elif column == "weights":
             array = weights_of(array, where)  # noqa: PLW2901
         else:
@@ -88,7 +104,15 @@ def read_arrays(path: Path, *, test_share: float, as_values: bool) -> Parts:
             f"{path} has samples of {' and '.join(sorted(parts)) or 'no kind'}", hint=_EXPECTED
         )
     classes = None if num_classes is None else tuple(map(str, range(num_classes)))
-    return Parts(train=train, test=test, classes=classes)
+    return Parts(train=train, test=test, classes=classes, notes=notes)
+
+
+def _notes_on(
+    targets: NDArray[Any], where: str, num_classes: int | None, *, as_values: bool
+) -> tuple[str, ...]:
+    if num_classes is not None:
+        return note_on_classes(len(np.unique(targets)), len(targets), where)
+    return () if as_values or targets.ndim > 1 else note_on_values(targets, where)
 
 
 def _loaded(path: Path) -> Mapping[str, NDArray[Any]]:

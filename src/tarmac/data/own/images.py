@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,7 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.files import read_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
     from PIL import Image
@@ -103,6 +103,7 @@ def read_folder(
         origin = train
     found = _found(origin)
     classes = tuple(sorted(found))
+    notes = (*_notes_on(origin, classes), *(_notes_on(test, classes) if test is not None else ()))
     if test is not None:
         to_score = _found(test)
         unknown = sorted(set(to_score) - set(classes))
@@ -129,12 +130,35 @@ def read_folder(
         targets = [classes.index(name) for name in classes for _ in part.get(name, ())]
         inputs = _decoded(paths, column_path(staged, name_of_part, "inputs"), size, grey=grey)
         read.append(Part(inputs=inputs, targets=np.array(targets, dtype=np.int64)))
-    return Parts(train=read[0], test=read[1], classes=classes, left_out=left_out)
+    return Parts(train=read[0], test=read[1], classes=classes, left_out=left_out, notes=notes)
 
 
 def _folders(origin: Path) -> list[Path]:
     with read_errors(origin):
-        return sorted(p for p in origin.iterdir() if p.is_dir() and not p.name.startswith("."))
+        return sorted(p for p in origin.iterdir() if p.is_dir() and not _is_hidden(Path(p.name)))
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether a path is one that systems make beside a user's files, as macOS does in archives."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
+
+
+def _notes_on(origin: Path, classes: Collection[str]) -> Iterator[str]:
+    """Yield what is left out beside and among the folders of classes."""
+    for folder in _folders(origin):
+        if folder.name not in classes:
+            yield f"left out: {folder}, for it holds no image ({', '.join(IMAGE_SUFFIXES)})"
+    with read_errors(origin):
+        loose = sorted(p for p in origin.iterdir() if not _is_hidden(Path(p.name)) and _is_image(p))
+    if loose:
+        what = (
+            loose[0].name if len(loose) == 1 else f"{len(loose):,} images such as {loose[0].name}"
+        )
+        yield f"left out: {what} in {origin}, for only images in the folder of a class have a class"
 
 
 def _found(origin: Path) -> dict[str, list[Path]]:
@@ -145,7 +169,7 @@ def _found(origin: Path) -> dict[str, list[Path]]:
             paths = sorted(
                 path
                 for path in folder.rglob("*")
-                if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
+                if not _is_hidden(path.relative_to(folder)) and _is_image(path)
             )
         if paths:
             found[folder.name] = paths

@@ -12,10 +12,27 @@ from tarmac.errors import RequestError, TarmacError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Part", "Parts", "as_float32", "cut_off_test", "numbers", "targets_of", "weights_of"]
+__all__ = [
+    "Part",
+    "Parts",
+    "as_float32",
+    "cut_off_test",
+    "note_on_classes",
+    "note_on_values",
+    "numbers",
+    "refuse_as_classes",
+    "targets_of",
+    "weights_of",
+]
 
 # A class is a place in a list of names and an output of the model: numbers beyond are values.
 _MOST_CLASSES = 1_000_000
+
+# Fewer different numbers are classes, however few samples there are.
+_FEW_CLASSES = 20
+# With fewer samples of each, there is nothing to learn a class from.
+_MIN_SAMPLES_PER_CLASS = 5
+_MAX_LOOKED_AT = 1_000_000
 
 # The order in which samples are dealt to the test set is the same on every machine.
 _SEED = 0
@@ -57,6 +74,7 @@ class Parts:
             values, or there are none.
         features: The names of the inputs' columns, where they have names.
         left_out: Folders beside those of the two parts, of which nothing was read.
+        notes: What was read otherwise than its owner may think, a line each.
     """
 
     train: Part
@@ -64,6 +82,7 @@ class Parts:
     classes: tuple[str, ...] | None = None
     features: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def cut_off_test(num_samples: int, share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -145,8 +164,53 @@ def weights_of(array: NDArray[Any], where: str) -> NDArray[np.float32]:
     return found
 
 
+def refuse_as_classes(
+    num_classes: int, num_samples: int, where: str, *, is_text: bool = False
+) -> None:
+    """Raise a RequestError where targets are as good as all different: no classes.
+
+    Args:
+        num_classes: Different ones.
+        num_samples: Of the samples.
+        where: What they are, for the message.
+        is_text: Whether they are texts rather than whole numbers.
+    """
+    if num_classes <= max(_FEW_CLASSES, num_samples / _MIN_SAMPLES_PER_CLASS):
+        return
+    what = "texts" if is_text else "whole numbers"
+    values = "" if is_text else "Take them as values: --values\n"
+    raise RequestError(
+        f"{where}: {num_classes:,} different {what} in {num_samples:,} samples are too many for "
+        "classes",
+        hint=f"{values}Take them as classes all the same: --classes",
+    )
+
+
+def note_on_classes(num_classes: int, num_samples: int, where: str) -> tuple[str, ...]:
+    """Say of whole numbers that were taken as many classes that they may be values."""
+    if num_classes <= max(_FEW_CLASSES, num_samples**0.5):
+        return ()
+    return (
+        f"{where}: {num_classes:,} different whole numbers in {num_samples:,} samples were taken "
+        "as classes; --values takes them as values",
+    )
+
+
+def note_on_values(array: NDArray[Any], where: str) -> tuple[str, ...]:
+    """Say of values that are few whole numbers that they may be classes, as 1.0 and 0.0 are."""
+    different = np.unique(array[:_MAX_LOOKED_AT])
+    if len(different) > _FEW_CLASSES or len(different) * 2 > len(array):
+        return ()
+    if not np.array_equal(different, np.floor(different)) or different.min() < 0:
+        return ()
+    return (
+        f"{where}: the {len(different)} different values, all whole, were taken as values; "
+        "--classes takes them as classes",
+    )
+
+
 def targets_of(
-    array: NDArray[Any], where: str, *, as_values: bool
+    array: NDArray[Any], where: str, *, as_values: bool, as_classes: bool = False
 ) -> tuple[NDArray[Any], int | None]:
     """Return targets in the type that they mean, and the number of classes where they are classes.
 
@@ -156,11 +220,19 @@ def targets_of(
         array: ``[num_samples, ...]``.
         where: What it is, for messages.
         as_values: Whether integers are values too.
+        as_classes: Whether whole numbers of any type and any number are classes.
 
     Raises:
+        RequestError: Integers are nearly all different, and it is not said what they are.
         TarmacError: They are no numbers, or a class is below 0.
     """
     found = numbers(array, where)
+    if as_classes and found.dtype.kind == "f":
+        wrong = found != np.floor(found)
+        if wrong.any():
+            place = int(np.argwhere(wrong)[0][0])
+            raise TarmacError(f"{where} holds {found[place]} at sample {place}, which is no class")
+        found = found.astype(np.int64)
     if found.dtype.kind == "f" or as_values:
         return found.astype(np.float32, copy=False), None
     if found.ndim == 2 and found.shape[1] == 1:
@@ -178,4 +250,6 @@ def targets_of(
             f"{_MOST_CLASSES:,}",
             hint="Numbers that are no classes: --values.",
         )
+    if not as_classes:
+        refuse_as_classes(len(np.unique(found)), len(found), where)
     return found.astype(np.int64), int(found.max()) + 1 if found.size else None

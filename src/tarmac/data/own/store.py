@@ -14,7 +14,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from tarmac.data.base import Dataset, Split
 from tarmac.data.included import INCLUDED
@@ -82,6 +82,7 @@ class OwnRecord(BaseModel):
         train: What a model may be fitted to.
         test: What it is scored on.
         left_out: Folders beside those of the two parts, of which nothing was read.
+        notes: What was read otherwise than its owner may think, a line each; not stored.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -96,6 +97,7 @@ class OwnRecord(BaseModel):
     train: PartRecord
     test: PartRecord
     left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = Field(default=(), exclude=True)
 
     @property
     def summary(self) -> str:
@@ -250,6 +252,7 @@ def write_own(
         train=_described(parts.train),
         test=_described(parts.test),
         left_out=parts.left_out,
+        notes=parts.notes,
     )
     for part, kept in (("train", parts.train), ("test", parts.test)):
         for column, array in kept.columns.items():

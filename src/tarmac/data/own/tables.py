@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import codecs
-import dataclasses
 import gzip
 import itertools
 import shlex
 import zlib
 from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
-
-from tarmac.data.own.parts import Part, Parts, as_float32, cut_off_test
+from tarmac.data.own.parts import Parts, cut_off_test
+from tarmac.data.own.table_values import (
+    TableColumns,
+    check_inputs,
+    classes_of,
+    filled,
+    levels_of,
+    note_on_counting,
+    part_of,
+)
 from tarmac.distribution import explained_imports
-from tarmac.errors import RequestError, TarmacError, unknown_name
+from tarmac.errors import RequestError, TarmacError
 from tarmac.files import read_errors
 
 if TYPE_CHECKING:
@@ -22,30 +28,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
-__all__ = ["TableColumns", "is_table", "read_tables"]
+__all__ = ["is_table", "read_tables"]
 
 _TEXTS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _SEPARATORS = (",", ";", "\t")
 _BLOCK_BYTES = 2**20
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TableColumns:
-    """What the columns of a table are.
-
-    Attributes:
-        targets: What is to be predicted: one column of classes, or columns of values.
-        weights: What each sample counts.
-        dropped: Which are left out.
-        as_values: Whether whole numbers in the target are values rather than classes.
-    """
-
-    targets: tuple[str, ...] = ()
-    weights: str | None = None
-    dropped: tuple[str, ...] = ()
-    as_values: bool = False
 
 
 def read_tables(
@@ -66,33 +54,50 @@ def read_tables(
         RequestError: There is no column of a name that was given.
         TarmacError: A table cannot be read, or holds what is no number: names the row and column.
     """
-    tables = [_read(path) for path in (train, test) if path is not None]
-    named = [*columns.targets, *columns.dropped, *([columns.weights] if columns.weights else [])]
-    for name in named:
-        if named.count(name) > 1:
-            raise RequestError(
-                f"column {name!r} is named {named.count(name)} times, expected one purpose of it"
-            )
-        if name not in tables[0].column_names:
-            raise unknown_name("column", name, dict.fromkeys(tables[0].column_names, ""))
-    features = tuple(name for name in tables[0].column_names if name not in named)
-    if not features:
-        raise RequestError(f"{train} has no column left for the inputs")
     paths = [path for path in (train, test) if path is not None]
+    tables = [_read(path) for path in paths]
+    columns = columns.named_in(tables[0].column_names)
+    used = {*columns.targets, *columns.dropped, columns.weights}
+    names = [name for name in tables[0].column_names if name not in used]
+    if not names:
+        raise RequestError(f"{train} has no column left for the inputs")
     for path, table in zip(paths[1:], tables[1:], strict=True):
         if set(table.column_names) != set(tables[0].column_names):
             differing = sorted(set(table.column_names) ^ set(tables[0].column_names))
             raise TarmacError(f"{path} and {train} differ in columns: {', '.join(differing)}")
-    classes = _classes(tables, paths, columns)
+    classes, notes = classes_of(tables, paths, columns)
+    plain = [name for name in names if name not in columns.categorical]
+    for path, table in zip(paths, tables, strict=True):
+        check_inputs(table, path, plain, columns)
+        notes += tuple(note for name in plain for note in note_on_counting(table, name))
+    inputs = {
+        name: levels_of(tables, paths, name) if name in columns.categorical else None
+        for name in names
+    }
+    features = tuple(
+        feature
+        for name, levels in inputs.items()
+        for feature in ([name] if levels is None else [f"{name}={level}" for level in levels])
+    )
+    if len(set(features)) < len(features):
+        doubled = next(name for name in features if features.count(name) > 1)
+        raise RequestError(f"{train}: two columns of the inputs would be named {doubled!r}")
     read = [
-        _part(table, path, features, columns, classes)
+        part_of(table, path, inputs, columns, classes)
         for table, path in zip(tables, paths, strict=True)
     ]
     if len(read) == 1:
         learnt, scored = cut_off_test(len(read[0].inputs), test_share)
         read = [read[0].taken(learnt), read[0].taken(scored)]
-    names = None if classes is None else tuple(map(str, classes))
-    return Parts(train=read[0], test=read[1], classes=names, features=features)
+    if columns.fill is not None:
+        read = filled(read, columns.fill, features, train)
+    return Parts(
+        train=read[0],
+        test=read[1],
+        classes=None if classes is None else tuple(map(str, classes)),
+        features=features,
+        notes=tuple(dict.fromkeys(notes)),
+    )
 
 
 def is_table(path: Path) -> bool:
@@ -196,103 +201,3 @@ def _are_values(names: Sequence[str]) -> bool:
         return False
     is_counted = all(name.isdecimal() for name in names)
     return not (is_counted and all(a < b for a, b in itertools.pairwise(found)))
-
-
-def _classes(
-    tables: Sequence[pa.Table], paths: Sequence[Path], columns: TableColumns
-) -> list[Any] | None:
-    """Return the values of the target in order, where they are classes."""
-    import pyarrow.types as kinds  # noqa: PLC0415
-
-    if len(columns.targets) != 1 or columns.as_values:
-        return None
-    (name,) = columns.targets
-    kind = tables[0].schema.field(name).type
-    if kinds.is_dictionary(kind):
-        kind = kind.value_type
-    is_text = kinds.is_string(kind) or kinds.is_large_string(kind)
-    if not (is_text or kinds.is_boolean(kind) or kinds.is_integer(kind)):
-        return None
-    found: set[Any] = set()
-    for table, path in zip(tables, paths, strict=True):
-        _check_whole(table, path, name)
-        found |= set(table.column(name).unique().to_pylist())
-    try:
-        return sorted(found)
-    except TypeError as error:
-        raise TarmacError(f"{' and '.join(map(str, paths))} differ in type at {name!r}") from error
-
-
-def _part(
-    table: pa.Table,
-    path: Path,
-    features: Sequence[str],
-    columns: TableColumns,
-    classes: Sequence[Any] | None,
-) -> Part:
-    inputs = np.stack([_numbers(table, path, name) for name in features], axis=1)
-    targets: NDArray[Any] | None = None
-    if classes is not None:
-        numbered = {value: number for number, value in enumerate(classes)}
-        (name,) = columns.targets
-        targets = np.array([numbered[v] for v in table.column(name).to_pylist()], dtype=np.int64)
-    elif len(columns.targets) == 1:
-        targets = _numbers(table, path, columns.targets[0])
-    elif columns.targets:
-        targets = np.stack([_numbers(table, path, name) for name in columns.targets], axis=1)
-    weights = None if columns.weights is None else _numbers(table, path, columns.weights)
-    if weights is not None and weights.min() < 0:
-        row = int(weights.argmin()) + 1
-        raise TarmacError(f"{path}: row {row}, column {columns.weights!r}: a weight below 0")
-    return Part(inputs=inputs, targets=targets, weights=weights)
-
-
-def _numbers(table: pa.Table, path: Path, name: str) -> NDArray[np.float32]:
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.types as kinds  # noqa: PLC0415
-
-    _check_whole(table, path, name)
-    column = table.column(name)
-    kind = column.type
-    if not (
-        kinds.is_integer(kind)
-        or kinds.is_floating(kind)
-        or kinds.is_boolean(kind)
-        or kinds.is_decimal(kind)
-    ):
-        values = column.to_pylist()
-        row = next((number for number, value in enumerate(values) if not _is_number(value)), 0)
-        raise TarmacError(
-            f"{path}: row {row + 1}, column {name!r}: {kind} such as {str(values[row])[:40]!r}, "
-            "expected numbers",
-            hint=f"Leave it out: --drop {shlex.quote(name)}\nor make numbers of it first.",
-        )
-    # Whole numbers that no float64 holds exactly are no more exact in float32.
-    values = as_float32(column.cast(pa.float64(), safe=False).to_numpy())
-    wrong = ~np.isfinite(values)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise TarmacError(
-            f"{path}: row {row + 1}, column {name!r}: {column[row]}, expected a finite number of "
-            "float32"
-        )
-    return values
-
-
-def _check_whole(table: pa.Table, path: Path, name: str) -> None:
-    column = table.column(name)
-    if column.null_count:
-        row = column.is_null().to_pylist().index(True)
-        raise TarmacError(
-            f"{path}: row {row + 1}, column {name!r}: no value",
-            hint=f"{column.null_count:,} are missing. Leave the rows out, fill them, or leave "
-            f"out the column: --drop {shlex.quote(name)}",
-        )
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True

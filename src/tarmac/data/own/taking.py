@@ -5,16 +5,25 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tarmac.data.own.arrays import read_arrays
 from tarmac.data.own.images import read_folder
 from tarmac.data.own.store import OwnRecord, check_free, staging, write_own
-from tarmac.data.own.tables import TableColumns, is_table, read_tables
+from tarmac.data.own.table_values import TableColumns
+from tarmac.data.own.tables import is_table, read_tables
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tarmac.data.own.parts import Part
+
 __all__ = ["Taking", "take_over"]
+
+
+# Samples that are compared at a time.
+_BLOCK = 1024
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,9 +86,26 @@ def take_over(name: str, origin: Path, taking: Taking, root: Path) -> OwnRecord:
             parts = read_tables(origin, taking.test, taking.columns, test_share=taking.test_share)
         else:
             parts = read_arrays(
-                origin, test_share=taking.test_share, as_values=taking.columns.as_values
+                origin,
+                test_share=taking.test_share,
+                as_values=taking.columns.as_values,
+                as_classes=taking.columns.as_classes,
             )
+        if _are_same(parts.train, parts.test):
+            said = "the samples to score are those that are trained on: the score tells nothing"
+            parts = dataclasses.replace(parts, notes=(*parts.notes, said))
         return write_own(name, parts, origin, root, staged, replace=taking.replace)
+
+
+def _are_same(train: Part, test: Part) -> bool:
+    """Whether both parts hold the same samples in the same order."""
+    if train.inputs.shape != test.inputs.shape:
+        return False
+    # Blocks, as images may be mapped from files that are larger than memory.
+    return all(
+        np.array_equal(train.inputs[start : start + _BLOCK], test.inputs[start : start + _BLOCK])
+        for start in range(0, len(train.inputs), _BLOCK)
+    )
 
 
 def _check_options(origin: Path, taking: Taking) -> None:
@@ -101,12 +127,17 @@ def _check_options(origin: Path, taking: Taking) -> None:
         ("--weights", columns.weights, is_of_columns, "a table"),
         ("--drop", columns.dropped, is_of_columns, "a table"),
         ("--values", columns.as_values, not is_folder, "a table or an .npz"),
+        ("--classes", columns.as_classes, not is_folder, "a table or an .npz"),
+        ("--categorical", columns.categorical, is_of_columns, "a table"),
+        ("--fill", columns.fill, is_of_columns, "a table"),
         ("--size", taking.size, is_folder, "a folder of images"),
         ("--grey", taking.grey, is_folder, "a folder of images"),
         ("--test", taking.test, is_of_columns or is_folder, "a table or a folder of images"),
     ):
         if is_given and not fits:
             raise RequestError(f"{option} is for {form}, and {origin} is none")
+    if columns.as_values and columns.as_classes:
+        raise RequestError("expected one of --values and --classes")
     if taking.test is not None:
         if not taking.test.exists():
             raise RequestError(f"there is no {taking.test}")

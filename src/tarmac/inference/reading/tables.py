@@ -67,9 +67,17 @@ def _names(parts: Sequence[Part]) -> list[str]:
     ]
 
 
+@dataclasses.dataclass(frozen=True)
+class _Column:
+    """Where a value stands in a row: a number, or 1 where the row has a category there, else 0."""
+
+    index: int
+    category: str | None = None
+
+
 def _columns(
     path: Path, first: Sequence[str], parts: Sequence[Part], *, is_header: bool
-) -> list[int]:
+) -> list[_Column]:
     """Return where each of the parts' values stands in a row."""
     expected = sum(part.size for part in parts)
     is_named = is_header and bool(parts[0].features)
@@ -80,7 +88,7 @@ def _columns(
                 f"{parts[0]}",
                 hint="Leave out what the model does not take, such as the column of the targets.",
             )
-        return [*range(expected)]
+        return [_Column(index) for index in range(expected)]
     names = [*parts[0].features] or _names(parts)
     if not is_header:
         raise RequestError(
@@ -88,9 +96,18 @@ def _columns(
             hint=f"Begin with: {','.join(names[:8])}{',...' if len(names) > 8 else ''}",
         )
     given = [name.strip() for name in first]
-    missing = [name for name in names if name not in given]
-    unknown = [name for name in given if name not in names]
-    if missing or unknown or len(given) != expected:
+    # `tarmac data add --categorical Street` has made Street=Pave and the like of a column Street.
+    categories = {
+        name: (column, category)
+        for name in names
+        if name not in given
+        for column, separator, category in [name.partition("=")]
+        if separator and column in given
+    }
+    used = {*names, *(column for column, _ in categories.values())}
+    missing = [name for name in names if name not in given and name not in categories]
+    unknown = [name for name in given if name not in used]
+    if missing or unknown or len(given) != len(set(given)):
         said = [f"missing: {', '.join(missing[:8])}"] if missing else []
         said += [f"not of the model's: {', '.join(unknown[:8])}"] if unknown else []
         said = said or ["a column is there twice"]
@@ -100,14 +117,20 @@ def _columns(
             if unknown
             else None,
         )
-    return [given.index(name) for name in names]
+    return [
+        _Column(given.index(categories[name][0]), categories[name][1])
+        if name in categories
+        else _Column(given.index(name))
+        for name in names
+    ]
 
 
 def _sample(
-    where: str, row: Sequence[str], parts: Sequence[Part], columns: Sequence[int]
+    where: str, row: Sequence[str], parts: Sequence[Part], columns: Sequence[_Column]
 ) -> dict[str, NDArray[Any]]:
-    if len(row) != len(columns):
-        raise RequestError(f"{where}: {len(row)} columns, expected {len(columns)}")
+    expected = len({column.index for column in columns})
+    if len(row) != expected:
+        raise RequestError(f"{where}: {len(row)} columns, expected {expected}")
     found, start = {}, 0
     for part in parts:
         values = [_number(where, row, at) for at in columns[start : start + part.size]]
@@ -117,8 +140,10 @@ def _sample(
     return found
 
 
-def _number(where: str, row: Sequence[str], at: int) -> float | int:
-    text = row[at].strip()
+def _number(where: str, row: Sequence[str], column: _Column) -> float | int:
+    text = row[column.index].strip()
+    if column.category is not None:
+        return int(text == column.category)
     try:
         return int(text)
     except ValueError:
@@ -126,7 +151,9 @@ def _number(where: str, row: Sequence[str], at: int) -> float | int:
     try:
         return float(text)
     except ValueError:
-        raise RequestError(f"{where}: column {at + 1} is {text!r}, expected a number") from None
+        raise RequestError(
+            f"{where}: column {column.index + 1} is {text!r}, expected a number"
+        ) from None
 
 
 def _is_number(text: str) -> bool:

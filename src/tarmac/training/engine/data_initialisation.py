@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,6 +29,7 @@ def initialise_from_data(model: nn.Module, plan: Plan) -> None:
     if workload.initialise is None:
         return
     count = min(workload.initialise_samples, plan.train_size)
-    raw, _ = samples_of(plan.held.train, 0, count)
+    raw, targets = samples_of(plan.held.train, 0, count)
     inputs = workload.recipe.preprocess(raw, training=False, dtype=torch.float32)
-    workload.initialise(model, inputs)
+    takes_targets = "targets" in inspect.signature(workload.initialise).parameters
+    workload.initialise(model, inputs, **({"targets": targets} if takes_targets else {}))

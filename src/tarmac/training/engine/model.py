@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,8 +14,6 @@ import torch
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import nn
 
     from tarmac.data import Dataset
@@ -33,6 +32,7 @@ def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
     known: dict[str, Any] = {
         "sample_shape": dataset.sample_shape,
         "num_classes": dataset.num_classes,
+        "target_shape": _target_shape(dataset),
     }
     asked = {
         name: known[name]
@@ -41,12 +41,24 @@ def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
     }
     if not asked:
         return workload
+    if "target_shape" in asked and dataset.train.targets is None:
+        raise RequestError(
+            f"the model of {workload.name} needs targets, which {dataset.name} lacks"
+        )
     if "num_classes" in asked and dataset.num_classes is None:
         raise RequestError(
             f"the model of {workload.name} asks for num_classes, which {dataset.name} has not",
             hint="Give Dataset(..., num_classes=N), or the parameter a default.",
         )
     return dataclasses.replace(workload, model=functools.partial(workload.model, **asked))
+
+
+def _target_shape(dataset: Dataset) -> Any:
+    """Return the shape of one target, that of each by its name; None where there are none."""
+    targets = dataset.train.targets
+    if isinstance(targets, Mapping):
+        return {name: column.shape[1:] for name, column in targets.items()}
+    return None if targets is None else targets.shape[1:]
 
 
 def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed: int) -> nn.Module:

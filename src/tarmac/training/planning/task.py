@@ -27,7 +27,8 @@ def check_task(workload: Workload, dataset: Dataset, held: HoldOut) -> None:
         raise RequestError(
             f"{workload.name} tells classes apart, and {dataset.name} does not say how many",
             hint="Give Dataset(..., num_classes=N), or the workload another objective, such as "
-            "objective=Regression().",
+            "objective=Regression().\n"
+            f"A table of values: tarmac train table-mlp --set dataset={dataset.name}",
         )
     if workload.recipe.label_smoothing and not is_classification:
         raise RequestError(
