@@ -24,6 +24,7 @@ from tarmac.data.held_out import VALIDATION_SPLITS, HoldOut, Subset, ValidationS
 from tarmac.data.included import INCLUDED
 from tarmac.data.loading import Loading, as_array, in_one_line
 from tarmac.data.naming import Naming
+from tarmac.data.numpy_files import numpy_errors
 from tarmac.data.own import OwnRecord, TableColumns, Taking, read_image, take_over
 from tarmac.data.registry import DatasetStatus, FileStatus, describe, load, load_text, names, verify
 from tarmac.data.sources import SOURCES
@@ -67,6 +68,7 @@ __all__ = [
     "load_text",
     "load_tokens",
     "names",
+    "numpy_errors",
     "read_image",
     "samples_from",
     "slice_columns",

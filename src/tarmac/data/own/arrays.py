@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tarmac.data.numpy_files import numpy_errors, read_member
 from tarmac.data.own.parts import (
     Part,
     Parts,
@@ -116,10 +115,10 @@ def _notes_on(
 
 
 def _loaded(path: Path) -> Mapping[str, NDArray[Any]]:
-    try:
-        with read_errors(path), np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise TarmacError(f"{path} holds one array, expected an .npz of several")
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise TarmacError(f"{path} is no .npz that can be read: {error}") from error
+    with read_errors(path):
+        with numpy_errors(f"{path} is no .npz that can be read"):
+            archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise TarmacError(f"{path} holds one array, expected an .npz of several")
+        with archive:
+            return {name: read_member(archive, name, path) for name in archive.files}

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tarmac.data.base import Dataset, Split
 from tarmac.data.included import INCLUDED
+from tarmac.data.numpy_files import numpy_errors
 from tarmac.data.sources import SOURCES
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import (
@@ -277,15 +278,12 @@ def _load(record: OwnRecord, directory: Path) -> Dataset:
         columns = {}
         for column in kept.columns:
             path = column_path(directory, part, column)
-            try:
-                with read_errors(path):
-                    columns[column] = np.load(path, mmap_mode="r", allow_pickle=False)
-            except (ValueError, EOFError) as error:
-                raise TarmacError(f"{path} is damaged: {error}") from error
-            if len(columns[column]) != kept.num_samples:
+            with read_errors(path), numpy_errors(f"{path} is damaged"):
+                columns[column] = np.load(path, mmap_mode="r", allow_pickle=False)
+            if columns[column].shape[:1] != (kept.num_samples,):
                 raise TarmacError(
-                    f"{path} is damaged: it has {len(columns[column])} samples, "
-                    f"expected {kept.num_samples}"
+                    f"{path} is damaged: it is {list(columns[column].shape)}, expected "
+                    f"{kept.num_samples} samples"
                 )
         splits[part] = Split(**columns)
     classes = record.classes or ()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.data import numpy_errors
+from tarmac.errors import RequestError
 from tarmac.files import read_errors
 from tarmac.inference.parts import Samples, as_part
 
@@ -96,22 +96,23 @@ def cut_samples(
 
 
 def _load(path: Path, **options: Any) -> Any:
-    try:
-        return np.load(path, allow_pickle=False, **options)
-    except ValueError as error:
-        raise RequestError(
-            f"{path} holds objects, which would run code when they are read, or is no NumPy file",
-            hint="Save arrays of numbers.",
-        ) from error
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise TarmacError(f"{path} is damaged: {error}") from error
+    with numpy_errors(f"{path} is damaged"):
+        try:
+            return np.load(path, allow_pickle=False, **options)
+        except ValueError as error:
+            raise RequestError(
+                f"{path} holds objects, which would run code when they are read, or is no NumPy "
+                "file",
+                hint="Save arrays of numbers.",
+            ) from error
 
 
 def _member(path: Path, file: Any, name: str) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = file[name]
-    except ValueError as error:
-        raise RequestError(f"{path}: {name} holds objects, expected numbers") from error
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise TarmacError(f"{path}: {name} is damaged: {error}") from error
+    with numpy_errors(f"{path}: {name} is damaged"):
+        try:
+            array = file[name]
+        except ValueError as error:
+            raise RequestError(f"{path}: {name} holds objects, expected numbers") from error
+    if not isinstance(array, np.ndarray):
+        raise RequestError(f"{path}: {name} is no array, expected {name}.npy in the archive")
     return array

@@ -1,0 +1,50 @@
+"""NumPy's files from anywhere: whatever is wrong in one is an error of ours."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = ["numpy_errors", "read_member"]
+
+
+@contextlib.contextmanager
+def numpy_errors(what: str) -> Iterator[None]:
+    """Turn what NumPy's readers raise for a damaged or hostile file into a TarmacError.
+
+    They raise nearly anything: ValueError, EOFError, BadZipFile, TokenError and SyntaxError of a
+    header, MemoryError of the shape that it gives. An OSError passes.
+
+    Args:
+        what: What the message begins with: the file, and that it cannot be read.
+    """
+    try:
+        yield
+    except (TarmacError, OSError):
+        raise
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise TarmacError(f"{what}: {reason}") from error
+
+
+def read_member(archive: np.lib.npyio.NpzFile, name: str, path: Path) -> NDArray[Any]:
+    """Return an array of an ``.npz``.
+
+    Raises:
+        TarmacError: It cannot be read, or is none: any archive may hold other files.
+    """
+    with numpy_errors(f"{path}: {name} cannot be read"):
+        member = archive[name]
+    if not isinstance(member, np.ndarray):
+        raise TarmacError(f"{path}: {name} is no array, expected {name}.npy in the archive")
+    return member
