@@ -59,13 +59,16 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def unknown_name(kind: str, name: str, valid: Mapping[str, str]) -> RequestError:
+def unknown_name(
+    kind: str, name: str, valid: Mapping[str, str], *, meant: str | None = None
+) -> RequestError:
     """Make the error for a name that is not among the valid ones.
 
     Args:
         kind: What was named, e.g. ``"workload"``.
         name: The unknown name.
         valid: Each valid name with a word on it (a default, a summary); may be empty text.
+        meant: The valid name that is suggested; by default the nearest by its letters.
 
     Returns:
         An error that suggests the nearest name and lists all valid ones.
@@ -76,7 +79,7 @@ def unknown_name(kind: str, name: str, valid: Mapping[str, str]) -> RequestError
         Valid: mnist-cnn, mnist-mlp
     """
     message = f"unknown {kind} {name!r}"
-    nearest = difflib.get_close_matches(name, valid, n=1)
+    nearest = [meant] if meant is not None else difflib.get_close_matches(name, valid, n=1)
     if nearest:
         message += f", did you mean {nearest[0]!r}?"
     if any(valid.values()):

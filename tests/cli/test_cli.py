@@ -141,11 +141,12 @@ def test_a_gpu_that_is_not_there_is_said_plainly(tarmac):
     assert "Use --devices cpu" in err
 
 
-def test_an_unknown_option_lists_the_valid_ones_with_their_defaults(tarmac):
-    _, _, err = tarmac("train", "digits-mlp", "--nonsense")
+def test_an_unknown_option_lists_a_few_valid_ones_with_their_defaults_or_names_the_help(tarmac):
+    _, _, err = tarmac("report", "latest", "--nonsense")
     said = [" ".join(line.split()) for line in err.splitlines()]
-    assert "--epochs default the workload's" in said
-    assert "--devices default auto" in said
+    assert "--output default TARMAC_RUNS or ./runs" in said
+    _, _, err = tarmac("train", "digits-mlp", "--nonsense")
+    assert err.endswith("See: tarmac train --help\n")
 
 
 def test_a_models_own_error_is_one_line_and_debug_shows_where(tarmac, tmp_path):

@@ -13,8 +13,9 @@ import pytest
 import tarmac
 from tarmac import RequestError, runs
 from tarmac.cli import main
-from tarmac.files import TRUSTED_USERS, foreign_owner, trust_in_this_user
-from tarmac.jobs import training_job
+from tarmac.cli.run_kinds import index_of
+from tarmac.files import TRUSTED_USERS, StorageError, foreign_owner, trust_in_this_user
+from tarmac.jobs import list_statuses, training_job
 from tarmac.studies import open_study
 from tarmac.training import workload_of
 
@@ -287,3 +288,25 @@ def test_processes_elsewhere_trust_who_has_submitted_them(
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     job = training_job("digits-mlp", ["--resume", "x"], output=place)
     assert job.env[TRUSTED_USERS] == "1234"
+
+
+def test_a_folder_that_may_not_be_entered_is_named_by_every_list(
+    open_directory: Path, second_user: Callable[[Callable[[], object]], object]
+) -> None:
+    closed = open_directory / "closed-run"
+    closed.mkdir(mode=0o700)
+
+    def listed() -> tuple[list[str], list[str]]:
+        statuses, broken = list_statuses(open_directory)
+        assert not statuses
+        index = index_of(open_directory)
+        return [run.reason for run in broken], [run.reason for run in index.summaries()[1]]
+
+    assert second_user(listed) == (["cannot read it: Permission denied"],) * 2
+    open_directory.chmod(0o700)
+    for look in (
+        lambda: list_statuses(open_directory),
+        lambda: index_of(open_directory).summaries(),
+    ):
+        with pytest.raises(StorageError, match="Permission denied"):
+            second_user(look)

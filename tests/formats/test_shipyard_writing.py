@@ -124,7 +124,7 @@ def read_parts(text: str):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ("command: x", "x: task 'x' is not in a container, and only such can be written"),
+        ("command: x", "x: Batch Shipyard runs containers only: give task 'x' an image"),
         ("environment: {image: i}\nname: a.b", "the job is called 'a.b'; an id has letters"),
         (
             "environment: {image: i}\nsecrets: {A: {env: A}}",

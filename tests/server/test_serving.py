@@ -79,7 +79,7 @@ def test_it_ends_at_once_when_told_to_with_streams_open(served, training, number
         connection.sendall(request("/events/?version=x", token=server.token))
         assert b"text/event-stream" in connection.recv(65536)
     code, printed = server.end(number)
-    assert code == 0
+    assert code == 130
     assert printed == ""
     for connection in connections:
         connection.close()
@@ -127,7 +127,7 @@ def test_a_sockets_file_is_its_owners_alone_and_goes_with_the_server(
         second_user(lambda: reach(server.token))
     assert status(reach(None)) == "403"
     assert status(reach(server.token)) == "200"
-    assert server.end()[0] == 0
+    assert server.end()[0] == 130
     assert not path.exists()
 
 

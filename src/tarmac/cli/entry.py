@@ -7,13 +7,14 @@ import io
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, NoReturn
+import warnings
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 import cloup
 
 from tarmac.cli.lead_process import code_of_peer, leave, speaks_for_all, wait_for_lead
-from tarmac.cli.options import SETTINGS, Group, examples, option, summary_of
+from tarmac.cli.options import SETTINGS, Group, examples, option
 from tarmac.cli.terminal import guard_terminals
 from tarmac.distribution import explained_imports, installed_version
 from tarmac.errors import Interrupted, PeerFailed, TarmacError, unknown_name
@@ -56,6 +57,9 @@ _SECTIONS = {
     },
 }
 
+# More options than these hide the message that they follow.
+_MAX_LISTED = 12
+
 _COMMANDS = {name: home for section in _SECTIONS.values() for name, home in section.items()}
 
 
@@ -67,16 +71,6 @@ class _Commands(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         return _command(cmd_name) if cmd_name in _COMMANDS else None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        is_unknown = name not in _COMMANDS and not name.startswith("-")
-        # A shell that completes a line asks what it can be, not what is wrong with it.
-        if is_unknown and not ctx.resilient_parsing:
-            raise unknown_name("command", name, {name: _summary(name) for name in _COMMANDS})
-        return click.Group.resolve_command(self, ctx, args)
 
     def list_sections(
         self,
@@ -94,10 +88,6 @@ def _command(name: str) -> click.Command:
     command = getattr(importlib.import_module(f"tarmac.cli.commands.{module}"), attribute)
     assert isinstance(command, click.Command)
     return command
-
-
-def _summary(name: str) -> str:
-    return summary_of(_command(name))
 
 
 def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
@@ -145,6 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = [argument for argument in given if argument != "--debug"]
     _print_any_text()
     guard_terminals()
+    if arguments is None and not debug:
+        warnings.showwarning = _show_warning
     try:
         with explained_imports():
             result = root.main(given, prog_name="tarmac", standalone_mode=False)
@@ -163,10 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Interrupted as interruption:
         _end(interruption)
     except click.ClickException as error:
-        if not speaks_for_all():
-            wait_for_lead()
-            sys.exit(2)
-        _fail(_usage(error), 2)
+        _refuse(error)
     except PeerFailed:
         # Another process of the same training says what is wrong, once for all.
         sys.exit(code_of_peer())
@@ -202,6 +191,25 @@ def _print_any_text() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show a warning for users without the line of code that it came from, such as threading.py's.
+
+    Others are of use to whoever writes the code: they keep it. ``--debug`` shows it of all.
+    """
+    if issubclass(category, UserWarning):
+        _say(str(message), before=click.style("warning: ", fg="yellow"))
+        return
+    text = warnings.formatwarning(message, category, filename, lineno, line)
+    click.echo(text, nl=False, file=file, err=file is None)
+
+
 def _with_notes(message: str, error: Exception) -> str:
     """Add what was found out about an error after it was raised."""
     return "\n".join((message, *getattr(error, "__notes__", ())))
@@ -226,8 +234,20 @@ def _say(message: str, *, before: str = "") -> None:
         click.echo(f"  {line}", err=True)
 
 
+def _refuse(error: click.ClickException) -> NoReturn:
+    """Say what is wrong with the line that was typed, and exit."""
+    if not speaks_for_all():
+        wait_for_lead()
+        sys.exit(2)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        # A group without a command shows what there is, which is no error's text.
+        click.echo(error.message, err=True)
+        sys.exit(2)
+    _fail(_usage(error), 2)
+
+
 def _usage(error: click.ClickException) -> str:
-    """Word a click error as ours: an unknown option lists the valid ones with their defaults."""
+    """Word a click error as ours: an unknown option names the nearest, or the few valid ones."""
     context = getattr(error, "ctx", None)
     if isinstance(error, click.NoSuchOption) and context is not None:
         options = {
@@ -235,7 +255,10 @@ def _usage(error: click.ClickException) -> str:
             for parameter in context.command.params
             if isinstance(parameter, click.Option)
         }
-        return str(unknown_name("option", error.option_name, options))
+        unknown = unknown_name("option", error.option_name, options)
+        if len(options) > _MAX_LISTED:
+            return f"{unknown.message}\nSee: {context.command_path} --help"
+        return str(unknown)
     help_line = f"\nSee: {context.command_path} --help" if context is not None else ""
     return error.format_message().rstrip(".") + help_line
 

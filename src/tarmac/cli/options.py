@@ -14,7 +14,7 @@ import click
 import cloup
 
 from tarmac.cli.choices import CHECKPOINTS, VALIDATION_SPLITS, Choice
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +43,27 @@ SETTINGS = {
     "formatter_settings": cloup.HelpFormatter.settings(col1_max_width=30),
 }
 
+# Our commands by the names that other command lines have for them.
+_ELSEWHERE = {
+    **dict.fromkeys(("delete", "del", "remove", "prune"), ("rm",)),
+    **dict.fromkeys(("ls", "dir"), ("list", "ps")),
+    **dict.fromkeys(("cat", "view", "describe", "info", "inspect", "get"), ("show", "runs")),
+    **dict.fromkeys(("stop", "kill", "abort", "scancel", "down"), ("cancel",)),
+    **dict.fromkeys(("status", "queue", "squeue", "jobs"), ("ps",)),
+    **dict.fromkeys(("launch", "exec", "start"), ("run",)),
+    "sbatch": ("submit",),
+    "diff": ("compare",),
+    **dict.fromkeys(("tune", "sweep", "optimize", "hpo"), ("search",)),
+    "fit": ("train",),
+    **dict.fromkeys(("test", "evaluate", "score", "validate"), ("eval", "verify", "check")),
+    **dict.fromkeys(("infer", "inference"), ("predict",)),
+    **dict.fromkeys(("monitor", "watch", "nvidia-smi", "gpus"), ("top",)),
+    **dict.fromkeys(("doctor", "diagnose"), ("check",)),
+    **dict.fromkeys(("dashboard", "ui", "board"), ("serve",)),
+    **dict.fromkeys(("download", "pull"), ("fetch", "data")),
+    **dict.fromkeys(("import", "create", "new"), ("add",)),
+}
+
 # Longer than any summary: click cuts at 45 characters, in the middle of a sentence.
 _WHOLE = 1000
 
@@ -62,6 +83,19 @@ option = functools.partial(cloup.option, cls=Option)
 
 class Group(cloup.Group):
     """A group of commands: these come first in its help, each with its whole first sentence."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; of an unknown one name the nearest, also by what it does elsewhere."""
+        name, names = args[0], self.list_commands(ctx)
+        # A shell that completes a line asks what it can be, not what is wrong with it.
+        if name in names or name.startswith("-") or ctx.resilient_parsing:
+            return click.Group.resolve_command(self, ctx, args)
+        found = ((other, self.get_command(ctx, other)) for other in names)
+        summaries = {other: summary_of(command) for other, command in found if command is not None}
+        meant = next((other for other in _ELSEWHERE.get(name, ()) if other in summaries), None)
+        raise unknown_name("command", name, summaries, meant=meant)
 
     def list_sections(
         self,

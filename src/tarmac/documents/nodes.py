@@ -93,6 +93,31 @@ class Mapping:
 Node = Scalar | List | Mapping
 
 
+# What a parser says of frequent mistakes, and what to do about each.
+_HINTS = {
+    "mapping values are not allowed here": "A text with ': ' in it needs quotes: \"a: b\". Else a "
+    "key is indented otherwise than those above it.",
+    "expected '<document start>'": "This is no YAML of keys and their values, such as name: x.",
+    "could not find expected ':'": "A key needs a colon and a space behind it: name: x",
+    "cannot start any token": "YAML is indented by spaces, never by tabs. A text that begins with "
+    "@, `, % or a tab needs quotes.",
+    "found unexpected end of stream": "A quote or a bracket is not closed.",
+    "while scanning a quoted scalar": "A quote is not closed.",
+    "expected ',' or ']'": "A list in brackets is not closed, or lacks a comma.",
+    "expected ',' or '}'": "A mapping in braces is not closed, or lacks a comma. A text that "
+    "begins with {{ needs quotes.",
+    "expected <block end>": "This line is indented otherwise than those above it.",
+    "unknown escape character": "In double quotes \\ begins an escape: write \\\\, or use single "
+    "quotes.",
+    "found undefined alias": "A text that begins with * needs quotes; else &NAME must come before "
+    "*NAME.",
+}
+
+
+def _hint_on(problem: str) -> str | None:
+    return next((hint for part, hint in _HINTS.items() if part in problem), None)
+
+
 def compose(text: str, name: str) -> tuple[Node, YAML]:
     """Return a document's root node, and what constructs the values of its scalars.
 
@@ -126,7 +151,8 @@ def compose(text: str, name: str) -> tuple[Node, YAML]:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
-        raise RequestError(f"{name}{place}: {error.problem or error.context}") from error
+        problem = str(error.problem or error.context)
+        raise RequestError(f"{name}{place}: {problem}", hint=_hint_on(problem)) from error
     except ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n") + 1, error.position - before.rfind("\n")
@@ -219,4 +245,5 @@ class _Composer:
         return Scalar(place, text, tag, is_plain=True)
 
     def _error(self, place: Place, message: str) -> RequestError:
-        return RequestError(f"{self._name}:{place.line}:{place.column}: {message}")
+        hint = _hint_on(message)
+        return RequestError(f"{self._name}:{place.line}:{place.column}: {message}", hint=hint)

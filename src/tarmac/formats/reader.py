@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import TYPE_CHECKING
 
 from tarmac.documents import read_document
@@ -57,9 +58,11 @@ def read_paths(
         What each holds, and the directory that its paths start from.
 
     Raises:
-        RequestError: One cannot be read, or is wrong.
+        RequestError: One cannot be read, is a program, or is wrong.
     """
     formats = all_formats()
+    for path in paths:
+        _refuse_program(path)
     files = [file for path in paths for file in _files_of(path, formats)]
     opened = _joined([_open(file, formats) for file in files])
     with_jobs = [file for file in opened if not file.is_part]
@@ -82,6 +85,25 @@ def read_paths(
             readings.append((file.format.read(parts, {}), file.path.resolve().parent))
             read_too.add(file.format.name)
     return readings
+
+
+# Programs by what they are named for, and what runs each.
+_PROGRAMS = {".py": "python", ".sh": "sh", ".bash": "bash", ".R": "Rscript", ".jl": "julia"}
+
+
+def _refuse_program(path: Path) -> None:
+    """Refuse a program in the place of a job file, with how it becomes one."""
+    runs_it = _PROGRAMS.get(path.suffix)
+    if runs_it is None or not path.is_file():
+        return
+    train = ""
+    if path.suffix == ".py":
+        train = f"\nTo train a workload in it: tarmac train {shlex.quote(str(path))}:workload"
+    raise RequestError(
+        f"{path} is a program, expected a job file",
+        hint=f"Write a job file beside it, such as job.yaml:\n"
+        f"  name: {path.stem}\n  command: {runs_it} {path.resolve()}{train}",
+    )
 
 
 def read_the_job(

@@ -71,6 +71,9 @@ def _summarize(path: Path) -> RunSummary:
         path=path,
         status=status.state,
         created_at=status.created_at,
+        elapsed_s=None
+        if status.ended_at is None
+        else max(0.0, status.ended_at - status.created_at.timestamp()),
         result=", ".join(words),
         metrics=_metrics(status),
     )

@@ -28,7 +28,7 @@ from tarmac.node import read_attempt
 from tarmac.processes import ProcessIdentity, identify
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -131,6 +131,7 @@ class RunStatus:
         elsewhere: The process of another machine that works on it, as far as can be seen from here.
         silent_s: For how many seconds that has given no sign, where it gives any, by clocks that
             may differ; None where it gives none, and of a runner here.
+        ended_at: When the last of its tasks ended, in seconds since 1970; None while it is at work.
         runner_note: What its engine says of a runner that is a job and not at work; empty where
             the run needs none any more.
     """
@@ -146,6 +147,7 @@ class RunStatus:
     elsewhere: ProcessIdentity | None = None
     silent_s: float | None = None
     runner_note: str = ""
+    ended_at: float | None = None
 
     @property
     def is_active(self) -> bool:
@@ -252,7 +254,13 @@ def read_status(
         silent_s=silent_s,
         # Tasks may have gone on to their ends without it.
         runner_note="" if job is None or state == "succeeded" else job.words,
+        ended_at=None if is_alive else _ended_at(events),
     )
+
+
+def _ended_at(events: Mapping[int, Mapping[str, Any]]) -> float | None:
+    moments = [event.get("at") for event in events.values()]
+    return max((moment for moment in moments if isinstance(moment, float)), default=None)
 
 
 def tasks_left_with_engine(run: Path) -> int:

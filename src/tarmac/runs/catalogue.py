@@ -7,6 +7,7 @@ of those rooms.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shutil
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tarmac.errors import RequestError, TarmacError, first_line
 from tarmac.files import (
     Fields,
+    StorageError,
     first_own,
     parse_json,
     read_regular,
@@ -41,6 +43,7 @@ __all__ = [
     "RunKind",
     "RunSummary",
     "default_output",
+    "forbidden_in",
 ]
 
 _T = TypeVar("_T")
@@ -165,6 +168,32 @@ class FoundRun:
     owner: Path | None = None
 
 
+def forbidden_in(output: Path) -> list[BrokenRun]:
+    """Return the directories that this user may not enter, which may be runs.
+
+    Args:
+        output: Where runs lie; it need not exist.
+
+    Raises:
+        StorageError: This user may not look into it.
+    """
+    broken = []
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        try:
+            paths = sorted(path for path in output.iterdir() if not path.name.startswith("."))
+        except PermissionError as error:
+            raise StorageError(f"cannot read {output}: {os.strerror(error.errno or 0)}") from error
+        for path in paths:
+            try:
+                # Only who may enter a directory may look at what it calls itself.
+                os.stat(f"{path}/.")  # noqa: PTH116 - a Path leaves the dot out
+            except PermissionError as error:
+                broken.append(BrokenRun.of(path, error))
+            except OSError:
+                continue
+    return broken
+
+
 def default_output() -> Path:
     """Return where runs are made by default: ``TARMAC_RUNS``, else ``./runs``."""
     return Path(os.environ.get("TARMAC_RUNS") or "runs")
@@ -197,9 +226,12 @@ class Catalogue:
 
         Args:
             reader: What it raises makes a run one that cannot be read.
+
+        Raises:
+            StorageError: This user may not look into the directory where the runs lie.
         """
         found: list[_T] = []
-        broken: list[BrokenRun] = []
+        broken = forbidden_in(self.output)
         for run in self._all():
             try:
                 found.append(reader(run))
@@ -241,11 +273,13 @@ class Catalogue:
         if fitting:
             names = "\n".join(run.path.name for run in fitting)
             raise RequestError(f"run {reference!r} is not unique in {self.output}", hint=names)
-        names = "\n".join(run.path.name for run in known[:_MOST_NAMES]) or "(none)"
-        raise RequestError(
-            f"there is no run {reference!r} in {self.output} ({kinds})",
-            hint=f"Newest there:\n{names}",
+        names = "\n".join(run.path.name for run in known[:_MOST_NAMES])
+        hint = (
+            f"Newest there:\n{names}"
+            if names
+            else f"No {kinds} is there. Name where runs lie: --output DIR, or TARMAC_RUNS"
         )
+        raise RequestError(f"there is no run {reference!r} in {self.output} ({kinds})", hint=hint)
 
     def remove(self, run: FoundRun) -> None:
         """Delete a run's directory, with the runs that belong to it.

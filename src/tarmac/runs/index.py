@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import platformdirs
 
 from tarmac.files import StorageError, parse_json, read_regular, write_text
-from tarmac.runs.catalogue import BrokenRun, RunSummary, default_output
+from tarmac.runs.catalogue import BrokenRun, RunSummary, default_output, forbidden_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -98,6 +98,8 @@ class RunIndex:
         """
         found: list[RunSummary] = []
         broken: list[BrokenRun] = []
+        # It raises where this user may not look into it; what is below is met one by one.
+        forbidden_in(self.output)
         known: dict[str, _Known] = {}
         for name, place in self._places():
             kind = ""

@@ -105,7 +105,7 @@ def _read_range(text: str) -> dict[str, Any]:
             fields["step"] = float(how)
     except ValueError:
         raise ValueError(
-            f"{text!r} is no range, expected LOW..HIGH, LOW..HIGH:log or LOW..HIGH:STEP"
+            "is no range, expected LOW..HIGH, LOW..HIGH:log or LOW..HIGH:STEP, such as 8..64"
         ) from None
     return fields | {"log": how == "log"}
 

@@ -179,7 +179,15 @@ def _checked(module: ModuleType, attribute: str, reference: str) -> Workload:
 
 def _instance(found: object, reference: str) -> Workload:
     if not isinstance(found, Workload):
+        is_program = callable(found) and not isinstance(found, type)
+        hint = (
+            "A function that trains by itself becomes a workload: see docs/take-over.md, or run it "
+            "as it is: tarmac run FILE, with command: python FILE"
+            if is_program
+            else None
+        )
         raise RequestError(
-            f"{reference!r} is of type {type(found).__name__}, expected a tarmac Workload"
+            f"{reference!r} is of type {type(found).__name__}, expected a tarmac Workload",
+            hint=hint,
         )
     return found

@@ -10,7 +10,7 @@ import click
 import cloup
 
 from tarmac.cli.completion import complete_any_run
-from tarmac.cli.options import Group, examples, json_option, option, output_option
+from tarmac.cli.options import Group, count_option, examples, json_option, option, output_option
 from tarmac.cli.run_kinds import KIND_NAMES
 from tarmac.errors import RequestError
 
@@ -52,16 +52,45 @@ _kind = option(
 )
 
 
-@command.command("list", epilog=examples("tarmac runs list --kind job", "tarmac runs list --json"))
+@command.command(
+    "list",
+    epilog=examples(
+        "tarmac runs list --kind job --limit 10",
+        "tarmac runs list --status failed",
+        "tarmac runs list --workload mnist-mlp --sort test_accuracy",
+        "tarmac runs list --json",
+    ),
+)
 @_common
 @_kind
-def list_all(output: Path | None, as_json: bool, kinds: Sequence[str]) -> None:
+@option("--status", "states", multiple=True, metavar="STATUS", help="Only those that stand so.")
+@option("--workload", metavar="NAME", help="Only trainings and searches of this workload.")
+@option(
+    "--sort",
+    "key",
+    metavar="KEY",
+    show_default="began",
+    help="began, took, or a metric such as test_loss: the newest, longest or largest first. -KEY "
+    "begins at the other end.",
+)
+@count_option("--limit", show_default="all", help="Print at most so many.")
+def list_all(
+    output: Path | None,
+    as_json: bool,
+    kinds: Sequence[str],
+    states: Sequence[str],
+    workload: str | None,
+    key: str | None,
+    limit: int | None,
+) -> None:
     """List the runs, the newest first."""
     from tarmac.cli.run_kinds import index_of
-    from tarmac.cli.views.run_list import print_summaries, summary_row
+    from tarmac.cli.views.run_list import chosen, print_summaries, summary_row
 
     index = index_of(output)
     summaries, broken = index.summaries(kinds)
+    num_all = len(summaries)
+    summaries = chosen(summaries, states=states, workload=workload, key=key, limit=limit)
     if as_json:
         click.echo(json.dumps([summary_row(summary) for summary in summaries], indent=2))
         return
@@ -70,7 +99,8 @@ def list_all(output: Path | None, as_json: bool, kinds: Sequence[str]) -> None:
     for run in broken:
         click.echo(f"{run.path.name} cannot be read: {run.reason}")
     if not summaries:
-        click.echo(f"there are none in {index.output}")
+        such = f" such, of {num_all:,}" if num_all else ""
+        click.echo(f"there are none{such} in {index.output}")
 
 
 @command.command(epilog=examples("tarmac runs show latest"))

@@ -10,7 +10,7 @@ import click
 import cloup
 
 from tarmac.cli.options import examples, json_option, option, output_option
-from tarmac.errors import RequestError
+from tarmac.errors import Interrupted, RequestError
 
 if TYPE_CHECKING:
     from tarmac.server import Serving
@@ -56,6 +56,8 @@ def command(output: Path | None, port: int | None, socket: Path | None, as_json:
         socket=None if socket is None else socket.expanduser(),
         ready=lambda serving: _print(serving, as_json=as_json),
     )
+    # A signal alone ends it, and every other server of Tarmac's exits so.
+    click.get_current_context().exit(Interrupted.exit_code)
 
 
 def _print(serving: Serving, *, as_json: bool) -> None:

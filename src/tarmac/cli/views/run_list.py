@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
+
+from tarmac.errors import RequestError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tarmac.runs import RunSummary
 
-__all__ = ["age_of", "print_summaries", "summary_row"]
+__all__ = ["age_of", "chosen", "print_summaries", "summary_row"]
+
+# Where a terminal is narrow: the name says the kind.
+_LEFT_OUT_FIRST = ("kind", "took", "began")
 
 _HEADINGS = ("run", "kind", "status", "began", "took", "result")
 
@@ -25,6 +32,52 @@ def age_of(created_at: datetime) -> str:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit} ago"
     return f"{seconds:.0f} s ago"
+
+
+def chosen(
+    summaries: Sequence[RunSummary],
+    *,
+    states: Sequence[str] = (),
+    workload: str | None = None,
+    key: str | None = None,
+    limit: int | None = None,
+) -> list[RunSummary]:
+    """Return some of the summaries in an order.
+
+    Args:
+        summaries: The newest first.
+        states: Of those that are kept; empty for all.
+        workload: Of those that are kept; None for all.
+        key: ``began``, ``took`` or a metric; the newest, the longest or the largest first, the
+            other way with a ``-`` before it. What has no such value comes last.
+        limit: At most so many.
+
+    Raises:
+        RequestError: No run has such a value, or the limit is below 1.
+    """
+    if limit is not None and limit < 1:
+        raise RequestError(f"--limit is {limit}, expected at least 1")
+    kept = [
+        summary
+        for summary in summaries
+        if (not states or summary.status in states) and workload in (None, summary.workload)
+    ]
+    if key is not None:
+        name = key.removeprefix("-")
+        values = {summary.path: _value(summary, name) for summary in kept}
+        if kept and all(value is None for value in values.values()):
+            known = sorted({metric for summary in kept for metric in summary.metrics})
+            raise unknown_name("key to sort by", name, dict.fromkeys(("began", "took", *known), ""))
+        with_value = [summary for summary in kept if values[summary.path] is not None]
+        with_value.sort(key=lambda summary: values[summary.path] or 0.0, reverse=name == key)
+        kept = [*with_value, *(summary for summary in kept if values[summary.path] is None)]
+    return kept[:limit]
+
+
+def _value(summary: RunSummary, name: str) -> float | None:
+    if name == "began":
+        return summary.created_at.timestamp()
+    return summary.elapsed_s if name == "took" else summary.metrics.get(name)
 
 
 def summary_row(summary: RunSummary) -> dict[str, object]:
@@ -43,7 +96,7 @@ def summary_row(summary: RunSummary) -> dict[str, object]:
 
 
 def print_summaries(summaries: Sequence[RunSummary]) -> None:
-    """Print a table of runs, a line each."""
+    """Print a table of runs, a line each, within the width of a terminal."""
     rows = [
         (
             summary.name,
@@ -55,12 +108,30 @@ def print_summaries(summaries: Sequence[RunSummary]) -> None:
         )
         for summary in summaries
     ]
-    widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
-    click.echo(click.style(_line(_HEADINGS, widths), bold=True))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     # One write: rich's table, which looks at each cell, takes seconds for so many.
-    click.echo("\n".join(_line(row, widths) for row in rows))
+    head, *lines = _lines([_HEADINGS, *rows], width)
+    click.echo(click.style(head, bold=True))
+    click.echo("\n".join(lines))
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = map(str.ljust, cells, widths)
-    return f" {'  '.join(padded)}".rstrip()
+def _lines(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """Return rows of cells as lines; of those that are too wide, without what tells least.
+
+    Args:
+        rows: Cells in the order of the headings, which come first.
+        width: Of a terminal; None for as wide as they are.
+    """
+    headings = rows[0]
+    lengths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    kept = list(range(len(headings)))
+    for heading in _LEFT_OUT_FIRST:
+        if width is None or sum(lengths[i] + 2 for i in kept) <= width:
+            break
+        kept.remove(headings.index(heading))
+    lines = []
+    for cells in rows:
+        line = f" {'  '.join(cells[i].ljust(lengths[i]) for i in kept)}".rstrip()
+        is_cut = width is not None and len(line) > width
+        lines.append(f"{line[: (width or 0) - 1]}…" if is_cut else line)
+    return lines

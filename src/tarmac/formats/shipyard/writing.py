@@ -220,7 +220,8 @@ class _Writer:
         container = task.environment
         if container.kind != "container":
             self._wrong.add(
-                f"task {task.name!r} is not in a container, and only such can be written"
+                f"Batch Shipyard runs containers only: give task {task.name!r} an image, "
+                "environment: {image: NAME}"
             )
             return []
         found["docker_image"] = container.image

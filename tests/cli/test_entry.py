@@ -1,0 +1,92 @@
+"""What the command line says of a line that it does not understand, and of warnings."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from command_line import commands
+from tarmac.cli.entry import _show_warning
+from tarmac.cli.options import _ELSEWHERE
+
+
+@pytest.mark.parametrize("words", [[], ["cluster"], ["hkube"], ["runs"], ["data"], ["env"]])
+def test_a_group_without_a_command_shows_its_help_and_no_error(tarmac, words):
+    code, out, err = tarmac(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"Usage: {' '.join(['tarmac', *words])} ")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["runs", "delete", "latest"], "rm"),
+        (["runs", "ls"], "list"),
+        (["runs", "shwo"], "show"),
+        (["stop"], "cancel"),
+        (["status"], "ps"),
+        (["fit"], "train"),
+        (["tune"], "search"),
+        (["data", "download"], "fetch"),
+        (["env", "ls"], "list"),
+    ],
+)
+def test_an_unknown_command_is_answered_with_the_one_that_does_it(tarmac, words, meant):
+    code, _, err = tarmac(*words)
+    assert code == 2
+    assert f"unknown command {words[-1] if len(words) < 3 else words[1]!r}, did you mean" in err
+    assert f"did you mean {meant!r}?" in err
+
+
+def test_the_commands_that_other_names_stand_for_exist():
+    names = {line.rpartition(" ")[2] for line, _, _ in commands()}
+    assert {meant for several in _ELSEWHERE.values() for meant in several} <= names
+
+
+def test_a_wrong_option_among_many_names_the_nearest_and_the_help(tarmac):
+    code, _, err = tarmac("train", "digits-mlp", "--epoch", "1")
+    assert code == 2
+    assert "did you mean '--epochs'?\n  See: tarmac train --help" in err
+    assert "--strategy" not in err
+    _, _, err = tarmac("schema", "job", "--nope")
+    assert "Valid" in err
+
+
+def test_a_warning_for_users_is_shown_without_a_line_of_code(capsys):
+    _show_warning("the store is away", UserWarning, "threading.py", 982)
+    assert capsys.readouterr().err == "warning: the store is away\n"
+    _show_warning("old", RuntimeWarning, "a.py", 3, line="x = 1")
+    assert capsys.readouterr().err == warnings.formatwarning(
+        "old", RuntimeWarning, "a.py", 3, "x = 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: a\ncommand: echo a: b\n", "A text with ': ' in it needs quotes"),
+        ("name: a\n\tcommand: b\n", "YAML is indented by spaces, never by tabs"),
+        ('name: a\ncommand: "b\n', "A quote"),
+        ("name: a\ncommand: [b\n", "is not closed"),
+        ("name: a\ncommand: {{ lr }}\n", ""),
+        ("name: a\n  command: b\n", "indented otherwise"),
+        ("name: a\ncommand: *.py\n", "A text that begins with * needs quotes"),
+        ('name: a\ncommand: "\\d"\n', "use single quotes"),
+    ],
+)
+def test_a_mistake_in_yaml_is_answered_with_what_to_write(tarmac, tmp_path, text, said):
+    (tmp_path / "job.yaml").write_text(text)
+    code, _, err = tarmac("run", "job.yaml", "--dry-run")
+    assert code == 2
+    assert said in err
+    assert "job.yaml:" in err
+
+
+def test_a_program_in_the_place_of_a_job_file_is_told_how_to_become_one(tarmac, tmp_path):
+    (tmp_path / "loop.py").write_text("print(1)\n")
+    code, _, err = tarmac("run", "loop.py")
+    assert code == 2
+    assert "loop.py is a program, expected a job file" in err
+    assert f"command: python {tmp_path / 'loop.py'}" in err
+    assert "tarmac train loop.py:workload" in err
