@@ -8,6 +8,7 @@ Example:
 from __future__ import annotations
 
 import difflib
+import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,6 +58,16 @@ class PeerFailed(TarmacError):  # noqa: N818 - it is not this process's error
 def first_line(error: BaseException) -> str:
     """Return the first line of what an error says; the name of its type where it says nothing."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def quoted(value: object) -> str:
+    """Return a value as one word of a command that a message advises, to be typed as it is.
+
+    Example:
+        >>> f"tarmac run --resume {quoted('runs/a b')}"
+        "tarmac run --resume 'runs/a b'"
+    """
+    return shlex.quote(str(value))
 
 
 def unknown_name(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -136,19 +137,95 @@ def documented() -> list[Documented]:
 def hints() -> Iterator[Documented]:
     """Yield the commands that messages of the source advise, up to the end of their sentence."""
     for path in sorted((ROOT / "src" / "tarmac").rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        parts = {
-            id(part)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.JoinedStr)
-            for part in node.values
-        }
-        for node in ast.walk(tree):
-            for line in _text_of(node, parts).splitlines():
-                for advised in re.findall(r"(?:^|: |`)(tarmac [a-z]+ [^`]*)", line):
-                    sentence = re.split(r"[.,:;](?: |$)", advised)[0]
-                    for words, _ in commands_of_line(sentence):
-                        yield Documented(str(path.relative_to(ROOT)), words, "span")
+        for line in (line for text in _messages_of(path) for line in text.splitlines()):
+            for advised in re.findall(r"(?:^|: |`)(tarmac [a-z]+ [^`]*)", line):
+                sentence = re.split(r"[.,:;](?: |$)", advised)[0]
+                for words, _ in commands_of_line(sentence):
+                    yield Documented(str(path.relative_to(ROOT)), words, "span")
+    for path in sorted((ROOT / "src" / "tarmac").rglob("*.toml")):
+        # What failures advise: texts of lists, with remarks behind a hash.
+        for advised in re.findall(r'"(tarmac [a-z]+[^"#]*)', path.read_text()):
+            for words, _ in commands_of_line(re.sub(r"\{\w+\}", "X", advised)):
+                yield Documented(str(path.relative_to(ROOT)), words, "span")
+
+
+# Programs whose options are none of ours, where a text names them before an option.
+_OTHERS = re.compile(
+    r"\b(?:pip|uv|docker|podman|apptainer|srun|sbatch|salloc|scancel|squeue|sinfo|torchrun|mpirun|"
+    r"kubectl|nvidia-smi|mokutil|wsl|sky|ray (?:start|stop)|ssh|mlflow|check-jsonschema|sudo|curl|"
+    r"exec|trap|dcgm-exporter|"
+    r"long option of)\b"
+)
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class AdvisedOption:
+    """An option that a text of the source names.
+
+    Attributes:
+        file: Below ``src/tarmac``.
+        option: ``--name``.
+        command: The command that the text names before it, ``tarmac run``; empty of a lone option.
+        text: The line.
+    """
+
+    file: str
+    option: str
+    command: str
+    text: str
+
+
+def advised_options() -> Iterator[AdvisedOption]:
+    """Yield the options of Tarmac's that lines of messages name; docstrings are none."""
+    root = ROOT / "src" / "tarmac"
+    for path in sorted([*root.rglob("*.py"), *root.rglob("*.toml")]):
+        texts = [path.read_text()] if path.suffix == ".toml" else _messages_of(path)
+        for line in (line for text in texts for line in text.splitlines() if " " in line):
+            for match in _OPTION.finditer(line):
+                # Of a line with several programs, the last one before the option takes it.
+                before = line[: match.start()]
+                ours = [m.end() for m in re.finditer(r"(?<![a-z])tarmac(?: [a-z]+)+", before)]
+                others = [m.end() for m in _OTHERS.finditer(before)]
+                if others and max(others) > max(ours, default=0):
+                    continue
+                named = re.findall(r"(?<![a-z])tarmac(?: [a-z]+)+", before)
+                file = str(path.relative_to(root))
+                yield AdvisedOption(file, match[0], named[-1] if named else "", line.strip())
+
+
+@functools.cache
+def _nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+@functools.cache
+def _messages_of(path: Path) -> list[str]:
+    """Return the texts of a module's code, without its docstrings."""
+    nodes = _nodes_of(path)
+    inner = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    inner |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return [text for node in nodes if id(node) not in inner and (text := _text_of(node, inner))]
+
+
+def unquoted_values() -> Iterator[str]:
+    """Yield the paths that advised commands hold as they are, which a space would break."""
+    root = ROOT / "src" / "tarmac"
+    for path in sorted(root.rglob("*.py")):
+        for node in _nodes_of(path):
+            if not isinstance(node, ast.JoinedStr):
+                continue
+            line = ""
+            for part in node.values:
+                if isinstance(part, ast.Constant):
+                    line = (line + str(part.value)).rpartition("\n")[2]
+                    continue
+                value = ast.unparse(part.value) if isinstance(part, ast.FormattedValue) else ""
+                # A sentence that follows the command ends it.
+                command = re.search(r"(?<![a-z])tarmac [a-z]+(?: [^.:;(]*)?$", line)
+                if command and re.search(r"(^|\.)path$|^(run|uri|directory|origin|output)$", value):
+                    yield f"{path.relative_to(root)}:{part.lineno}: {{{value}}}"
+                line += "X"
 
 
 def _text_of(node: ast.AST, parts: set[int]) -> str:

@@ -55,6 +55,7 @@ ONLY_PARSED = {
 # What has to be typed before, by a command.
 BEFORE = {
     r"^tarmac train mlp --set dataset=flowers$": "data add flowers --from flowers --size 64x64",
+    r"dataset=houses": "data add houses --from houses.csv --target price --drop id",
     r"^tarmac cancel latest$": "submit asleep.yaml",
     r"--data fashion-mnist": "train mnist-mlp --set hidden=8 --epochs 1 --no-check",
     r"^tarmac top .*--replay": "top --once --record night.jsonl",

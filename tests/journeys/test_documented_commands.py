@@ -13,7 +13,7 @@ import sys
 
 import click
 import pytest
-from documented import documented, hints
+from documented import advised_options, documented, hints, unquoted_values
 from nearest import (
     BEFORE,
     BEHIND,
@@ -29,6 +29,7 @@ from nearest import (
 )
 from prepared import write_page
 
+from command_line import commands
 from tarmac.errors import TarmacError
 
 COMMANDS = documented()
@@ -85,6 +86,67 @@ def test_the_commands_that_messages_advise_have_their_options():
             continue
     assert not wrong
     assert len(advised) > 150
+
+
+# Which commands print the messages of a room, so that a lone option there is one of all of them.
+ROOMS = {
+    "data/own/": ["tarmac data add"],
+    "data/": ["tarmac train", "tarmac search"],
+    "formats/": ["tarmac run", "tarmac submit", "tarmac convert"],
+    "jobs/": ["tarmac run", "tarmac submit"],
+    "jobs/executors/kubernetes/demand.py": ["tarmac run", "tarmac submit", "tarmac convert"],
+    "studies/views/dashboard.py": ["tarmac search dashboard"],
+    "studies/": ["tarmac search"],
+    "training/session/scoring.py": ["tarmac eval"],
+    "training/": ["tarmac train"],
+    "kubernetes/manifests.py": ["tarmac cluster init"],
+    "server/": ["tarmac serve"],
+}
+# Options that texts name and that belong to what they write or run, by the file.
+NOT_OURS = {
+    "formats/shipyard/": "of docker run, as Batch Shipyard's files have them",
+    "formats/skypilot/writing.py": "of lines that the file has SkyPilot run",
+    "node/": "of the agent's own line",
+    "jobs/cluster_containers.py": "of a script for a node",
+    "jobs/executors/kubernetes/making.py": "of the agent's own line",
+    "slurm/survey.py": "of a script for a node",
+    "environments/": "of the engines' and installers' lines",
+    "pages/parameters.py": "a variable of CSS",
+    "pages/style": "a variable of CSS",
+    "checks/probes/": "of a probe's own line",
+    "checks/engines.py": "of the engines' own lines",
+    "checks/rules/commands.py": "of the programs that it puts together, by a table",
+    "machine/obstacles.py": "of pip's line, which it puts together",
+}
+
+
+def _options_by_command() -> dict[str, set[str]]:
+    return {
+        line: {option for part in command.params for option in (*part.opts, *part.secondary_opts)}
+        | {"--help", "--debug", "--version"}
+        for line, command, _ in commands()
+    }
+
+
+def test_every_option_that_a_message_names_is_one_of_the_command_that_prints_it():
+    by_command = _options_by_command()
+    every = set().union(*by_command.values())
+    wrong = set()
+    advised = [*advised_options()]
+    for named in advised:
+        if not named.command and any(named.file.startswith(prefix) for prefix in NOT_OURS):
+            continue
+        room = max((r for r in ROOMS if named.file.startswith(r)), key=len, default=None)
+        printing = [named.command] if named.command in by_command else ROOMS.get(room or "", [])
+        lacking = [line for line in printing if named.option not in by_command[line]]
+        if lacking or named.option not in every:
+            wrong.add(f"{named.file}: {named.option} of {lacking or 'any'}: {named.text[:90]}")
+    assert not wrong, "\n".join(sorted(wrong))
+    assert len(advised) > 300
+
+
+def test_a_path_in_a_command_that_a_message_advises_is_quoted():
+    assert not [*unquoted_values()]
 
 
 def test_pages_are_run_whole_for_commands_that_are_only_parsed_here():

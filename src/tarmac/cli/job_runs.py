@@ -12,7 +12,7 @@ import click
 
 from tarmac.cli.job_files import secret_places
 from tarmac.cli.job_work import headline
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,7 +99,7 @@ def resumed(
         if value is not None:
             raise RequestError(
                 f"{name} cannot be changed in a resumed run",
-                hint=f"Start a new one: tarmac run FILE {name} {value}",
+                hint=f"Start a new one: tarmac run FILE {quoted(name)} {value}",
             )
     run = find_run(reference, output)
     refuse_foreign(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tarmac.cli.stopping import Stopping
-from tarmac.errors import Interrupted, TarmacError
+from tarmac.errors import Interrupted, TarmacError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -112,7 +112,7 @@ def _watched(run: JobRun, options: WorkOptions) -> Iterator[_Watch]:
             place = runner_job.queue_successor_in_time(successor)
         except TarmacError as error:
             said = f"no runner follows this one: {error.message}\n  Go on with what is left: "
-            click.echo(f"{said}tarmac run --resume {run.path}", err=True)
+            click.echo(f"{said}tarmac run --resume {quoted(run.path)}", err=True)
         else:
             if place is not None:
                 click.echo(f"the time of this runner is nearly over; job {place} follows", err=True)
@@ -226,7 +226,7 @@ def _told_how_to_go_on(run: JobRun) -> Iterator[None]:
     try:
         yield
     except StorageError as error:
-        hint = f"Then go on with it: tarmac run --resume {run.path}"
+        hint = f"Then go on with it: tarmac run --resume {quoted(run.path)}"
         raise StorageError(
             error.message, hint=hint if error.hint is None else f"{error.hint}\n{hint}"
         ) from error
@@ -246,7 +246,7 @@ def _sum_up(run: JobRun, counts: Iterable[tuple[str, int]]) -> None:
 
 
 def _interrupted(run: JobRun) -> Interrupted:
-    hint = f"Go on with what is left: tarmac run --resume {run.path}"
+    hint = f"Go on with what is left: tarmac run --resume {quoted(run.path)}"
     return Interrupted("interrupted", hint=hint)
 
 
@@ -265,9 +265,10 @@ def _what_goes_on(run: JobRun, title: str) -> str:
 
 
 def _detached(run: JobRun) -> Interrupted:
-    hint = f"Go on with it: tarmac run --resume {run.path}\nEnd it: tarmac cancel {run.path}"
+    word = quoted(run.path)
+    hint = f"Go on with it: tarmac run --resume {word}\nEnd it: tarmac cancel {word}"
     return Interrupted(f"detached from {run.path.name}", hint=hint)
 
 
 def _say_again(run: JobRun) -> None:
-    click.echo(f"Again what has not succeeded: tarmac run --resume {run.path}", err=True)
+    click.echo(f"Again what has not succeeded: tarmac run --resume {quoted(run.path)}", err=True)

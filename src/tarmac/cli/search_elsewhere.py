@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tarmac.errors import Interrupted
+from tarmac.errors import Interrupted, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ def search_there(
     from tarmac.studies import search_on, tracked
 
     kind = find_executor(workers.on)
-    go_on = f"tarmac search --resume {study.path} --on {workers.on}"
+    go_on = f"tarmac search --resume {quoted(study.path)} --on {workers.on}"
 
     def warn() -> None:
         said = f"the workers go on in {kind.title}; Ctrl-C again within 5 s ends them"
@@ -54,6 +54,6 @@ def search_there(
     if end == "detached":
         raise Interrupted(
             f"detached from {study.name}, whose workers go on",
-            hint=f"See: tarmac search show {study.path}\nGo on here: {go_on} --workers "
+            hint=f"See: tarmac search show {quoted(study.path)}\nGo on here: {go_on} --workers "
             f"{workers.count}",
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tarmac.cli.job_work import WorkOptions, work
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +113,8 @@ def train_there(
     done = work(made, WorkOptions(mapping=mapping, follow=True, as_json=quiet))
     if not done["ok"]:
         raise TarmacError(
-            f"the training on {place.on} failed", hint=f"What it said: tarmac logs {made.path}"
+            f"the training on {place.on} failed",
+            hint=f"What it said: tarmac logs {quoted(made.path)}",
         )
     if resumed is not None:
         return runs.resolve(resumed, directory)

@@ -9,7 +9,7 @@ import click
 
 from tarmac.cli.lead_process import speaks_for_all
 from tarmac.cli.trial_end import trial_lines
-from tarmac.errors import Interrupted, PeerFailed, TarmacError
+from tarmac.errors import Interrupted, PeerFailed, TarmacError, quoted
 from tarmac.runs import name_words
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def _failure(run: Run, *, verify: bool) -> TarmacError | None:
     record = run.record
     if record.status == "interrupted":
         return Interrupted(
-            "interrupted; the state is saved", hint=f"Go on: tarmac train --resume {run.path}"
+            "interrupted; the state is saved",
+            hint=f"Go on: tarmac train --resume {quoted(run.path)}",
         )
     if not verify or (record.expectation and record.expectation["met"]):
         return None

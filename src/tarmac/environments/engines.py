@@ -54,7 +54,7 @@ def engine_program(name: str | None) -> str:
     if name is not None and name not in _PACKAGES:
         raise RequestError(
             f"{name} runs containers on clusters only",
-            hint="engine: docker, engine: podman, or on a cluster: --on slurm",
+            hint="engine: docker, engine: podman, or on a cluster: tarmac run FILE --on slurm",
         )
     names = (name,) if name is not None else tuple(_PACKAGES)
     program = _first(names)

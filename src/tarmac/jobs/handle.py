@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tarmac.errors import RequestError, TarmacError, unknown_name
+from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
 from tarmac.files import LeaseWatch, read_errors, read_regular
 from tarmac.jobs.executors import find_executor
 from tarmac.jobs.job_run import find_run, work_on
@@ -58,7 +58,7 @@ class JobFailed(TarmacError):  # noqa: N818 - named for what has happened, as Ca
         super().__init__(
             status.reason or message,
             hint=f"Logs: {first.directory if first else status.path}\n"
-            f"Again what has not succeeded: tarmac run --resume {status.path}",
+            f"Again what has not succeeded: tarmac run --resume {quoted(status.path)}",
         )
 
 
@@ -174,7 +174,7 @@ class Handle:
             raise CancelledError(
                 f"{self.path.name} was stopped before its end{said}, "
                 f"see {self.path / 'runner.log'}; "
-                f"go on: tarmac run --resume {self.path}"
+                f"go on: tarmac run --resume {quoted(self.path)}"
             )
         return JobFailed(status) if status.state == "failed" else None
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files import make_directories, storage_errors, sync_directory, validated
 from tarmac.jobs.executors import Site, find_executor
 from tarmac.jobs.inputs import refuse_missing_inputs
@@ -367,7 +367,7 @@ def note_executor(run: JobRun) -> None:
     if left := tasks_left_with_engine(run.path):
         raise RequestError(
             f"{left} tasks of {run.path.name} are still with {record.executor}",
-            hint=f"Go on there: tarmac run --resume {run.path}\n"
-            f"Or end them first: tarmac cancel {run.path}",
+            hint=f"Go on there: tarmac run --resume {quoted(run.path)}\n"
+            f"Or end them first: tarmac cancel {quoted(run.path)}",
         )
     write_record(run.path, record.model_copy(update={"executor": run.executor}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 from tarmac.files import open_lock
 from tarmac.jobs.glance import glance_job
 from tarmac.jobs.record import RECORD, read_record
@@ -33,7 +33,7 @@ def reserved(run: Path) -> Iterator[Lock]:
         RequestError: Another process works on it, or has removed it.
     """
     lock = open_lock(run / LOCK)
-    hint = f"See it: tarmac ps. End it: tarmac cancel {run}"
+    hint = f"See it: tarmac ps. End it: tarmac cancel {quoted(run)}"
     try:
         # Where the directory is gone its lock cannot be made.
         with contextlib.suppress(FileNotFoundError):
@@ -52,12 +52,12 @@ def _reserved_for_removal(run: Path) -> Iterator[None]:
         # A runner that has only just begun does not own the lock yet.
         if read_runner(run) is not None:
             raise RequestError(
-                f"another process works on {run.name}", hint=f"End it: tarmac cancel {run}"
+                f"another process works on {run.name}", hint=f"End it: tarmac cancel {quoted(run)}"
             )
         if left := tasks_left_with_engine(run):
             raise RequestError(
                 f"{left} tasks of {run.name} are still queued or at work",
-                hint=f"End them: tarmac cancel {run}",
+                hint=f"End them: tarmac cancel {quoted(run)}",
             )
         yield
 

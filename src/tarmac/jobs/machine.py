@@ -170,7 +170,7 @@ class Machine:
             if needs.nodes > 1:
                 raise RequestError(
                     f"task {task.name!r} needs {needs.nodes} nodes, and this is one machine",
-                    hint="Run it on a cluster: --on slurm",
+                    hint="Run it on a cluster: tarmac run FILE --on slurm",
                 )
             problem = self._problem(needs)
             if problem is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from tarmac.errors import quoted
 from tarmac.masking import masked_command, masked_text
 from tarmac.pages.bars import Bar, bars
 from tarmac.pages.hiding import without_secrets
@@ -313,7 +314,7 @@ def _front(study: Study, rows: Sequence[dict[str, Any]], values: _Values) -> tup
     shown = known[:_MOST_TRIALS]
     note = "Networks that no other beats in everything, the best by the first objective first."
     if len(shown) < len(known):
-        note += f" {len(shown):,} of {len(known):,}. All: tarmac search export {study.name}"
+        note += f" {len(shown):,} of {len(known):,}. All: tarmac search export {quoted(study.name)}"
     return _rows(study, shown, values, "Networks that none beats"), note
 
 
@@ -325,7 +326,8 @@ def _trials(study: Study, rows: Sequence[dict[str, Any]], values: _Values) -> tu
     shown = [*complete, *others][:_MOST_TRIALS]
     note = "The best first."
     if len(shown) < len(rows):
-        note = f"The best {len(shown):,} of {len(rows):,}. All: tarmac search export {study.name}"
+        all_of_them = f"tarmac search export {quoted(study.name)}"
+        note = f"The best {len(shown):,} of {len(rows):,}. All: {all_of_them}"
     return _rows(study, shown, values, "Trials"), note
 
 

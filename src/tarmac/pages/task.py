@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.jobs import find_run, read_timeline
 from tarmac.masking import masked_command, masked_environment, masked_text
 from tarmac.pages.hiding import without_secrets
@@ -65,7 +65,7 @@ def task_page(directory: Path, *, now: float | None = None) -> Page:
     if status is None:
         raise RequestError(
             f"task {directory.name} of {run.name} has not begun",
-            hint=f"How the run stands: tarmac report {run}",
+            hint=f"How the run stands: tarmac report {quoted(run)}",
         )
     return Page(
         title=status.name,

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tarmac.errors import RequestError, TarmacError, first_line
+from tarmac.errors import RequestError, TarmacError, first_line, quoted
 from tarmac.files import (
     Fields,
     StorageError,
@@ -291,7 +291,7 @@ class Catalogue:
         if run.owner is not None:
             raise RequestError(
                 f"{run.path.name} belongs to {run.owner.name}",
-                hint=f"Delete that: tarmac runs rm {run.owner}",
+                hint=f"Delete that: tarmac runs rm {quoted(run.owner)}",
             )
         with run.kind.reserved(run.path), storage_errors(run.path):
             # Gone at once: nobody finds half of it.

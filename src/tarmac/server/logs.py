@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tarmac.errors import TarmacError
+from tarmac.errors import TarmacError, quoted
 from tarmac.files import open_regular
 from tarmac.jobs import learn_marks
 from tarmac.masking import masked_text
@@ -129,5 +129,5 @@ def _list(name: str, links: Sequence[tuple[str, str]]) -> Markup:
         for address, text in links[:_SHOWN_FILES]
     )
     left = len(links) - _SHOWN_FILES
-    more = paragraph(f"And {left:,} more: tarmac runs logs {name}") if left > 0 else ""
+    more = paragraph(f"And {left:,} more: tarmac runs logs {quoted(name)}") if left > 0 else ""
     return Markup("<ul>{}</ul>{}").format(items, more)

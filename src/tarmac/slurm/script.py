@@ -188,6 +188,6 @@ def _without_backslash(path: str) -> str:
     if "\\" in path:
         raise RequestError(
             f"Slurm takes no backslash in the path of a run, which is {shlex.quote(path)}",
-            hint="Choose another directory: --runs DIRECTORY",
+            hint="Choose another directory: --output DIRECTORY",
         )
     return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from tarmac.errors import TarmacError
+from tarmac.errors import TarmacError, quoted
 from tarmac.machine import find_devices
 from tarmac.studies.cluster.session import search_on
 from tarmac.studies.conclusion import conclude, concluding
@@ -95,7 +95,7 @@ def work_on(
         should_stop = stop or (lambda: bool(signals))
         study.update(status="running", ended_at=None, error=None)
         try:
-            resume_command = f"tarmac search --resume {study.path}"
+            resume_command = f"tarmac search --resume {quoted(study.path)}"
             with loss_of_database(study.record.storage, resume_command):
                 if _work(study, owner, reporter, should_stop, ALONE) != "concluded":
                     study.end("interrupted")
@@ -141,7 +141,9 @@ def work_as_one(
         return "concluded"
     with StopRequest() as signals, study.leases.work() as owner:
         try:
-            with loss_of_database(study.record.storage, f"tarmac search --resume {study.path}"):
+            with loss_of_database(
+                study.record.storage, f"tarmac search --resume {quoted(study.path)}"
+            ):
                 return _work(study, owner, reporter, stop or (lambda: bool(signals)), terms)
         except HopelessError as error:
             study.end("failed", error=error.message)

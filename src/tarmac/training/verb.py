@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac import data, runs
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 from tarmac.files import (
     is_object,
     read_object,
@@ -183,7 +183,7 @@ def resume(
         if run.record.status == "completed":
             raise RequestError(
                 f"run {run.name} is completed, there is nothing to resume",
-                hint=f"See it: tarmac runs show {run.name}",
+                hint=f"See it: tarmac runs show {quoted(run.name)}",
             )
         return found, plan_of(run, found, reporter.downloading, rendezvous, devices=devices)
 
@@ -344,7 +344,7 @@ def _refuse_stored(uri: str, name: str) -> None:
     if read_object(f"{uri.rstrip('/')}/{name}/{RECORD}", os.environ) is not None:
         raise RequestError(
             f"there is a run {name} in {uri} already",
-            hint=f"Go on with it: tarmac train --resume {name} --output {uri}\n"
+            hint=f"Go on with it: tarmac train --resume {quoted(name)} --output {quoted(uri)}\n"
             "or take another name.",
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +9,8 @@ import click
 import cloup
 
 from tarmac.cli.choices import CONVERTED, EXECUTORS, Choice
-from tarmac.cli.job_files import say_notes
-from tarmac.cli.options import examples, option
+from tarmac.cli.job_files import read_jobs
+from tarmac.cli.options import examples, option, pairs_option
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
@@ -48,6 +47,12 @@ __all__ = ["command"]
     help="The format to write; or a cluster, for what a run --on it would submit, as --dry-run "
     "shows it.",
 )
+@pairs_option(
+    "--set",
+    "settings",
+    help="Change a value of the file before, e.g. options.kubernetes.image=python:3.12-slim; may "
+    "be repeated.",
+)
 @option(
     "--algorithms",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -55,23 +60,26 @@ __all__ = ["command"]
     show_default="beside the pipeline's file",
     help="Where definitions of the algorithms and pipelines lie that an HKube pipeline names.",
 )
-def command(files: Sequence[Path], wanted: str, algorithms: Path | None) -> None:
+def command(
+    files: Sequence[Path],
+    wanted: str,
+    settings: Sequence[tuple[str, str]],
+    algorithms: Path | None,
+) -> None:
     """Print a job file in another format.
 
     What has no meaning there is stored in the job.
     """
-    from tarmac.formats import Unwritable, find_format, read_paths
+    from tarmac.formats import Unwritable, find_format
 
-    folders = [] if algorithms is None else [algorithms]
     if wanted in EXECUTORS:
-        _print_submitted(read_paths(files, environment=os.environ, folders=folders), wanted)
+        readings = read_jobs(files, settings, quiet=False, is_run=False, algorithms=algorithms)
+        _print_submitted(readings, wanted)
         return
     target = find_format(wanted)
     if target.write is None:
         raise RequestError(f"{target.title}'s files are read, and not written")
-    readings = read_paths(files, environment=os.environ, folders=folders)
-    for reading, _ in readings:
-        say_notes(reading, quiet=False, is_used=False)
+    readings = read_jobs(files, settings, quiet=False, is_run=False, algorithms=algorithms)
     jobs = [job for reading, _ in readings for job in reading.jobs]
     if len(jobs) > 1 and not target.holds_several:
         shown = " ".join(map(str, files))
@@ -94,8 +102,6 @@ def _print_submitted(readings: Sequence[tuple[Reading, Path]], on: str) -> None:
     from tarmac.cli.dry_run import files_of
     from tarmac.cli.views.job_plan import plans_of
 
-    for reading, _ in readings:
-        say_notes(reading, quiet=False, is_used=False)
     for job in (job for reading, _ in readings for job in reading.jobs):
         if job.pipeline is not None:
             raise RequestError(

@@ -124,8 +124,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]
     epilog=examples(
         "tarmac data add mnist --from /mnt/usb/mnist",
         "tarmac data add flowers --from flowers --size 64x64",
-        "tarmac data add houses --from houses.csv --target price --drop id,street",
-        "tarmac data add houses --from houses.csv --target price --categorical street",
+        "tarmac data add houses --from houses.csv --target price --drop id",
         "tarmac data add digits2 --from digits.npz",
     )
 )

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from tarmac.cli.completion import complete_jobs
 from tarmac.cli.options import examples, json_option, option, output_option
-from tarmac.errors import RequestError, TarmacError, unknown_name
+from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -109,8 +109,8 @@ def _of_runner(run: RunStatus) -> Iterator[str]:
         return
     yield f"{run.name}: the runner's {run.runner_note}"
     if run.state in ("detached", "interrupted"):
-        yield f"  Go on with it: tarmac run --resume {run.path}"
-        yield f"  End it: tarmac cancel {run.path}"
+        yield f"  Go on with it: tarmac run --resume {quoted(run.path)}"
+        yield f"  End it: tarmac cancel {quoted(run.path)}"
 
 
 def _kept_waiting(run: RunStatus) -> Iterator[str]:
@@ -261,4 +261,4 @@ def cancel(run: str, timeout: float, output: Path | None) -> None:
             f"{handle.path.name} has been asked to end, and has not within {timeout:g} s",
             hint=f"tarmac ps{gone}",
         ) from error
-    click.echo(f"ended {handle.path.name}; go on: tarmac run --resume {handle.path}")
+    click.echo(f"ended {handle.path.name}; go on: tarmac run --resume {quoted(handle.path)}")

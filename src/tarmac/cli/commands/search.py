@@ -31,7 +31,7 @@ from tarmac.cli.places import chosen
 from tarmac.cli.search_dry_run import print_preview
 from tarmac.cli.search_elsewhere import search_there
 from tarmac.cli.search_options import search_options, space_of, workers_of
-from tarmac.errors import Interrupted, TarmacError
+from tarmac.errors import Interrupted, TarmacError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,10 +148,12 @@ def _conclude(study: Study, *, as_json: bool) -> None:
     if record.status in ("interrupted", "running"):
         raise Interrupted(
             "interrupted; finished networks are kept, those under way will be repeated",
-            hint=f"Go on: tarmac search --resume {study.path}",
+            hint=f"Go on: tarmac search --resume {quoted(study.path)}",
         )
     if record.status == "failed":
-        raise TarmacError(record.error or "failed", hint=f"See: tarmac search show {study.path}")
+        raise TarmacError(
+            record.error or "failed", hint=f"See: tarmac search show {quoted(study.path)}"
+        )
 
 
 for _command in (list_them, show, best, export_trials, worker, plot, dashboard):

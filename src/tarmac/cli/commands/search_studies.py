@@ -12,7 +12,7 @@ import cloup
 from tarmac.cli.choices import Choice
 from tarmac.cli.completion import complete_studies
 from tarmac.cli.options import examples, json_option, option, output_option
-from tarmac.errors import TarmacError
+from tarmac.errors import TarmacError, quoted
 from tarmac.runs import name_words
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def best(study: str, output: Path | None, storage: str | None, as_json: bool) ->
     if best is None:
         raise TarmacError(
             f"study {found.name} has no network yet that was trained to its end",
-            hint=f"Go on with it: tarmac search --resume {found.path}",
+            hint=f"Go on with it: tarmac search --resume {quoted(found.path)}",
         )
     if as_json:
         rows = [found.row(found.ledger.trials[number]) for number in front]

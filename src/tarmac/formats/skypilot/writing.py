@@ -138,7 +138,8 @@ def _nodes(job: Job, tasks: Sequence[Task]) -> int:
         raise Unwritable(
             f"{job.name}: task {many[0].name!r} runs on several nodes in a container, which is not "
             "told of the other machines",
-            hint="Give it requirements in the image's place, or run it on a cluster: --on slurm",
+            hint="Give it requirements in the image's place, or run it on a cluster: "
+            "tarmac run FILE --on slurm",
             path=place_in_job(job, many[0], "resources", "nodes"),
         )
     return many[0].resources.nodes

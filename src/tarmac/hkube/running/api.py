@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.formats import read_the_job, with_input
 from tarmac.hkube.running.observer import Silent
 from tarmac.hkube.running.verb import prepare_pipeline, work_on_pipeline
@@ -79,7 +79,7 @@ def run_pipeline(
     if end.outcome != "succeeded":
         raise TarmacError(
             f"{job.name}: {end.reason}",
-            hint=f"Again what has not succeeded: tarmac run --resume {run.path}",
+            hint=f"Again what has not succeeded: tarmac run --resume {quoted(run.path)}",
         )
     return end
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from tarmac import jobs
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.studies.cluster.following import Following
 from tarmac.studies.cluster.workers import RUNS, STORAGE_VARIABLE, most_workers_of, workers_job
 from tarmac.studies.study.storage import has_password
@@ -134,8 +134,9 @@ def _left_behind(study: StudyWriter, workers: Workers) -> JobRun | None:
             if run.executor != workers.on:
                 raise RequestError(
                     f"workers of {study.name} are on {run.executor} still",
-                    hint=f"Go on there: tarmac search --resume {study.path} --on {run.executor}\n"
-                    f"Or end them first: tarmac cancel {run.path}",
+                    hint=f"Go on there: tarmac search --resume {quoted(study.path)} "
+                    f"--on {run.executor}\n"
+                    f"Or end them first: tarmac cancel {quoted(run.path)}",
                 )
             return run
     return None
@@ -162,7 +163,7 @@ def _refuse_standstill(run: JobRun) -> NoReturn:
             )
     raise TarmacError(
         "the workers trained nothing",
-        hint=f"What they printed: tarmac logs {run.path}",
+        hint=f"What they printed: tarmac logs {quoted(run.path)}",
     )
 
 
@@ -173,7 +174,8 @@ def _refuse_more(run: JobRun, why: str) -> NoReturn:
         TarmacError: In any case.
     """
     raise TarmacError(
-        f"the workers train nothing: {why}", hint=f"What they printed: tarmac logs {run.path}"
+        f"the workers train nothing: {why}",
+        hint=f"What they printed: tarmac logs {quoted(run.path)}",
     )
 
 

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.processes import last_line, python_command
 from tarmac.ranks import LOST_PEERS
 from tarmac.training.processes.link import Failure, listen
@@ -86,7 +86,7 @@ def launch(
             again = f" {attempt + 1} times" if attempt else ""
             raise TarmacError(
                 f"the training lost a worker{again}: {lost}",
-                hint=f"Go on from the newest checkpoint: tarmac train --resume {run}\n"
+                hint=f"Go on from the newest checkpoint: tarmac train --resume {quoted(run)}\n"
                 f"What the workers printed is in {run / 'logs'}",
             )
         restarting(

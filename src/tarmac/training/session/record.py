@@ -18,7 +18,7 @@ from safetensors.torch import save
 from tarmac import runs
 from tarmac.data import columns_of
 from tarmac.distribution import SCRIPTS, installed_version
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files import write_bytes
 from tarmac.machine import name_devices
 from tarmac.masking import remember_environment, without_known
@@ -194,7 +194,7 @@ def _check_world_size(run: Run, found: int) -> None:
         raise RequestError(
             f"run {run.name} was begun by {world_size} processes, and cannot go on with {found}",
             hint=f"Start as many: torchrun --nproc-per-node {world_size} -m tarmac train "
-            f"--resume {run.path}",
+            f"--resume {quoted(run.path)}",
         )
 
 

@@ -44,7 +44,7 @@ class Registries:
         self._report.note(
             path,
             "the password is not taken; say where USER:PASSWORD is by "
-            f"--secret {name}=env:VARIABLE, or =file:PATH",
+            f"tarmac run --secret {name}=env:VARIABLE, or =file:PATH",
         )
         return {"vault_id": vault_id} if vault_id else {"name": server, "key": "login"}
 

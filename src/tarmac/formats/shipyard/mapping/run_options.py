@@ -137,7 +137,7 @@ def _take(found: RunOptions, name: str, value: str) -> bool:
     elif name == "--env":
         key, separator, text = value.partition("=")
         if not separator:
-            raise ValueError("expected NAME=VALUE; secrets come by --secret")
+            raise ValueError("expected NAME=VALUE; secrets come by tarmac run --secret")
         found.env[key] = text
     else:
         return name in ("--rm", "--init")

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tarmac.documents import read_document
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 from tarmac.formats.shipyard.configuration import CREDENTIALS, SECTIONS
 from tarmac.formats.shipyard.reading.properties import secret_names
 
@@ -50,7 +50,7 @@ def find_jobs_files(folder: Path) -> list[Path]:
         )
         if len(found) > 1:
             # One that lists what another makes can only be read when that has ended.
-            commands = "\n".join(f"tarmac run {path}" for path in found)
+            commands = "\n".join(f"tarmac run {quoted(path)}" for path in found)
             raise RequestError(
                 f"{place} has {len(found)} jobs files, and their order is not said",
                 hint=f"Run each by itself, in the order that you need:\n{commands}",

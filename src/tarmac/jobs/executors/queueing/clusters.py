@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,6 +59,6 @@ def refuse_other_cluster(run: Path, engine: str, left: ClusterId, here: ClusterI
         names = (f"{left.name} ({left.uid})", f"{here.name} ({here.uid})")
     raise RequestError(
         f"tasks of {run.name} are on the {engine} cluster {names[0]}, and this is {names[1]}",
-        hint=f"On {names[0]}, go on: {way}tarmac run --resume {run}\n"
-        f"Or end them there first: {way}tarmac cancel {run}",
+        hint=f"On {names[0]}, go on: {way}tarmac run --resume {quoted(run)}\n"
+        f"Or end them there first: {way}tarmac cancel {quoted(run)}",
     )
