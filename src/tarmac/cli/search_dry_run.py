@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tarmac.cli.dry_run import print_files
+from tarmac.runs import counted
 
 if TYPE_CHECKING:
     from tarmac.cli.views.job_plan import Plan
@@ -40,14 +41,16 @@ def print_preview(found: Preview, workers: Workers | None, *, as_json: bool) -> 
         }
         click.echo(json.dumps(said, indent=2))
         return
-    request, count = found.request, found.num_networks
-    size = "infinitely many" if count is None else f"{count:,}"
-    click.echo(f"{request.workload} by {request.method} over {size} networks, seed {request.seed}")
+    request = found.request
+    networks = counted(found.num_networks, "network")
+    click.echo(f"{request.workload} by {request.method} over {networks}, seed {request.seed}")
     if found.num_done:
-        click.echo(f"{found.num_done:,} trials have ended, and are not done again")
+        verbs = ("has", "is") if found.num_done == 1 else ("have", "are")
+        trials = counted(found.num_done, "trial")
+        click.echo(f"{trials} {verbs[0]} ended, and {verbs[1]} not done again")
     click.echo(
-        f"each trains {request.epochs} epochs at most, on {found.train_size:,} samples; "
-        f"{found.held_out} judge it"
+        f"each trains {counted(request.epochs, 'epoch')} at most, on "
+        f"{counted(found.train_size, 'sample')}, judged by {found.held_out}"
     )
     click.echo(f"study {found.directory}")
     if plan is not None and workers is not None:

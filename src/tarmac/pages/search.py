@@ -19,6 +19,7 @@ from tarmac.pages.pieces import Tile, chip, facts, flat, message, paragraph, pre
 from tarmac.pages.plots import Point, Series, scatter
 from tarmac.pages.scales import Axis
 from tarmac.pages.states import STATES
+from tarmac.runs import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,12 +62,11 @@ def search_page(run: Path, storage: str | None = None) -> Page:
     seen = survey(study)
     totals = summarize(study)
     request = study.request
-    size = study.space.size
-    networks = "infinitely many" if size is None else f"{size:,}"
     return Page(
         title=study.name,
-        subtitle=f"A search of {request.workload} by {request.method} over {networks} networks, "
-        f"seed {request.seed}, begun {moment(study.record.created_at)}",
+        subtitle=f"A search of {request.workload} by {request.method} over "
+        f"{counted(study.space.size, 'network')}, seed {request.seed}, "
+        f"begun {moment(study.record.created_at)}",
         status=study.status,
         state=STATES.get(study.status, "plain"),
         head=_tiles(study, seen, totals),
@@ -360,7 +360,7 @@ def _asked(study: Study) -> Markup:
     if settings := flat(without_secrets(dict(study.record.settings))):
         body += Markup("<h3>All networks</h3>") + facts(settings)
     samples = [
-        ("Trains on", f"{study.record.train_size:,} samples"),
+        ("Trains on", counted(study.record.train_size, "sample")),
         ("Judged on", study.record.held_out),
         *sorted(study.record.versions.items()),
     ]

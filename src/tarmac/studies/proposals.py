@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from optuna.trial import FrozenTrial, TrialState
 
+from tarmac.runs import counted
 from tarmac.studies.ledger import GENERATION
 from tarmac.studies.methods.interface import GenerationSampler
 from tarmac.studies.methods.registry import find_method
@@ -126,11 +127,11 @@ class _Generations:
                 self._reporter.planned(generation, num_children, survivors)
             while place < num_children:
                 if request.trials is not None and len(ledger.trials) >= request.trials:
-                    self.why_over = f"{request.trials} trainings were asked for"
+                    self.why_over = _asked(request.trials)
                     break
                 child = sampler.breed(self._optuna, generation, place)
                 if child is None:
-                    self.why_over = f"all {len(ledger.by_key)} networks of the space were tried"
+                    self.why_over = _all_tried(len(ledger.by_key))
                     break
                 self._add(generation, place, child)
                 place += 1
@@ -205,7 +206,7 @@ class _OneByOne:
         rng = seeded(self._study.request.seed, len(ledger.trials), "unseen")
         drawn = space.draw_unseen(ledger.by_key, rng)
         if drawn is None:
-            self.why_over = f"all {len(ledger.by_key)} networks of the space were tried"
+            self.why_over = _all_tried(len(ledger.by_key))
             return None
         self._optuna.enqueue_trial(drawn, user_attrs={"origin": "random"})
         trial = self._optuna.ask()
@@ -216,10 +217,10 @@ class _OneByOne:
         """Whether one more network may be asked for."""
         size, limit = self._study.space.size, self._limit
         if size is not None and len(self._study.ledger.by_key) >= size:
-            self.why_over = f"all {size} networks of the space were tried"
+            self.why_over = _all_tried(size)
             return False
         if limit is not None and self._num_trained >= limit:
-            self.why_over = f"{limit} trainings were asked for"
+            self.why_over = _asked(limit)
             return False
         return True
 
@@ -245,3 +246,13 @@ class _OneByOne:
         else:
             # It failed, was stopped, or is still being trained: there is no value to tell.
             self._study.tell(number, None, TrialState.FAIL)
+
+
+def _asked(limit: int) -> str:
+    return f"{counted(limit, 'training')} {'was' if limit == 1 else 'were'} asked for"
+
+
+def _all_tried(size: int) -> str:
+    if size == 1:
+        return "the one network of the space was tried"
+    return f"all {counted(size, 'network')} of the space were tried"

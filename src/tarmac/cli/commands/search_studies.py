@@ -13,7 +13,7 @@ from tarmac.cli.choices import Choice
 from tarmac.cli.completion import complete_studies
 from tarmac.cli.options import examples, json_option, option, output_option
 from tarmac.errors import TarmacError, quoted
-from tarmac.runs import name_words
+from tarmac.runs import counted, name_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,10 +114,9 @@ def show(study: str, output: Path | None, storage: str | None, as_json: bool) ->
     console = make_console()
     request = found.request
     console.print(f"[bold]{escape(found.name)}[/bold]  {found.status}", markup=True)
-    size = found.space.size
     console.print(
         f"{request.workload} by {request.method} over "
-        f"{'infinitely many' if size is None else f'{size:,}'} networks, seed {request.seed}",
+        f"{counted(found.space.size, 'network')}, seed {request.seed}",
         markup=False,
     )
     if found.record.why_ended:

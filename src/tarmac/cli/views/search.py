@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tarmac.cli.console import make_console
-from tarmac.cli.views.study import epochs_text
-from tarmac.runs import JudgedBy
+from tarmac.runs import JudgedBy, counted
 from tarmac.studies import Silent, by_generation, summarize
 
 if TYPE_CHECKING:
@@ -67,10 +66,12 @@ def totals_line(study: Study) -> str:
     """Say in a line what there is so far."""
     totals = summarize(study)
     is_open = study.record.status == "running" and totals.expected
-    expected = f" of about {totals.expected:,}" if is_open else ""
-    parts = [f"{totals.trained:,}{expected} networks trained, {totals.distinct:,} distinct"]
+    trained = counted(totals.trained, "network")
+    if is_open:
+        trained = f"{totals.trained:,} of about {counted(totals.expected, 'network')}"
+    parts = [f"{trained} trained, {totals.distinct:,} distinct"]
     if totals.saved:
-        parts.append(f"{totals.saved:,} trainings saved")
+        parts.append(f"{counted(totals.saved, 'training')} saved")
     if totals.pruned:
         parts.append(f"{totals.pruned:,} stopped early")
     if totals.failed:
@@ -83,7 +84,7 @@ def trial_line(study: Study, trial: FrozenTrial) -> str:
     row = study.row(trial)
     made = ", ".join(f"{name}={_value(value)}" for name, value in trial.params.items())
     values = "  ".join(f"{name} {_value(value)}" for name, value in row["values"].items())
-    took = f"{epochs_text(row['epochs'])}  {row['seconds']:.1f} s" if "seconds" in row else ""
+    took = f"{counted(row['epochs'], 'epoch')}  {row['seconds']:.1f} s" if "seconds" in row else ""
     if "same_as" in row:
         took = f"known from {row['same_as']}"
     where = "" if row["generation"] is None else f"generation {row['generation']}  "
@@ -110,12 +111,12 @@ class _Plain(Silent):
         self._console.print(text, markup=False)
 
     def began(self, study: Study, where: str) -> None:
-        request, size = study.request, study.space.size
-        count = "infinitely many" if size is None else f"{size:,}"
+        request = study.request
         self.say(
-            f"{study.record.name}: {request.method} over {count} networks of "
+            f"{study.record.name}: {request.method} over "
+            f"{counted(study.space.size, 'network')} of "
             f"{request.workload}, judged by {', '.join(request.objective)} on "
-            f"{study.record.held_out}; at most {request.epochs} epochs "
+            f"{study.record.held_out}; at most {counted(request.epochs, 'epoch')} "
             f"on {study.record.train_size:,}, seed {request.seed}"
         )
         self.say(f"trains   {where}")

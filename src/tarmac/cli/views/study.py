@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tarmac.runs import name_words
+from tarmac.runs import counted, name_words
 from tarmac.studies import by_generation, summarize, train_line
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tarmac.studies import Study, Winner
 
-__all__ = ["best_of", "epochs_text", "number_text", "print_best", "result_of"]
+__all__ = ["best_of", "number_text", "print_best", "result_of"]
 
 
 def result_of(study: Study) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
     """
     values = ", ".join(f"{name} {number_text(value)}" for name, value in best.values.items())
     click.secho(
-        f"best: network {best.number}, {values} after {epochs_text(best.epochs)}",
+        f"best: network {best.number}, {values} after {counted(best.epochs, 'epoch')}",
         fg="green",
         bold=True,
     )
@@ -72,7 +72,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
             f"({study.path / (best.run or '')})"
         )
     if len(study.maximize) > 1:
-        click.echo(f"{len(front)} networks that none beats in everything:")
+        click.echo(f"{counted(len(front), 'network')} that none beats in everything:")
         for number in front:
             trial = study.ledger.trials[number]
             shown = "  ".join(
@@ -83,11 +83,6 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
             click.echo(f"  {number:>4}  {shown}  {made}")
     click.echo(f"again: {train_line(study, best)}")
     click.echo(f"study {study.path}")
-
-
-def epochs_text(count: int) -> str:
-    """Write ``1 epoch``, ``12 epochs``."""
-    return f"{count} epoch{'' if count == 1 else 's'}"
 
 
 def number_text(value: float | None) -> str:

@@ -20,6 +20,7 @@ from rich.text import Text
 from tarmac.cli.console import make_console
 from tarmac.cli.views.scores import scores_text
 from tarmac.machine import UNUSABLE, name_devices
+from tarmac.runs import counted
 from tarmac.training import Silent
 
 if TYPE_CHECKING:
@@ -68,7 +69,9 @@ def _rate(samples_per_s: float) -> str:
 
 def _samples(plan: Plan) -> str:
     size = plan.shares.num_samples
-    return f"{size:,}{f' of {plan.train_size:,}' if size < plan.train_size else ''} samples"
+    if size < plan.train_size:
+        return f"{size:,} of {counted(plan.train_size, 'sample')}"
+    return counted(size, "sample")
 
 
 def _note(plan: Plan) -> Iterator[str]:
@@ -80,8 +83,8 @@ def _note(plan: Plan) -> Iterator[str]:
 def _trial(plan: Plan) -> Iterator[str]:
     """Yield what part of its training a trial is."""
     if plan.steps is not None:
-        whole = plan.num_steps * plan.workload.recipe.epochs
-        yield f"trial      {plan.steps:,} of {whole:,} steps: nothing is scored, judged or kept"
+        whole = counted(plan.num_steps * plan.workload.recipe.epochs, "step")
+        yield f"trial      {plan.steps:,} of {whole}: nothing is scored, judged or kept"
 
 
 def _origin(plan: Plan, run: Run) -> Iterator[str]:
@@ -100,8 +103,8 @@ def _origin(plan: Plan, run: Run) -> Iterator[str]:
     yield f"goes on    from epoch {done} of {asked['from_checkpoint']}"
     if history and not math.isclose(rate, history[-1]["learning_rate"]):
         yield (
-            f"schedule   now over {recipe.epochs} epochs: the rate goes on at {rate:g}, and had "
-            f"come to {history[-1]['learning_rate']:g}"
+            f"schedule   now over {counted(recipe.epochs, 'epoch')}: the rate goes on at {rate:g}, "
+            f"and had come to {history[-1]['learning_rate']:g}"
         )
 
 
@@ -122,9 +125,9 @@ class _Plain(Silent):
         compiled = "on" if plan.compile else "off"
         title = Text.assemble(
             (plan.workload.name, "bold"),
-            f": {num_parameters:,} parameters on {_samples(plan)} of {plan.dataset.name}; "
+            f": {counted(num_parameters, 'parameter')} on {_samples(plan)} of {plan.dataset.name}; "
             f"{optimizer}, rate {recipe.optimizer.learning_rate:g}, "
-            f"batches of {recipe.batch_size}, {recipe.epochs} epochs, seed {plan.seed}",
+            f"batches of {recipe.batch_size}, {counted(recipe.epochs, 'epoch')}, seed {plan.seed}",
         )
         self._console.print(title)
         for line in (

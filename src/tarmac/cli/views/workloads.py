@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tarmac.runs import name_words
+from tarmac.runs import counted, name_words
 
 if TYPE_CHECKING:
     from tarmac.workloads import Workload
@@ -50,7 +50,7 @@ def print_workloads(*, as_json: bool) -> None:
         expected = expected_of(workload)
         indent = " " * (width + 2)
         click.echo(
-            f"{indent}expected: {expected} after {recipe.epochs} epochs of batches of "
+            f"{indent}expected: {expected} after {counted(recipe.epochs, 'epoch')} of batches of "
             f"{recipe.batch_size}"
         )
         settings = ", ".join(f"{key}={value}" for key, value in settings_of(workload).items())
