@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Interrupted", "PeerFailed", "RequestError", "TarmacError", "first_line", "unknown_name"]
+__all__ = [
+    "Interrupted",
+    "PeerFailed",
+    "RequestError",
+    "TarmacError",
+    "first_line",
+    "unknown_name",
+    "without_native_stack",
+]
 
 
 class TarmacError(Exception):
@@ -68,6 +76,11 @@ def quoted(value: object) -> str:
         "tarmac run --resume 'runs/a b'"
     """
     return shlex.quote(str(value))
+
+
+def without_native_stack(text: str) -> str:
+    """Return an error's text without the C++ frames that PyTorch adds to some."""
+    return text.partition("Exception raised from ")[0].rstrip().rstrip('"').rstrip()
 
 
 def unknown_name(

@@ -310,8 +310,8 @@ def test_a_dry_run_says_what_would_be_searched_and_makes_nothing(tarmac, tmp_pat
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "digits-mlp by brute over 2 networks, seed 0",
-        "each trains 1 epochs at most, on 1,000 samples; "
-        "200 held-out samples (drawn by the seed) judge it",
+        "each trains 1 epoch at most, on 1,000 samples, judged by "
+        "200 held-out samples (drawn by the seed)",
         "study runs/STUDY",
     ]
     assert [*tmp_path.iterdir()] == []
@@ -344,3 +344,24 @@ def test_a_dry_run_of_a_study_says_what_is_left_of_it_and_changes_nothing(tarmac
     assert said["request"]["generations"] == 3
     assert said["path"] == str(done.path)
     assert (done.path / "study.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["--set", "hidden=-5..-1"], "hidden ends at -5"),
+        (["--set", "hidden=0,-1"], "hidden has -1"),
+        (["--set", "dropout=0..2:0.5"], "dropout ends at 2.0"),
+        (["--set", "hidden=1000000000000,8"], "hidden has 1000000000000"),
+    ],
+)
+def test_impossible_values_are_refused_in_the_dry_run_and_make_no_study(
+    tarmac, tmp_path, command, name
+):
+    for dry in (["--dry-run"], []):
+        code, _, err = tarmac(
+            "search", "digits-mlp", *command, *dry, "--output", str(tmp_path / "runs")
+        )
+        assert code == 2
+        assert name in err
+    assert not (tmp_path / "runs").exists()

@@ -179,3 +179,33 @@ def test_a_run_of_an_older_version_goes_on_with_the_last_samples(tmp_path):
     again = tarmac.resume(path, workload=workload(digits))
     assert again.metrics["val_loss"] == whole.metrics["val_loss"]
     assert again.record.schema_version == 6
+
+
+@pytest.mark.parametrize("split", ["random", "last"])
+def test_a_split_without_a_size_holds_out_a_sixth(split):
+    held = data.hold_out(data.load("digits"), split=split)
+    assert (len(held.train), len(held.validation), held.split) == (1199, 239, split)
+
+
+@pytest.mark.parametrize("sizes", [{"validation_size": 0}, {"train_size": 500}])
+def test_a_split_with_a_size_holds_out_no_more_than_was_asked(sizes):
+    held = data.hold_out(data.load("digits"), split="random", **sizes)
+    assert len(held.validation) == 0
+
+
+def test_patience_without_validation_advises_a_share_of_the_samples():
+    small = dataclasses.replace(data.load("digits"), train=data.load("digits").train)
+    with pytest.raises(RequestError) as caught:
+        tarmac.train(workload(lambda: small), patience=2, device="cpu")
+    assert str(caught.value).endswith("--validation-size 239")
+
+
+def test_a_series_is_not_advised_to_be_drawn():
+    labels = np.repeat(np.arange(10), 10)
+    split = Split(np.zeros((100, 64), np.float32), labels, is_series=True)
+    dataset = Dataset("steps", split, split, num_classes=10)
+    held = data.hold_out(dataset, validation_size=20)
+    assert held.split == "last"
+    with pytest.raises(RequestError) as caught:
+        held.check_classes(dataset)
+    assert "random" not in str(caught.value)

@@ -17,7 +17,7 @@ from tarmac.cli.lead_process import code_of_peer, leave, speaks_for_all, wait_fo
 from tarmac.cli.options import SETTINGS, Group, examples, option
 from tarmac.cli.terminal import guard_terminals
 from tarmac.distribution import explained_imports, installed_version
-from tarmac.errors import Interrupted, PeerFailed, TarmacError, unknown_name
+from tarmac.errors import Interrupted, PeerFailed, TarmacError, unknown_name, without_native_stack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _show_traceback()
         place = traceback.extract_tb(error.__traceback__)[-1]
         message = (
-            f"{type(error).__name__}: {error}\n"
+            f"{type(error).__name__}: {without_native_stack(str(error))}\n"
             f"At {place.filename}:{place.lineno}. Add --debug for the whole traceback."
         )
         _fail(_with_notes(message, error), 1)

@@ -20,7 +20,14 @@ from tarmac.data.base import (
     samples_from,
     slice_columns,
 )
-from tarmac.data.held_out import VALIDATION_SPLITS, HoldOut, Subset, ValidationSplit, hold_out
+from tarmac.data.held_out import (
+    VALIDATION_SPLITS,
+    HoldOut,
+    Subset,
+    ValidationSplit,
+    default_validation_size,
+    hold_out,
+)
 from tarmac.data.included import INCLUDED
 from tarmac.data.loading import Loading, as_array, in_one_line
 from tarmac.data.naming import Naming
@@ -60,6 +67,7 @@ __all__ = [
     "as_array",
     "columns_of",
     "data_root",
+    "default_validation_size",
     "describe",
     "fetch",
     "hold_out",

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
     from tarmac.data.base import Column, Dataset
 
-__all__ = ["VALIDATION_SPLITS", "HoldOut", "Subset", "ValidationSplit", "hold_out"]
+__all__ = [
+    "VALIDATION_SPLITS",
+    "HoldOut",
+    "Subset",
+    "ValidationSplit",
+    "default_validation_size",
+    "hold_out",
+]
 
 VALIDATION_SPLITS = ("auto", "random", "last", "own")
 ValidationSplit = Literal["random", "last", "own"]
@@ -31,6 +38,8 @@ ValidationSplit = Literal["random", "last", "own"]
 _STREAM = 0x5B117
 
 _MAX_NAMED = 5
+
+_MAX_DEFAULT_SIZE = 10_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,8 +117,9 @@ class HoldOut:
             f"{'classes' if len(lost) > 1 else 'class'} {', '.join(names)}{more} of {dataset.name} "
             f"would be judged and not trained on: {len(held):,} samples are held out, and the "
             f"{len(trained):,} that are trained on have none of it",
+            # Windows overlap: drawn ones would be judged on what is trained on.
             hint="Draw them by the seed instead: --validation-split random"
-            if self.split == "last"
+            if self.split == "last" and not dataset.train.is_series
             else "Hold out fewer samples or train on more: --validation-size N, --train-size N",
         )
 
@@ -133,7 +143,9 @@ def hold_out(
 
     Args:
         dataset: Dataset whose samples are held out.
-        validation_size: How many judge; by default all of the dataset's own, or none.
+        validation_size: How many judge; by default all of the dataset's own, or none. Where
+            ``split`` is ``random`` or ``last`` and no ``train_size`` is named either,
+            `default_validation_size`.
         train_size: How many are trained on; all that are left by default.
         split: One of `VALIDATION_SPLITS`.
         seed: Seed of the draw, at least 0.
@@ -154,7 +166,10 @@ def hold_out(
             "out.",
         )
     if validation_size is None:
-        validation_size = len(own) if own is not None and split in ("auto", "own") else 0
+        is_own = own is not None and split in ("auto", "own")
+        validation_size = len(own) if own is not None and is_own else 0
+        if split in ("random", "last") and train_size is None and not _is_stream(train):
+            validation_size = default_validation_size(len(train))
     if split == "auto":
         is_own = own is not None and validation_size > 0
         split = "own" if is_own else "last" if train.is_series else "random"
@@ -177,6 +192,19 @@ def hold_out(
     return HoldOut(
         train=Subset(train, first), validation=validation, split=cast("ValidationSplit", split)
     )
+
+
+def default_validation_size(num_samples: int, train_size: int | None = None) -> int:
+    """Return how many samples to hold out where nobody says: one for every five to train on.
+
+    Args:
+        num_samples: Samples to choose from.
+        train_size: How many of them are trained on; None for all that are left.
+    """
+    size = num_samples // 6
+    if train_size is not None:
+        size = min(train_size // 5, num_samples - train_size)
+    return min(_MAX_DEFAULT_SIZE, max(1, size))
 
 
 def _check_sizes(dataset: Dataset, own: Split | None, validation_size: int) -> None:

@@ -50,19 +50,19 @@ class ParameterText(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    choices: tuple[bool | int | float | str, ...] | None = None
-    low: float | None = None
-    high: float | None = None
-    step: float | None = None
+    choices: tuple[bool | int | float | str | None, ...] | None = None
+    low: int | float | None = None
+    high: int | float | None = None
+    step: int | float | None = None
     log: bool = False
-    when: dict[str, tuple[bool | int | float | str, ...]] = {}
+    when: dict[str, tuple[bool | int | float | str | None, ...]] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _expand(cls, value: Any) -> Any:
         if isinstance(value, str) and ".." in value:
             return _read_range(value)
-        if isinstance(value, (bool, int, float, str)):
+        if value is None or isinstance(value, (bool, int, float, str)):
             return {"choices": (value,)}
         if isinstance(value, (list, tuple)):
             return {"choices": tuple(value)}
@@ -90,40 +90,76 @@ class ParameterText(BaseModel):
         return self
 
     @property
-    def fixed(self) -> Setting | None:
-        """The one value that it has; None where there are several."""
-        is_fixed = self.choices is not None and len(self.choices) == 1 and not self.when
-        return self.choices[0] if is_fixed and self.choices else None
+    def is_fixed(self) -> bool:
+        """Whether it has one value, everywhere."""
+        return self.choices is not None and len(self.choices) == 1 and not self.when
+
+    @property
+    def fixed(self) -> Setting:
+        """The one value that it has; None also where there are several, see `is_fixed`."""
+        return self.choices[0] if self.is_fixed and self.choices else None
 
 
 def _read_range(text: str) -> dict[str, Any]:
     ends, separator, how = text.partition(":")
     low, _, high = ends.partition("..")
+    expected = "is no range, expected LOW..HIGH, LOW..HIGH:log or LOW..HIGH:STEP"
+    # Of three dots nobody knows whether the last is that of .20.
+    if "..." in ends:
+        raise ValueError(f"{expected}, with two dots")
     try:
-        fields: dict[str, Any] = {"low": float(low), "high": float(high)}
+        fields: dict[str, Any] = {"low": _number(low), "high": _number(high)}
         if separator and how != "log":
-            fields["step"] = float(how)
+            fields["step"] = _number(how)
     except ValueError:
-        raise ValueError(
-            "is no range, expected LOW..HIGH, LOW..HIGH:log or LOW..HIGH:STEP, such as 8..64"
-        ) from None
+        raise ValueError(f"{expected}, such as 8..64") from None
     return fields | {"log": how == "log"}
+
+
+def _number(text: str) -> int | float:
+    """Read a number; a whole one with all its digits, which a float has to 2**53 only."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def _check_range(text: ParameterText) -> None:
     low, high = text.low, text.high
     if low is None or high is None:
         raise ValueError("has neither choices nor low and high")
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise ValueError("goes to infinity, expected numbers")
+    for end in (low, high):
+        if isinstance(end, float) and math.isnan(end):
+            raise ValueError("has an end that is no number: nan")
+        if not _is_finite(end):
+            raise ValueError("goes to infinity, expected numbers")
     if low > high:
-        raise ValueError(f"goes from {low:g} to {high:g}, expected the lower first")
+        raise ValueError(f"goes from {_shown(low)} to {_shown(high)}, expected the lower first")
+    if not _is_finite(high - low):
+        raise ValueError(f"goes from {_shown(low)} to {_shown(high)}, which is too wide to count")
     if text.log and low <= 0:
-        raise ValueError(f"is logarithmic and begins at {low:g}, expected above 0")
+        raise ValueError(f"is logarithmic and begins at {_shown(low)}, expected above 0")
     if text.log and text.step is not None:
         raise ValueError("is logarithmic and has a step, expected one of them")
-    if text.step is not None and not 0 < text.step <= max(high - low, 1e-12):
-        raise ValueError(f"has a step of {text.step:g}, expected above 0 and within the range")
+    if text.step is None:
+        return
+    if not 0 < text.step <= max(high - low, 1e-12):
+        raise ValueError(
+            f"has a step of {_shown(text.step)}, expected above 0 and within the range"
+        )
+    if not _is_finite((high - low) / text.step):
+        raise ValueError(f"has a step of {_shown(text.step)}, which is too small to count")
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+def _shown(number: float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:g}"
 
 
 def parse_set(text: str) -> tuple[str, Any]:

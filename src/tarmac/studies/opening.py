@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac import runs
-from tarmac.data import hold_out
+from tarmac.data import default_validation_size, hold_out
 from tarmac.errors import RequestError
 from tarmac.files import is_network, refuse_foreign_python
 from tarmac.machine import find_devices
 from tarmac.studies.errors import FieldError
+from tarmac.studies.evaluation.corners import check_corners
 from tarmac.studies.evaluation.dataset import load_dataset
 from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.methods.registry import find_method
@@ -35,7 +36,7 @@ from tarmac.workloads import find_workload, judged_by, workload_names
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tarmac.data import HoldOut, ValidationSplit
+    from tarmac.data import Dataset, HoldOut, ValidationSplit
     from tarmac.runs import JudgedBy
     from tarmac.studies.objectives import Objective
     from tarmac.studies.space import Space
@@ -52,8 +53,6 @@ __all__ = [
     "request_of",
     "resume_study",
 ]
-
-_MAX_HELD_OUT = 10_000
 
 
 def open_study(
@@ -195,7 +194,9 @@ def _check(request: Request, *, is_shared: bool) -> Checked:
         )
     if not is_shared:
         slots_of(find_devices(str(request.devices)), request.workers)
-    held = _held_out(request, workload, settings)
+    dataset = load_dataset(workload, settings)
+    held = _held_out(request, dataset)
+    check_corners(space, workload, dataset, settings)
     epochs = request.epochs or workload.recipe.epochs
     reference = _absolute(request.workload)
     request = request.model_copy(update={"epochs": epochs, "workload": reference})
@@ -304,16 +305,12 @@ def _refuse_senseless(
         )
 
 
-def _held_out(request: Request, workload: Workload, settings: Mapping[str, Setting]) -> HoldOut:
+def _held_out(request: Request, dataset: Dataset) -> HoldOut:
     """Return which samples each network trains on, and which judge it."""
-    dataset = load_dataset(workload, settings)
     total, size = len(dataset.train), request.validation_size
     has_own = dataset.validation is not None and request.validation_split in ("auto", "own")
     if size is None and not has_own:
-        default = total // 6
-        if request.train_size is not None:
-            default = min(request.train_size // 5, total - request.train_size)
-        size = min(_MAX_HELD_OUT, max(1, default))
+        size = default_validation_size(total, request.train_size)
     train_size = request.train_size
     if not has_own and size is not None and max(train_size or 1, 1) + size > total:
         train_size = train_size or total - size

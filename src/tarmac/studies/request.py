@@ -66,7 +66,7 @@ class _Forms:
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         mapping = handler(core_schema)
-        value = {"type": ["boolean", "number", "string"]}
+        value = {"type": ["boolean", "number", "string", "null"]}
         values = {"type": "array", "items": value, "minItems": 1}
         when = handler.resolve_ref_schema(mapping)["properties"]["when"]
         when["additionalProperties"] = {"anyOf": [value, values]}

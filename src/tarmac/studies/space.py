@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Choices", "Condition", "Numbers", "Parameter", "Space", "fingerprint_of", "seeded"]
 
-Condition = dict[str, tuple[bool | int | float | str, ...]]
+Condition = dict[str, tuple[bool | int | float | str | None, ...]]
 
 # A finite space is walked through one by one only where that is quick.
 _MAX_WALK = 100_000
@@ -95,16 +95,18 @@ class Numbers:
     when: Condition = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.whole:
-            # Texts and older records have 16.0, which no setting of whole numbers takes.
-            for name in ("low", "high", "step"):
-                value = getattr(self, name)
-                object.__setattr__(self, name, None if value is None else int(value))
+        # Texts and older records have 16.0, which no setting of whole numbers takes.
+        kind = int if self.whole else float
+        for name in ("low", "high", "step"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else kind(value))
 
     @property
     def size(self) -> float:
         """How many numbers there are; infinity between two floating-point ones."""
-        step = 1 if self.whole and self.step is None else self.step
+        if self.whole:
+            return (int(self.high) - int(self.low)) // int(self.step or 1) + 1
+        step = self.step
         if step is None:
             return math.inf if self.high > self.low else 1
         return math.floor((self.high - self.low) / step * (1 + 1e-12)) + 1
@@ -134,6 +136,8 @@ class Numbers:
             return False
         if not self.low <= value <= self.high:
             return False
+        if self.whole:
+            return (value - int(self.low)) % int(self.step or 1) == 0
         steps = 0.0 if self.step is None else (value - self.low) / self.step
         return abs(steps - round(steps)) < 1e-8
 
@@ -180,7 +184,7 @@ class Space:
     def size(self) -> int | None:
         """How many configurations differ; None where a parameter has infinitely many values."""
         count = self._count([*self.parameters], 0, {})
-        return int(count) if math.isfinite(count) else None
+        return None if count == math.inf else int(count)
 
     @property
     def is_conditional(self) -> bool:
@@ -319,10 +323,24 @@ class Space:
         if not self._is_active(name, values):
             return self._count(names, index + 1, values)
         if name not in self._conditions:
-            return one.size * self._count(names, index + 1, values)
+            rest = self._count(names, index + 1, values)
+            # A float is not multiplied with a whole number that is too large for one.
+            return math.inf if math.inf in (one.size, rest) else one.size * rest
         if not math.isfinite(one.size):
             return math.inf
-        return sum(self._count(names, index + 1, {**values, name: value}) for value in one.all())
+        # Values that no condition names all leave the same parameters in use.
+        named = [value for value in self._named_in_conditions(name) if value in one]
+        other = next((value for value in one.all() if value not in named), None)
+        counts = [self._count(names, index + 1, {**values, name: value}) for value in named]
+        if len(named) < one.size:
+            rest = self._count(names, index + 1, {**values, name: other})
+            counts.append(rest if rest == math.inf else rest * (int(one.size) - len(named)))
+        return math.inf if math.inf in counts else sum(counts)
+
+    def _named_in_conditions(self, name: str) -> list[Setting]:
+        """Return the values of a parameter that conditions of others name."""
+        wanted = (value for one in self.parameters.values() for value in one.when.get(name, ()))
+        return list(dict.fromkeys(wanted))
 
     def _walk(
         self, names: list[str], index: int, values: dict[str, Setting]

@@ -6,10 +6,10 @@ import inspect
 import typing
 from typing import TYPE_CHECKING
 
-from tarmac.errors import unknown_name
 from tarmac.studies.errors import FieldError
 from tarmac.studies.notation import ParameterText, Range
 from tarmac.studies.space import Choices, Numbers, Parameter, Space
+from tarmac.training import optional_types, show_setting, typed_setting, unknown_setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,9 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["make_space", "tunables_of"]
 
 # What a training takes beside its workload's own settings.
-_OPTIONS = {"batch_size": 1, "learning_rate": 1.0}
+_OPTIONS = ("batch_size", "learning_rate")
 
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+_WORDS = {bool: "true or false", str: "a text"}
+
+# Optuna keeps the numbers of ranges as floats.
+_MAX_EXACT = 2**53
+
+# No value of a setting.
+_NOTHING = object()
 
 
 def tunables_of(workload: Workload) -> dict[str, ParameterText]:
@@ -63,19 +69,25 @@ def make_space(
         FieldError: A parameter is unknown, of another type than its setting, or cannot be searched
             over; or none is left to search over.
     """
-    valid = {**_OPTIONS, **defaults}
-    listed = {name: f"default {value}" for name, value in defaults.items()}
+    recipe = workload.recipe
+    valid = {
+        "batch_size": recipe.batch_size,
+        "learning_rate": float(recipe.optimizer.learning_rate),
+        **defaults,
+    }
+    optional = optional_types(workload)
+    listed = {name: f"default {show_setting(value)}" for name, value in defaults.items()}
     listed |= dict.fromkeys(_OPTIONS, "")
-    if all(text.fixed is not None for text in texts.values()):
+    if all(text.is_fixed for text in texts.values()):
         texts = {**tunables_of(workload), **texts}
     parameters: dict[str, Parameter] = {}
     fixed: dict[str, Setting] = {}
     for name, text in texts.items():
         if name not in valid:
-            wrong = unknown_name(f"setting of {workload.name}", name, listed)
+            wrong = unknown_setting(workload, name, listed)
             raise FieldError(("space", name), wrong.message, hint=wrong.hint)
-        if text.fixed is not None:
-            fixed[name] = _typed(name, text.fixed, valid[name])
+        if text.is_fixed:
+            fixed[name] = _typed(name, text.fixed, valid[name], optional)
             continue
         if name == "dataset":
             raise FieldError(
@@ -83,7 +95,7 @@ def make_space(
                 "dataset has several values, and accuracies on different data do not compare",
                 hint="Search on one: --set dataset=NAME",
             )
-        parameters[name] = _parameter(name, text, valid)
+        parameters[name] = _parameter(name, text, valid, optional)
     if not parameters:
         raise FieldError(
             ("space",),
@@ -97,55 +109,50 @@ def make_space(
         raise FieldError(("space",), str(error)) from error
 
 
-def _parameter(name: str, text: ParameterText, valid: Mapping[str, Setting]) -> Parameter:
+def _parameter(
+    name: str, text: ParameterText, valid: Mapping[str, Setting], optional: Mapping[str, type]
+) -> Parameter:
     default = valid[name]
     when = {
-        other: tuple(_typed(other, value, valid.get(other, value)) for value in wanted)
+        other: tuple(_typed(other, value, valid.get(other, value), optional) for value in wanted)
         for other, wanted in text.when.items()
     }
     if text.choices is not None:
-        values = tuple(_typed(name, value, default) for value in text.choices)
-        twice = next((value for value in values if values.count(value) > 1), None)
-        if twice is not None:
+        values = tuple(_typed(name, value, default, optional) for value in text.choices)
+        twice = next((value for value in values if values.count(value) > 1), _NOTHING)
+        if twice is not _NOTHING:
             raise FieldError(("space", name), f"{name} has {twice!r} twice")
         return Choices(values, when)
     assert text.low is not None
     assert text.high is not None
-    if isinstance(default, (bool, str)):
+    kind = optional.get(name, type(default))
+    if kind in (bool, str):
         raise FieldError(
             ("space", name),
-            f"{name} has a range, but is {_WORDS[type(default)]} (default {default})",
+            f"{name} has a range, but is {_WORDS[kind]} (default {show_setting(default)})",
             hint=f"Name its values: --set {name}=v1,v2",
         )
-    whole = isinstance(default, int)
-    ends = (text.low, text.high, text.step or 0.0)
-    if whole and not all(float(end).is_integer() for end in ends):
+    whole = kind is int
+    ends = (text.low, text.high, text.step or 0)
+    if whole and not all(end == int(end) for end in ends):
         raise FieldError(
             ("space", name),
             f"{name} goes from {text.low:g} to {text.high:g}, expected whole numbers "
-            f"(default {default})",
+            f"(default {show_setting(default)})",
+        )
+    beyond = next((end for end in ends if abs(end) > _MAX_EXACT), None)
+    if whole and beyond is not None:
+        raise FieldError(
+            ("space", name),
+            f"{name} goes to {int(beyond)}, expected {_MAX_EXACT} at most: numbers of ranges are "
+            "kept as floats, which are exact up to it",
         )
     return Numbers(text.low, text.high, text.step, text.log, whole, when)
 
 
-def _typed(name: str, value: Setting, default: Setting) -> Setting:
+def _typed(name: str, value: Setting, default: Setting, optional: Mapping[str, type]) -> Setting:
     """Return a value as its setting has it."""
-    if type(value) is type(default):
-        return value
     try:
-        if isinstance(default, bool):
-            return {"true": True, "false": False}[str(value).lower()]
-        if not isinstance(value, bool):
-            if isinstance(default, str):
-                return str(value)
-            number = float(value)
-            if isinstance(default, float):
-                return number
-            if number.is_integer():
-                return int(number)
-    except (KeyError, ValueError):
-        pass
-    raise FieldError(
-        ("space", name),
-        f"{name} is {value!r}, expected {_WORDS[type(default)]} (default {default})",
-    )
+        return typed_setting(value, default, optional.get(name))
+    except ValueError as error:
+        raise FieldError(("space", name), f"{name} is {error}") from error

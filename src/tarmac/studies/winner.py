@@ -10,6 +10,7 @@ from optuna.trial import TrialState
 from tarmac.studies.confirm import confirmed_best
 from tarmac.studies.objectives import best_first, front
 from tarmac.studies.study.record import Winner
+from tarmac.training import show_setting
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -80,7 +81,7 @@ def train_line(study: Study, winner: Winner) -> str:
         if split == "last" or study.request.validation_split != "auto":
             words += ["--validation-split", split]
     for name, value in options.items():
-        text = str(value).lower() if isinstance(value, bool) else str(value)
+        text = str(value).lower() if isinstance(value, bool) else show_setting(value)
         words += ["--set", f"{name}={text}"]
     return shlex.join(words)
 

@@ -12,7 +12,7 @@ from tarmac.training.engine.columns import samples_of
 from tarmac.training.engine.model import bind_dataset, build_model
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parameters import Group, Parameters
-from tarmac.training.engine.prediction import predict
+from tarmac.training.engine.prediction import call_model, predict
 from tarmac.training.engine.recorder import GraphRecorder
 from tarmac.training.engine.replica import Replica
 from tarmac.training.engine.scoring import Score
@@ -26,8 +26,16 @@ from tarmac.training.planning.fused import why_not_plain_classes
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
 from tarmac.training.planning.precision import choose_precision
-from tarmac.training.planning.settings import apply_settings, settings_of
+from tarmac.training.planning.settings import (
+    apply_settings,
+    optional_types,
+    settings_of,
+    show_setting,
+    typed_setting,
+    unknown_setting,
+)
 from tarmac.training.planning.sharding import check_sharding
+from tarmac.training.planning.trial import first_samples, try_model
 from tarmac.training.session.averaged import read_scored_weights
 from tarmac.training.session.download import fetch_run
 from tarmac.training.session.mistakes import look_at_mistakes
@@ -67,6 +75,7 @@ __all__ = [
     "apply_settings",
     "bind_dataset",
     "build_model",
+    "call_model",
     "check_sharding",
     "choose_precision",
     "denormals_flushed",
@@ -75,10 +84,12 @@ __all__ = [
     "fetch_run",
     "find_strategy",
     "find_weights",
+    "first_samples",
     "fit_weights",
     "input_record",
     "look_at_mistakes",
     "make_plan",
+    "optional_types",
     "order_of",
     "plan_to_score",
     "predict",
@@ -87,9 +98,13 @@ __all__ = [
     "samples_of",
     "score_test",
     "settings_of",
+    "show_setting",
     "strategy_names",
     "threads_within_limits",
     "train",
+    "try_model",
+    "typed_setting",
+    "unknown_setting",
     "uploaded",
     "why_not_plain_classes",
     "workload_of",

@@ -24,7 +24,7 @@ ArrayFeed = Literal["resident", "prefetch", "direct"]
 FeedName = Literal[ArrayFeed, "loader"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp64"]
 
-Setting = bool | int | float | str
+Setting = bool | int | float | str | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tarmac.data import ValidationSplit  # noqa: TC001 - Pydantic reads it
 from tarmac.files import Moment, read_versioned
-from tarmac.runs import Direction, JudgedBy
+from tarmac.runs import Direction, JudgedBy, counted
 from tarmac.studies.study.locks import Locks  # noqa: TC001 - Pydantic reads it
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Winner(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     number: int
-    settings: dict[str, bool | int | float | str]
+    settings: dict[str, bool | int | float | str | None]
     values: dict[str, float]
     epochs: int
     confirmed: tuple[float, ...] = ()
@@ -119,7 +119,7 @@ class StudyRecord(BaseModel):
     elapsed_s: float = 0.0
     command: tuple[str, ...] = ()
     request: dict[str, Any]
-    settings: dict[str, bool | int | float | str]
+    settings: dict[str, bool | int | float | str | None]
     space: dict[str, Any]
     fingerprint: str
     train_size: int
@@ -143,7 +143,7 @@ class StudyRecord(BaseModel):
 
 def held_out_in_words(validation_size: int, validation_split: ValidationSplit) -> str:
     """Say how many samples judge each network, and which."""
-    return f"{validation_size:,} held-out samples ({_HELD_OUT[validation_split]})"
+    return f"{counted(validation_size, 'held-out sample')} ({_HELD_OUT[validation_split]})"
 
 
 def status_of(record: StudyRecord, *, is_worked_on: bool) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, without_native_stack
 
 if TYPE_CHECKING:
     from torch import nn
@@ -73,7 +73,8 @@ def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed:
         return plan_workload.model(**arguments)
     except (ValueError, RuntimeError) as error:
         chosen = ", ".join(f"{key}={value}" for key, value in arguments.items()) or "no settings"
-        raise RequestError(f"{plan_workload.name} with {chosen}: {error}") from error
+        words = without_native_stack(str(error))
+        raise RequestError(f"{plan_workload.name} with {chosen}: {words}") from error
 
 
 def replicate(model: nn.Module, name: str, strategy: str) -> nn.Module:

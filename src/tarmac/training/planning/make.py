@@ -276,9 +276,10 @@ def _hold_out(options: Options, dataset: Dataset) -> data.HoldOut:
         seed=_validation_seed(options),
     )
     if options.patience is not None and not len(held.validation):
+        size = data.default_validation_size(len(dataset.train))
         raise RequestError(
             f"patience is {options.patience}, but there is no validation to watch",
-            hint="Hold samples out: --validation-size 5000",
+            hint=f"Hold samples out: --validation-size {size}",
         )
     return held
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
+import math
+import types
+import typing
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError, unknown_name
@@ -15,9 +19,22 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Workload
 
-__all__ = ["apply_settings", "settings_of"]
+__all__ = [
+    "apply_settings",
+    "optional_types",
+    "settings_of",
+    "show_setting",
+    "typed_setting",
+    "unknown_setting",
+]
 
 _TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+# PyTorch's sizes are int64.
+_MAX_WHOLE = 2**63 - 1
+
+# How texts name None, in a command line as in YAML.
+_NONES = ("none", "null")
 
 # Numbers of a recipe that are settings by their own names.
 _NUMBERS = ("label_smoothing", "clip_norm", "clip_value")
@@ -33,10 +50,14 @@ def settings_of(workload: Workload) -> dict[str, Setting]:
     """Return every setting of a workload with its default.
 
     They are the model's keyword parameters, the data's name, and the recipe's parts in dotted form,
-    such as ``optimizer.rho``: of the optimizer and the recipe it has, where it offers several.
+    such as ``optimizer.rho``: of the optimizer and the recipe it has, where it offers several. A
+    parameter whose default is None is among them where its annotation gives its type.
     """
     found: dict[str, Setting] = {}
+    optional = optional_types(workload)
     for parameter in inspect.signature(workload.model).parameters.values():
+        if parameter.default is None and parameter.name not in optional:
+            continue
         if isinstance(parameter.default, Setting):
             found[parameter.name] = parameter.default
     if isinstance(workload.dataset, str):
@@ -48,7 +69,9 @@ def settings_of(workload: Workload) -> dict[str, Setting]:
     found |= {number: getattr(recipe, number) for number in _NUMBERS}
     for part in _PARTS:
         for name, default in _values_of(getattr(recipe, part)).items():
-            if isinstance(default, Setting) and f"{part}.{name}" not in _OPTIONS:
+            if default is None or f"{part}.{name}" in _OPTIONS:
+                continue
+            if isinstance(default, Setting):
                 found[f"{part}.{name}"] = default
     return found
 
@@ -70,16 +93,21 @@ def apply_settings(
         RequestError: An unknown name or a value of another type than the default's.
     """
     workload = _with_choices(workload, changes)
-    defaults = settings_of(workload)
+    defaults, optional = settings_of(workload), optional_types(workload)
     values: dict[str, Setting] = {}
     for name, value in changes.items():
         if name not in defaults:
-            listed = {key: f"default {default}" for key, default in defaults.items()}
-            raise unknown_name(f"setting of {workload.name}", name, listed)
-        values[name] = _convert(name, value, defaults[name])
+            shown = {key: f"default {show_setting(value)}" for key, value in defaults.items()}
+            raise unknown_setting(workload, name, shown)
+        try:
+            values[name] = typed_setting(value, defaults[name], optional.get(name))
+        except ValueError as error:
+            raise RequestError(f"setting {name} is {error}") from error
     recipe = workload.recipe
     numbers: dict[str, Any] = {
-        number: float(values[number]) for number in _NUMBERS if number in values
+        number: float(values[number])  # type: ignore[arg-type]  # these are never None
+        for number in _NUMBERS
+        if number in values
     }
     recipe = dataclasses.replace(recipe, **numbers)
     for part in _PARTS:
@@ -133,17 +161,112 @@ def _replaced(part: Any, changes: Mapping[str, Setting]) -> Any:
     return dataclasses.replace(part, **changes)
 
 
-def _convert(name: str, value: Setting, default: Setting) -> Setting:
-    wanted = type(default)
-    if isinstance(value, wanted) and not (wanted is int and isinstance(value, bool)):
-        return value
-    try:
-        if wanted is bool:
-            return {"true": True, "false": False}[str(value).lower()]
-        if isinstance(value, str) or (wanted is float and isinstance(value, int)):
-            return wanted(value)
-    except (KeyError, ValueError):
-        pass
-    raise RequestError(
-        f"setting {name} is {value!r}, expected {_TYPE_NAMES[wanted]} (default {default})"
+def unknown_setting(workload: Workload, name: str, listed: Mapping[str, str]) -> RequestError:
+    """Make the error for a setting that a workload does not have.
+
+    Args:
+        workload: The workload.
+        name: The unknown name.
+        listed: The settings that there are, each with a word on it.
+    """
+    parameter = inspect.signature(workload.model).parameters.get(name)
+    if parameter is None or parameter.default is parameter.empty:
+        return unknown_name(f"setting of {workload.name}", name, listed)
+    kind = "None" if parameter.default is None else f"a {type(parameter.default).__name__}"
+    return RequestError(
+        f"{name} of {workload.name} cannot be set: its default is {kind}, and its annotation "
+        "names no type that a text can be read as",
+        hint=f"Annotate it in the model's signature, such as: {name}: float | None = None",
     )
+
+
+def show_setting(value: Setting) -> str:
+    """Return a setting as ``--set`` takes it."""
+    return "none" if value is None else str(value)
+
+
+def optional_types(workload: Workload) -> dict[str, type]:
+    """Return the types of the model's parameters that may also be None, by their annotations.
+
+    ``float | None``, ``Optional[int]``, ``Literal["relu", None]``, also within ``Annotated``.
+    """
+    try:
+        signature = inspect.signature(workload.model, eval_str=True)
+    # An annotation is the user's, and its names may be there for type checkers alone.
+    except Exception:
+        return {}
+    found = {
+        name: _optional_type(parameter.annotation)
+        for name, parameter in signature.parameters.items()
+    }
+    return {name: kind for name, kind in found.items() if kind is not None}
+
+
+def _optional_type(hint: Any) -> type | None:
+    kinds = _types_in(hint)
+    if type(None) not in kinds:
+        return None
+    rest = kinds - {type(None)}
+    rest = {float} if rest == {int, float} else rest
+    (kind,) = rest if len(rest) == 1 else (None,)
+    return kind if kind in _TYPE_NAMES else None
+
+
+def _types_in(hint: Any) -> set[type]:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _types_in(inner[0])
+    if origin is typing.Literal:
+        return {type(value) for value in inner}
+    if origin in (typing.Union, types.UnionType):
+        return set().union(*map(_types_in, inner))
+    return {hint}
+
+
+def typed_setting(value: Setting, default: Setting, optional: type | None = None) -> Setting:
+    """Return a value, or the text of one, as its setting has it.
+
+    Args:
+        value: The value or its text; ``none`` names None.
+        default: The setting's default.
+        optional: The setting's type where it may be None too; None where it may not.
+
+    Raises:
+        ValueError: It is of another type, not finite, or no int64. The text says which value it is
+            and what is expected.
+    """
+    if optional is not None and (value is None or str(value).lower() in _NONES):
+        return None
+    if value is default:
+        return value
+    wanted = optional or type(default)
+    typed = _converted(value, wanted)
+    shown = f"default {show_setting(default)}"
+    if typed is None:
+        also = ", or none" if optional is not None else ""
+        raise ValueError(f"{value!r}, expected {_TYPE_NAMES[wanted]}{also} ({shown})")
+    if isinstance(typed, float) and not math.isfinite(typed) and typed != default:
+        raise ValueError(f"{value}, expected a finite number ({shown})")
+    if isinstance(typed, int) and not -_MAX_WHOLE - 1 <= typed <= _MAX_WHOLE:
+        raise ValueError(f"{value}, expected an int64: at most {_MAX_WHOLE} ({shown})")
+    return typed
+
+
+def _converted(value: Setting, wanted: type) -> Setting:
+    """Return a value as a type has it; None where it is not of it."""
+    if wanted is bool:
+        is_text = isinstance(value, bool | str)
+        return {"true": True, "false": False}.get(str(value).lower()) if is_text else None
+    if value is None or isinstance(value, bool):
+        return None
+    if wanted is str:
+        return str(value)
+    if wanted is int and isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return int(value)
+    try:
+        number = value if isinstance(value, int) else float(value)
+        # Texts of whole numbers are read above: a float has no digits for large ones.
+        return float(number) if wanted is float else int(number) if number == int(number) else None
+    except (ValueError, OverflowError):
+        return None

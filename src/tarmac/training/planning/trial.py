@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tarmac.training.plan import Setting
     from tarmac.workloads import Workload
 
-__all__ = ["Trial", "try_model"]
+__all__ = ["Trial", "first_samples", "try_model"]
 
 # A training step's backward pass does two products for each one of the forward pass.
 _STEP_OVER_FORWARD = 3
@@ -88,9 +88,7 @@ def try_model(
         model = build_model(workload, arguments, seed=0)
         if strategy is not None and strategy.copies_model:
             replicate(model, workload.name, strategy.name)
-        count = min(2, len(dataset.train))
-        raw, targets = samples_of(Subset.whole(dataset.train), 0, count)
-        inputs = workload.recipe.preprocess(raw, training=False, dtype=torch.float32)
+        count, inputs, targets = first_samples(workload, dataset)
         check_tokens(model, inputs, dataset)
         forward, output = count_forward_flops(model, inputs)
         _check_output(workload, dataset, output, inputs if targets is None else targets, count)
@@ -101,6 +99,13 @@ def try_model(
         model=model,
         sample=_first(inputs),
     )
+
+
+def first_samples(workload: Workload, dataset: Dataset) -> tuple[int, Any, Any]:
+    """Return how many samples a model is tried on, these preprocessed, and their targets."""
+    count = min(2, len(dataset.train))
+    raw, targets = samples_of(Subset.whole(dataset.train), 0, count)
+    return count, workload.recipe.preprocess(raw, training=False, dtype=torch.float32), targets
 
 
 def _check_output(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Recipe, Workload
 
-__all__ = ["Network", "Outlines", "Shape", "can_stack", "resolve"]
+__all__ = ["Network", "Outlines", "Shape", "can_stack", "configure", "resolve"]
 
 # By a model's arguments, what it is but for its weights.
 Outlines = dict[frozenset[tuple[str, "Setting"]], Architecture]
@@ -103,7 +103,7 @@ def can_stack(
     Raises:
         RequestError: A setting that cannot be.
     """
-    changed, arguments = _configure(workload, dataset, settings or {})
+    changed, arguments = configure(workload, dataset, settings or {})
     if type(changed.recipe.preprocess) not in (Scale, ByType):
         return "its preprocessing is a function of its own, which may draw at random"
     why = _why_not_plain(changed) or why_not_plain_classes(changed.objective, dataset)
@@ -136,7 +136,7 @@ def resolve(
         RequestError: A setting that cannot be.
         CannotStackError: The network is not one that can be stacked.
     """
-    changed, arguments = _configure(workload, dataset, {**settings, **candidate.settings})
+    changed, arguments = configure(workload, dataset, {**settings, **candidate.settings})
     if candidate.epochs < 1:
         raise RequestError(f"epochs is {candidate.epochs}, expected at least 1")
     recipe = changed.recipe
@@ -173,9 +173,14 @@ def resolve(
     )
 
 
-def _configure(
+def configure(
     workload: Workload, dataset: Dataset, settings: Mapping[str, Setting]
 ) -> tuple[Workload, Mapping[str, Setting]]:
+    """Return a workload as a network's settings change it, and its model's arguments.
+
+    Raises:
+        RequestError: A setting that cannot be.
+    """
     others = {name: value for name, value in settings.items() if name not in _OPTIONS}
     changed, arguments = apply_settings(workload, others)
     if isinstance(changed.dataset, str) and changed.dataset != dataset.name:
@@ -207,8 +212,8 @@ def _with_options(workload: Workload, settings: Mapping[str, Setting]) -> Worklo
 
 def _number(name: str, value: Setting) -> float:
     try:
-        return float(value)
-    except ValueError as error:
+        return float(value)  # type: ignore[arg-type]  # None is a TypeError
+    except (TypeError, ValueError) as error:
         raise RequestError(f"{name} is {value!r}, expected a number") from error
 
 

@@ -1,0 +1,105 @@
+"""Builds a space's networks before anything starts, so that values that none can have are refused.
+
+A network is built and called on PyTorch's meta device, where it has shapes and no values, which
+takes milliseconds. Only an error of the real one, on the CPU, is the user's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tarmac.errors import RequestError
+from tarmac.studies.errors import FieldError
+from tarmac.studies.evaluation.stacked.network import configure
+from tarmac.studies.space import Numbers, seeded
+from tarmac.training import build_model, call_model, first_samples, show_setting, try_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tarmac.data import Dataset
+    from tarmac.studies.space import Space
+    from tarmac.training import Setting
+    from tarmac.workloads import Workload
+
+__all__ = ["check_corners"]
+
+# A value may only fit others than the defaults, as heads fit some widths.
+_NUM_DRAWS = 4
+
+
+def check_corners(
+    space: Space, workload: Workload, dataset: Dataset, settings: Mapping[str, Setting]
+) -> None:
+    """Raise a FieldError where no network has one of a space's values.
+
+    Args:
+        space: Space whose choices and ends of ranges are tried, each with the defaults of the
+            others, then with a few draws of them.
+        workload: Workload of the networks.
+        dataset: Its data.
+        settings: Settings of all networks.
+    """
+    # Models may print and warn, and a command's output may be JSON.
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for corner in space.corners():
+            first: RequestError | None = None
+            for values in _networks(space, corner):
+                error = _why_impossible(workload, dataset, {**settings, **values})
+                first = first or error
+                if error is None:
+                    break
+            else:
+                assert first is not None
+                ((name, value),) = corner.items()
+                raise _refusal(space, name, value, first)
+
+
+def _networks(space: Space, corner: Mapping[str, Setting]) -> Iterator[dict[str, Setting]]:
+    yield dict(corner)
+    rng = seeded("corners", space.key(corner))
+    ((name, _),) = corner.items()
+    for _ in range(_NUM_DRAWS):
+        drawn = space.complete(corner, rng)
+        if name in drawn and len(drawn) > 1:
+            yield drawn
+
+
+def _why_impossible(
+    workload: Workload, dataset: Dataset, settings: Mapping[str, Setting]
+) -> RequestError | None:
+    """Return the error of a network that cannot be built for its data; None where it can."""
+    try:
+        changed, arguments = configure(workload, dataset, settings)
+        with torch.random.fork_rng(devices=[]):
+            _, inputs, _ = first_samples(changed, dataset)
+            # Whatever fails without values is tried with them.
+            with contextlib.suppress(Exception), torch.no_grad(), torch.device("meta"):
+                call_model(build_model(changed, arguments, seed=0), _on_meta(inputs))
+                return None
+            try_model(changed, arguments, dataset)
+    except RequestError as error:
+        return error
+    return None
+
+
+def _on_meta(inputs: Any) -> Any:
+    if isinstance(inputs, dict):
+        return {name: value.to("meta") for name, value in inputs.items()}
+    return inputs.to("meta")
+
+
+def _refusal(space: Space, name: str, value: Setting, error: RequestError) -> FieldError:
+    is_end = isinstance(space.parameters[name], Numbers)
+    what = "ends at" if is_end else "has"
+    return FieldError(
+        ("space", name),
+        f"{name} {what} {show_setting(value)}, which no network can have: {error.message}",
+        hint="Name another range." if is_end else "Leave it out.",
+    )
