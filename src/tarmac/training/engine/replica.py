@@ -16,6 +16,7 @@ from tarmac.training.engine.feeds import open_feed
 from tarmac.training.engine.linear import mkl_is_held_back, replace_linears
 from tarmac.training.engine.loader_feed import LoaderFeeds
 from tarmac.training.engine.parameters import Parameters
+from tarmac.training.engine.pointwise import replace_strided
 from tarmac.training.engine.prediction import call_model
 from tarmac.training.engine.scoring import Scoring, detached, in_precision
 from tarmac.training.engine.shared_state import SharedState
@@ -101,6 +102,7 @@ class Replica:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # undeclared
         if device.type == "cpu":
             replace_dropout(model)
+            replace_strided(model)
             # The compiler chooses products itself.
             if plan.precision == "fp32" and not plan.compile and mkl_is_held_back():
                 replace_linears(model)
