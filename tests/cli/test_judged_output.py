@@ -40,4 +40,4 @@ def test_a_training_ends_with_what_it_is_judged_by(tmp_path, capsys):
     run = make_regression(tmp_path, mae=2.5)
     run.update(metrics={"test_mae": 2.5})
     conclude(run, as_json=False, verify=False)
-    assert "test mae 2.5000; no expectation is known" in capsys.readouterr().out
+    assert "test mae 2.5000\n" in capsys.readouterr().out

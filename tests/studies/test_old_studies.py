@@ -3,7 +3,7 @@
 ``old/`` holds ``study.json`` and ``journal.log`` as version 0.1 wrote them (names of machines and
 paths are replaced), for one request: ``completed`` is the whole search, ``killed`` was ended by
 SIGKILL in its second generation, after network 5. ``schema-3`` is one of two networks, by a 0.2.0
-that held out the last samples.
+that held out the last samples. ``schema-4`` is one with a patience, which watched the loss.
 """
 
 from __future__ import annotations
@@ -118,3 +118,14 @@ def test_a_study_of_schema_3_goes_on_with_the_last_samples(runs):
     check_changes(str(runs / "schema-3"), runs, {"validation_split": "last"})
     with pytest.raises(RequestError, match="was begun with validation_split last, not random"):
         check_changes(str(runs / "schema-3"), runs, {"validation_split": "random"})
+
+
+def test_a_study_of_schema_4_goes_on_to_watch_the_loss(runs):
+    study, request = check_changes(str(runs / "schema-4"), runs, {})
+    assert (request.patience, request.monitor) == (1, None)
+    assert Candidate(number=0, settings={}, seed=0, epochs=1).monitor == "loss:min"
+    _, request = check_changes(str(runs / "schema-4"), runs, {"trials": 3}, what="digits-mlp")
+    assert request.monitor is None
+    with pytest.raises(RequestError, match="was begun with monitor"):
+        check_changes(str(runs / "schema-4"), runs, {"monitor": "val_accuracy"})
+    assert study.record.best.number == 1

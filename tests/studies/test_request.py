@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tarmac.errors import RequestError
-from tarmac.studies.opening import prepare
+from tarmac.studies.objectives import find_objectives
+from tarmac.studies.opening import check_new, prepare
 from tarmac.studies.request import make_request, read_request, read_space, study_names
 
 
@@ -119,3 +120,25 @@ def test_one_sample_judges_for_every_five_to_train_on(tmp_path, given, expected)
     request = make_request({"workload": "digits-mlp", "space": {"hidden": [16, 32]}, **given})
     study = prepare(request, tmp_path, name="sizes")
     assert (study.record.train_size, study.record.validation_size) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "monitor", "objective"),
+    [
+        ({}, "accuracy:max", "val_accuracy"),
+        ({"objective": "val_loss"}, "loss:min", "val_loss"),
+        ({"objective": "params,val_loss"}, "accuracy:max", "params"),
+        ({"monitor": "val_loss"}, "loss:min", "val_loss"),
+        ({"objective": "val_accuracy", "monitor": "loss"}, "loss:min", "val_accuracy"),
+    ],
+)
+def test_a_search_goes_by_one_metric_unless_two_are_named(fields, monitor, objective):
+    checked = check_new("digits-mlp", {"space": {"hidden": [8, 16]}, **fields})
+    assert checked.request.monitor == monitor
+    names = find_objectives(checked.request.objective, checked.judged_by)
+    assert names[0].name == objective
+
+
+def test_a_study_with_an_unknown_monitor_is_refused():
+    with pytest.raises(RequestError, match="unknown metric to monitor 'f1'"):
+        check_new("digits-mlp", {"space": {"hidden": [8, 16]}, "monitor": "f1"})

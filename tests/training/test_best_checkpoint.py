@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import tarmac
+from tarmac.errors import RequestError
 from tarmac.runs import Best, Run
 from tarmac.testing.faults import failing_once
 from tarmac.testing.strategies import WORKLOADS, weights_of
@@ -22,6 +23,7 @@ from tarmac.training.session.checkpoint import (
     keep_as_best,
     newest_checkpoint,
 )
+from tarmac.workloads import Classification, Expectation, judged_by, monitored
 
 # So fast that some epochs are worse than those before them.
 WORKLOAD = dataclasses.replace(
@@ -111,3 +113,52 @@ def test_a_best_that_is_damaged_is_none(tmp_path):
     run = train(tmp_path, epochs=1)
     (run.checkpoints / "best.safetensors").write_bytes(b"no tensors")
     assert find_best(run) is None
+
+
+@pytest.mark.parametrize("monitor", [None, "val_loss", "accuracy", "loss:min"])
+def test_patience_and_the_best_checkpoint_go_by_one_metric(tmp_path, monitor):
+    run = train(tmp_path, monitor=monitor, patience=1)
+    metric = "val_loss" if monitor and "loss" in monitor else "val_accuracy"
+    sign = -1 if metric == "val_loss" else 1
+    values = [sign * row[metric] for row in run.history]
+    assert run.record.best.metric == metric
+    assert run.record.best.value == sign * max(values)
+    assert run.record.judged_by.of("val") == metric
+    if run.record.stopped_early is not None:
+        assert run.record.stopped_early.startswith(metric)
+        assert values[-1] <= max(values[:-1])
+
+
+@pytest.mark.parametrize(
+    ("monitor", "message"),
+    [
+        ("val_acuracy", "unknown metric to monitor 'val_acuracy', did you mean 'accuracy'?"),
+        ("test_loss", "unknown metric to monitor 'test_loss'"),
+        ("loss:max", "monitor is 'loss:max', expected loss:min"),
+        ("accuracy:", "monitor is 'accuracy:', expected accuracy:max"),
+    ],
+)
+def test_a_monitor_that_cannot_be_is_refused_before_anything_starts(tmp_path, monitor, message):
+    with pytest.raises(RequestError, match=message):
+        train(tmp_path / "none", monitor=monitor)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_recipe_names_its_monitor_and_an_expectation_keeps_its_metric():
+    recipe = dataclasses.replace(WORKLOAD.recipe, monitor="val_loss")
+    expected = Expectation(at_least=0.9)
+    changed = dataclasses.replace(WORKLOAD, recipe=recipe, expectation=expected)
+    judged = judged_by(changed)
+    assert (judged.of("val"), judged.direction) == ("val_loss", "min")
+    assert changed.expectation.metric_of(judged) == "test_accuracy"
+
+
+def test_a_metric_whose_better_end_nobody_says_is_monitored_in_a_named_direction():
+    def near(output, targets):
+        return output.argmax(1) == targets
+
+    objective = Classification(metrics={"near": near})
+    with pytest.raises(RequestError, match="whether more or less is better"):
+        monitored(objective, "near")
+    assert monitored(objective, "val_near:min").direction == "min"
+    assert objective.judged_by == "accuracy"

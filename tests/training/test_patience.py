@@ -21,8 +21,14 @@ def rows(name, *values):
     return [{"loss": 0.0, name: value} for value in values]
 
 
-def test_where_accuracy_counts_the_loss_is_watched():
+def test_where_accuracy_counts_it_is_watched():
     patience = patience_of(2, JudgedBy())
+    assert over_after(patience, rows("val_accuracy", 0.3, 0.5, 0.4, 0.5)) == 4
+    assert patience.why_over == "val_accuracy has not risen for 2 epochs"
+
+
+def test_a_run_of_an_earlier_version_goes_on_to_watch_the_loss():
+    patience = patience_of(2, JudgedBy(), "loss")
     assert over_after(patience, rows("val_loss", 3.0, 2.0, 2.5, 2.0)) == 4
     assert patience.why_over == "val_loss has not fallen for 2 epochs"
 

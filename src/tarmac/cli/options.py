@@ -28,6 +28,7 @@ __all__ = [
     "count_option",
     "examples",
     "json_option",
+    "monitor_option",
     "option",
     "output_option",
     "pairs_option",
@@ -229,6 +230,17 @@ def validation_split_option(default: str | None = None) -> Callable[[Any], Any]:
         help="Hold out samples drawn by the seed, each class by its share (random), the last ones "
         "(last; --train-size then takes the first), or the dataset's own validation samples "
         "(own). auto takes the dataset's own, the last ones of a series, else draws.",
+    )
+
+
+def monitor_option() -> Callable[[Any], Any]:
+    """Add ``--monitor``: which metric on held-out samples decides."""
+    return option(
+        "--monitor",
+        metavar="NAME",
+        show_default="what the workload is judged by",
+        help="Metric on held-out samples that --patience and the best checkpoint go by, such as "
+        "val_loss; NAME:max or NAME:min where the workload does not say which end is better.",
     )
 
 

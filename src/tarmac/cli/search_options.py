@@ -13,6 +13,7 @@ from tarmac.cli.completion import complete_objectives, complete_studies
 from tarmac.cli.options import (
     count_option,
     json_option,
+    monitor_option,
     option,
     output_option,
     validation_split_option,
@@ -123,7 +124,8 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
             count_option(
                 "--epochs", show_default="the workload's", help="Epochs of each, at most."
             ),
-            count_option("--patience", help="Stop one after N epochs without a better validation."),
+            monitor_option(),
+            count_option("--patience", help="Stop one after N epochs without a better --monitor."),
             count_option(
                 "--train-size",
                 show_default="all",

@@ -59,7 +59,7 @@ def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
             last, asked = run.history[-1]["epoch"], record.configuration["epochs"]
             click.echo(f"stopped after epoch {last:g} of {asked}: {record.stopped_early}")
         if record.configuration.get("steps") is None:
-            _say_result(record)
+            _say_result(record, _weights(run))
         if (best := record.best) is not None:
             name = name_words(best.metric)
             click.echo(f"best in epoch {best.epoch}: {name} {best.value:.4f}, kept in {best.file}")
@@ -68,16 +68,24 @@ def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
         raise failure
 
 
-def _say_result(record: RunRecord) -> None:
+def _weights(run: Run) -> str:
+    """Say of which weights the test score is, where a best checkpoint may have others."""
+    if run.record.best is None:
+        return ""
+    kind = "weights" if run.record.configuration.get("ema") is None else "averaged weights"
+    return f" ({kind} of epoch {run.history[-1]['epoch']:g}, the last)"
+
+
+def _say_result(record: RunRecord, weights: str) -> None:
     """Say what was reached, and whether that is as expected where something was."""
     test, expected = record.judged_by.of("test"), record.expectation
     if expected and expected["met"] is not None:
-        click.secho(expected["text"], fg="green" if expected["met"] else "yellow")
+        click.secho(expected["text"] + weights, fg="green" if expected["met"] else "yellow")
     elif test not in record.metrics:
         click.echo("the test set was not scored, as asked when the run was begun")
     else:
-        why = _why_not_judged(expected) if expected else "no expectation is known for this data"
-        click.echo(f"{name_words(test)} {record.metrics[test]:.4f}; {why}")
+        why = f"; {_why_not_judged(expected)}" if expected else ""
+        click.echo(f"{name_words(test)} {record.metrics[test]:.4f}{weights}{why}")
 
 
 def _why_not_judged(expected: Mapping[str, Any]) -> str:

@@ -90,7 +90,7 @@ def evaluate(
     score = score_test(plan, weights, read_weights_of(run, workload, weights))
     # An expectation is of a workload's own data, as they were.
     is_own = plan.dataset.fingerprint == run.record.dataset["fingerprint"]
-    objective = own.objective
+    objective = plan.workload.objective
     metrics = score.named("test_")
     return Evaluation(
         run=run,

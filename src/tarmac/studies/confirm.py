@@ -64,6 +64,7 @@ def confirm(
                     seed=seed,
                     epochs=request.epochs,
                     patience=request.patience,
+                    monitor=request.monitor or "loss:min",
                 )
             )
     reached: dict[int, tuple[float, ...]] = dict.fromkeys(asked.values(), ())

@@ -17,7 +17,7 @@ from tarmac.studies.evaluation.corners import check_corners
 from tarmac.studies.evaluation.dataset import load_dataset
 from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.methods.registry import find_method
-from tarmac.studies.objectives import find_objectives
+from tarmac.studies.objectives import COSTS, find_objectives
 from tarmac.studies.request import (
     CHANGEABLE,
     Request,
@@ -31,7 +31,7 @@ from tarmac.studies.study.catalogue import find_study
 from tarmac.studies.study.writer import StudyWriter
 from tarmac.studies.tunables import make_space
 from tarmac.training import settings_of
-from tarmac.workloads import find_workload, judged_by, workload_names
+from tarmac.workloads import find_workload, judged_by, monitored, workload_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -181,8 +181,11 @@ class Checked:
 def _check(request: Request, *, is_shared: bool) -> Checked:
     workload = find_workload(request.workload)
     space, settings = make_space(request.space, workload, settings_of(workload))
-    judged = judged_by(workload)
+    judged, monitored_by = judged_by(workload), _judged_by(workload, request.monitor)
+    if not request.objective:
+        judged = monitored_by
     objectives = find_objectives(request.objective, judged)
+    monitor = _monitor(monitored_by, objectives, request.monitor)
     _refuse_senseless(request, objectives, workload)
     find_method(request.method).check_space(space, len(objectives))
     if is_shared and (request.storage or "").startswith("sqlite"):
@@ -199,7 +202,8 @@ def _check(request: Request, *, is_shared: bool) -> Checked:
     check_corners(space, workload, dataset, settings)
     epochs = request.epochs or workload.recipe.epochs
     reference = _absolute(request.workload)
-    request = request.model_copy(update={"epochs": epochs, "workload": reference})
+    update = {"epochs": epochs, "workload": reference, "monitor": monitor}
+    request = request.model_copy(update=update)
     return Checked(
         request=request,
         space=space,
@@ -209,6 +213,25 @@ def _check(request: Request, *, is_shared: bool) -> Checked:
         validation_split=held.split,
         judged_by=judged,
     )
+
+
+def _judged_by(workload: Workload, monitor: str | None) -> JudgedBy:
+    """Return what a workload is judged by where a request names a metric to go by, or None."""
+    if monitor is None:
+        return judged_by(workload)
+    try:
+        changed = monitored(workload.objective, monitor)
+    except RequestError as error:
+        raise FieldError(("monitor",), error.message, hint=error.hint) from error
+    return judged_by(dataclasses.replace(workload, objective=changed))
+
+
+def _monitor(judged: JudgedBy, objectives: Sequence[Objective], asked: str | None) -> str:
+    """Return the metric that patience goes by, with its better end."""
+    first = objectives[0]
+    if asked is None and first.name not in COSTS:
+        return f"{runs.bare_name(first.metric)}:{first.direction}"
+    return f"{judged.metric}:{judged.direction}"
 
 
 def resume_study(
@@ -261,8 +284,12 @@ def check_changes(
         if names == before.objective and found != study.objectives:
             then, now = (_directions(objectives) for objectives in (study.objectives, found))
             raise _begun(study, f"with objective {then}, not {now}")
+    monitor = before.monitor
+    if asked.monitor not in (None, before.monitor):
+        monitor = _monitor(_judged_by(workload, asked.monitor), study.objectives, asked.monitor)
     asked = asked.model_copy(
         update={
+            "monitor": monitor,
             "objective": names,
             "epochs": asked.epochs or workload.recipe.epochs,
             "workload": _absolute(asked.workload),

@@ -100,7 +100,10 @@ class Request(BaseModel):
             installed package provides.
         confirm: How many of the best are trained from two more seeds before one is the winner.
         epochs: Each network trains at most so long; by default as long as its workload's recipe.
-        patience: It stops once its validation loss has not fallen for so many epochs.
+        monitor: Metric on held-out data that ``patience`` goes by, and the objective where none is
+            named; ``NAME:max`` or ``NAME:min`` where nobody says which end is better. By default
+            the first objective where it is a metric, else what the workload is judged by.
+        patience: It stops once ``monitor`` has not got better for so many epochs.
         train_size: How many samples to train on; all that are not held out by default.
         validation_size: How many samples to hold out; by default the dataset's own validation
             samples, or one for every five to train on, at most 10,000.
@@ -134,6 +137,7 @@ class Request(BaseModel):
     prune: str = "none"
     confirm: int = 0
     epochs: int | None = None
+    monitor: str | None = None
     patience: int | None = None
     train_size: int | None = None
     validation_size: int | None = None

@@ -167,6 +167,8 @@ class TrialQueue:
             seed=request.seed,
             epochs=request.epochs,
             patience=request.patience,
+            # Studies of earlier versions name none, and watch the loss.
+            monitor=request.monitor or "loss:min",
         )
 
     def _fail(self, number: int, why: str) -> None:

@@ -52,6 +52,8 @@ class Plan:
         num_parameters: Of the model.
         sample_flops: Matrix work of a training step for one sample, in FLOP: three times that of
             `count_forward_flops`.
+        patience_metric: Metric on held-out data that patience watches; None for what the training
+            is judged by. Runs of earlier versions that are judged by accuracy go on with the loss.
         held: Which samples are trained on, and which judge every epoch.
         validation_seed: By which they were drawn.
         log_to: The trackers that are told.
@@ -95,6 +97,7 @@ class Plan:
     log_to: tuple[str, ...]
     initial: Initial | None = None
     steps: int | None = None
+    patience_metric: str | None = None
 
     @property
     def train_size(self) -> int:
@@ -146,6 +149,7 @@ class Plan:
             "validation_size": self.validation_size,
             "validation_split": self.held.split,
             "validation_seed": self.validation_seed,
+            "monitor": f"{self.workload.objective.judged_by}:{self.workload.objective.direction}",
             "patience": self.patience,
             "score_test": self.score_test,
             "seed": self.seed,

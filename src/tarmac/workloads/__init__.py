@@ -18,7 +18,7 @@ from tarmac.workloads.base import (
     Workload,
 )
 from tarmac.workloads.ema import Ema
-from tarmac.workloads.judging import judged_by
+from tarmac.workloads.judging import judged_by, monitored
 from tarmac.workloads.objectives import (
     Classification,
     Direction,
@@ -86,6 +86,7 @@ __all__ = [
     "check_reference",
     "find_workload",
     "judged_by",
+    "monitored",
     "reference_of",
     "workload_names",
 ]

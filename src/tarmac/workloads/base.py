@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tarmac.errors import RequestError, unknown_name
 from tarmac.runs import bare_name, name_words
+from tarmac.workloads.judging import monitored
 from tarmac.workloads.objectives import Classification, Objective
 from tarmac.workloads.optimizers import PLAIN_OPTIMIZERS
 from tarmac.workloads.schedules import Constant, Plateau, Schedule
@@ -184,6 +185,9 @@ class Recipe:
             twice in it, as of all windows of a text; None for all.
         cpu_batch_size: Taken on a CPU instead of ``batch_size`` where nobody asks for another; None
             for the same.
+        monitor: Metric that patience, the best checkpoint and searches go by, such as ``val_loss``;
+            ``NAME:max`` or ``NAME:min`` where nobody says which end is better. None for what the
+            objective is judged by.
     """
 
     optimizer: Optimizer
@@ -202,6 +206,7 @@ class Recipe:
     ema: Ema | None = None
     samples_per_epoch: int | None = None
     cpu_batch_size: int | None = None
+    monitor: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "epochs", "samples_per_epoch", "cpu_batch_size"):
@@ -410,3 +415,10 @@ class Workload:
             raise RequestError(
                 f"initialise_samples is {self.initialise_samples}, expected at least 1"
             )
+        if self.recipe.monitor is None:
+            return
+        if self.expectation is not None and self.expectation.metric is None:
+            # A bound is of the metric that its writer had in mind.
+            expected = dataclasses.replace(self.expectation, metric=self.objective.judged_by)
+            object.__setattr__(self, "expectation", expected)
+        object.__setattr__(self, "objective", monitored(self.objective, self.recipe.monitor))

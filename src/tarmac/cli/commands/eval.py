@@ -96,9 +96,7 @@ def command(
             if name == f"test_{found.judged_by}":
                 mark = f"  what counts, {'more' if found.direction == 'max' else 'less'} is better"
             click.echo(f"  {name:<16}{value:.4f}{mark}")
-        if expected is None:
-            click.echo("no expectation is known for these data")
-        else:
+        if expected is not None:
             click.secho(expected["text"], fg="green" if expected["met"] else "yellow")
     if verify and expected is None:
         raise RequestError("there is no expectation for these data")

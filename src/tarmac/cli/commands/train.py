@@ -30,6 +30,7 @@ from tarmac.cli.options import (
     count_option,
     examples,
     json_option,
+    monitor_option,
     option,
     output_option,
     pairs_option,
@@ -129,9 +130,10 @@ __all__ = ["command"]
         help="Hold out N training samples and score them every epoch.",
     ),
     validation_split_option("auto"),
+    monitor_option(),
     count_option(
         "--patience",
-        help="Stop once the validation loss has not fallen for N epochs; needs --validation-size.",
+        help="Stop once --monitor has not got better for N epochs; needs held-out samples.",
     ),
     option("--verify", is_flag=True, help="Exit with 1 when the result is not as expected."),
     option(

@@ -27,8 +27,8 @@ class Candidate:
             ``learning_rate`` and ``batch_size`` too.
         seed: Of its initial weights, its order of samples and its random draws.
         epochs: At most so many.
-        patience: It stops once its validation loss has not fallen for so many epochs; None for
-            never.
+        patience: It stops once ``monitor`` has not got better for so many epochs; None for never.
+        monitor: A metric on held-out data, ``NAME:max`` or ``NAME:min``.
     """
 
     number: int
@@ -36,6 +36,7 @@ class Candidate:
     seed: int
     epochs: int
     patience: int | None = None
+    monitor: str = "loss:min"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,7 @@ __all__ = ["main"]
 # Of a job, what a training has an option for.
 _OPTIONS = (
     "epochs",
+    "monitor",
     "patience",
     "train_size",
     "validation_size",

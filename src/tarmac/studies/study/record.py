@@ -30,8 +30,9 @@ _HELD_OUT = {
     "own": "the dataset's own",
 }
 
-# 2 added `locks`, 3 `judged_by`, `directions` and a winner's `test_metrics`, 4 `validation_split`.
-SCHEMA_VERSION = 4
+# 2 added `locks`, 3 `judged_by`, `directions` and a winner's `test_metrics`, 4 `validation_split`,
+# 5 None among settings, and `monitor` in requests.
+SCHEMA_VERSION = 5
 
 
 class Winner(BaseModel):

@@ -1,8 +1,8 @@
 """Strided convolutions of one position on a CPU, by one whose stride is 1.
 
 The gradient of their weights writes beyond its memory in oneDNN 3.12 on AVX-512 where there are
-few input channels: PyTorch 2.13 ends by SIGSEGV or ``double free`` for ``Conv2d(4, 8, 1, stride=2)``
-of ``[4, 4, 56, 56]``, as in a ResNet of one channel. The same values come from every second
+few input channels: PyTorch 2.13 ends by SIGSEGV or ``double free`` for ``Conv2d(4, 8, 1, 2)`` of
+``[4, 4, 56, 56]``, as in a ResNet of one channel. The same values come from every second
 position of the input and a stride of 1.
 """
 

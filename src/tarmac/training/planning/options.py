@@ -42,9 +42,11 @@ class Options:
             ``random``. See `tarmac.data.hold_out`.
         validation_seed: Seed of that draw; by default ``seed``. With one of its own, trainings of
             several seeds are judged on the same samples.
-        patience: Stop once the validation has not got better for so many epochs: the loss where
-            accuracy counts, else the metric that the workload is judged by. The weights are those
-            of the last one. None for never.
+        monitor: Metric that patience and the best checkpoint go by, with or without ``val_``;
+            ``NAME:max`` or ``NAME:min`` where nobody says which end is better. By default what the
+            workload is judged by.
+        patience: Stop once ``monitor`` has not got better on held-out data for so many epochs. The
+            weights are those of the last one. None for never.
         score_test: Whether the test set is scored at the end; a search's candidates do not see it.
         seed: Sets the weights, the order of the data and the dropout.
         devices: See `tarmac.machine.find_devices`.
@@ -83,6 +85,7 @@ class Options:
     validation_size: int | None = None
     validation_split: str = "auto"
     validation_seed: int | None = None
+    monitor: str | None = None
     patience: int | None = None
     score_test: bool = True
     seed: int = 0
@@ -156,6 +159,8 @@ def check_sync(options: Options, strategy: StrategySpec) -> None:
 def with_options(workload: Workload, options: Options, *, on_cpu: bool) -> Workload:
     """Return a workload with the recipe that was asked for, or that its device takes unasked."""
     recipe = workload.recipe
+    if options.monitor is not None:
+        recipe = dataclasses.replace(recipe, monitor=options.monitor)
     if options.learning_rate is not None:
         recipe = recipe.with_learning_rate(options.learning_rate)
     if options.epochs is not None:

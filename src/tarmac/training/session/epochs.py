@@ -104,7 +104,8 @@ def train_epochs(
                 best = BestSoFar(run, newest_checkpoint(run.checkpoints))
                 events = opened.enter_context(run.events(first_step=first_epoch + 1))
                 checkpoints = opened.enter_context(writing_checkpoints(run.checkpoints))
-            patience = patience_of(plan.patience, judged_by(plan.workload))
+            judged = judged_by(plan.workload)
+            patience = patience_of(plan.patience, judged, plan.patience_metric)
             history = team.all_gather(run.history if team.is_main else [])[0]
             for row in history:
                 patience.see_epoch(row)

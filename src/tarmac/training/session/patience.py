@@ -16,8 +16,7 @@ __all__ = ["Patience", "patience_of"]
 class Patience:
     """Counts the epochs since a validation metric was at its best.
 
-    As Keras's EarlyStopping with ``min_delta=0`` and without ``restore_best_weights``; by default
-    with ``monitor="val_loss"``.
+    As Keras's EarlyStopping with ``min_delta=0`` and without ``restore_best_weights``.
 
     Args:
         num_epochs: How many to wait for a better value; None for ever.
@@ -61,16 +60,16 @@ class Patience:
         return f"{self._metric} has not {moved} for {self._num_epochs} epoch{plural}"
 
 
-def patience_of(num_epochs: int | None, judged: JudgedBy) -> Patience:
+def patience_of(
+    num_epochs: int | None, judged: JudgedBy, legacy_metric: str | None = None
+) -> Patience:
     """Return the patience of a training: with what it is judged by, on held-out data.
-
-    Accuracy moves in steps of a sample and stands still where the loss still falls, so there it is
-    the loss that is watched, as Keras does.
 
     Args:
         num_epochs: How many to wait for a better value; None for ever.
         judged: What the training is judged by.
+        legacy_metric: What runs of earlier versions watch instead; None for none.
     """
-    if judged.metric == "accuracy":
-        return Patience(num_epochs)
+    if legacy_metric is not None:
+        return Patience(num_epochs, f"val_{legacy_metric}")
     return Patience(num_epochs, judged.of("val"), judged.direction)

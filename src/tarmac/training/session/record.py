@@ -176,6 +176,8 @@ def plan_of(
     plan = make_plan(
         workload, asked["workload"], options, progress, rendezvous=rendezvous, goes_on=True
     )
+    if "monitor" not in asked and plan.workload.objective.judged_by == "accuracy":
+        plan = dataclasses.replace(plan, patience_metric="loss")
     fingerprint = run.record.dataset["fingerprint"]
     if plan.dataset.fingerprint != fingerprint:
         raise RequestError(
@@ -306,7 +308,8 @@ def expectation_of(
     if plan.steps is not None:
         return None
     changed = (
-        plan.workload.recipe != workload.recipe
+        dataclasses.replace(plan.workload.recipe, monitor=workload.recipe.monitor)
+        != workload.recipe
         or bool(plan.model_arguments)
         or plan.train_size != len(plan.dataset.train)
     )

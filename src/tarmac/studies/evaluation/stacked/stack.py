@@ -116,7 +116,10 @@ class _Member:
     def __init__(self, network: Network) -> None:
         self.network = network
         self.seconds = 0.0
-        self._patience = Patience(network.candidate.patience)
+        name, _, end = network.candidate.monitor.partition(":")
+        self._patience = Patience(
+            network.candidate.patience, f"val_{name}", "max" if end == "max" else "min"
+        )
 
     def judge(self, epoch: int, row: dict[str, float], report: EpochReporter) -> Result | None:
         """Return its result where it leaves after this epoch, else None."""
@@ -125,7 +128,7 @@ class _Member:
             if not math.isfinite(row[name]):
                 error = f"the {split} loss is {row[name]} in epoch {epoch}: the training diverged"
                 return Result(number=candidate.number, error=error)
-        self._patience.see(row["val_loss"])
+        self._patience.see_epoch(row)
         is_beaten = report(Progress(number=candidate.number, epoch=epoch, metrics=row))
         if epoch < candidate.epochs and not self._patience.is_over and not is_beaten:
             return None
