@@ -15,6 +15,7 @@ from tarmac import RequestError
 from tarmac.jobs import JOB, create_run, parse_job, plan_tasks
 from tarmac.runs import TRAINING, Catalogue, Run
 from tarmac.studies import SEARCH
+from tarmac.training.verb import instead_of_resuming
 
 KINDS = (TRAINING, SEARCH, JOB)
 
@@ -104,8 +105,8 @@ def test_a_run_is_found_by_its_path_its_name_and_how_that_begins(tmp_path, made,
             assert found.path.resolve() == path
     with pytest.raises(RequestError, match="'digits-' is not unique"):
         Catalogue(KINDS, tmp_path).find("digits-")
-    with pytest.raises(RequestError, match=r"no run 'digits-study-1' in .* \(training or job\)"):
-        Catalogue((TRAINING, JOB), tmp_path).find("digits-study-1")
+    with pytest.raises(RequestError, match=r"no run 'digits-none' in .* \(training or job\)"):
+        Catalogue((TRAINING, JOB), tmp_path).find("digits-none")
 
 
 def test_a_searchs_winner_is_found_as_a_run_and_goes_with_its_search(tmp_path, made):
@@ -184,3 +185,28 @@ def test_what_is_removed_at_once_is_found_no_more(tmp_path, made):
     with contextlib.suppress(RequestError):
         catalogue.remove(found)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(p.name for p in made[:2])
+
+
+def test_a_search_stands_for_the_training_of_its_winner(tmp_path, made):
+    winner = training(made[1] / "best", "2026-01-05T00:00:00Z")
+    trainings = Catalogue((TRAINING,), tmp_path)
+    for reference in (str(made[1]), made[1].name, made[1].name[:9], "latest"):
+        assert trainings.find(reference).path == winner, reference
+    assert Catalogue(KINDS, tmp_path).find("latest").path == made[2]
+    again = training(made[1] / "best", "2026-01-06T00:00:00Z")
+    assert trainings.find(made[1].name).path == again
+    newer = training(tmp_path, "2026-01-07T00:00:00Z")
+    assert trainings.find("latest").path == newer
+
+
+def test_of_a_search_without_a_winner_it_is_said_what_to_type(tmp_path, made):
+    with pytest.raises(RequestError, match="has trained no winner yet") as caught:
+        Catalogue((TRAINING,), tmp_path).find(made[1].name)
+    assert f"tarmac search --resume {made[1]}" in str(caught.value)
+
+
+def test_the_winner_of_a_search_is_resumed_as_the_search(tmp_path, made):
+    winner = training(made[1] / "best", "2026-01-05T00:00:00Z", status="completed")
+    run = Run.open(winner)
+    assert f"tarmac search --resume {made[1]} --trials N" in instead_of_resuming(run)
+    assert "tarmac runs show" in instead_of_resuming(Run.open(made[0]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shlex
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,6 +51,9 @@ _T = TypeVar("_T")
 
 # Where, below a run, a run lies that belongs to it: a search's winner, trained anew.
 _INNER = "best/*"
+
+# The record of a search, whose winner's training belongs to it.
+_SEARCH = "study.json"
 
 # Of the names that a message lists.
 _MOST_NAMES = 10
@@ -246,33 +250,52 @@ class Catalogue:
 
         Args:
             reference: A path, a name, the beginning of a name or an id, or ``latest``: the newest
-                of the kinds. Never one that belongs to another run, or to another user.
+                of the kinds, never another user's. A run of another kind stands for the newest
+                that belongs to it, as a search for the training of its winner.
 
         Raises:
             RequestError: None fits, or more than one.
         """
         known = [*self._all()]
-        for path in (Path(reference), self.output / reference):
+        paths = (Path(reference), self.output / reference)
+        for path in paths:
             for kind in self._kinds:
                 if os.path.isfile(path / kind.record):  # noqa: PTH113 - False where forbidden
                     same = (run for run in known if run.path.resolve() == path.resolve())
                     return next(same, FoundRun(kind, path))
         heads = {run.path: _head(run) for run in known}
         known.sort(key=lambda run: heads[run.path].created_at, reverse=True)
+        for path in paths:
+            inner = self._inner(path)
+            if inner and reference:
+                return max(inner, key=lambda run: _head(run).created_at)
         if reference == "latest":
-            whole = [run for run in known if run.owner is None and heads[run.path].is_whole]
+            # One that belongs to another run comes with it where that is of the kinds too.
+            free = [run for run in known if run.owner not in heads]
+            whole = [run for run in free if heads[run.path].is_whole]
             by_record = {run.path / run.kind.record: run for run in whole}
             newest = first_own(by_record)
             fitting = [] if newest is None else [by_record[newest]]
         else:
             exact = [run for run in known if run.path.name == reference]
             fitting = exact or [run for run in known if _fits(run, heads[run.path], reference)]
+            if not fitting:
+                owners = {run.owner for run in known if run.owner is not None}
+                named = [owner for owner in owners if owner.name.startswith(reference)]
+                fitting = [next(run for run in known if run.owner == owner) for owner in named]
         if len(fitting) == 1:
             return fitting[0]
         kinds = " or ".join(kind.name for kind in self._kinds)
         if fitting:
             names = "\n".join(run.path.name for run in fitting)
             raise RequestError(f"run {reference!r} is not unique in {self.output}", hint=names)
+        for path in paths:
+            if reference and os.path.isfile(path / _SEARCH):  # noqa: PTH113 - as above
+                line = shlex.join(["tarmac", "search", "--resume", str(path)])
+                raise RequestError(
+                    f"{reference} is a search that has trained no winner yet",
+                    hint=f"Go on with it: {line}",
+                )
         names = "\n".join(run.path.name for run in known[:_MOST_NAMES])
         hint = (
             f"Newest there:\n{names}"
@@ -301,6 +324,14 @@ class Catalogue:
             sync_directory(doomed.parent)
             shutil.rmtree(doomed)
         remove_abandoned(run.path.parent)
+
+    def _inner(self, path: Path) -> list[FoundRun]:
+        """Return the runs of the kinds that belong to the run of a directory."""
+        return [
+            FoundRun(kind, record.parent, path)
+            for kind in self._kinds
+            for record in path.glob(f"{_INNER}/{kind.record}")
+        ]
 
     def _all(self) -> Iterator[FoundRun]:
         for kind in self._kinds:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.training.session.epochs import EpochHook
 
-__all__ = ["extend", "resume", "train", "workload_of"]
+__all__ = ["extend", "instead_of_resuming", "resume", "train", "workload_of"]
 
 
 @denormals_flushed()
@@ -183,7 +183,7 @@ def resume(
         if run.record.status == "completed":
             raise RequestError(
                 f"run {run.name} is completed, there is nothing to resume",
-                hint=f"See it: tarmac runs show {quoted(run.name)}",
+                hint=instead_of_resuming(run),
             )
         return found, plan_of(run, found, reporter.downloading, rendezvous, devices=devices)
 
@@ -317,6 +317,19 @@ def _work(
             with StopRequest(interrupted) as asked:
                 conclude(train_epochs(plan, run, Alone(), tracking, asked, stop=stop))
     return run
+
+
+def instead_of_resuming(run: Run) -> str:
+    """Say what to type where a run that is completed was to be resumed."""
+    study = run.path.parents[1]
+    if not (study / "study.json").is_file():
+        return f"See it: tarmac runs show {run.name}"
+    search = shlex.join(["tarmac", "search", "--resume", str(study)])
+    more = shlex.join(["tarmac", "train", "--from-checkpoint", str(run.path), "--epochs"])
+    return (
+        f"It is the winner of a search. Go on with that: {search} --trials N\n"
+        f"More epochs of the winner: {more} N"
+    )
 
 
 def _directory_and_uri(output: str | Path | None) -> tuple[Path | None, str | None]:
