@@ -44,11 +44,12 @@ class Plan:
         feed: How samples get to them.
         fused: Whether the kernels of `tarmac.kernels` compute the steps.
         precision: What the matrix products are computed in.
+        threads: Threads of an operation on the CPU; None for what PyTorch takes by itself.
         compile: Whether ``torch.compile`` is used.
         activation_checkpointing: Whether blocks are computed again in the backward pass.
         autotune: Whether cuDNN tries its algorithms out to find the fastest.
         reasons: Why ``devices``, ``strategy``, ``feed``, ``fused``, ``batch_size``, ``precision``,
-            ``compile`` and ``autotune`` are what they are.
+            ``threads``, ``compile`` and ``autotune`` are what they are.
         num_parameters: Of the model.
         sample_flops: Matrix work of a training step for one sample, in FLOP: three times that of
             `count_forward_flops`.
@@ -75,6 +76,7 @@ class Plan:
     feed: FeedName
     fused: bool
     precision: Precision
+    threads: int | None
     compile: bool
     autotune: bool
     reasons: Mapping[str, str]
@@ -161,6 +163,7 @@ class Plan:
             "sync_batchnorm": self.sync_batchnorm,
             "activation_checkpointing": self.activation_checkpointing,
             "precision": self.precision,
+            "threads": self.threads,
             "compile": "on" if self.compile else "off",
             "autotune": "on" if self.autotune else "off",
             "deterministic": self.deterministic,

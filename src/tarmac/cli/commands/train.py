@@ -213,6 +213,11 @@ __all__ = ["command"]
         show_default=True,
         help="What matrices are multiplied in: auto takes the faster of fp32 and bf16.",
     ),
+    count_option(
+        "--threads",
+        show_default="one for each core, one alone where a step is too small for two",
+        help="Threads of an operation on the CPU, of a training in one process.",
+    ),
     option(
         "--fused",
         type=Choice(FUSED),

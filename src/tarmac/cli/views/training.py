@@ -74,6 +74,12 @@ def _samples(plan: Plan) -> str:
     return counted(size, "sample")
 
 
+def _threads(plan: Plan) -> Iterator[str]:
+    """Yield how many threads the CPU's operations take, where that was chosen."""
+    if plan.threads is not None:
+        yield f"threads    {plan.threads}: {plan.reasons['threads']}"
+
+
 def _note(plan: Plan) -> Iterator[str]:
     """Yield what must be known of the data."""
     if plan.dataset.note:
@@ -133,6 +139,7 @@ class _Plain(Silent):
         for line in (
             *self._layout(plan),
             f"precision  {plan.precision}: {plan.reasons['precision']}",
+            *_threads(plan),
             f"compile    {compiled}: {plan.reasons['compile']}",
             *_note(plan),
             *_trial(plan),

@@ -38,6 +38,7 @@ from tarmac.training.planning.settings import apply_settings, settings_of
 from tarmac.training.planning.sharding import check_sharding
 from tarmac.training.planning.strategy import choose_strategy
 from tarmac.training.planning.task import check_task
+from tarmac.training.planning.threads import choose_threads
 from tarmac.training.planning.trial import try_model
 from tarmac.training.planning.updates import check_updates
 from tarmac.training.shares import Shares
@@ -137,6 +138,9 @@ def make_plan(
         options.precision, weakest, trial.sample_flops * shares.largest
     )
     run_flops = float(trial.sample_flops) * shares.num_samples * trained.recipe.epochs
+    threads, why_threads = choose_threads(
+        options.threads, weakest, strategy.name, trial.sample_flops * shares.largest
+    )
     compiled, why_compiled = choose_compile(options.compile, weakest, run_flops)
     if strategy.shards_model:
         if options.compile == "auto":
@@ -176,6 +180,7 @@ def make_plan(
         feed=feed,
         fused=fused,
         precision=precision,
+        threads=threads,
         compile=compiled,
         autotune=autotune,
         reasons={
@@ -185,6 +190,7 @@ def make_plan(
             "fused": why_fused,
             "batch_size": why_batch,
             "precision": why_precision,
+            "threads": why_threads,
             "compile": why_compiled,
             "autotune": why_autotune,
         },

@@ -60,6 +60,9 @@ class Options:
             and compute it again there, for less memory.
         precision: ``auto``, ``fp32``, ``bf16``, or ``tf32`` on GPUs that have it; ``fp16`` with a
             scaled loss, for GPUs without bf16; ``fp64``, which is slow, is for proofs.
+        threads: Threads of an operation on the CPU, of a training in one process; 0 for those that
+            PyTorch takes by itself. By default one for each core that the process may use, or one
+            alone where a step is too small for two.
         compile: ``auto``, ``on`` or ``off``.
         deterministic: Use only operations whose result is the same bits every time.
         checkpoint_every: Epochs from one checkpoint to the next.
@@ -97,6 +100,7 @@ class Options:
     sync_batchnorm: bool = False
     activation_checkpointing: bool = False
     precision: str = "auto"
+    threads: int | None = None
     compile: str = "auto"
     deterministic: bool = False
     checkpoint_every: int = 1
@@ -121,6 +125,7 @@ def check_options(options: Options) -> None:
         "accumulate": 1,
         "max_restarts": 0,
         "batch_size_per_device": 1,
+        "threads": 0,
     }
     for name, least in lowest.items():
         value = getattr(options, name)

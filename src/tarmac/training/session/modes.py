@@ -81,6 +81,7 @@ def training_environment(plan: Plan, devices: Sequence[Device]) -> Iterator[None
         _fp32_products(tf32=plan.precision == "tf32"),
         _cudnn_autotune(on=plan.autotune),
         _determinism(on=plan.deterministic),
+        _threads(plan.threads),
     ):
         yield
 
@@ -88,6 +89,19 @@ def training_environment(plan: Plan, devices: Sequence[Device]) -> Iterator[None
 def _current(indices: Sequence[int]) -> contextlib.AbstractContextManager[object]:
     """Make the first GPU the current one, on which streams, events and graphs are made."""
     return torch.cuda.device(indices[0]) if indices else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """Let operations on the CPU take a number of threads; None for what PyTorch takes."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if count is not None:
+            torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

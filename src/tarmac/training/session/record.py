@@ -173,6 +173,8 @@ def plan_of(
     # The rate that is recorded is scaled already, and first weights are in the run's directory.
     known -= {"scale_lr", "init_from"}
     options = Options(**{key: value for key, value in asked.items() if key in known})
+    # A run keeps its number, on which the order of sums depends; earlier versions left it open.
+    options = dataclasses.replace(options, threads=asked.get("threads") or 0)
     plan = make_plan(
         workload, asked["workload"], options, progress, rendezvous=rendezvous, goes_on=True
     )
