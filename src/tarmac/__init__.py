@@ -57,10 +57,16 @@ _ROOMS = {
 }
 
 
+# Rooms whose names pages use as they are.
+_MODULES = ("data", "runs", "workloads")
+
+
 def __getattr__(name: str) -> object:
     """Import a verb when it is first used: ``import tarmac`` alone loads no framework."""
     if name == "__version__":
         return installed_version()
+    if name in _MODULES:
+        return importlib.import_module(f"tarmac.{name}")
     if name not in _ROOMS:
         raise AttributeError(f"module 'tarmac' has no attribute {name!r}")
     with explained_imports():

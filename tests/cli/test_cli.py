@@ -53,7 +53,8 @@ def test_a_training_prints_what_it_chose_how_it_went_and_a_verdict(tarmac):
     assert code == 0
     lines = out.splitlines()
     assert lines[0].startswith("digits-mlp: 26,122 parameters on 1,438 samples of digits; Adam")
-    assert [line.split()[0] for line in lines[1:5]] == ["device", "precision", "compile", "run"]
+    names = ["device", "precision", "threads", "compile", "run"]
+    assert [line.split()[0] for line in lines[1:6]] == names
     assert lines[5].startswith("epoch 1/2  loss ")
     assert lines[-3].startswith("set up in ")
     assert "expected at least 0.96: below what was expected" in lines[-2]

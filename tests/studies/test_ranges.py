@@ -30,6 +30,7 @@ def space_of(*sets, workload=DIGITS):
     ("text", "expected"),
     [
         ("hidden=16,32", Choices((16, 32))),
+        ("hidden=[16, 32]", Choices((16, 32))),
         ("hidden=16..128", Numbers(16, 128, None, False, True)),
         ("hidden=16..128:log", Numbers(16, 128, None, True, True)),
         ("hidden=16..128:16", Numbers(16, 128, 16, False, True)),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tarmac.cli.lead_process import speaks_for_all
 from tarmac.cli.trial_end import trial_lines
+from tarmac.cli.views.scores import score_text
 from tarmac.errors import Interrupted, PeerFailed, TarmacError, quoted
-from tarmac.runs import name_words
+from tarmac.runs import counted, name_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,12 +62,26 @@ def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
             click.echo(f"stopped after epoch {last:g} of {asked}: {record.stopped_early}")
         if record.configuration.get("steps") is None:
             _say_result(record, _weights(run))
+        if (guessing := _no_better_than_guessing(record)) is not None:
+            click.secho(guessing, fg="yellow")
         if (best := record.best) is not None:
             name = name_words(best.metric)
             click.echo(f"best in epoch {best.epoch}: {name} {best.value:.4f}, kept in {best.file}")
         click.echo(f"run {run.path}")
     if failure is not None:
         raise failure
+
+
+def _no_better_than_guessing(record: RunRecord) -> str | None:
+    """Return a note where classes are told apart no better than by chance; None elsewhere."""
+    classes, loss = record.dataset.get("num_classes"), record.metrics.get("train_loss", 0.0)
+    kind = (record.configuration.get("objective") or {}).get("kind")
+    if kind != "Classification" or not classes or loss < math.log(classes):
+        return None
+    return (
+        f"note: the training loss {score_text(loss)} is no better than guessing among "
+        f"{counted(classes, 'class')}, {math.log(classes):.4f}: try a smaller --lr, or more epochs"
+    )
 
 
 def _weights(run: Run) -> str:

@@ -17,4 +17,5 @@ def counted(count: float | None, noun: str) -> str:
         ('1 sample', '1,200 samples', 'infinitely many networks')
     """
     many = "infinitely many" if count is None else f"{count:,.0f}"
-    return f"{many} {noun}{'' if count == 1 else 's'}"
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{many} {noun if count == 1 else plural}"

@@ -175,4 +175,7 @@ def parse_set(text: str) -> tuple[str, Any]:
         raise RequestError(
             f"{key} has no values, expected at least one", hint=f"Such as: --set {key}=1,2,4"
         )
+    # As Python and YAML write a list.
+    if values.startswith("[") and values.endswith("]"):
+        values = values[1:-1].replace(" ", "")
     return key, values if ".." in values else values.split(",")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import os
 import shlex
 import sys
@@ -21,7 +22,7 @@ from tarmac.files import (
 )
 from tarmac.training.engine.team import Alone
 from tarmac.training.planning.make import make_plan
-from tarmac.training.planning.options import Options
+from tarmac.training.planning.options import Options, check_types
 from tarmac.training.processes.rendezvous import find_launch, find_rendezvous
 from tarmac.training.session.download import fetch_run
 from tarmac.training.session.epochs import train_epochs
@@ -94,6 +95,11 @@ def train(
         RequestError: The request cannot be met; nothing was started.
         TarmacError: The training failed; what it had done so far is in its run.
     """
+    if not isinstance(workload, str | Workload):
+        raise TypeError(
+            f"workload is a {type(workload).__name__}, expected a name such as 'mnist-mlp', "
+            "'path/to/file.py:attribute', or a Workload"
+        )
     asked = _options(options)
     reporter = reporter or Silent()
     reference = workload if isinstance(workload, str) else workload.name
@@ -396,10 +402,22 @@ def _options(asked: Mapping[str, Any]) -> Options:
         if "devices" in options:
             raise TypeError("train() got both 'device' and 'devices', which mean the same")
         options["devices"] = options.pop("device")
-    unknown = options.keys() - {field.name for field in dataclasses.fields(Options)}
-    if unknown:
-        raise TypeError(f"train() got unexpected options: {', '.join(sorted(unknown))}")
+    check_types(options)
     return Options(**options)
+
+
+def _with_options(function: Callable[..., Run]) -> inspect.Signature:
+    """Return the signature of a function with each option by its name, for help and completion."""
+    own = inspect.signature(function)
+    *others, _ = own.parameters.values()
+    options = [
+        parameter.replace(kind=parameter.KEYWORD_ONLY)
+        for parameter in inspect.signature(Options).parameters.values()
+    ]
+    return own.replace(parameters=[*others, *options])
+
+
+train.__signature__ = _with_options(train)  # type: ignore[attr-defined]  # inspect reads it
 
 
 def _refuse_recursion(reference: str) -> None:

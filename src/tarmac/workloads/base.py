@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tarmac.errors import RequestError, unknown_name
 from tarmac.runs import bare_name, name_words
 from tarmac.workloads.judging import monitored
+from tarmac.workloads.naming import Named
 from tarmac.workloads.objectives import Classification, Objective
 from tarmac.workloads.optimizers import PLAIN_OPTIMIZERS
 from tarmac.workloads.schedules import Constant, Plateau, Schedule
@@ -157,7 +159,7 @@ class ParameterGroup:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(metaclass=Named):
     """How a model is trained.
 
     Attributes:
@@ -211,8 +213,14 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("batch_size", "epochs", "samples_per_epoch", "cpu_batch_size"):
             value = getattr(self, name)
-            if value is not None and value < 1:
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise RequestError(f"{name} is {value!r}, expected a whole number")
+            if value < 1:
                 raise RequestError(f"{name} is {value}, expected at least 1")
+            # NumPy's whole numbers have no place in records.
+            object.__setattr__(self, name, int(value))
         if not 0 <= self.label_smoothing < 1:
             raise RequestError(
                 f"label_smoothing is {self.label_smoothing}, expected at least 0 and below 1"
@@ -372,7 +380,7 @@ class Expectation:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Workload:
+class Workload(metaclass=Named):
     """A model, its data, a recipe, and the result it is expected to reach.
 
     Attributes:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from tarmac.errors import RequestError, unknown_name
+from tarmac.workloads.naming import Named
 
 if TYPE_CHECKING:
     import torch
@@ -83,7 +84,7 @@ _ERRORS = ("mse", "mae", "huber")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Objective:
+class Objective(metaclass=Named):
     """A loss to make smaller, metrics to look at, and which of them counts.
 
     ``output`` is what the model returns: a tensor in the precision of losses (fp32, or fp64), or a

@@ -1,7 +1,11 @@
-"""Optimizers as values, with every number written out.
+"""Optimizers as values. Defaults are those of PyTorch 2.13, but for the rate, which has none.
 
-Keras's and PyTorch's defaults differ (RMSprop's rate is 0.001 in one and 0.01 in the other), and
-they change between releases, so no field here has a default.
+Keras's differ (its RMSprop has ``rho`` 0.9 and ``eps`` 1e-7), so a recipe that repeats a published
+result writes every number out.
+
+Example:
+    >>> Adam(1e-3)
+    Adam(learning_rate=0.001, beta1=0.9, beta2=0.999, eps=1e-08)
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
+from tarmac.workloads.naming import Named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,8 +38,8 @@ __all__ = [
 ]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Optimizer:
+@dataclasses.dataclass(frozen=True)
+class Optimizer(metaclass=Named):
     """What every optimizer has.
 
     Attributes:
@@ -66,25 +71,25 @@ class Optimizer:
 class SGD(Optimizer):
     """Stochastic gradient descent: ``v = momentum v + g``; ``w -= lr (g + momentum v or v)``."""
 
-    momentum: float
-    nesterov: bool
+    momentum: float = 0.0
+    nesterov: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RMSprop(Optimizer):
     """RMSprop: ``v = rho v + (1 - rho) g^2``; ``w -= lr g / (sqrt(v) + eps)`` (Hinton, 2012)."""
 
-    rho: float
-    eps: float
+    rho: float = 0.99
+    eps: float = 1e-8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adam(Optimizer):
     """Adam with bias correction (Kingma and Ba, arXiv 1412.6980)."""
 
-    beta1: float
-    beta2: float
-    eps: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,10 +103,10 @@ class AdamW(Optimizer):
             whose factor is decoupled too: ``{"*.bias": 0.0}`` leaves the biases out. At least 0.
     """
 
-    beta1: float
-    beta2: float
-    eps: float
-    weight_decay: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.01
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,15 +125,15 @@ class AdamW(Optimizer):
 class Adadelta(Optimizer):
     """Adadelta (Zeiler, arXiv 1212.5701); ``learning_rate`` scales its self-chosen step."""
 
-    rho: float
-    eps: float
+    rho: float = 0.9
+    eps: float = 1e-6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adagrad(Optimizer):
     """Adagrad: ``s += g^2``; ``w -= lr g / (sqrt(s) + eps)`` (Duchi et al., JMLR 12, 2011)."""
 
-    eps: float
+    eps: float = 1e-10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,9 +144,9 @@ class Adamax(Optimizer):
     ``w -= lr / (1 - beta1^t) m / u``.
     """
 
-    beta1: float
-    beta2: float
-    eps: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -156,10 +161,10 @@ class Nadam(Optimizer):
         momentum_decay: How slowly ``mu_t`` rises to ``beta1``; Keras called it schedule_decay.
     """
 
-    beta1: float
-    beta2: float
-    eps: float
-    momentum_decay: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    momentum_decay: float = 4e-3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -181,10 +186,10 @@ class Muon(Optimizer):
             follows, whose scale does not matter.
     """
 
-    momentum: float
-    nesterov: bool
-    iterations: int
-    fixed_norm: bool
+    momentum: float = 0.95
+    nesterov: bool = True
+    iterations: int = 5
+    fixed_norm: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -89,6 +89,13 @@ def _unknown(reference: str) -> RequestError:
             f"workload {reference!r} names a file only",
             hint=f"Name the workload in it too: {reference}:workload",
         )
+    module, _, attribute = reference.partition(":")
+    file = f"{module.replace('.', '/')}.py"
+    if attribute and Path(file).is_file():
+        return RequestError(
+            f"unknown workload {reference!r}, did you mean {f'{file}:{attribute}'!r}?",
+            hint="A workload of a file is named by the file's path.",
+        )
     return unknown_name("workload", reference, dict.fromkeys(workload_names(), ""))
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["scores_text"]
+__all__ = ["score_text", "scores_text"]
+
+_LARGE = 1e5
 
 
 def scores_text(row: Mapping[str, float], names: Sequence[str]) -> list[str]:
@@ -18,4 +20,9 @@ def scores_text(row: Mapping[str, float], names: Sequence[str]) -> list[str]:
         names: Of all that is scored; those that the epoch lacks are left out.
     """
     keys = [*names, *(f"val_{name}" for name in names)]
-    return [f"{key} {row[key]:.4f}" for key in keys if key in row]
+    return [f"{key} {score_text(row[key])}" for key in keys if key in row]
+
+
+def score_text(value: float) -> str:
+    """Write a score with four decimals, or a large one with six digits."""
+    return f"{value:.4f}" if abs(value) < _LARGE else f"{value:.6g}"

@@ -84,6 +84,12 @@ def _note(plan: Plan) -> Iterator[str]:
     """Yield what must be known of the data."""
     if plan.dataset.note:
         yield f"data       {plan.dataset.note}"
+    size, batch_size = plan.shares.num_samples, plan.workload.recipe.batch_size
+    if batch_size > size:
+        yield (
+            f"note       a batch of {batch_size:,} is more than the {counted(size, 'sample')}: "
+            "each epoch is one step"
+        )
 
 
 def _trial(plan: Plan) -> Iterator[str]:
@@ -127,14 +133,15 @@ class _Plain(Silent):
         recipe = plan.workload.recipe
         self._epochs = recipe.epochs
         self._scores = run.record.judged_by.scores
-        optimizer = type(recipe.optimizer).__name__
         compiled = "on" if plan.compile else "off"
-        title = Text.assemble(
-            (plan.workload.name, "bold"),
-            f": {counted(num_parameters, 'parameter')} on {_samples(plan)} of {plan.dataset.name}; "
-            f"{optimizer}, rate {recipe.optimizer.learning_rate:g}, "
-            f"batches of {recipe.batch_size}, {counted(recipe.epochs, 'epoch')}, seed {plan.seed}",
+        what = f"{counted(num_parameters, 'parameter')} on {_samples(plan)} of {plan.dataset.name}"
+        how = (
+            f"{recipe.optimizer.name}, rate {recipe.optimizer.learning_rate:g}, "
+            f"batches of {recipe.batch_size}, {counted(recipe.epochs, 'epoch')}, seed {plan.seed}"
         )
+        title = Text.assemble((plan.workload.name, "bold"), f": {what}; {how}")
+        if title.cell_len > self._console.width:
+            title = Text.assemble((plan.workload.name, "bold"), f": {what}\nrecipe     {how}")
         self._console.print(title)
         for line in (
             *self._layout(plan),
@@ -179,10 +186,14 @@ class _Plain(Silent):
         parts = [
             f"epoch {int(row['epoch']):>{len(str(self._epochs))}}/{self._epochs}",
             *scores_text(row, self._scores),
-            f"{_rate(row['samples_per_s'])} samples/s",
-            f"{row['seconds']:.2f} s",
         ]
-        self._console.print("  ".join(parts))
+        seconds = f"{row['seconds']:.2f} s"
+        # What a narrow terminal has no room for is in metrics.jsonl.
+        for rest in ([f"{_rate(row['samples_per_s'])} samples/s", seconds], [seconds], []):
+            line = "  ".join([*parts, *rest])
+            if len(line) <= self._console.width:
+                break
+        self._console.print(line)
 
 
 class _Live(_Plain):

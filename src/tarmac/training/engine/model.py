@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tarmac.errors import RequestError, without_native_stack
+from tarmac.workloads import Classification, NextToken
 
 if TYPE_CHECKING:
     from torch import nn
 
     from tarmac.data import Dataset
     from tarmac.training.plan import Setting
-    from tarmac.workloads import Workload
+    from tarmac.workloads import Objective, Workload
 
 __all__ = ["bind_dataset", "build_model", "replicate"]
 
@@ -70,11 +71,24 @@ def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed:
     # `torch.manual_seed` would start the generators of the caller's GPUs with it too.
     torch.default_generator.manual_seed(seed)
     try:
-        return plan_workload.model(**arguments)
+        return _returning_logits(plan_workload.model(**arguments), plan_workload.objective)
     except (ValueError, RuntimeError) as error:
         chosen = ", ".join(f"{key}={value}" for key, value in arguments.items()) or "no settings"
         words = without_native_stack(str(error))
         raise RequestError(f"{plan_workload.name} with {chosen}: {words}") from error
+
+
+def _returning_logits(model: nn.Module, objective: Objective) -> nn.Module:
+    """Let a model of Hugging Face return its logits where an objective takes them."""
+    if hasattr(type(model), "base_model_prefix") and isinstance(
+        objective, Classification | NextToken
+    ):
+        model.register_forward_hook(_logits_of)
+    return model
+
+
+def _logits_of(_model: nn.Module, _inputs: Any, output: Any) -> Any:
+    return getattr(output, "logits", output)
 
 
 def replicate(model: nn.Module, name: str, strategy: str) -> nn.Module:

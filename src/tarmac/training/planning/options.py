@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import numbers
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
@@ -17,7 +19,14 @@ if TYPE_CHECKING:
     from tarmac.training.planning.batch_size import BatchSize
     from tarmac.workloads import Recipe, Workload
 
-__all__ = ["Options", "check_options", "check_sync", "with_batch_size", "with_options"]
+__all__ = [
+    "Options",
+    "check_options",
+    "check_sync",
+    "check_types",
+    "with_batch_size",
+    "with_options",
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,6 +120,33 @@ class Options:
     settings: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
     init_from: str | None = None
     init_partial: bool = False
+
+
+# What the types of options are called in messages.
+_KINDS = {
+    "int": (numbers.Integral, "a whole number"),
+    "float": (numbers.Real, "a number"),
+    "bool": (bool, "True or False"),
+    "str": (str, "a text"),
+    "None": (type(None), "None"),
+}
+
+
+def check_types(options: Mapping[str, object]) -> None:
+    """Raise a TypeError for an option that there is not, or that has a value of another type."""
+    fields = {field.name: str(field.type) for field in dataclasses.fields(Options)}
+    for name, value in options.items():
+        if name not in fields:
+            nearest = difflib.get_close_matches(name, fields, n=1)
+            meant = f", did you mean {nearest[0]!r}?" if nearest else ""
+            raise TypeError(f"train() got an unexpected option {name!r}{meant}")
+        kinds = [kind.strip() for kind in fields[name].split("|")]
+        if not all(kind in _KINDS for kind in kinds):
+            continue
+        is_right = any(isinstance(value, _KINDS[kind][0]) for kind in kinds)
+        if not is_right or (isinstance(value, bool) and "bool" not in kinds):
+            words = " or ".join(_KINDS[kind][1] for kind in kinds)
+            raise TypeError(f"{name} is {value!r}, expected {words}")
 
 
 def check_options(options: Options) -> None:

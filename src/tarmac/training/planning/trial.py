@@ -117,7 +117,10 @@ def _check_output(
         shape = list(getattr(output, "shape", ())) or type(output).__name__
         if shape != expected:
             raise RequestError(
-                f"the model returns shape {shape} for {count} samples, expected logits {expected}"
+                f"the model returns shape {shape} for {count} samples, expected logits {expected}",
+                hint="Return them alone: return output.logits"
+                if hasattr(output, "logits")
+                else None,
             )
     scoring = Scoring(workload.objective)
     weights = None if dataset.train.weights is None else torch.ones(count)

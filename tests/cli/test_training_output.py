@@ -1,0 +1,55 @@
+"""What a training prints: lines that fit the terminal, and notes on what cannot go well."""
+
+from __future__ import annotations
+
+import pytest
+
+from tarmac.cli.views import training as view
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_epoch_lines_fit_the_terminal_and_leave_rates_out_first(tarmac, monkeypatch, width):
+    make = view.make_console
+
+    def narrow():
+        console = make()
+        console.width = width
+        return console
+
+    monkeypatch.setattr(view, "make_console", narrow)
+    _, out, _ = tarmac("train", "digits-mlp", "--epochs", "1", "--validation-size", "200")
+    lines = [line for line in out.splitlines() if line.startswith("epoch")]
+    assert all("val_accuracy" in line for line in lines)
+    if width >= 80:
+        assert all(len(line) <= width for line in lines)
+    assert all(("samples/s" in line) == (width == 140) for line in lines)
+
+
+def test_a_batch_above_the_data_and_a_loss_no_better_than_guessing_are_noted(tarmac):
+    code, out, _ = tarmac(
+        *("train", "digits-mlp", "--epochs", "1", "--batch-size", "100000", "--lr", "1000")
+    )
+    assert code == 0
+    assert "a batch of 100,000 is more than the 1,438 samples: each epoch is one step" in out
+    assert "is no better than guessing among 10 classes, 2.3026" in out
+
+
+def test_a_good_training_has_no_notes(tarmac):
+    _, out, _ = tarmac("train", "digits-mlp", "--epochs", "2")
+    assert "note" not in out
+
+
+def test_a_torch_optimizer_is_shown_by_its_name(tarmac, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import dataclasses, torch\n"
+        "from tarmac.workloads import TorchOptimizer\n"
+        "from tarmac.workloads.digits_mlp import workload as known\n"
+        "optimizer = TorchOptimizer(kind=torch.optim.RAdam, learning_rate=1e-3)\n"
+        "recipe = dataclasses.replace(known.recipe, optimizer=optimizer, epochs=1)\n"
+        "workload = dataclasses.replace(known, recipe=recipe)\n"
+    )
+    _, out, _ = tarmac("train", "mine.py:workload")
+    assert "torch.optim.RAdam, rate 0.001" in out
+    code, _, err = tarmac("train", "mine:workload")
+    assert code == 2
+    assert "did you mean 'mine.py:workload'?" in err
