@@ -55,7 +55,7 @@ def test_a_training_prints_what_it_chose_how_it_went_and_a_verdict(tarmac):
     assert lines[0].startswith("digits-mlp: 26,122 parameters on 1,438 samples of digits; Adam")
     names = ["device", "precision", "threads", "compile", "run"]
     assert [line.split()[0] for line in lines[1:6]] == names
-    assert lines[5].startswith("epoch 1/2  loss ")
+    assert lines[6].startswith("epoch 1/2  loss ")
     assert lines[-3].startswith("set up in ")
     assert "expected at least 0.96: below what was expected" in lines[-2]
     assert "changed" in lines[-2]

@@ -53,3 +53,15 @@ def test_a_torch_optimizer_is_shown_by_its_name(tarmac, tmp_path):
     code, _, err = tarmac("train", "mine:workload")
     assert code == 2
     assert "did you mean 'mine.py:workload'?" in err
+
+
+def test_the_list_has_a_line_for_each_workload_and_the_settings_of_a_named_one(tarmac):
+    _, out, _ = tarmac("train", "--list")
+    assert "--set" not in out
+    names = [line.split()[0] for line in out.splitlines()[:-1]]
+    assert "digits-mlp" in names
+    assert len(names) == len(set(names))
+    code, out, _ = tarmac("train", "digits-mlp", "--list")
+    assert code == 0
+    assert "hidden=128" in out
+    assert "expected: accuracy at least 0.96" in out

@@ -18,7 +18,8 @@ from tarmac.workloads.base import (
     Workload,
 )
 from tarmac.workloads.ema import Ema
-from tarmac.workloads.judging import judged_by, monitored
+from tarmac.workloads.judging import judged_by
+from tarmac.workloads.monitoring import monitored
 from tarmac.workloads.objectives import (
     Classification,
     Direction,

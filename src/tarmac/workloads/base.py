@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tarmac.errors import RequestError, unknown_name
 from tarmac.runs import bare_name, name_words
-from tarmac.workloads.judging import monitored
+from tarmac.workloads.monitoring import monitored
 from tarmac.workloads.naming import Named
 from tarmac.workloads.objectives import Classification, Objective
 from tarmac.workloads.optimizers import PLAIN_OPTIMIZERS

@@ -2,53 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
-from tarmac.errors import RequestError, unknown_name
-from tarmac.runs import JudgedBy, bare_name
+from tarmac.runs import JudgedBy
 
 if TYPE_CHECKING:
     from tarmac.workloads.base import Workload
-    from tarmac.workloads.objectives import Objective
 
-__all__ = ["judged_by", "monitored"]
+__all__ = ["judged_by"]
 
 
 def judged_by(workload: Workload) -> JudgedBy:
     """Return the metric that a workload's objective counts by, its better end, and all metrics."""
-    return _judged_by(workload.objective)
-
-
-def monitored(objective: Objective, text: str) -> Objective:
-    """Return an objective that counts by another of its metrics.
-
-    Args:
-        objective: Stays as it is.
-        text: A metric's name, with or without ``val_``; ``NAME:max`` or ``NAME:min`` where nobody
-            says which end of it is better.
-
-    Raises:
-        RequestError: No such metric is scored, or which end is better is not known.
-    """
-    name, colon, end = text.partition(":")
-    bare, judged = bare_name(name), _judged_by(objective)
-    if bare not in judged.scores or name not in (bare, f"val_{bare}"):
-        raise unknown_name("metric to monitor", text, dict.fromkeys(judged.scores, ""))
-    known = judged.direction_of(bare)
-    if colon and end not in ((known,) if known else ("max", "min")):
-        expected = f"{name}:{known}" if known else f"{name}:max or {name}:min"
-        raise RequestError(f"monitor is {text!r}, expected {expected}")
-    if not known and not colon:
-        raise RequestError(
-            f"monitor is {text!r}, of which nobody says whether more or less is better",
-            hint=f"Say it: --monitor {name}:max, or {name}:min",
-        )
-    changed = copy.copy(objective)
-    object.__setattr__(changed, "judged_by", bare)
-    object.__setattr__(changed, "direction", known or end)
-    return changed
-
-
-def _judged_by(objective: Objective) -> JudgedBy:
+    objective = workload.objective
     return JudgedBy(objective.judged_by, objective.direction, tuple(objective.metrics))

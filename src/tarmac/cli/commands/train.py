@@ -76,7 +76,9 @@ __all__ = ["command"]
 )
 @cloup.option_group(
     "Recipe",
-    option("--list", "list_them", is_flag=True, help="List the workloads and their settings."),
+    option(
+        "--list", "list_them", is_flag=True, help="List the workloads, or the settings of WORKLOAD."
+    ),
     count_option("--epochs", show_default="the workload's", help="Passes over the data."),
     count_option(
         "--steps",
@@ -106,7 +108,7 @@ __all__ = ["command"]
     pairs_option(
         "--set",
         "settings",
-        help="Change a setting of the workload; may be repeated. --list shows them.",
+        help="Change a setting of the workload; may be repeated. WORKLOAD --list shows them.",
     ),
     option(
         "--seed",
@@ -330,7 +332,7 @@ def command(
     A run is made for it, which --resume goes on with.
     """
     if list_them:
-        print_workloads(as_json=as_json)
+        print_workloads(workload, as_json=as_json)
         return
     if selftest:
         _refuse_changes(ctx, _SELFTEST_OPTIONS, "a self-test")

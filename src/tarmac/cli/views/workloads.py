@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["print_workloads"]
 
 
-def print_workloads(*, as_json: bool) -> None:
-    """Print what can be trained, and its settings."""
-    from tarmac.training import settings_of
+def print_workloads(name: str | None, *, as_json: bool) -> None:
+    """Print what can be trained, or one of it with its settings.
+
+    Args:
+        name: A workload's name, or a file and a name in it; None for all, a line each.
+        as_json: Print JSON, and only that, with all settings.
+    """
+    from tarmac.training import settings_of, show_setting
     from tarmac.workloads import find_workload, judged_by, workload_names
 
     def expected_of(workload: Workload) -> str:
@@ -26,7 +31,8 @@ def print_workloads(*, as_json: bool) -> None:
         metric = workload.expectation.metric_of(judged_by(workload))
         return f"{name_words(metric.removeprefix('test_'))} {workload.expectation}"
 
-    found = [find_workload(name) for name in workload_names()]
+    names = workload_names() if name is None else (name,)
+    found = [find_workload(each) for each in names]
     if as_json:
         rows = [
             {
@@ -47,11 +53,17 @@ def print_workloads(*, as_json: bool) -> None:
     for workload in found:
         recipe = workload.recipe
         click.echo(click.style(f"{workload.name:<{width}}", bold=True) + f"  {workload.summary}")
+        if name is None:
+            continue
         expected = expected_of(workload)
         indent = " " * (width + 2)
         click.echo(
             f"{indent}expected: {expected} after {counted(recipe.epochs, 'epoch')} of batches of "
             f"{recipe.batch_size}"
         )
-        settings = ", ".join(f"{key}={value}" for key, value in settings_of(workload).items())
+        settings = ", ".join(
+            f"{key}={show_setting(value)}" for key, value in settings_of(workload).items()
+        )
         click.echo(click.wrap_text(f"--set {settings}", 99, indent, indent + "      "))
+    if name is None:
+        click.echo(f"Settings of one: tarmac train {found[0].name} --list")

@@ -1,0 +1,45 @@
+"""Lets an objective count by another of its metrics than its own choice."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError, unknown_name
+from tarmac.runs import JudgedBy, bare_name
+
+if TYPE_CHECKING:
+    from tarmac.workloads.objectives import Objective
+
+__all__ = ["monitored"]
+
+
+def monitored(objective: Objective, text: str) -> Objective:
+    """Return an objective that counts by another of its metrics.
+
+    Args:
+        objective: Stays as it is.
+        text: A metric's name, with or without ``val_``; ``NAME:max`` or ``NAME:min`` where nobody
+            says which end of it is better.
+
+    Raises:
+        RequestError: No such metric is scored, or which end is better is not known.
+    """
+    name, colon, end = text.partition(":")
+    bare = bare_name(name)
+    judged = JudgedBy(objective.judged_by, objective.direction, tuple(objective.metrics))
+    if bare not in judged.scores or name not in (bare, f"val_{bare}"):
+        raise unknown_name("metric to monitor", text, dict.fromkeys(judged.scores, ""))
+    known = judged.direction_of(bare)
+    if colon and end not in ((known,) if known else ("max", "min")):
+        expected = f"{name}:{known}" if known else f"{name}:max or {name}:min"
+        raise RequestError(f"monitor is {text!r}, expected {expected}")
+    if not known and not colon:
+        raise RequestError(
+            f"monitor is {text!r}, of which nobody says whether more or less is better",
+            hint=f"Say it: --monitor {name}:max, or {name}:min",
+        )
+    changed = copy.copy(objective)
+    object.__setattr__(changed, "judged_by", bare)
+    object.__setattr__(changed, "direction", known or end)
+    return changed
