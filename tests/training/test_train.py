@@ -238,7 +238,7 @@ def test_the_command_line_says_that_a_training_stopped_early(tmp_path):
         text=True,
         check=True,
     )
-    assert "of 40: val_loss has not fallen for 1 epoch" in done.stdout
+    assert "of 40: val_accuracy has not risen for 1 epoch" in done.stdout
 
 
 def after(epoch: int, why: str = "a search has seen enough"):
@@ -287,7 +287,7 @@ def test_a_resumed_training_asks_its_hook_too(tmp_path):
 
 def test_patience_is_the_reason_that_a_run_keeps(tmp_path):
     run = tarmac.train("digits-mlp", output=tmp_path, patience=1, **JUMPY)
-    assert run.record.stopped_early == "val_loss has not fallen for 1 epoch"
+    assert run.record.stopped_early == "val_accuracy has not risen for 1 epoch"
 
 
 def test_a_hook_is_refused_where_epochs_end_in_other_processes(tmp_path):

@@ -81,7 +81,7 @@ def _why_impossible(
             _, inputs, _ = first_samples(changed, dataset)
             # Whatever fails without values is tried with them.
             with contextlib.suppress(Exception), torch.no_grad(), torch.device("meta"):
-                call_model(build_model(changed, arguments, seed=0), _on_meta(inputs))
+                call_model(build_model(changed, arguments, seed=0).eval(), _on_meta(inputs))
                 return None
             try_model(changed, arguments, dataset)
     except RequestError as error:
