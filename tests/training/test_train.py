@@ -186,8 +186,8 @@ def test_a_training_stops_once_its_validation_loss_has_not_fallen_for_its_patien
     tmp_path, strategy
 ):
     devices = "cpu:2" if strategy == "ddp" else "cpu"
-    options = {"strategy": strategy, "devices": devices, "patience": 2, **JUMPY}
-    run = tarmac.train("digits-mlp", output=tmp_path, **options)
+    options = {"strategy": strategy, "devices": devices, "monitor": "val_loss", "patience": 2}
+    run = tarmac.train("digits-mlp", output=tmp_path, **options, **JUMPY)
     losses = [row["val_loss"] for row in run.history]
     assert len(losses) < 40
     assert waited(losses) == 2
