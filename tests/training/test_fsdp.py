@@ -163,7 +163,29 @@ def test_a_damaged_checkpoint_is_named(run):
     (run.checkpoints / "epoch-00001-step-0000000.dcp" / ".metadata").unlink()
     with pytest.raises(TarmacError, match=r"epoch-00001-step-0000000.dcp is damaged") as raised:
         resume(run.path)
-    assert "resume from the one before it" in str(raised.value.hint)
+    assert "To go on from the beginning:" in str(raised.value.hint)
+
+
+def test_flipped_bits_of_shards_and_index_are_seen(run, tmp_path):
+    checkpoint = run.checkpoints / "epoch-00001-step-0000000.dcp"
+    for name in ("__0_0.distcp", "__1_0.distcp", ".metadata"):
+        file = checkpoint / name
+        content = file.read_bytes()
+        file.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+        for look in (
+            lambda: resume(run.path),
+            lambda: read_weights(checkpoint),
+            lambda: tarmac.extend(run.path, epochs=9, output=tmp_path / "new"),
+        ):
+            with pytest.raises(TarmacError, match=r"dcp is damaged: .*(checksum|metadata|pickle)"):
+                look()
+        file.write_bytes(content)
+    position = checkpoint / "position.json"
+    # As it was until it had checksums.
+    fields = json.loads(position.read_text())
+    assert sorted(fields.pop("checksums")) == [".metadata", "__0_0.distcp", "__1_0.distcp"]
+    position.write_text(json.dumps(fields))
+    assert read_weights(checkpoint)
 
 
 def test_a_shard_that_is_cut_or_missing_is_named_before_a_run_is_made(run, tmp_path):

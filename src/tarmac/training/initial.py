@@ -7,10 +7,11 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.training.shard_directories import SHARDED
+from tarmac.training.shard_directories import SHARDED, way_around_damage
+from tarmac.training.tensor_files import open_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,13 +141,15 @@ def _unwrapped(
 
 def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
     try:
-        with safe_open(path, framework="pt") as file:
+        with open_tensors(path) as file:
             # A checkpoint holds the state of the optimizer too.
             before = "model/" if "tarmac" in (file.metadata() or {}) else ""
             names = [name for name in file.keys() if name.startswith(before)]  # noqa: SIM118
             return {name.removeprefix(before): file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError) as error:
-        raise TarmacError(f"weights {path} cannot be read: {error}") from error
+    except (SafetensorError, OSError, ValueError) as error:
+        raise TarmacError(
+            f"weights {path} cannot be read: {error}", hint=way_around_damage(path)
+        ) from error
 
 
 # How files begin that are downloaded, or checked out, in place of weights.

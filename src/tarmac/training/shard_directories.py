@@ -7,25 +7,34 @@ that is for those who read or write shards.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pickle
+import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import replace_directory, storage_errors, write_json
+from tarmac.files import (
+    Shape,
+    parse_json,
+    read_regular,
+    replace_directory,
+    storage_errors,
+    write_json,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 __all__ = [
     "POSITION",
+    "POSITION_SHAPE",
     "SHARDED",
     "copy_sharded",
     "damage_explained",
     "read_position",
+    "way_around_damage",
     "write_position",
 ]
 
@@ -35,6 +44,18 @@ SHARDED = ".dcp"
 _VERSION = 1
 POSITION = "position.json"
 
+# What any checkpoint says of itself.
+POSITION_SHAPE = Shape(
+    {
+        "version": "whole number",
+        "workload": "text",
+        "epoch": "whole number",
+        "step": "whole number",
+        "seconds": "seconds",
+    },
+    {"checksums": "object"},
+)
+
 # What reading a damaged directory raises.
 _OF_DAMAGE: tuple[type[BaseException], ...] = (
     *(OSError, ValueError, KeyError, EOFError),
@@ -43,28 +64,45 @@ _OF_DAMAGE: tuple[type[BaseException], ...] = (
 
 
 def write_position(
-    directory: Path, *, workload: str, epoch: int, step: int, seconds: float
+    directory: Path,
+    *,
+    workload: str,
+    epoch: int,
+    step: int,
+    seconds: float,
+    checksums: Mapping[str, str],
 ) -> None:
     """Write where a training is into its checkpoint.
+
+    Args:
+        directory: The checkpoint.
+        workload: Of the training.
+        epoch: How many are done.
+        step: How many of the next epoch are done.
+        seconds: Spent on that epoch.
+        checksums: Of the other files, by name; see `file_checksum`.
 
     Raises:
         StorageError: It cannot be written.
     """
     position = {"workload": workload, "epoch": epoch, "step": step, "seconds": seconds}
-    write_json(directory / POSITION, {"version": _VERSION, **position})
+    write_json(
+        directory / POSITION, {"version": _VERSION, **position, "checksums": dict(checksums)}
+    )
 
 
 def read_position(path: Path) -> dict[str, Any]:
     """Return what a checkpoint says of itself: ``workload``, ``epoch``, ``step``, ``seconds``.
+
+    ``checksums`` has those of its other files by name; those of 0.1 do not have it.
 
     Raises:
         RequestError: It is from a newer version.
         TarmacError: It is damaged.
     """
     with damage_explained(path):
-        position: dict[str, Any] = json.loads((path / POSITION).read_bytes())
-        newer = int(position["version"]) > _VERSION
-    if newer:
+        position = POSITION_SHAPE.checked(parse_json(read_regular(path / POSITION)))
+    if position["version"] > _VERSION:
         raise RequestError(
             f"checkpoint {path} is of version {position['version']}, this Tarmac reads up to "
             f"{_VERSION}"
@@ -103,8 +141,34 @@ def damage_explained(path: Path, *also: type[BaseException]) -> Iterator[None]:
         said = str(error).partition("\n")[0] or type(error).__name__
         raise TarmacError(
             f"checkpoint {path} is damaged: {said}",
-            hint="Remove it, and resume from the one before it.",
+            hint=way_around_damage(path),
         ) from error
+
+
+def way_around_damage(path: Path) -> str | None:
+    """Return what to type where a file of a run's weights is damaged; None where it is of no run.
+
+    Args:
+        path: A checkpoint, or the weights at the end.
+    """
+    is_checkpoint = path.parent.name == "checkpoints"
+    run = path.parent.parent if is_checkpoint else path.parent
+    if not (run / "run.json").is_file():
+        return None
+    known = (
+        one for one in run.glob("checkpoints/epoch-*") if one.suffix in (".safetensors", SHARDED)
+    )
+    remove = f"rm {'-r ' if path.is_dir() else ''}{shlex.quote(str(path))}"
+    if path.stem == "model":
+        newest = max(known, default=None)
+        if newest is None:
+            return None
+        return f"To take its newest checkpoint instead, {newest.name}:\n{remove}"
+    if path.stem == "best":
+        return "The weights at the end are another file: --checkpoint last"
+    before = max((one for one in known if one.name < path.name), default=None)
+    where = "from the beginning" if before is None else f"from the one before it, {before.name}"
+    return f"To go on {where}:\n{remove}\ntarmac train --resume {shlex.quote(str(run))}"
 
 
 def _link_or_copy(source: str, target: str) -> None:

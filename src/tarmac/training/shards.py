@@ -17,7 +17,8 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import StorageMeta, TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from tarmac.training.shard_directories import damage_explained
+from tarmac.training.shard_directories import damage_explained, read_position
+from tarmac.training.tensor_files import file_checksum
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.metadata import Metadata
@@ -69,12 +70,16 @@ class ShardReader(FileSystemReader):
             raise ValueError(f"{min(others)} is no tensor")
         return tensors
 
-    def check(self) -> None:
-        """See that the files have all that the index says, as PyTorch does not say what is missing.
+    def check(self, *, part: int = 0, num_parts: int = 1) -> None:
+        """See that the files are what was written, as PyTorch does not say what is missing.
+
+        Args:
+            part: Of the files' content only this share is read, from 0; of their sizes all are.
+            num_parts: Of how many shares.
 
         Raises:
             OSError: A file is not there.
-            ValueError: One is shorter than it was.
+            ValueError: One is shorter than it was, or has another checksum.
         """
         ends: dict[str, int] = {}
         for stored in (self.read_metadata().storage_data or {}).values():
@@ -84,6 +89,11 @@ class ShardReader(FileSystemReader):
             size = (Path(self.path) / name).stat().st_size
             if size < end:
                 raise ValueError(f"{name} has {size} bytes, expected at least {end}")
+        known = read_position(Path(self.path)).get("checksums", {})
+        for name in sorted(known)[part::num_parts]:
+            found = file_checksum(Path(self.path) / name)
+            if found != known[name]:
+                raise ValueError(f"{name} has checksum {found}, expected {known[name]}")
 
 
 class _IndexUnpickler(pickle.Unpickler):
@@ -99,7 +109,7 @@ class _IndexUnpickler(pickle.Unpickler):
 
 
 def check_shards(path: Path) -> None:
-    """See that nothing of a checkpoint is missing; its tensors are not read.
+    """See that a checkpoint is whole, and that its files are those that were written.
 
     Args:
         path: A checkpoint's directory.

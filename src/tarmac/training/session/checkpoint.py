@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
 
 from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import sync_directory, write_bytes
+from tarmac.files import parse_json, sync_directory, write_bytes
 from tarmac.training.engine.state import TrainingState
-from tarmac.training.shard_directories import SHARDED, copy_sharded, read_position
+from tarmac.training.shard_directories import (
+    POSITION_SHAPE,
+    SHARDED,
+    copy_sharded,
+    damage_explained,
+    read_position,
+)
+from tarmac.training.tensor_files import open_tensors, write_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,7 +81,7 @@ def write_checkpoint(directory: Path, checkpoint: TrainingState, *, is_best: boo
         "seconds": checkpoint.seconds,
     }
     path = directory / f"epoch-{checkpoint.epoch:05d}-step-{checkpoint.step:07d}.safetensors"
-    write_bytes(path, save(tensors, metadata={"tarmac": json.dumps(header)}))
+    write_tensors(path, tensors, {"tarmac": json.dumps(header)})
     if is_best:
         keep_as_best(path)
     remove_older(directory)
@@ -140,14 +146,8 @@ def epoch_of(path: Path) -> int:
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Give a checkpoint's file and its header; an error in the block means that it is damaged."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file, json.loads((file.metadata() or {})["tarmac"])
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise TarmacError(
-            f"checkpoint {path} is damaged: {error}",
-            hint="Remove it, and resume from the one before it.",
-        ) from error
+    with damage_explained(path, SafetensorError), open_tensors(path) as file:
+        yield file, POSITION_SHAPE.checked(parse_json((file.metadata() or {})["tarmac"]))
 
 
 def _in_usual_order(tensor: torch.Tensor) -> torch.Tensor:

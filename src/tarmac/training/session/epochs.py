@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 import torch
-from safetensors.torch import save
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import write_bytes
 from tarmac.runs import now
 from tarmac.training.engine.divergence import find_divergence
 from tarmac.training.engine.engine import Engine, Epoch, check_finite
@@ -37,6 +35,7 @@ from tarmac.training.session.record import Outcome
 from tarmac.training.session.stacks import telling_stacks
 from tarmac.training.session.utilization import speed_of
 from tarmac.training.shard_directories import SHARDED
+from tarmac.training.tensor_files import write_tensors
 from tarmac.workloads import judged_by
 
 if TYPE_CHECKING:
@@ -258,7 +257,7 @@ class _Session:
         if self.events is not None:
             if scored is not None:
                 weights = {name: portable(value) for name, value in scored.items()}
-                write_bytes(self.run.model, save(weights))
+                write_tensors(self.run.model, weights)
             history = self.run.history
             last = history[-1]
             names = ("loss", *self.plan.workload.objective.metrics)
@@ -325,7 +324,7 @@ def _restore(engine: Engine, plan: Plan, run: Run, team: Team) -> tuple[int, int
         from tarmac.training.session.sharded_checkpoint import read_sharded  # noqa: PLC0415 - slow
 
         _check_reads_shards(plan, path)
-        checkpoint = read_sharded(path, plan.reference, engine)
+        checkpoint = read_sharded(path, plan.reference, engine, team)
     else:
         checkpoint = read_checkpoint(path, plan.reference)
     check_fits(checkpoint, engine.weights(), path)

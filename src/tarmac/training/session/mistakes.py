@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from tarmac import data
 from tarmac.errors import RequestError, TarmacError
@@ -17,6 +15,7 @@ from tarmac.files import write_json
 from tarmac.runs import PREDICTIONS, Mistake, Predictions
 from tarmac.training.engine.model import build_model
 from tarmac.training.engine.prediction import predict
+from tarmac.training.initial import read_weights
 from tarmac.training.session.scoring import plan_to_score
 from tarmac.workloads import Classification, find_workload
 
@@ -71,9 +70,10 @@ def look_at_mistakes(run: Run, *, seconds: float = 20.0, most: int = 24) -> Pred
 @torch.no_grad()
 def _ask(run: Run, plan: Plan, until: float, most: int) -> Predictions:
     model = build_model(plan.workload, plan.model_arguments, plan.seed)
+    weights = read_weights(run.model)
     try:
-        model.load_state_dict(load_file(run.model))
-    except (SafetensorError, RuntimeError, OSError) as error:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
         raise TarmacError(f"{run.model} does not fit its workload: {error}") from error
     model.eval()
     recipe, test = plan.workload.recipe, plan.dataset.test

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import save
 
 from tarmac import runs
 from tarmac.data import columns_of
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError, TarmacError, quoted
-from tarmac.files import write_bytes
 from tarmac.machine import name_devices
 from tarmac.masking import remember_environment, without_known
 from tarmac.runs import Parallel, Run
@@ -32,6 +30,7 @@ from tarmac.training.session.best import find_best
 from tarmac.training.session.checkpoint import portable
 from tarmac.training.session.origin import begin_from
 from tarmac.training.session.utilization import model_flops_utilization
+from tarmac.training.tensor_files import write_tensors
 from tarmac.workloads import judged_by
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def create_run(
     )
     if plan.initial is not None:
         weights = {name: portable(value) for name, value in plan.initial.weights.items()}
-        write_bytes(run.path / INITIAL, save(weights))
+        write_tensors(run.path / INITIAL, weights)
     if source is not None:
         begin_from(run, source)
     return run

@@ -24,6 +24,7 @@ from tarmac.training.shard_directories import (
     write_position,
 )
 from tarmac.training.shards import ShardReader
+from tarmac.training.tensor_files import file_checksum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,14 +67,23 @@ def write_sharded(directory: Path, state: TrainingState, team: Team) -> Path:
     except (CheckpointException, OSError) as error:
         raise StorageError(f"checkpoint {path} could not be written: {error}") from error
     failure = ""
+    # Each rank reads what it has just written, which is still in its host's memory.
+    own = {path.name: file_checksum(path) for path in temporary.glob(f"__{team.rank}_*")}
+    checksums = {name: value for part in team.all_gather(own) for name, value in part.items()}
     if team.is_main:
         try:
+            checksums |= {
+                other.name: file_checksum(other)
+                for other in temporary.iterdir()
+                if other.name not in checksums
+            }
             write_position(
                 temporary,
                 workload=state.workload,
                 epoch=state.epoch,
                 step=state.step,
                 seconds=state.seconds,
+                checksums=checksums,
             )
             replace_directory(temporary, path)
         except (StorageError, OSError) as error:
@@ -83,13 +93,14 @@ def write_sharded(directory: Path, state: TrainingState, team: Team) -> Path:
     return path
 
 
-def read_sharded(path: Path, workload: str, engine: Engine) -> TrainingState:
+def read_sharded(path: Path, workload: str, engine: Engine, team: Team) -> TrainingState:
     """Read this rank's parts of a checkpoint, of any number of ranks; all must call it.
 
     Args:
         path: The checkpoint.
         workload: Whose it must be.
         engine: Which says what a rank has parts of.
+        team: All ranks, which share the work of checking the files.
 
     Raises:
         RequestError: It is of another workload or does not fit the model.
@@ -100,7 +111,13 @@ def read_sharded(path: Path, workload: str, engine: Engine) -> TrainingState:
         raise RequestError(f"checkpoint {path} is of {position['workload']}, not of {workload}")
     with damage_explained(path, CheckpointException):
         reader = ShardReader(path)
-        reader.check()
+        damage = None
+        try:
+            reader.check(part=team.rank, num_parts=team.world_size)
+        except (OSError, ValueError) as error:
+            damage = error
+        for seen in filter(None, team.all_gather(damage)):
+            raise seen
         weights = engine.weights()
         room: dict[str, torch.Tensor] = {}
         for key, stored in reader.shapes().items():

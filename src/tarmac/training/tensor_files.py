@@ -1,0 +1,115 @@
+"""Files of tensors with a checksum over all their bytes, which is checked when they are read.
+
+The checksum is CRC-32, as in ZIP and PNG. It finds bits that flip on a disk or on the way: who can
+forge weights can forge any digest beside them. It takes 25 ms for 100 MB, where SHA-256 takes 58 ms
+with the processor's instructions for it, and several times that without.
+
+Example:
+    >>> import torch
+    >>> write_tensors(tmp_path / "model.safetensors", {"weight": torch.ones(2)})
+    >>> with open_tensors(tmp_path / "model.safetensors") as file:
+    ...     file.get_tensor("weight").tolist()
+    [1.0, 1.0]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import zlib
+from typing import IO, TYPE_CHECKING, Any
+
+from safetensors import safe_open
+from safetensors.torch import save
+
+from tarmac.files import atomic_writer, open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    import torch
+
+__all__ = ["file_checksum", "open_tensors", "write_tensors"]
+
+_KEY = "tarmac_checksum"
+
+# It stands in the header, among the bytes that it is of: they count with this in its place.
+_BLANK = b"00000000"
+_IN_HEADER = re.compile(b'"%s":"(.{8})' % _KEY.encode(), re.DOTALL)
+
+_LENGTH_BYTES = 8
+_CHUNK_BYTES = 2**20
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a whole safetensors file or nothing.
+
+    Args:
+        path: The file.
+        tensors: By name, on the CPU, contiguous, none in memory of another.
+        metadata: For the file's header.
+
+    Raises:
+        StorageError: It could not be written; ``path`` is as it was.
+    """
+    content = memoryview(save(dict(tensors), metadata={**(metadata or {}), _KEY: _BLANK.decode()}))
+    header_end = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
+    place = _IN_HEADER.search(bytes(content[:header_end]))
+    assert place is not None, "the metadata have it"
+    with atomic_writer(path) as file:
+        file.write(content[: place.start(1)])
+        file.write(_in_hex(zlib.crc32(content)).encode())
+        file.write(content[place.end(1) :])
+
+
+@contextlib.contextmanager
+def open_tensors(path: Path) -> Iterator[Any]:
+    """Open a safetensors file for PyTorch; one without a checksum is not checked.
+
+    Raises:
+        SafetensorError: It is none.
+        OSError: It cannot be read.
+        ValueError: Its checksum is another than its bytes have.
+    """
+    with open_regular(path) as file:
+        _check_tensors(file)
+    with safe_open(path, framework="pt") as opened:
+        yield opened
+
+
+def file_checksum(path: Path) -> str:
+    """Return the checksum of a whole file.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with open_regular(path) as file:
+        return _in_hex(_checksum(file))
+
+
+def _check_tensors(file: IO[bytes]) -> None:
+    length = file.read(_LENGTH_BYTES)
+    # A damaged length may be of more than the memory holds; the file has no more than it has.
+    num_bytes = min(int.from_bytes(length, "little"), file.seek(0, 2))
+    file.seek(_LENGTH_BYTES)
+    header = file.read(num_bytes)
+    place = _IN_HEADER.search(header)
+    if place is None:
+        return
+    blank = header[: place.start(1)] + _BLANK + header[place.end(1) :]
+    found = _in_hex(_checksum(file, zlib.crc32(blank, zlib.crc32(length))))
+    if found != (expected := place[1].decode(errors="replace")):
+        raise ValueError(f"its checksum is {found}, expected {expected}")
+
+
+def _checksum(file: IO[bytes], start: int = 0) -> int:
+    while chunk := file.read(_CHUNK_BYTES):
+        start = zlib.crc32(chunk, start)
+    return start
+
+
+def _in_hex(checksum: int) -> str:
+    return f"{checksum:08x}"
