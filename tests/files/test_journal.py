@@ -10,7 +10,14 @@ import sys
 import pytest
 
 from hostile import each_name
-from tarmac.files import StorageError, append_lines, read_lines
+from tarmac.files import (
+    Readings,
+    StorageError,
+    append_lines,
+    journal_text,
+    parse_line,
+    read_lines,
+)
 
 
 @each_name
@@ -68,6 +75,64 @@ def test_a_writer_that_is_killed_leaves_whole_lines_for_the_next(tmp_path):
     writer.send_signal(signal.SIGKILL)
     writer.wait()
     append_lines(path, [{"end": True}])
-    lines = path.read_text().splitlines()
-    assert json.loads(lines[-1]) == {"end": True}
-    assert not read_lines(path).damaged
+    found = read_lines(path)
+    assert found.values[-1] == {"end": True}
+    assert not found.damaged
+
+
+def _values() -> list[dict[str, object]]:
+    return [
+        {"event": "started", "task": 0, "name": 'a\ud800,"crc32":1}', "at": 1.5},
+        {"epoch": 2, "loss": float("nan")},
+        {"list": [1, {"crc": None}]},
+    ]
+
+
+def test_every_flipped_bit_of_a_line_damages_that_line_and_changes_no_value(tmp_path):
+    path = tmp_path / "journal"
+    values = _values()[::2]
+    append_lines(path, values)
+    content = path.read_bytes()
+    taken = []
+    # The last byte ends the last line: without it the line was never written.
+    for place in range(8 * (len(content) - 1)):
+        changed = bytearray(content)
+        changed[place // 8] ^= 1 << place % 8
+        path.write_bytes(changed)
+        found = read_lines(path)
+        assert found.damaged
+        taken += [value for value in found.values if value not in values]
+    assert not taken
+
+
+def test_lines_of_versions_without_checksums_are_read(tmp_path):
+    path = tmp_path / "journal"
+    text = "".join(json.dumps(value, separators=(",", ":")) + "\n" for value in _values())
+    path.write_text(text + '{}\n{"a": 1, "crc3": 2}\n')
+    found = read_lines(path)
+    assert repr(found.values) == repr((*_values(), {}, {"a": 1, "crc3": 2}))
+    assert not found.damaged
+
+
+def test_a_version_without_checksums_may_write_the_lines_that_it_read_anew(tmp_path):
+    path = tmp_path / "journal"
+    append_lines(path, _values())
+    text = path.read_text()
+    lines = [json.dumps(json.loads(line)) + "\n" for line in text.splitlines()]
+    path.write_text("".join(lines))
+    assert repr(read_lines(path).values) == repr((*_values(),))
+    path.write_text(journal_text(_values()))
+    assert path.read_text() == text
+
+
+def test_lines_that_grow_are_checked_as_those_that_are_read_whole(tmp_path):
+    path = tmp_path / "journal"
+    append_lines(path, [{"a": 1}, {"a": 2}])
+    path.write_bytes(path.read_bytes().replace(b'"a":2', b'"a":3'))
+    assert Readings().lines(path, list, lambda rows, row: rows.append(row)) == [{"a": 1}]
+
+
+@pytest.mark.parametrize("end", [",", ",}", ',"crc32":', ',"crc32":1', f',"crc32":{"9" * 5000}}}'])
+def test_lines_that_end_oddly_are_damaged(end):
+    with pytest.raises(ValueError, match=r".+"):
+        parse_line(b'{"a":1' + end.encode())

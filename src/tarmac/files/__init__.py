@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         JournalLines,
         append_lines,
         drop_torn_line,
+        journal_text,
+        parse_line,
         read_lines,
     )
     from tarmac.files.lease import Lease
@@ -116,6 +118,7 @@ __all__ = [
     "is_object",
     "is_object_directory",
     "is_owned",
+    "journal_text",
     "lease_file",
     "list_objects",
     "lock_descriptor",
@@ -125,6 +128,7 @@ __all__ = [
     "open_lock",
     "open_regular",
     "parse_json",
+    "parse_line",
     "put_object",
     "read_errors",
     "read_holder",
@@ -186,6 +190,8 @@ _MODULES = {
     "delete_object": "objects",
     "download": "web",
     "drop_torn_line": "journal",
+    "journal_text": "journal",
+    "parse_line": "journal",
     "get_object": "objects",
     "is_held": "hosts_locks",
     "lease_file": "hosts_locks",

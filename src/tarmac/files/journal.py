@@ -1,5 +1,8 @@
 """Journals: files of JSON lines that grow, and stay readable whatever ends their writer.
 
+An object's line ends with ``"crc32"``, the checksum of all bytes before that field, so that a
+flipped bit makes a damaged line and no other values. Lines of 0.1 have none, and are not checked.
+
 Example:
     >>> from tarmac.files import append_lines, read_lines
     >>> append_lines(tmp_path / "journal.jsonl", [{"event": "started"}])
@@ -12,6 +15,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from tarmac.files.atomic import read_errors, read_regular, storage_errors, sync_directory
@@ -21,9 +26,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-__all__ = ["DamagedLine", "JournalLines", "append_lines", "drop_torn_line", "read_lines"]
+__all__ = [
+    "DamagedLine",
+    "JournalLines",
+    "append_lines",
+    "drop_torn_line",
+    "journal_text",
+    "parse_line",
+    "read_lines",
+]
 
 _CHUNK_BYTES = 2**16
+
+# A number, so that versions that know no checksum take it for one more value.
+_KEY = "crc32"
+_FIELD = b',"%s":' % _KEY.encode()
+_CHECKSUM = re.compile(re.escape(_FIELD) + rb"(\d+)\}")
+
+# A line whose last field's name differs from ours by so many bytes was damaged there.
+_MAX_WRONG_BYTES = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +94,7 @@ def append_lines(path: Path, values: Iterable[Any], *, is_durable: bool = False)
     Raises:
         StorageError: They could not be written; the journal is as it was.
     """
-    lines = "".join(json.dumps(value, separators=(",", ":")) + "\n" for value in values)
+    lines = journal_text(values)
     with storage_errors(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         try:
@@ -89,6 +110,37 @@ def append_lines(path: Path, values: Iterable[Any], *, is_durable: bool = False)
                 raise
         finally:
             os.close(descriptor)
+
+
+def journal_text(values: Iterable[Any]) -> str:
+    """Return the lines of a journal that hold some values, for one that is written anew."""
+    return "".join(_line(value) + "\n" for value in values)
+
+
+def parse_line(line: bytes) -> Any:
+    """Return the value of a journal's line.
+
+    Args:
+        line: Without its end.
+
+    Raises:
+        ValueError: It is no JSON, or its bytes are not those that were written.
+    """
+    start = line.rfind(b",")
+    if checksum := _CHECKSUM.fullmatch(line, max(start, 0)):
+        content = line[:start]
+        if zlib.crc32(content) != int(checksum[1]):
+            raise ValueError("its checksum is another than its content has")
+        return parse_json(content + b"}")
+    value = parse_json(line)
+    name = line[start : start + len(_FIELD)]
+    num_wrong = sum(ours != theirs for ours, theirs in zip(_FIELD, name, strict=False))
+    if len(name) == len(_FIELD) and num_wrong <= _MAX_WRONG_BYTES:
+        raise ValueError("its checksum is damaged")
+    if isinstance(value, dict):
+        # An older version has written the file anew: with other spaces, and values that it read.
+        value.pop(_KEY, None)
+    return value
 
 
 def read_lines(
@@ -109,7 +161,7 @@ def read_lines(
     damaged: list[DamagedLine] = []
     for number, line in enumerate(lines, start=1):
         try:
-            value = parse_json(line)
+            value = parse_line(line)
             problem = problem_of(value)
         except ValueError as error:
             problem = str(error)
@@ -135,6 +187,14 @@ def drop_torn_line(path: Path) -> None:
             _drop_torn(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _line(value: Any) -> str:
+    text = json.dumps(value, separators=(",", ":"))
+    if not isinstance(value, dict) or not value:
+        return text
+    content = text[:-1]
+    return f'{content},"{_KEY}":{zlib.crc32(content.encode())}}}'
 
 
 def _drop_torn(descriptor: int) -> int:

@@ -17,6 +17,7 @@ from tarmac.files.atomic import open_regular, read_regular
 from tarmac.files.fields import Fields
 from tarmac.files.holders import LeaseWatch
 from tarmac.files.hosts_locks import is_held
+from tarmac.files.journal import parse_line
 from tarmac.files.mounts import is_network, mounts_seen
 from tarmac.files.parsing import parse_json
 
@@ -135,7 +136,7 @@ class Readings:
         """Return what the lines of JSON of a file have come to.
 
         Only what was appended since the last time is read. Where the file was replaced or cut, all
-        of it is. A last line without an end is left for later, and one that is no JSON is left out.
+        of it is. A last line without an end is left for later, and one that is damaged is left out.
 
         Args:
             path: The file.
@@ -183,7 +184,7 @@ def _read_on(path: Path, known: _Growing, add: Callable[[Any, Any], object]) -> 
             for line in lines:
                 known.offset += len(line) + 1
                 try:
-                    value = parse_json(line)
+                    value = parse_line(line)
                 except ValueError:
                     continue
                 add(known.state, value)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from typing import TYPE_CHECKING
 
-from tarmac.files import append_lines, read_errors
+from tarmac.files import append_lines, parse_line, read_errors
 from tarmac.monitor.plain import NewerVersionError, RecordingError, from_json, to_json
 
 if TYPE_CHECKING:
@@ -122,8 +121,8 @@ def _snapshots(file: IO[bytes], path: Path) -> Iterator[Snapshot]:
             line = file.readline(_MOST_BYTES)
         if not line:
             return
-        with contextlib.suppress(ValueError, RecursionError):
-            value = json.loads(line)
+        with contextlib.suppress(ValueError):
+            value = parse_line(line.rstrip(b"\n"))
             try:
                 snapshot = from_json(value)
             except NewerVersionError:

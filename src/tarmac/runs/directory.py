@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from tarmac.files import (
     Shape,
     append_lines,
     is_held,
+    journal_text,
     make_directories,
     open_lock,
     read_lines,
@@ -215,7 +215,7 @@ class Run:
         path = self.path / "metrics.jsonl"
         if path.exists():
             kept = [row for row in self.history if keep(row)]
-            write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+            write_text(path, journal_text(kept))
 
     @contextlib.contextmanager
     def events(self, *, first_step: int) -> Iterator[EventWriter]:

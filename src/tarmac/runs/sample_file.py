@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from tarmac.files import append_lines, read_lines, write_text
+from tarmac.files import append_lines, journal_text, read_lines, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -110,8 +109,7 @@ class SampleFile:
                 kept[-1] = merged([kept[-1], line])
             else:
                 kept.append(line)
-        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in kept)
-        write_text(self._path, text)
+        write_text(self._path, journal_text(kept))
         self._readings_each *= 2
         self._num_points = sum(line.get("kind") == "sample" for line in kept)
 

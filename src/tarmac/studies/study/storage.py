@@ -21,6 +21,7 @@ from tarmac.files import (
     append_lines,
     drop_torn_line,
     open_regular,
+    parse_line,
     read_errors,
     read_lines,
 )
@@ -141,15 +142,34 @@ class _Journal(JournalFileBackend):
         super().__init__(str(path), lock_obj=lock)  # type: ignore[arg-type]
         self._path = path
         self._own_lock = lock
+        # Where each entry begins that was seen, and the one after them.
+        self._starts = [0]
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-        """Yield entries of the file from one on; one of a wrong shape is an error here."""
-        with read_errors(self._path), open_regular(self._path):
-            pass  # Optuna would wait for a pipe's writer.
-        for number, entry in enumerate(super().read_logs(log_number_from), log_number_from + 1):
-            if problem := _problem(entry):
-                raise _damaged_line(self._path, DamagedLine(self._path, number, problem))
-            yield entry
+        """Yield entries of the file from one on; one that is damaged is an error here."""
+        first = min(log_number_from, len(self._starts) - 1)
+        with read_errors(self._path), open_regular(self._path) as file:
+            # What others append meanwhile is for the next time.
+            size = os.fstat(file.fileno()).st_size
+            file.seek(self._starts[first])
+            for number, line in enumerate(file, first):
+                end = self._starts[number] + len(line)
+                if end > size or not line.endswith(b"\n"):
+                    return
+                if number + 1 == len(self._starts):
+                    self._starts.append(end)
+                if number >= log_number_from:
+                    yield self._entry(number + 1, line[:-1])
+
+    def _entry(self, number: int, line: bytes) -> dict[str, Any]:
+        try:
+            entry: dict[str, Any] = parse_line(line)
+            problem = _problem(entry)
+        except ValueError as error:
+            problem = str(error)
+        if problem is not None:
+            raise _damaged_line(self._path, DamagedLine(self._path, number, problem))
+        return entry
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append entries to the file."""

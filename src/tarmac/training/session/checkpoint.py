@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 
 from tarmac.distribution import upgrade_hint
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError
 from tarmac.files import parse_json, sync_directory, write_bytes
 from tarmac.training.engine.state import TrainingState
 from tarmac.training.shard_directories import (

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tarmac import runs
 from tarmac.errors import RequestError, unknown_name
-from tarmac.files import read_errors, write_bytes, write_text
+from tarmac.files import journal_text, read_errors, write_bytes, write_text
 from tarmac.training.initial import PICKLED
 from tarmac.training.session.checkpoint import (
     best_checkpoint,
@@ -118,7 +117,7 @@ def begin_from(run: Run, source: Run) -> None:
         for row in source.history
         if row["epoch"] <= done
     ]
-    write_text(run.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    write_text(run.path / "metrics.jsonl", journal_text(rows))
     # Last: without it the run does not begin.
     if newest.is_dir():
         copy_sharded(newest, run.checkpoints / newest.name)
