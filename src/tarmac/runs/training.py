@@ -10,6 +10,7 @@ from tarmac.runs.catalogue import BrokenRun, Catalogue, RunFacts, RunKind, RunSu
 from tarmac.runs.directory import Run
 from tarmac.runs.judging import name_words
 from tarmac.runs.training_glance import glance_training
+from tarmac.wording import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -81,7 +82,7 @@ def _summarize(path: Path) -> RunSummary:
         created_at=run.record.created_at,
         elapsed_s=run.record.elapsed_s,
         workload=run.record.workload,
-        result="" if test is None else f"{name_words(judged.metric)} {test:.4f}{expected}",
+        result="" if test is None else f"{name_words(judged.metric)} {number_text(test)}{expected}",
         metrics=run.metrics,
     )
 

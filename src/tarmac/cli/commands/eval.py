@@ -17,6 +17,7 @@ from tarmac.cli.options import (
     output_option,
     workload_option,
 )
+from tarmac.wording import number_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +96,7 @@ def command(
             mark = ""
             if name == f"test_{found.judged_by}":
                 mark = f"  what counts, {'more' if found.direction == 'max' else 'less'} is better"
-            click.echo(f"  {name:<16}{value:.4f}{mark}")
+            click.echo(f"  {name:<16}{number_text(value)}{mark}")
         if expected is not None:
             click.secho(expected["text"], fg="green" if expected["met"] else "yellow")
     if verify and expected is None:

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 from tarmac.cli.completion import complete_jobs
 from tarmac.cli.options import examples, json_option, option, output_option
 from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
+from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,9 +73,9 @@ def ps(run: str | None, everything: bool, output: Path | None, as_json: bool) ->
     statuses, broken = list_statuses(output)
     found = [it for it in statuses if everything or it.is_active or it.runner_note]
     for one in broken:
-        click.echo(f"cannot be read: {one.path}: {one.reason}", err=True)
+        click.echo(in_one_line(f"cannot be read: {one.path}: {one.reason}"), err=True)
     for problem in (problem for status in found for problem in status.problems):
-        click.echo(f"left out: {problem}", err=True)
+        click.echo(in_one_line(f"left out: {problem}"), err=True)
     if as_json:
         click.echo(json.dumps([job_row(status) for status in found], indent=2))
         return

@@ -11,6 +11,7 @@ import cloup
 
 from tarmac.cli.completion import complete_any_run
 from tarmac.cli.options import examples, option, output_option
+from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +83,7 @@ def command(
         for run in found:
             summary = run.kind.summarize(run.path)
             result = f": {summary.result}" if summary.result else ""
-            click.echo(f"{summary.kind} {summary.name} {summary.status}{result}")
+            click.echo(in_one_line(f"{summary.kind} {summary.name} {summary.status}{result}"))
     _write(page, file or (found[0].path if len(found) == 1 else Path()) / _NAME)
 
 

@@ -13,6 +13,7 @@ from tarmac.cli.completion import complete_any_run
 from tarmac.cli.options import Group, count_option, examples, json_option, option, output_option
 from tarmac.cli.run_kinds import KIND_NAMES
 from tarmac.errors import RequestError
+from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,7 +98,7 @@ def list_all(
     if summaries:
         print_summaries(summaries)
     for run in broken:
-        click.echo(f"{run.path.name} cannot be read: {run.reason}")
+        click.echo(in_one_line(f"{run.path.name} cannot be read: {run.reason}"))
     if not summaries:
         such = f" such, of {num_all:,}" if num_all else ""
         click.echo(f"there are none{such} in {index.output}")

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
+from tarmac import wording
 from tarmac.cli.choices import Choice
 from tarmac.cli.completion import complete_studies
 from tarmac.cli.options import examples, json_option, option, output_option
 from tarmac.errors import TarmacError, quoted
 from tarmac.runs import counted, name_words
+from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,11 +79,11 @@ def list_them(output: Path | None, as_json: bool) -> None:
             Text(study.request.method),
             "" if best is None else number_text(next(iter(best.values.values()))),
             "" if best is None else _tested(best, study.record.judged_by),
-            f"{study.record.elapsed_s:.0f} s",
+            f"{wording.number_text(study.record.elapsed_s, digits=0)} s",
         )
     make_console().print(table)
     for path, why in broken:
-        click.echo(f"{path.name} cannot be read: {why}")
+        click.echo(in_one_line(f"{path.name} cannot be read: {why}"))
     if not found:
         click.echo(f"there are none in {output or runs.default_output()}")
 
@@ -90,7 +92,7 @@ def _tested(best: Winner, judged: JudgedBy) -> str:
     """Return a winner's test score: bare for accuracy, by its name for all else."""
     value = best.tested(judged)
     name = "" if judged.metric == "accuracy" else f"{name_words(judged.metric)} "
-    return "" if value is None else f"{name}{value:.4f}"
+    return "" if value is None else f"{name}{wording.number_text(value)}"
 
 
 @cloup.command("show", epilog=examples("tarmac search show latest"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tarmac.errors import RequestError, unknown_name
+from tarmac.wording import in_one_line, number_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,12 +100,12 @@ def print_summaries(summaries: Sequence[RunSummary]) -> None:
     """Print a table of runs, a line each, within the width of a terminal."""
     rows = [
         (
-            summary.name,
+            in_one_line(summary.name),
             summary.kind,
             summary.status,
             age_of(summary.created_at),
-            "" if summary.elapsed_s is None else f"{summary.elapsed_s:.1f} s",
-            summary.result,
+            "" if summary.elapsed_s is None else f"{number_text(summary.elapsed_s, digits=1)} s",
+            in_one_line(summary.result),
         )
         for summary in summaries
     ]

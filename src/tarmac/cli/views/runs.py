@@ -13,6 +13,7 @@ from tarmac.cli.console import make_console
 from tarmac.cli.views.scores import scores_text
 from tarmac.files import open_regular, read_errors
 from tarmac.runs import name_words
+from tarmac.wording import in_one_line, number_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,7 +64,8 @@ def print_training(path: Path, *, as_json: bool) -> None:
         for replica in parallel.replicas:
             console.print(
                 f"  {replica.rank:>4}  {replica.device.get('name', '-')} on {replica.host}  "
-                f"{replica.samples_per_s:,.0f} samples/s, waited {replica.waiting_s:.1f} s",
+                f"{number_text(replica.samples_per_s, digits=0)} samples/s, "
+                f"waited {number_text(replica.waiting_s, digits=1)} s",
                 markup=False,
             )
     history = run.history
@@ -139,7 +141,7 @@ def print_logs(logs: Sequence[Path], root: Path) -> None:
         root: What their names are told from: the run's directory.
     """
     for number, log in enumerate(log for log in logs if log.stat().st_size):
-        click.echo(f"{chr(10) if number else ''}==> {log.relative_to(root)} <==")
+        click.echo(f"{chr(10) if number else ''}==> {in_one_line(str(log.relative_to(root)))} <==")
         with read_errors(log), open_regular(log) as lines:
             for line in lines:
                 click.echo(line.decode("utf-8", "replace").rstrip("\r\n"))
@@ -161,7 +163,7 @@ def print_comparison(comparison: Comparison) -> None:
         best = comparison.best(key)
         has_best = has_best or bool(best)
         cells = (
-            "" if v is None else f"{v:.4f}{' *' * (place in best)}"
+            "" if v is None else f"{number_text(v)}{' *' * (place in best)}"
             for place, v in enumerate(numbers)
         )
         table.add_row(Text(key), *cells)
@@ -181,12 +183,13 @@ def _curve_name(comparison: Comparison) -> str:
 def _measured(record: RunRecord) -> Iterator[str]:
     """Yield what a run used, as far as it is known, and where trackers have it."""
     if record.energy_joules is not None:
-        yield f"energy     {record.energy_joules:,.0f} J ({record.energy_joules / 3600:.2f} Wh)"
+        joules, hours = record.energy_joules, record.energy_joules / 3600
+        yield f"energy     {number_text(joules, digits=0)} J ({number_text(hours, digits=2)} Wh)"
     if record.mfu is not None:
         yield f"MFU        {record.mfu:.1%}"
     for reason, seconds in (record.throttled_s or {}).items():
         if seconds:
-            yield f"throttled  {seconds:,.1f} s: {reason}"
+            yield f"throttled  {number_text(seconds, digits=1)} s: {reason}"
     for name, place in record.tracked.items():
         yield f"tracked    {name}: {place}"
 
@@ -200,7 +203,11 @@ def _short(value: object) -> str:
 def _epoch(row: dict[str, float], judged: JudgedBy) -> str:
     shown = scores_text(row, judged.scores)
     # A line lacks what its writer did not know.
-    shown += [f"{row['samples_per_s']:,.0f} samples/s"] if "samples_per_s" in row else []
+    shown += (
+        [f"{number_text(row['samples_per_s'], digits=0)} samples/s"]
+        if "samples_per_s" in row
+        else []
+    )
     shown += [f"{row['seconds']:.2f} s"] if "seconds" in row else []
     return "  ".join(shown)
 
@@ -214,4 +221,4 @@ def _sparkline(values: Sequence[float]) -> str:
     low, high = min(shown), max(shown)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
     drawn = "".join(_BARS[round((value - low) * scale)] for value in shown)
-    return f"{drawn} {values[0]:.3f} to {values[-1]:.3f}"
+    return f"{drawn} {number_text(values[0], digits=3)} to {number_text(values[-1], digits=3)}"

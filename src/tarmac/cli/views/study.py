@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tarmac import wording
 from tarmac.runs import counted, name_words
 from tarmac.studies import by_generation, summarize, train_line
 
@@ -68,7 +69,8 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
     test = best.tested(judged)
     if test is not None:
         click.echo(
-            f"trained anew on all training data: {name_words(judged.of('test'))} {test:.4f}  "
+            f"trained anew on all training data: "
+            f"{name_words(judged.of('test'))} {wording.number_text(test)}  "
             f"({study.path / (best.run or '')})"
         )
     if len(study.maximize) > 1:
@@ -86,7 +88,9 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
 
 
 def number_text(value: float | None) -> str:
-    """Write a number: whole ones with commas, others with four digits."""
+    """Write a number: whole ones without digits after the point, others with four."""
     if value is None:
         return ""
-    return f"{value:,.0f}" if float(value).is_integer() and abs(value) > 1 else f"{value:.4f}"
+    return wording.number_text(
+        value, digits=0 if float(value).is_integer() and abs(value) > 1 else 4
+    )

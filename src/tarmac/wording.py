@@ -1,0 +1,72 @@
+"""Numbers and names in words, the same in every message.
+
+Example:
+    >>> counted(1, "epoch"), counted(1200, "epoch"), counted(2, "process", "processes")
+    ('1 epoch', '1,200 epochs', '2 processes')
+    >>> number_text(0.91237), number_text(1e300), number_text(1234.5, digits=0)
+    ('0.9124', '1.000e+300', '1,234')
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+__all__ = ["counted", "in_one_line", "number_text", "visible"]
+
+# Control and formatting characters, such as those that turn the direction of text, and the two that
+# separate lines.
+_STEERING = frozenset({"Cc", "Cf", "Zl", "Zp"})
+
+# Names of workloads and files use these: emoji and some scripts are made with them.
+_JOINERS = "\u200c\u200d"
+
+# From here on a number's digits are no longer read one by one.
+_MAX_WRITTEN_OUT = 1e12
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """Return a number of things: ``1 task``, ``12 tasks``.
+
+    Args:
+        count: How many.
+        noun: What they are, in the singular.
+        plural: The same in the plural. Default: with an s.
+    """
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def number_text(value: float, *, digits: int = 4) -> str:
+    """Return a number with digits after the point, and as a power of ten where it is huge.
+
+    Args:
+        value: Any number, also NaN and infinity.
+        digits: After the point. Default 4.
+    """
+    return f"{value:,.{digits}f}" if abs(value) < _MAX_WRITTEN_OUT else f"{value:.3e}"
+
+
+def visible(text: str) -> str:
+    r"""Return a text whose control characters but line ends and tabs are shown as escapes.
+
+    Example:
+        >>> print(visible("run\x1b[2Jx"))
+        run\x1b[2Jx
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escaped(c) if _steers(c) and c not in "\n\t" else c for c in text)
+
+
+def in_one_line(text: str) -> str:
+    """Return a text with all its control characters as escapes, also line ends."""
+    if text.isprintable():
+        return text
+    return "".join(_escaped(c) if _steers(c) else c for c in text)
+
+
+def _steers(character: str) -> bool:
+    return unicodedata.category(character) in _STEERING and character not in _JOINERS
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
