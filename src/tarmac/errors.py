@@ -20,6 +20,8 @@ __all__ = [
     "RequestError",
     "TarmacError",
     "first_line",
+    "quoted",
+    "reason_of",
     "unknown_name",
     "without_native_stack",
 ]
@@ -76,6 +78,14 @@ def quoted(value: object) -> str:
         "tarmac run --resume 'runs/a b'"
     """
     return shlex.quote(str(value))
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why something failed, for its record: the message, or what says more than that."""
+    # A program that calls sys.exit(1) has left nothing but the number.
+    if isinstance(error, SystemExit):
+        return f"the program exited with {error.code}"
+    return str(error) or type(error).__name__
 
 
 def without_native_stack(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 import traceback
@@ -15,9 +14,11 @@ import cloup
 
 from tarmac.cli.lead_process import code_of_peer, leave, speaks_for_all, wait_for_lead
 from tarmac.cli.options import SETTINGS, Group, examples, option
+from tarmac.cli.output import flush_output, guarded_output
 from tarmac.cli.terminal import guard_terminals
 from tarmac.distribution import explained_imports, installed_version
 from tarmac.errors import Interrupted, PeerFailed, TarmacError, unknown_name, without_native_stack
+from tarmac.wording import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,21 +130,25 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: Instead of ``sys.argv[1:]``; for tests.
     """
+    with guarded_output():
+        _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Accepted anywhere, because it is added to a line that has just failed.
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
-    _print_any_text()
     guard_terminals()
     if arguments is None and not debug:
         warnings.showwarning = _show_warning
     try:
         with explained_imports():
             result = root.main(given, prog_name="tarmac", standalone_mode=False)
+        flush_output()
         leave(result if isinstance(result, int) else 0, is_own_process=arguments is None)
     except BrokenPipeError:
-        # The reader, such as `head`, has seen enough; Python must not complain at exit.
-        sys.stderr.close()
+        # The reader, such as `head`, has seen enough.
         sys.exit(1)
     except KeyboardInterrupt:
         _end(Interrupted("interrupted"))
@@ -185,12 +190,6 @@ def _without_secrets(text: str) -> str:
     return without_known(text)
 
 
-def _print_any_text() -> None:
-    """Show what standard output cannot encode, as names of files may be, as it does on errors."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
 def _show_warning(
     message: Warning | str,
     category: type[Warning],
@@ -228,7 +227,7 @@ def _fail(message: str, exit_code: int) -> NoReturn:
 
 
 def _say(message: str, *, before: str = "") -> None:
-    first, *rest = _without_secrets(message).splitlines()
+    first, *rest = map(visible, _without_secrets(message).split("\n"))
     click.echo(before + first, err=True)
     for line in rest:
         click.echo(f"  {line}", err=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tarmac.errors import Interrupted, PeerFailed, RequestError
+from tarmac.errors import Interrupted, PeerFailed, RequestError, reason_of
 from tarmac.masking import without_known
 
 if TYPE_CHECKING:
@@ -86,6 +86,6 @@ def _failed_run(error: Exception, reference: str, output: str | None) -> Run | N
     # That no run can be read must not hide why there is none.
     with contextlib.suppress(Exception):
         run = runs.resolve(reference, directory)
-        if run.record.error == (str(error) or type(error).__name__):
+        if run.record.error == without_known(reason_of(error)):
             return run
     return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tarmac.cli.output import outlives_output
 from tarmac.cli.stopping import Stopping
 from tarmac.errors import Interrupted, TarmacError, quoted
 
@@ -68,11 +69,12 @@ def work(run: JobRun, options: WorkOptions) -> dict[str, Any]:
     Raises:
         Interrupted: A signal came, and something is left to do.
     """
-    if not options.as_json:
-        click.echo(headline(run))
-    if run.job.pipeline is not None:
-        return _work_pipeline(run, options)
-    return _work_tasks(run, options)
+    with outlives_output(unless=options.as_json):
+        if not options.as_json:
+            click.echo(headline(run))
+        if run.job.pipeline is not None:
+            return _work_pipeline(run, options)
+        return _work_tasks(run, options)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tarmac.cli.output import outlives_output
 from tarmac.errors import Interrupted, quoted
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def search_there(
         click.echo(said, err=True)
 
     with (
+        outlives_output(unless=as_json),
         Stopping(outlives=kind.outlives, warn=warn) as signals,
         reporter_for(quiet=as_json) as reporter,
         # From here, where the search is followed: its workers know of no tracker.

@@ -193,7 +193,13 @@ def _table(snapshot: Snapshot, idle_after_s: float) -> str:
 
 
 def _print_all(asked: Watching, feed: Feed, render: Callable[[Snapshot], str]) -> int:
-    """Print one snapshot, or all there are; return 1 where a GPU is idle and that is to fail."""
+    """Print one snapshot, or all there are.
+
+    Returns:
+        1 where an outlet such as a recording has failed, or a GPU is idle and that is to fail.
+    """
+    from tarmac.monitor import TappedFeed
+
     is_printed = asked.once or asked.as_json or asked.as_csv
     is_repeated = asked.is_repeated or (asked.is_kept and not is_printed)
     last: Snapshot | None = None
@@ -212,6 +218,8 @@ def _print_all(asked: Watching, feed: Feed, render: Callable[[Snapshot], str]) -
             break
     if last is not None and not is_repeated:
         click.echo(render(last), nl=False)
+    if isinstance(feed, TappedFeed) and feed.has_failed:
+        return 1
     if not asked.fail_idle:
         return 0
     return int(last is None or _is_silent(last) or _is_idle(last, asked.idle_after_s))

@@ -12,6 +12,7 @@ Example:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -106,7 +107,9 @@ def append_lines(path: Path, values: Iterable[Any], *, is_durable: bool = False)
                 if not size:
                     sync_directory(path.parent)
             except BaseException:
-                os.ftruncate(descriptor, size)
+                # A device cannot be cut; why it took no more is what counts.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, size)
                 raise
         finally:
             os.close(descriptor)

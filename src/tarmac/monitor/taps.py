@@ -50,6 +50,11 @@ class TappedFeed:
         self._tell = tell
         self._told: set[str] = set()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a tap could not take a snapshot."""
+        return bool(self._told)
+
     def next(self) -> Snapshot:
         """Return the next snapshot, once it is time for it.
 

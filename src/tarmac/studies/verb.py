@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from tarmac.errors import TarmacError, quoted
+from tarmac.errors import TarmacError, quoted, reason_of
 from tarmac.machine import find_devices
 from tarmac.studies.cluster.session import search_on
 from tarmac.studies.conclusion import conclude, concluding
@@ -105,7 +105,7 @@ def work_on(
                 if isinstance(error, KeyboardInterrupt):
                     study.end("interrupted")
                 else:
-                    study.end("failed", error=str(error) or type(error).__name__)
+                    study.end("failed", error=reason_of(error))
             raise
         finally:
             reporter.ended(study)

@@ -10,6 +10,7 @@ import cloup
 from tarmac.cli.completion import complete_workloads
 from tarmac.cli.imports import uncollected_imports
 from tarmac.cli.options import Group, examples, option
+from tarmac.cli.output import outlives_output
 
 __all__ = ["command"]
 
@@ -60,12 +61,13 @@ def _serve(workload: str | None, worker_timeout_s: float) -> int:
         from tarmac.cli.views.training import reporter_for
         from tarmac.hkube import serve
 
-    return serve(
-        workload,
-        worker_timeout_s=worker_timeout_s,
-        reporting=lambda: reporter_for(quiet=False, verbose=False),
-        say=click.echo,
-    )
+    with outlives_output():
+        return serve(
+            workload,
+            worker_timeout_s=worker_timeout_s,
+            reporting=lambda: reporter_for(quiet=False, verbose=False),
+            say=click.echo,
+        )
 
 
 @command.command("work", epilog=examples("tarmac hkube work tasks/000000-sum/errand-1.msgpack"))

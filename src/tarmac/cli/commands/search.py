@@ -27,6 +27,7 @@ from tarmac.cli.options import (
     examples,
     summary_of,
 )
+from tarmac.cli.output import outlives_output
 from tarmac.cli.places import chosen
 from tarmac.cli.search_dry_run import print_preview
 from tarmac.cli.search_elsewhere import search_there
@@ -128,12 +129,14 @@ def begin(
     study = open_study(what, output=output, resume=resume, **fields)
     # A second Ctrl-C, which does not wait for what is under way, is told like the first.
     with (
+        outlives_output(unless=as_json),
         reporter_for(quiet=as_json) as reporter,
         tracked(study, reporter, log_to) as told,
         contextlib.suppress(KeyboardInterrupt),
     ):
         work_on(study, told)
-    _conclude(study, as_json=as_json)
+    with outlives_output(unless=as_json):
+        _conclude(study, as_json=as_json)
     ctx.exit(0 if study.record.status == "completed" else 1)
 
 

@@ -11,6 +11,7 @@ import cloup
 from tarmac.cli.commands.search_studies import study_argument
 from tarmac.cli.imports import uncollected_imports
 from tarmac.cli.options import count_option, examples, option, output_option
+from tarmac.cli.output import outlives_output
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
@@ -57,6 +58,6 @@ def worker(
     fields: dict[str, Any] = {} if storage is None else {"storage": storage}
     left_s = time_left(limit_s, os.environ)
     found = open_study(resume=study, output=output, **fields)
-    with reporter_for(quiet=False) as reporter:
+    with outlives_output(), reporter_for(quiet=False) as reporter:
         leave = work_as_one(found, reporter, Terms(workers=count, time_left_s=left_s))
     ctx.exit(0 if leave in ("concluded", "others") else AGAIN)

@@ -36,6 +36,7 @@ from tarmac.cli.options import (
     pairs_option,
     validation_split_option,
 )
+from tarmac.cli.output import outlives_output
 from tarmac.cli.places import chosen, place_options
 from tarmac.cli.training_elsewhere import given_options, train_there
 from tarmac.cli.training_end import conclude
@@ -371,6 +372,7 @@ def command(
     is_quiet = as_json or not speaks_for_all()
     checked: Checking | None = None
     with contextlib.ExitStack() as opened:
+        opened.enter_context(outlives_output(unless=as_json))
         reporter = opened.enter_context(reporter_for(quiet=is_quiet, verbose=verbose))
         if speaks_for_all():
             opened.enter_context(explaining_failure(resumed or "latest", output, as_json=as_json))
@@ -410,7 +412,8 @@ def command(
             )
         if checked is not None and run.record.status == "interrupted":
             checked.cancel()
-    conclude(run, as_json=as_json, verify=verify)
+    with outlives_output(unless=as_json):
+        conclude(run, as_json=as_json, verify=verify)
     failure = checked.failure() if checked is not None and verify else None
     if failure is not None:
         raise failure

@@ -17,7 +17,7 @@ import torch
 from tarmac import runs
 from tarmac.data import columns_of
 from tarmac.distribution import SCRIPTS, installed_version
-from tarmac.errors import RequestError, TarmacError, quoted
+from tarmac.errors import RequestError, TarmacError, quoted, reason_of
 from tarmac.machine import name_devices
 from tarmac.masking import remember_environment, without_known
 from tarmac.runs import Parallel, Run
@@ -268,7 +268,7 @@ def recorded(
             # A disk may be full now: what stopped the training is what the user must hear of.
             with contextlib.suppress(TarmacError):
                 remember_environment(os.environ)
-                end("failed", error=without_known(str(error)) or type(error).__name__)
+                end("failed", error=without_known(reason_of(error)))
             raise
 
 

@@ -1,0 +1,130 @@
+"""Standard output and standard error of the command line, which may end or fill at any moment.
+
+A command that reports fails when its output is lost: what it prints is its result. A command that
+works goes on: a run is worth more than the terminal that watched it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from tarmac.errors import TarmacError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TextIO
+
+    from _typeshed import ReadableBuffer
+
+__all__ = ["flush_output", "guarded_output", "outlives_output"]
+
+
+class _Output(io.RawIOBase):
+    """Writes to a descriptor; once that takes no more, what is written is dropped.
+
+    Args:
+        title: ``standard output``, for the message.
+        descriptor: The kernel's number of the file.
+        is_needed: Whether the loss raises: BrokenPipeError where the reader has gone away, else
+            TarmacError.
+    """
+
+    def __init__(self, title: str, descriptor: int, *, is_needed: bool) -> None:
+        self.is_needed = is_needed
+        self._title = title
+        self._descriptor = descriptor
+        self._is_lost = False
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def write(self, content: ReadableBuffer) -> int | None:
+        if not self._is_lost:
+            try:
+                return os.write(self._descriptor, content)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                self._is_lost = True
+                reason = os.strerror(error.errno or 0)
+                if self.is_needed and isinstance(error, BrokenPipeError):
+                    raise
+                if self.is_needed:
+                    raise TarmacError(f"{self._title} takes no more: {reason}") from error
+                if not isinstance(error, BrokenPipeError):
+                    sys.stderr.write(f"warning: {self._title} takes no more: {reason}\n")
+        return memoryview(content).nbytes
+
+
+@contextlib.contextmanager
+def guarded_output() -> Iterator[None]:
+    """Print through `_Output` while the context lasts, any text, whatever the locale encodes."""
+    before = sys.stdout, sys.stderr
+    sys.stdout = _guarded("standard output", sys.stdout, is_needed=True)
+    sys.stderr = _guarded("standard error", sys.stderr, is_needed=False)
+    own = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for file in own:
+            # What is left belongs to an error that was already reported.
+            with contextlib.suppress(OSError, TarmacError, AttributeError):
+                file.flush()
+
+
+def flush_output() -> None:
+    """Write what is still buffered of standard output.
+
+    Raises:
+        TarmacError: It takes no more.
+    """
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def outlives_output(*, unless: bool = False) -> Iterator[None]:
+    """Go on without standard output, should that be lost while the context lasts.
+
+    Args:
+        unless: The output is a result that is asked for, as by ``--json``.
+    """
+    output = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    if unless or not isinstance(output, _Output):
+        yield
+        return
+    output.is_needed = False
+    try:
+        yield
+    finally:
+        output.is_needed = True
+
+
+def _guarded(title: str, file: TextIO, *, is_needed: bool) -> TextIO:
+    if not isinstance(file, io.TextIOWrapper):
+        return file
+    try:
+        file.flush()
+        output = _Output(title, file.fileno(), is_needed=is_needed)
+    except OSError:
+        # Of a test's own there is no descriptor.
+        file.reconfigure(errors="backslashreplace")
+        return file
+    return io.TextIOWrapper(
+        io.BufferedWriter(output),
+        encoding=file.encoding,
+        errors="backslashreplace",
+        line_buffering=file.line_buffering,
+        write_through=file.write_through,
+    )
