@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["counted", "in_one_line", "number_text", "visible"]
+__all__ = ["counted", "in_one_line", "number_text"]
 
 # Control and formatting characters, such as those that turn the direction of text, and the two that
 # separate lines.
@@ -45,20 +45,13 @@ def number_text(value: float, *, digits: int = 4) -> str:
     return f"{value:,.{digits}f}" if abs(value) < _MAX_WRITTEN_OUT else f"{value:.3e}"
 
 
-def visible(text: str) -> str:
-    r"""Return a text whose control characters but line ends and tabs are shown as escapes.
+def in_one_line(text: str) -> str:
+    r"""Return a text whose control characters, also ends of lines, are shown as escapes.
 
     Example:
-        >>> print(visible("run\x1b[2Jx"))
-        run\x1b[2Jx
+        >>> print(in_one_line("run\x1b[2J\nx"))
+        run\x1b[2J\nx
     """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_escaped(c) if _steers(c) and c not in "\n\t" else c for c in text)
-
-
-def in_one_line(text: str) -> str:
-    """Return a text with all its control characters as escapes, also line ends."""
     if text.isprintable():
         return text
     return "".join(_escaped(c) if _steers(c) else c for c in text)

@@ -1,4 +1,4 @@
-"""The console that commands print tables to, which no text of a record can steer."""
+"""The console that commands print tables to."""
 
 from __future__ import annotations
 

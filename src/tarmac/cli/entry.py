@@ -18,7 +18,6 @@ from tarmac.cli.output import flush_output, guarded_output
 from tarmac.cli.terminal import guard_terminals
 from tarmac.distribution import explained_imports, installed_version
 from tarmac.errors import Interrupted, PeerFailed, TarmacError, unknown_name, without_native_stack
-from tarmac.wording import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -227,7 +226,7 @@ def _fail(message: str, exit_code: int) -> NoReturn:
 
 
 def _say(message: str, *, before: str = "") -> None:
-    first, *rest = map(visible, _without_secrets(message).split("\n"))
+    first, *rest = _without_secrets(message).split("\n")
     click.echo(before + first, err=True)
     for line in rest:
         click.echo(f"  {line}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from tarmac.files import open_regular
 from tarmac.masking import masked_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 __all__ = ["Tail", "last_lines", "tail_offset"]
@@ -41,22 +42,14 @@ class Tail:
 
     def read(self) -> None:
         """Emit the lines that have come since."""
-        try:
-            if self._path.stat().st_size <= self._done_bytes:
-                return
-            file = self._path.open("rb")
-        except FileNotFoundError:
-            return
-        with file:
-            file.seek(self._done_bytes)
-            while chunk := file.read(_LONGEST_LINE_BYTES):
-                self._done_bytes += len(chunk)
-                *lines, self._rest = (self._rest + chunk).split(b"\n")
-                for line in lines:
-                    self._say(line)
-                if len(self._rest) >= _LONGEST_LINE_BYTES:
-                    self._say(self._rest)
-                    self._rest = b""
+        for chunk in self._chunks():
+            self._done_bytes += len(chunk)
+            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            for line in lines:
+                self._say(line)
+            if len(self._rest) >= _LONGEST_LINE_BYTES:
+                self._say(self._rest)
+                self._rest = b""
 
     def close(self) -> None:
         """Emit what is left, a last line without an end too."""
@@ -64,6 +57,15 @@ class Tail:
         if self._rest:
             self._say(self._rest)
             self._rest = b""
+
+    def _chunks(self) -> Iterator[bytes]:
+        # It is not there yet, or a task has put a pipe or a folder in its place.
+        with contextlib.suppress(OSError):
+            if self._path.stat().st_size > self._done_bytes:
+                with open_regular(self._path) as file:
+                    file.seek(self._done_bytes)
+                    while chunk := file.read(_LONGEST_LINE_BYTES):
+                        yield chunk
 
     def _say(self, line: bytes) -> None:
         self._emit(line.decode(errors="replace"))

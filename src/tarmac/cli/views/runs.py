@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +13,7 @@ from rich.markup import escape
 
 from tarmac.cli.console import make_console
 from tarmac.cli.views.scores import scores_text
-from tarmac.files import open_regular, read_errors
+from tarmac.files import open_regular
 from tarmac.runs import name_words
 from tarmac.wording import in_one_line, number_text
 
@@ -140,11 +142,21 @@ def print_logs(logs: Sequence[Path], root: Path) -> None:
         logs: The files.
         root: What their names are told from: the run's directory.
     """
-    for number, log in enumerate(log for log in logs if log.stat().st_size):
-        click.echo(f"{chr(10) if number else ''}==> {in_one_line(str(log.relative_to(root)))} <==")
-        with read_errors(log), open_regular(log) as lines:
-            for line in lines:
-                click.echo(line.decode("utf-8", "replace").rstrip("\r\n"))
+    num_shown = 0
+    for log in logs:
+        with contextlib.ExitStack() as opened:
+            try:
+                file = opened.enter_context(open_regular(log))
+            except OSError as error:
+                click.echo(f"left out: cannot read {log}: {error.strerror}", err=True)
+                continue
+            if not os.fstat(file.fileno()).st_size:
+                continue
+            name = in_one_line(str(log.relative_to(root)))
+            click.echo(f"{chr(10) if num_shown else ''}==> {name} <==")
+            num_shown += 1
+            for line in file:
+                click.echo(line.decode(errors="replace").rstrip("\n"))
 
 
 def print_comparison(comparison: Comparison) -> None:
