@@ -1,7 +1,7 @@
 """Numbers and names in words, the same in every message.
 
 Example:
-    >>> counted(1, "epoch"), counted(1200, "epoch"), counted(2, "process", "processes")
+    >>> counted(1, "epoch"), counted(1200, "epoch"), counted(2, "process")
     ('1 epoch', '1,200 epochs', '2 processes')
     >>> number_text(0.91237), number_text(1e300), number_text(1234.5, digits=0)
     ('0.9124', '1.000e+300', '1,234')
@@ -24,15 +24,17 @@ _JOINERS = "\u200c\u200d"
 _MAX_WRITTEN_OUT = 1e12
 
 
-def counted(count: int, noun: str, plural: str | None = None) -> str:
+def counted(count: int | None, noun: str, plural: str | None = None) -> str:
     """Return a number of things: ``1 task``, ``12 tasks``.
 
     Args:
-        count: How many.
+        count: How many; None for infinitely many.
         noun: What they are, in the singular.
-        plural: The same in the plural. Default: with an s.
+        plural: The same in the plural. Default: with an s, or es.
     """
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+    many = "infinitely many" if count is None else f"{count:,}"
+    plural = plural or (f"{noun}es" if noun.endswith("s") else f"{noun}s")
+    return f"{many} {noun if count == 1 else plural}"
 
 
 def number_text(value: float, *, digits: int = 4) -> str:

@@ -118,7 +118,7 @@ def test_verify_of_what_nothing_is_known_of_is_refused_beforehand(tarmac, tmp_pa
         (["data", "fetch"], "Missing argument 'NAME...'"),
         (["data", "add", "mnist", "--from", "nowhere"], "nowhere is not a directory"),
         (["runs", "show", "nope"], "there is no run 'nope'"),
-        (["runs", "compare", "one"], "1 runs are named, expected at least 2"),
+        (["runs", "compare", "one"], "1 run is named, expected at least 2"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

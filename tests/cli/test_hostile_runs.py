@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from tarmac.cli import main
 from tarmac.pages import page_of, render_page
 from tarmac.server.listing import RunLister
 from tarmac.server.site import Address, NoSuchPageError, Site
+from tarmac.wording import counted, in_one_line
 
 NUM_TRIES = int(os.environ.get("TARMAC_FUZZ_TRIES", "24"))
 SEED = os.environ.get("TARMAC_FUZZ_SEED", "0")
@@ -257,3 +259,64 @@ def test_whatever_befalls_a_file_of_a_run_all_verbs_have_words(
         shutil.rmtree(bad, ignore_errors=True)
         for new in output.glob("digits-mlp-*"):
             shutil.rmtree(new)
+
+
+def test_an_index_that_cannot_be_reached_costs_time_alone(output, capsys, tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(file / "below"))
+    assert "good-job" in Looker(output, capsys, tmp_path, "job")("runs list")
+
+
+def test_a_cache_of_another_user_costs_time_alone(second_user, open_directory, monkeypatch):
+    cache = open_directory / "cache"
+    cache.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    runs = open_directory / "runs"
+    MAKERS["job"](runs, "good-job")
+    MAKERS["job"](runs, "closed").chmod(0o700)
+    printed = open_directory / "printed"
+    printed.touch()
+    printed.chmod(0o666)
+
+    def look():
+        with printed.open("w") as file, contextlib.redirect_stdout(file):
+            for verb in ("runs list", "top --once", "ps --all"):
+                with contextlib.suppress(SystemExit):
+                    main([*verb.split(), "--output", str(runs)])
+
+    second_user(look)
+    text = printed.read_text()
+    assert text.count("good-job") == 2
+    assert "closed cannot be read: cannot read it: Permission denied" in text
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_one_thing_is_not_said_in_the_plural(count):
+    assert counted(count, "task") == ("1 task" if count == 1 else f"{count} tasks")
+
+
+def test_the_name_of_a_run_is_one_line_of_a_list(output, capsys, tmp_path):
+    run = MAKERS["job"](output, "bad")
+    name = "bad\n\x1b]0;x\x07\u202ename"
+    try:
+        run.rename(run.with_name(name))
+        line = Looker(output, capsys, tmp_path, "job")("runs list")
+        assert f" {in_one_line(name)} " in line
+        assert in_one_line(name) == "bad\\n\\x1b]0;x\\x07\\u202ename"
+        assert not STEERING.search(line)
+    finally:
+        shutil.rmtree(output / name)
+
+
+def test_a_number_without_an_end_takes_few_digits(output, capsys, tmp_path):
+    run = MAKERS["training"](output, "bad")
+    try:
+        record = json.loads((run / "run.json").read_text())
+        record |= {"metrics": {"test_accuracy": 1e300}, "elapsed_s": 1e300}
+        (run / "run.json").write_text(json.dumps(record))
+        look = Looker(output, capsys, tmp_path, "training")
+        for verb in ("runs list", "runs show bad", "runs compare bad good-training"):
+            assert not re.search(r"\d{20}", look(verb))
+    finally:
+        shutil.rmtree(run)

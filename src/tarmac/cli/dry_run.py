@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tarmac.errors import RequestError
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,7 +93,8 @@ def print_rest(
         return
     if not as_json:
         done = read_status(run.path).count("succeeded")
-        click.echo(f"{done} tasks have succeeded, and are not done again with the same input")
+        are = counted(done, "task has succeeded, and is", "tasks have succeeded, and are")
+        click.echo(f"{are} not done again with the same input")
     rows = _show_pipeline(run.job, run.base, fake_gpus, as_json=as_json)
     if as_json:
         echo_json(rows)

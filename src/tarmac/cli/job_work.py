@@ -11,6 +11,7 @@ import click
 from tarmac.cli.output import outlives_output
 from tarmac.cli.stopping import Stopping
 from tarmac.errors import Interrupted, TarmacError, quoted
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -49,7 +50,7 @@ class WorkOptions:
 
 def headline(run: JobRun) -> str:
     """Return the line that a run begins with: its job, how much it is, its directory."""
-    what = f"{len(run.tasks)} tasks"
+    what = counted(len(run.tasks), "task")
     if run.job.pipeline is not None:
         num_nodes = len(run.job.pipeline["nodes"])
         what = "1 node" if num_nodes == 1 else f"pipeline of {num_nodes} nodes"
@@ -261,7 +262,8 @@ def _what_goes_on(run: JobRun, title: str) -> str:
     if not running and not queued:
         return f"{title} has no task of it yet. Ctrl-C again within 5 s ends what it may have."
     return (
-        f"{running} tasks run and {queued} are queued on {title}, and go on. "
+        f"{counted(running, 'task runs', 'tasks run')} and {counted(queued, 'is', 'are')} queued "
+        f"on {title}, and go on. "
         "Ctrl-C again within 5 s ends them."
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tarmac.cli.dry_run import print_files
-from tarmac.runs import counted
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from tarmac.cli.views.job_plan import Plan

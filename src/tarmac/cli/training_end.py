@@ -12,7 +12,8 @@ from tarmac.cli.lead_process import speaks_for_all
 from tarmac.cli.trial_end import trial_lines
 from tarmac.cli.views.scores import score_text
 from tarmac.errors import Interrupted, PeerFailed, TarmacError, quoted
-from tarmac.runs import counted, name_words
+from tarmac.runs import name_words
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +47,7 @@ def run_selftest(workload: str | None, settings: Mapping[str, str], *, as_json: 
             hint="What each means and what helps: docs/own-workload.md, Tests.",
         )
     if not as_json:
-        click.echo(f"{report.workload} passed on {report.num_samples} samples")
+        click.echo(f"{report.workload} passed on {counted(report.num_samples, 'sample')}")
 
 
 def _say(finding: Finding) -> None:

@@ -19,7 +19,7 @@ from tarmac.pages.pieces import Tile, chip, facts, flat, message, paragraph, pre
 from tarmac.pages.plots import Point, Series, scatter
 from tarmac.pages.scales import Axis
 from tarmac.pages.states import STATES
-from tarmac.runs import counted
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     )
     from tarmac.runs.training import TRAINING, facts_of, list_runs, resolve
     from tarmac.runs.training_glance import glance_training
-    from tarmac.runs.words import counted
 
 __all__ = [
     "PREDICTIONS",
@@ -85,7 +84,6 @@ __all__ = [
     "Session",
     "bare_name",
     "compare",
-    "counted",
     "default_output",
     "facts_of",
     "git_state",
@@ -133,7 +131,6 @@ _MODULES = {
     "Session": "record",
     "bare_name": "judging",
     "compare": "comparison",
-    "counted": "words",
     "default_output": "catalogue",
     "facts_of": "training",
     "git_state": "git",

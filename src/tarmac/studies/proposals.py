@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from optuna.trial import FrozenTrial, TrialState
 
-from tarmac.runs import counted
 from tarmac.studies.ledger import GENERATION
 from tarmac.studies.methods.interface import GenerationSampler
 from tarmac.studies.methods.registry import find_method
 from tarmac.studies.request import DEFAULT_GENERATIONS
 from tarmac.studies.space import seeded
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from optuna.study import Study as OptunaStudy

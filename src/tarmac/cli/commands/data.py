@@ -12,6 +12,7 @@ import cloup
 from tarmac.cli.completion import complete_datasets
 from tarmac.cli.options import Group, examples, json_option, option
 from tarmac.errors import RequestError, TarmacError
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -273,8 +274,8 @@ def add(
     click.echo(f"{name} is in {root / name}")
     shape = "x".join(map(str, record.sample_shape)) or "1"
     click.echo(
-        f"{record.train.num_samples:,} samples to train on, {record.test.num_samples:,} to score: "
-        f"{shape}, {record.summary}"
+        f"{counted(record.train.num_samples, 'sample')} to train on, "
+        f"{record.test.num_samples:,} to score: {shape}, {record.summary}"
     )
     for folder in record.left_out:
         click.echo(f"left out: {folder} (--test FOLDER says which one is scored)", err=True)

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from tarmac.cli.completion import complete_jobs
 from tarmac.cli.options import examples, json_option, option, output_option
 from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
-from tarmac.wording import in_one_line
+from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -120,8 +120,7 @@ def _kept_waiting(run: RunStatus) -> Iterator[str]:
         task.reason for task in run.tasks if task.state in ("queued", "running") and task.reason
     )
     for reason, count in reasons.most_common(_MOST_REASONS):
-        what = "task" if count == 1 else "tasks"
-        yield f"{run.name}: {count} {what}: {reason}"
+        yield f"{run.name}: {counted(count, 'task')}: {reason}"
 
 
 def _complete_tasks(

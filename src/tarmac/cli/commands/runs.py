@@ -13,7 +13,7 @@ from tarmac.cli.completion import complete_any_run
 from tarmac.cli.options import Group, count_option, examples, json_option, option, output_option
 from tarmac.cli.run_kinds import KIND_NAMES
 from tarmac.errors import RequestError
-from tarmac.wording import in_one_line
+from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -162,7 +162,9 @@ def compare(
     from tarmac.cli.views.runs import print_comparison
 
     if len(run_names) < 2:
-        raise RequestError(f"{len(run_names)} runs are named, expected at least 2 to compare")
+        raise RequestError(
+            f"{counted(len(run_names), 'run is', 'runs are')} named, expected at least 2 to compare"
+        )
     catalogue = catalogue_of(kinds, output)
     found = [catalogue.find(name) for name in run_names]
     different = {run.kind.name for run in found}

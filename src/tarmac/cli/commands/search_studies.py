@@ -14,8 +14,8 @@ from tarmac.cli.choices import Choice
 from tarmac.cli.completion import complete_studies
 from tarmac.cli.options import examples, json_option, option, output_option
 from tarmac.errors import TarmacError, quoted
-from tarmac.runs import counted, name_words
-from tarmac.wording import in_one_line
+from tarmac.runs import name_words
+from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

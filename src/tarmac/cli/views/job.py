@@ -17,6 +17,7 @@ from tarmac.cli.failed_work import in_short, read_tails
 from tarmac.cli.views.job_logs import Tail, last_lines
 from tarmac.cli.views.short_tasks import ShortTasks
 from tarmac.jobs import Began, Queued, Requeued, Waiting, task_directory
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -287,9 +288,11 @@ class _LiveProgress(JobProgress):
         more = f", {len(running) - _MOST_ROWS} more run" if len(running) > _MOST_ROWS else ""
         bad = f", {failed} failed" if failed else ""
         waits = f", {queue}" if (queue := str(self._queue)) else ""
-        counts = Text(f"{len(self.rows)} of {len(self._run.tasks)} tasks done{bad}{more}{waits}")
+        counts = Text(
+            f"{len(self.rows)} of {counted(len(self._run.tasks), 'task')} done{bad}{more}{waits}"
+        )
         return Group(table, counts) if running else counts
 
 
 def _how_many(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} tasks"
+    return names[0] if len(names) == 1 else counted(len(names), "task")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tarmac.jobs import plan_tasks, problems_beforehand, read_status, thread_variables
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -127,7 +128,7 @@ def print_plans(plans: Sequence[Plan], machine: Machine | None) -> None:
     Of very many tasks that were expanded from one, the first are shown.
     """
     for plan in plans:
-        click.secho(f"{plan.name}: {len(plan.tasks):,} tasks", bold=True)
+        click.secho(f"{plan.name}: {counted(len(plan.tasks), 'task')}", bold=True)
         for _, alike in itertools.groupby(plan.tasks, key=lambda task: task.spec):
             for task in itertools.islice(alike, _MOST_ALIKE):
                 click.echo(f"  {task.name}{_order(task)}")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tarmac.wording import counted
+
 if TYPE_CHECKING:
     from tarmac.checks import LogFinding, LogReport
 
@@ -27,10 +29,10 @@ def print_log_report(report: LogReport, *, as_json: bool) -> None:
         level: sum(finding.level == level for finding in report.findings) for level in _COLOURS
     }
     found = [
-        _counted(counts["failure"], "failure"),
-        *(_counted(counts[level], level) for level in ("warning", "note") if counts[level]),
+        counted(counts["failure"], "failure"),
+        *(counted(counts[level], level) for level in ("warning", "note") if counts[level]),
     ]
-    click.echo(f"read {_counted(report.num_lines, 'line')}; {', '.join(found)} found")
+    click.echo(f"read {counted(report.num_lines, 'line')}; {', '.join(found)} found")
 
 
 def _print_finding(number: int, finding: LogFinding) -> None:
@@ -49,7 +51,3 @@ def _where(finding: LogFinding) -> str:
     if finding.count == 1:
         return f"line {finding.first_line}"
     return f"lines {finding.first_line} to {finding.last_line}, {finding.count} times"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

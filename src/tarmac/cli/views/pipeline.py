@@ -15,6 +15,7 @@ from rich.text import Text
 from tarmac.cli.console import make_console
 from tarmac.cli.failed_work import in_short, read_tails
 from tarmac.cli.views.job_logs import Tail, last_lines
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -180,7 +181,8 @@ class PipelineProgress:
     def waited(self) -> None:
         """Show what has been printed meanwhile, and count what is not listed."""
         if self._num_before:
-            self._say(f"  before     {self._num_before} tasks have ended, and are not done again")
+            have = counted(self._num_before, "task has ended, and is", "tasks have ended, and are")
+            self._say(f"  before     {have} not done again")
             self._num_before = 0
         # An instance without a task says little, and of programs there is one for each task.
         for directory in {*self._directories.values()}:
@@ -293,7 +295,7 @@ class _LiveProgress(PipelineProgress):
             )
         more = f", {len(running) - _MOST_ROWS} more run" if len(running) > _MOST_ROWS else ""
         bad = f", {self._num_failures} failed" if self._num_failures else ""
-        counts = Text(f"{self._num_ended} tasks done{bad}{more}")
+        counts = Text(f"{counted(self._num_ended, 'task')} done{bad}{more}")
         return Group(table, counts) if running else counts
 
     def _leave(self, work: Work) -> None:

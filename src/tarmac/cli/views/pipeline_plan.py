@@ -10,6 +10,7 @@ import click
 from tarmac.cli.views.job_plan import task_lines, task_row
 from tarmac.hkube import forecast, plan_pipeline, to_json
 from tarmac.jobs import plan_tasks, read_machine
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +86,7 @@ def _node_lines(plan: PipelinePlan) -> Iterator[str]:
         if part.num_tasks is None:
             yield f"  {part.node}: {what}{after}, as many tasks as their results make"
         else:
-            tasks = "1 task" if part.num_tasks == 1 else f"{part.num_tasks} tasks"
+            tasks = counted(part.num_tasks, "task")
             yield f"  {part.node}: {what}{after}, {tasks}"
         if part.tasks is None:
             whose = "its" if part.num_tasks == 1 else "their"

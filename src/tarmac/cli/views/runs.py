@@ -15,7 +15,7 @@ from tarmac.cli.console import make_console
 from tarmac.cli.views.scores import scores_text
 from tarmac.files import open_regular
 from tarmac.runs import name_words
-from tarmac.wording import in_one_line, number_text
+from tarmac.wording import counted, in_one_line, number_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -131,7 +131,7 @@ def print_job(path: Path, *, as_json: bool) -> None:
     console.print(table)
     waiting = status.num_tasks - len(status.tasks)
     if waiting:
-        console.print(f"{waiting} tasks have not begun", markup=False)
+        console.print(f"{counted(waiting, 'task has', 'tasks have')} not begun", markup=False)
     console.print(f"in {path}", markup=False)
 
 

@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tarmac.cli.console import make_console
-from tarmac.runs import JudgedBy, counted
+from tarmac.runs import JudgedBy
 from tarmac.studies import Silent, by_generation, summarize
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tarmac import wording
-from tarmac.runs import counted, name_words
+from tarmac.runs import name_words
 from tarmac.studies import by_generation, summarize, train_line
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
     """
     values = ", ".join(f"{name} {number_text(value)}" for name, value in best.values.items())
     click.secho(
-        f"best: network {best.number}, {values} after {counted(best.epochs, 'epoch')}",
+        f"best: network {best.number}, {values} after {wording.counted(best.epochs, 'epoch')}",
         fg="green",
         bold=True,
     )
@@ -74,7 +74,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
             f"({study.path / (best.run or '')})"
         )
     if len(study.maximize) > 1:
-        click.echo(f"{counted(len(front), 'network')} that none beats in everything:")
+        click.echo(f"{wording.counted(len(front), 'network')} that none beats in everything:")
         for number in front:
             trial = study.ledger.trials[number]
             shown = "  ".join(

@@ -20,8 +20,8 @@ from rich.text import Text
 from tarmac.cli.console import make_console
 from tarmac.cli.views.scores import scores_text
 from tarmac.machine import UNUSABLE, name_devices
-from tarmac.runs import counted
 from tarmac.training import Silent
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

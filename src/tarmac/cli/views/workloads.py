@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tarmac.runs import counted, name_words
+from tarmac.runs import name_words
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from tarmac.workloads import Workload

@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict
 
 from tarmac.data import ValidationSplit  # noqa: TC001 - Pydantic reads it
 from tarmac.files import Moment, read_versioned
-from tarmac.runs import Direction, JudgedBy, counted
+from tarmac.runs import Direction, JudgedBy
 from tarmac.studies.study.locks import Locks  # noqa: TC001 - Pydantic reads it
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
