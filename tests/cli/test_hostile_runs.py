@@ -320,3 +320,33 @@ def test_a_number_without_an_end_takes_few_digits(output, capsys, tmp_path):
             assert not re.search(r"\d{20}", look(verb))
     finally:
         shutil.rmtree(run)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ("configuration", "seed", 1.5),
+        ("configuration", "epochs", "2"),
+        ("configuration", "precision", ["fp32"]),
+        ("configuration", "settings", 3),
+        ("dataset", "fingerprint", None),
+        ("configuration", "workload", ...),
+        ("configuration", "precision", ...),
+        ("configuration", "settings", ...),
+        ("dataset", "fingerprint", ...),
+    ],
+)
+def test_a_record_that_lacks_what_a_verb_needs_is_damaged(trained, capsys, tmp_path, damage):
+    part, key, value = damage
+    run = shutil.copytree(trained, tmp_path / "runs" / "bad")
+    record = json.loads((run / "run.json").read_text())
+    if value is ...:
+        del record[part][key]
+    else:
+        record[part][key] = value
+    (run / "run.json").write_text(json.dumps(record))
+    look = Looker(run.parent, capsys, tmp_path, "training")
+    shown = [look("eval bad --device cpu"), look("train --resume bad")]
+    assert any(f"is damaged: it does not say {key}" in text for text in shown) or all(
+        "run.json is damaged: " in text and key in text for text in shown
+    )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from tarmac.files import Moment, read_versioned
+from tarmac.errors import TarmacError
+from tarmac.files import Moment, Shape, read_versioned
 from tarmac.runs.judging import JudgedBy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = [
@@ -30,7 +32,60 @@ __all__ = [
 # `validation_seed` to a training's configuration, and `num_validation` to its dataset.
 SCHEMA_VERSION = 6
 
+# What readers rely on where it is there; versions before the newest have less.
+_TEXTS = ("workload", "validation_split", "strategy", "feed", "fused", "precision", "compile")
+_WHOLE = (
+    "epochs",
+    "batch_size",
+    "seed",
+    "checkpoint_every",
+    "accumulate",
+    "max_restarts",
+    "steps",
+    "train_size",
+    "validation_size",
+    "validation_seed",
+    "patience",
+)
+_YES_OR_NO = ("score_test", "sync_batchnorm", "activation_checkpointing", "deterministic")
+_CONFIGURATION = Shape(
+    {},
+    {
+        **dict.fromkeys(_TEXTS, "text"),
+        **dict.fromkeys(_WHOLE, "whole number or null"),
+        **dict.fromkeys(_YES_OR_NO, "boolean"),
+        "learning_rate": "number or null",
+        "hang_timeout_s": "number",
+        "settings": "object",
+        "log_to": "texts",
+        "from_checkpoint": "text or null",
+    },
+)
+_DATASET = Shape(
+    {},
+    {
+        "name": "text",
+        "fingerprint": "text",
+        "num_train": "whole number or null",
+        "num_test": "whole number or null",
+        "num_validation": "whole number or null",
+        "num_classes": "whole number or null",
+    },
+)
+
 Status = Literal["running", "completed", "interrupted", "failed"]
+
+
+class _Values(dict[str, Any]):
+    """Values of a record by name; one that is asked for and not there is damage, and told so."""
+
+    def __missing__(self, key: str) -> Any:
+        raise TarmacError(f"run.json is damaged: it does not say {key}")
+
+    @classmethod
+    def of(cls, shape: Shape) -> Callable[[dict[str, Any]], _Values]:
+        """Return what checks the values of one kind."""
+        return lambda fields: cls(shape.checked(fields))
 
 
 def now() -> datetime:
@@ -162,8 +217,8 @@ class RunRecord(BaseModel):
     ended_at: Moment | None = None
     elapsed_s: float = 0.0
     command: tuple[str, ...]
-    configuration: dict[str, Any]
-    dataset: dict[str, Any]
+    configuration: Annotated[dict[str, Any], AfterValidator(_Values.of(_CONFIGURATION))]
+    dataset: Annotated[dict[str, Any], AfterValidator(_Values.of(_DATASET))]
     device: dict[str, Any]
     parallel: Parallel | None = None
     launch: str = ""

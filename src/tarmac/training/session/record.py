@@ -164,7 +164,9 @@ def plan_of(
         # What goes on from a trial is none.
         asked |= {"epochs": epochs, "steps": None}
     # Records of schema 1 know one device.
-    asked["devices"] = devices or devices_again(asked.get("devices") or asked["device"], rendezvous)
+    recorded = run.record.configuration
+    device = asked.get("devices") or recorded["device"]
+    asked["devices"] = devices or devices_again(device, rendezvous)
     # Where the kernels can no longer run, the training goes on without them; one that was begun
     # without goes on so, for its dropout is drawn differently.
     asked["fused"] = "auto" if asked.get("fused") == "on" else "off"
@@ -175,7 +177,7 @@ def plan_of(
     # A run keeps its number, on which the order of sums depends; earlier versions left it open.
     options = dataclasses.replace(options, threads=asked.get("threads") or 0)
     plan = make_plan(
-        workload, asked["workload"], options, progress, rendezvous=rendezvous, goes_on=True
+        workload, recorded["workload"], options, progress, rendezvous=rendezvous, goes_on=True
     )
     if "monitor" not in asked and plan.workload.objective.judged_by == "accuracy":
         plan = dataclasses.replace(plan, patience_metric="loss")

@@ -68,11 +68,12 @@ def plan_to_score(
         RequestError: The run's data have changed since, or others do not fit its model.
         TarmacError: The data cannot be had.
     """
-    asked = dict(run.record.configuration)
+    recorded = run.record.configuration
+    asked = dict(recorded)
     place = find_devices(device)[0]
     named = "cpu" if place.type == "cpu" else str(place.index)
-    precision = asked["precision"] if place.type == run.record.device.get("type") else "fp32"
-    is_loaded = asked["feed"] == "loader" and dataset is None
+    precision = recorded["precision"] if place.type == run.record.device.get("type") else "fp32"
+    is_loaded = recorded["feed"] == "loader" and dataset is None
     asked |= {"devices": named, "strategy": "single", "precision": precision}
     asked |= {"feed": "loader" if is_loaded else "direct"}
     asked |= {"compile": "off", "fused": "off"}
@@ -88,7 +89,7 @@ def plan_to_score(
     def load(name: str, *, progress: data.Progress | None = None) -> Dataset:
         return given or data.load(name, progress=progress)
 
-    plan = make_plan(workload, str(asked["workload"]), options, load=load)
+    plan = make_plan(workload, str(recorded["workload"]), options, load=load)
     if dataset is None and plan.dataset.fingerprint != run.record.dataset["fingerprint"]:
         raise RequestError(
             f"{plan.dataset.name} has changed since run {run.name} was made",
