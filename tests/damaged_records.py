@@ -203,6 +203,10 @@ DEPTH = 100_000
 UNREADABLE = {
     "empty": b"",
     "nested too deeply": b"[" * DEPTH,
+    "nested deeper than is written": b'{"schema_version": 1, "dataset": '
+    + b'{"a":' * 300
+    + b"1"
+    + b"}" * 301,
     "nested objects": b'{"a":' * DEPTH,
     "nested and closed": b"[" * DEPTH + b"]" * DEPTH,
     "binary": bytes(range(256)),

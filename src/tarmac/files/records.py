@@ -35,6 +35,9 @@ Moment = Annotated[datetime, AfterValidator(_in_utc)]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
+# Pydantic writes no more than 255 levels; no record needs a tenth.
+_MAX_DEPTH = 100
+
 
 def read_versioned(path: Path, model: type[_Model], version: int, kind: str) -> _Model:
     """Read a record with a ``schema_version``.
@@ -60,6 +63,7 @@ def read_versioned(path: Path, model: type[_Model], version: int, kind: str) -> 
         raise
     try:
         content = parse_json(text)
+        _check_depth(content)
     except ValueError as error:
         raise TarmacError(f"{path} is damaged: {error}") from error
     found = content.get("schema_version") if isinstance(content, dict) else None
@@ -74,6 +78,19 @@ def read_versioned(path: Path, model: type[_Model], version: int, kind: str) -> 
             hint=upgrade_hint(),
         )
     return validated(path, model, content)
+
+
+def _check_depth(value: object) -> None:
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    if level:
+        raise ValueError("it is nested too deeply")
 
 
 def validated(path: Path, model: type[_Model], content: object, within: str = "") -> _Model:
