@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tarmac.files import StorageError, atomic_writer, write_bytes, write_json
+from tarmac.files import StorageError, atomic_writer, open_regular, write_bytes, write_json
 
 
 def test_a_file_and_its_directories_are_made(tmp_path):
@@ -113,3 +113,12 @@ def test_standard_output_that_leads_to_a_file_is_written_into(tmp_path):
         subprocess.run([sys.executable, "-c", program], stdout=out, check=True)
     assert (tmp_path / "out").read_text().splitlines()[-1] == "page"
     assert Path("/dev/stdout").readlink() == before
+
+
+def test_a_folder_in_place_of_a_file_leaves_no_descriptor_open(tmp_path):
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(99):
+        with pytest.raises(IsADirectoryError), open_regular(tmp_path):
+            pass
+    # Other threads open and close some meanwhile.
+    assert len([*Path("/proc/self/fd").iterdir()]) < before + 90

@@ -78,14 +78,18 @@ def open_regular(path: Path, *, within: Path | None = None) -> Iterator[IO[bytes
     Raises:
         OSError: It is not there, cannot be read, is no regular file, or lies elsewhere.
     """
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        opened = os.fdopen(descriptor, "rb")
+    except OSError:
+        # It is a folder, whose descriptor is left open.
+        os.close(descriptor)
+        raise
+    with opened as file:
         # Of the file that is open, as a link may change between a look and the opening.
-        if within is not None and not _is_within(file.fileno(), within):
+        if within is not None and not _is_within(descriptor, within):
             raise OSError(errno.EXDEV, f"it lies outside of {within.name}", str(path))
-        mode = os.fstat(file.fileno()).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.ENOTSUP, "it is no regular file", str(path))
         yield file
 
