@@ -12,7 +12,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from mutation import refused_mutants
+from mutants import refused_mutants
 from tarmac.data import TableColumns, read_image
 from tarmac.data.idx import parse_idx
 from tarmac.data.own.arrays import read_arrays

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from doc_pages import ROOT, blocks
-from mutation import refused_mutants
+from mutants import refused_mutants
 from tarmac.errors import TarmacError
 from tarmac.formats import find_format, format_names, read_paths
 from tarmac.inference.parts import Part
