@@ -115,30 +115,44 @@ def test_no_test_sleeps_but_by_the_one_module_that_waits():
     assert [place for path in others for place in sleeps(path)] == []
 
 
-def limits_at_import(path):
-    """Calls of a module's body and of decorators, which run while tests are collected."""
+# What differs from process to process.
+CHANGING = {
+    *("limit_s", "patience", "waiting.limit_s", "waiting.patience"),
+    *("os.getpid", "time.time", "uuid.uuid4", "secrets.token_hex", "random.random"),
+}
+
+
+def changing_at_import(path):
+    """Calls in decorators, and limits of modules, which are taken while tests are collected."""
     tree = ast.parse(path.read_text())
-    later = {
+    functions = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    ]
+    bodies = [f.body if isinstance(f.body, list) else [f.body] for f in functions]
+    later = {call for body in bodies for part in body for call in ast.walk(part)}
+    decorated = {
         call
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for part in (function.body if isinstance(function.body, list) else [function.body])
-        for call in ast.walk(part)
+        for function in functions
+        for decorator in getattr(function, "decorator_list", ())
+        for call in ast.walk(decorator)
     }
     return [
         f"{path}:{call.lineno}"
         for call in ast.walk(tree)
         if isinstance(call, ast.Call) and call not in later
-        if ast.unparse(call.func) in {"limit_s", "patience", "waiting.limit_s", "waiting.patience"}
+        if (name := ast.unparse(call.func)) in CHANGING
+        and (call in decorated or name.endswith(("limit_s", "patience")))
     ]
 
 
-def test_no_limit_is_taken_while_tests_are_collected(tmp_path):
-    # Names of tests with a limit in them would differ between workers, and nothing would run.
+def test_no_test_is_named_by_what_differs_between_workers(tmp_path):
+    # They would collect different tests, and none would run.
     example = tmp_path / "example.py"
     example.write_text(
-        "LATE = limit_s(4)\n@mark(limit_s(5))\ndef test(a=patience()):\n    limit_s(6)\n"
+        "LATE = limit_s(4)\n@mark(os.getpid())\ndef test(a=patience()):\n    limit_s(6)\n"
     )
-    assert {*limits_at_import(example)} == {f"{example}:{line}" for line in (1, 2, 3)}
+    assert {*changing_at_import(example)} == {f"{example}:{line}" for line in (1, 2, 3)}
     tests = Path(__file__).parent.rglob("*.py")
-    assert [place for path in tests for place in limits_at_import(path)] == []
+    assert [place for path in tests for place in changing_at_import(path)] == []
