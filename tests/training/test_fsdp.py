@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 import pickle
@@ -26,6 +27,7 @@ from tarmac.testing.faults import failing_once
 from tarmac.testing.strategies import assert_close, weights_of
 from tarmac.training import resume
 from tarmac.training.initial import read_weights
+from tarmac.training.shards import ShardReader
 
 _HERE = Path(__file__).parent
 _MLP = f"{strategies.__file__}:mlp_workload"
@@ -251,3 +253,27 @@ def test_an_index_of_a_stranger_runs_no_code(run, monkeypatch, tmp_path):
         with pytest.raises(TarmacError, match=r"is damaged: its index names posix\.mkdir"):
             look()
     assert not (tmp_path / "harmed").exists()
+
+
+def test_an_index_that_an_earlier_python_wrote_is_read(run, monkeypatch):
+    (checkpoint,) = run.checkpoints.iterdir()
+    known = ShardReader(checkpoint).read_metadata()
+    with monkeypatch.context() as earlier:
+        # Before 3.11.4.
+        as_name = lambda member, _: (getattr, (type(member), member.name))  # noqa: E731
+        earlier.setattr(enum.Enum, "__reduce_ex__", as_name)
+        index = pickle.dumps(known)
+    assert b"getattr" in index
+    (checkpoint / ".metadata").write_bytes(index)
+    again = ShardReader(checkpoint).read_metadata()
+    assert again.state_dict_metadata == known.state_dict_metadata
+    (checkpoint / ".metadata").write_bytes(pickle.dumps(Peek()))
+    with pytest.raises(pickle.UnpicklingError, match="asks for join"):
+        ShardReader(checkpoint).read_metadata()
+
+
+class Peek:
+    """Takes what is in a class, where it is unpickled."""
+
+    def __reduce__(self):
+        return getattr, (torch.Size, "join")

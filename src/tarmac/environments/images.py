@@ -222,9 +222,15 @@ def _enroot_configuration(host: str, user: str | None, password: str) -> Iterato
 
 def _executable_directory() -> str:
     """Return a directory where programs can be started, which some do not allow in /tmp."""
-    places = (tempfile.gettempdir(), platformdirs.user_cache_dir("tarmac", ensure_exists=True))
-    allowed = (place for place in places if not os.statvfs(place).f_flag & os.ST_NOEXEC)
-    return next(allowed, places[0])
+    place = tempfile.gettempdir()
+    if not os.statvfs(place).f_flag & os.ST_NOEXEC:
+        return place
+    # A home may be read-only.
+    with contextlib.suppress(OSError):
+        cache = platformdirs.user_cache_dir("tarmac", ensure_exists=True)
+        if not os.statvfs(cache).f_flag & os.ST_NOEXEC:
+            return cache
+    return place
 
 
 def _has(engine: str, image: str) -> bool:

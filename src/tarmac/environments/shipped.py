@@ -11,7 +11,6 @@ import os
 import platform
 import shutil
 import sysconfig
-import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -21,7 +20,7 @@ from tarmac.environments.once import made_once
 from tarmac.environments.users import forget_users, living_users, note_user
 from tarmac.environments.venvs import VenvSpec, read_recipe
 from tarmac.errors import TarmacError
-from tarmac.files import make_private, storage_errors, taking_turns
+from tarmac.files import make_private, storage_errors, taking_turns, tarfile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

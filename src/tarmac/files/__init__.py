@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tarmac.files.archives import tarfile
     from tarmac.files.atomic import (
         StorageError,
         atomic_writer,
@@ -147,6 +148,7 @@ __all__ = [
     "storage_errors",
     "sync_directory",
     "taking_turns",
+    "tarfile",
     "temporary_directory",
     "temporary_path",
     "trust_in_this_user",
@@ -217,6 +219,7 @@ _MODULES = {
     "remove_unowned": "locks",
     "replace_directory": "atomic",
     "storage_errors": "atomic",
+    "tarfile": "archives",
     "taking_turns": "hosts_locks",
     "unlock_descriptor": "locks",
     "validated": "records",

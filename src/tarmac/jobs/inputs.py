@@ -7,7 +7,6 @@ import hashlib
 import lzma
 import os
 import shutil
-import tarfile
 import zipfile
 import zlib
 from fnmatch import fnmatchcase
@@ -24,6 +23,7 @@ from tarmac.files import (
     get_object,
     is_object_directory,
     list_objects,
+    tarfile,
     temporary_directory,
     without_password,
 )
@@ -269,10 +269,10 @@ def _unpack(archive: Path, name: str, target: Path) -> None:
                 for member in file.infolist():
                     limit.count(member.file_size)
                 # Takes .. and drives out of names by itself.
-                file.extractall(target)  # noqa: S202
+                file.extractall(target)
         else:
             with tarfile.open(archive) as tar:
-                tar.extractall(target, filter=limit.of_member)  # noqa: S202 - it is refused there
+                tar.extractall(target, filter=limit.of_member)
                 # A checksum stands behind the last member, where tarfile does not look.
                 limit.read_to_end(tar.fileobj.read)
     except (

@@ -6,6 +6,7 @@ of, so that one of a stranger runs no code.
 
 from __future__ import annotations
 
+import enum
 import pickle
 import warnings
 from pathlib import Path, PosixPath
@@ -105,7 +106,16 @@ class _IndexUnpickler(pickle.Unpickler):
         # As Python 3.13 calls the module.
         if module in ("pathlib", "pathlib._local") and name == "PosixPath":
             return PosixPath
+        # As Python before 3.11.4 writes a member of an enumeration.
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         raise pickle.UnpicklingError(f"its index names {module}.{name}, which is no part of one")
+
+
+def _member(kind: Any, name: str) -> Any:
+    if not (isinstance(kind, type) and issubclass(kind, enum.Enum)):
+        raise pickle.UnpicklingError(f"its index asks for {name} of {kind!r}")
+    return kind[name]
 
 
 def check_shards(path: Path) -> None:
