@@ -197,7 +197,7 @@ def test_a_resumed_run_can_be_planned_and_not_changed(tarmac, tmp_path):
     assert tarmac("run", "job.yaml").returncode == 1
     plan = tarmac("run", "--resume", "latest", "--dry-run")
     assert (plan.returncode, plan.stderr) == (0, "")
-    assert plan.stdout.startswith("x: 1 tasks\n  b\n")
+    assert plan.stdout.startswith("x: 1 task\n  b\n")
     (row,) = json.loads(tarmac("run", "--resume", "latest", "--dry-run", "--json").stdout)
     assert row["task"] == "b"
     refused = tarmac("run", "--resume", "latest", "--set", "env.A=1")
