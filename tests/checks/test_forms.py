@@ -345,7 +345,7 @@ def test_what_cannot_be_printed_is_said(form):
             stderr=subprocess.PIPE,
         )
     assert done.returncode == 1
-    assert done.stderr.startswith("error: the report cannot be printed: No space left on device\n")
+    assert done.stderr.startswith("error: standard output takes no more: No space left on device\n")
 
 
 def test_a_secret_and_a_name_are_in_no_form(monkeypatch):

@@ -70,7 +70,7 @@ def output_lost(output, monkeypatch, tmp_path):
             os.close(reader)
         # Its own end must not complain of what nobody took.
         opened.append(io.TextIOWrapper(io.FileIO(descriptor, "w"), encoding="utf-8"))
-        monkeypatch.setattr(sys, "stdout", opened[0])
+        monkeypatch.setattr(sys, "stdout", opened[-1])
 
     yield lose
     monkeypatch.undo()
@@ -125,6 +125,7 @@ def test_work_outlives_its_output_once_it_has_begun(output_lost, capsys):
             print("lost too")  # noqa: T201
         flush_output()
     assert capsys.readouterr().err == f"warning: {_FULL}\n"
+    output_lost("full")
     with guarded_output():
         print("missed")  # noqa: T201
         with pytest.raises(TarmacError, match=_FULL):

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["flush_output", "guarded_output", "outlives_output"]
 
 
-class _Output(io.RawIOBase):
-    """Writes to a descriptor; once that takes no more, what is written is dropped.
+class _Output(io.BufferedWriter):
+    """Writes to a descriptor, which leads nowhere once it takes no more.
+
+    Errors are caught above the buffer: an interruption between the kernel's write and a raw file of
+    ours would have the buffer write the same again.
 
     Args:
         title: ``standard output``, for the message.
@@ -34,36 +37,39 @@ class _Output(io.RawIOBase):
     """
 
     def __init__(self, title: str, descriptor: int, *, is_needed: bool) -> None:
+        super().__init__(io.FileIO(descriptor, "wb", closefd=False))
         self.is_needed = is_needed
         self._title = title
-        self._descriptor = descriptor
-        self._is_lost = False
 
-    def writable(self) -> bool:
-        return True
+    def write(self, content: ReadableBuffer, /) -> int:
+        try:
+            return super().write(content)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            self._lose(error)
+            return memoryview(content).nbytes
 
-    def fileno(self) -> int:
-        return self._descriptor
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            self._lose(error)
 
-    def isatty(self) -> bool:
-        return os.isatty(self._descriptor)
-
-    def write(self, content: ReadableBuffer) -> int | None:
-        if not self._is_lost:
-            try:
-                return os.write(self._descriptor, content)
-            except BlockingIOError:
-                return None
-            except OSError as error:
-                self._is_lost = True
-                reason = os.strerror(error.errno or 0)
-                if self.is_needed and isinstance(error, BrokenPipeError):
-                    raise
-                if self.is_needed:
-                    raise TarmacError(f"{self._title} takes no more: {reason}") from error
-                if not isinstance(error, BrokenPipeError):
-                    sys.stderr.write(f"warning: {self._title} takes no more: {reason}\n")
-        return memoryview(content).nbytes
+    def _lose(self, error: OSError) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+        super().flush()
+        reason = os.strerror(error.errno or 0)
+        if self.is_needed and isinstance(error, BrokenPipeError):
+            raise error
+        if self.is_needed:
+            raise TarmacError(f"{self._title} takes no more: {reason}") from error
+        if not isinstance(error, BrokenPipeError):
+            sys.stderr.write(f"warning: {self._title} takes no more: {reason}\n")
 
 
 @contextlib.contextmanager
@@ -100,7 +106,7 @@ def outlives_output(*, unless: bool = False) -> Iterator[None]:
     Args:
         unless: The output is a result that is asked for, as by ``--json``.
     """
-    output = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    output = getattr(sys.stdout, "buffer", None)
     if unless or not isinstance(output, _Output):
         yield
         return
@@ -122,7 +128,7 @@ def _guarded(title: str, file: TextIO, *, is_needed: bool) -> TextIO:
         file.reconfigure(errors="backslashreplace")
         return file
     return io.TextIOWrapper(
-        io.BufferedWriter(output),
+        output,
         encoding=file.encoding,
         errors="backslashreplace",
         line_buffering=file.line_buffering,

@@ -108,20 +108,12 @@ def print_as(form: str, report: Report, page: Path | None, *, verbose: bool) -> 
     from tarmac.cli.views.check import print_report
     from tarmac.cli.views.placements import print_placements
 
-    try:
-        if form in FORMS:
-            click.echo(FORMS[form].render(report), nl=False)
-            return FORMS[form].exit_code(report)
-        print_report(report)
-        if verbose:
-            print_placements(report)
-        if page is not None:
-            click.echo(f"page {page}")
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise TarmacError(
-            f"the report cannot be printed: {error.strerror}",
-            hint="Free some space, or print it elsewhere; the check itself was made",
-        ) from error
+    if form in FORMS:
+        click.echo(FORMS[form].render(report), nl=False)
+        return FORMS[form].exit_code(report)
+    print_report(report)
+    if verbose:
+        print_placements(report)
+    if page is not None:
+        click.echo(f"page {page}")
     return report.exit_code
