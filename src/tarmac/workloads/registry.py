@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import os
 import stat
@@ -19,7 +20,7 @@ from tarmac.workloads.base import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
+    from types import CodeType, ModuleType
 
 __all__ = ["check_reference", "find_workload", "reference_of", "workload_names"]
 
@@ -123,7 +124,9 @@ def _load_file(path: Path) -> ModuleType:
         raise RequestError(f"workload file {str(path)!r} does not exist")
     # The name is the path's own, so that two files called model.py do not displace each other.
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
-    spec = importlib.util.spec_from_file_location(f"{path.stem}_{digest}", path)
+    name = f"{path.stem}_{digest}"
+    loader = _AsItIs(name, str(path.absolute()))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise RequestError(f"workload file {str(path)!r} cannot be imported as Python")
     module = importlib.util.module_from_spec(spec)
@@ -163,6 +166,19 @@ def _importing_from(directory: Path) -> Iterator[None]:
     finally:
         if is_new and entry in sys.path:
             sys.path.remove(entry)
+
+
+class _AsItIs(importlib.machinery.SourceFileLoader):
+    """Compiles a file each time.
+
+    Python takes what it has compiled before for a file of the same size and second, as after a
+    quick edit.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
 
 
 def _line_in(path: Path, error: Exception) -> int:
