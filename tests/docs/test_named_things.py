@@ -26,8 +26,8 @@ from doc_pages import (
 OPTIONS = options().keys()
 OTHER_PROGRAMS = {
     *("--gpus", "--ipc", "--ulimit", "--privileged", "--cpus", "--filter", "--force"),  # Docker's
-    *("--array", "--exclude", "--licenses"),  # Slurm's
-    *("--from-literal", "--failed", "--seeds"),  # kubectl's, systemctl's, of bench/
+    *("--array", "--exclude", "--gres", "--licenses"),  # Slurm's
+    *("--from-literal", "--type", "--failed", "--seeds"),  # kubectl's, systemctl's, of bench/
 }
 each_page = pytest.mark.parametrize("page", FOR_USERS, ids=page_id)
 
@@ -62,7 +62,7 @@ def test_every_file_of_the_repository_that_a_page_names_exists(page):
 def test_every_python_name_of_tarmac_that_a_page_shows_exists(page):
     groups = entry_points()
     for span in spans(page):
-        for name in re.findall(r"(?<![\w./{ -])tarmac(?:\.[A-Za-z_]\w*)+", span):
+        for name in re.findall(r"(?<![\w./{ -])tarmac(?:\.[A-Za-z_]\w*)+(?![\w/])", span):
             if name not in groups and not name.endswith(".bash"):
                 assert resolves(name), name
 

@@ -98,6 +98,7 @@ ROOMS = {
     "studies/views/dashboard.py": ["tarmac search dashboard"],
     "studies/": ["tarmac search"],
     "training/session/scoring.py": ["tarmac eval"],
+    "training/shard_directories.py": ["tarmac eval", "tarmac predict", "tarmac export"],
     "training/": ["tarmac train"],
     "kubernetes/manifests.py": ["tarmac cluster init"],
     "server/": ["tarmac serve"],
@@ -106,6 +107,7 @@ ROOMS = {
 NOT_OURS = {
     "formats/shipyard/": "of docker run, as Batch Shipyard's files have them",
     "formats/skypilot/writing.py": "of lines that the file has SkyPilot run",
+    "masking/": "of lines of other programs that carry passwords",
     "node/": "of the agent's own line",
     "jobs/cluster_containers.py": "of a script for a node",
     "jobs/executors/kubernetes/making.py": "of the agent's own line",

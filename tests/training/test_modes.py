@@ -194,7 +194,8 @@ def test_one_process_has_as_many_threads_as_its_control_group_has_cores(
     quota, tmp_path, monkeypatch, cpus, threads
 ):
     quota(cpus)
-    assert _threads_of_trainings(tmp_path, monkeypatch) == {threads}
+    # Small steps of a training take one; scores and predictions take all.
+    assert max(_threads_of_trainings(tmp_path, monkeypatch)) == threads
     # The caller's own are put back.
     assert torch.get_num_threads() == 4
 

@@ -193,6 +193,8 @@ def make_directories(path: Path) -> None:
     """
     if path.is_dir():
         return
+    if path.exists():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     make_directories(path.parent)
     path.mkdir(exist_ok=True)
     sync_directory(path.parent)

@@ -330,10 +330,10 @@ def instead_of_resuming(run: Run) -> str:
     study = run.path.parents[1]
     if not (study / "study.json").is_file():
         return f"See it: tarmac runs show {run.name}"
-    search = shlex.join(["tarmac", "search", "--resume", str(study)])
     more = shlex.join(["tarmac", "train", "--from-checkpoint", str(run.path), "--epochs"])
     return (
-        f"It is the winner of a search. Go on with that: {search} --trials N\n"
+        f"It is the winner of a search. Go on with that: tarmac search --resume "
+        f"{quoted(study)} --trials N\n"
         f"More epochs of the winner: {more} N"
     )
 

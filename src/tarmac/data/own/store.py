@@ -33,6 +33,7 @@ from tarmac.files import (
     temporary_directory,
     write_json,
 )
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -283,7 +284,7 @@ def _load(record: OwnRecord, directory: Path) -> Dataset:
             if columns[column].shape[:1] != (kept.num_samples,):
                 raise TarmacError(
                     f"{path} is damaged: it is {list(columns[column].shape)}, expected "
-                    f"{kept.num_samples} samples"
+                    f"{counted(kept.num_samples, 'sample')}"
                 )
         splits[part] = Split(**columns)
     classes = record.classes or ()

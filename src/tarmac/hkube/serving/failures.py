@@ -35,8 +35,12 @@ def describe(error: BaseException, environment: Mapping[str, str]) -> Mapping[st
         error: What ended a task.
         environment: Whose secrets are taken out; usually ``os.environ``.
     """
-    # An error and its causes often say the same.
-    message = ", caused by ".join(dict.fromkeys(_in_words(each) for each in _chain(error)))
+    words: list[str] = []
+    for each in _chain(error):
+        # An error and its causes often say the same.
+        if not (words and str(each) and str(each) in words[-1]):
+            words.append(_in_words(each))
+    message = ", caused by ".join(dict.fromkeys(words))
     if isinstance(error, TarmacError):
         details = _as_inputs(error.hint or "")
     else:
