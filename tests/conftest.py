@@ -47,6 +47,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # What whoever runs the tests has set for their own work is no matter of the tests.
 os.environ["TARMAC_SETTINGS_FILE"] = os.environ["TARMAC_SECRETS"] = os.devnull
 
+# A program whose disk is full, or whose files may not grow, leaves half a compiled file beside a
+# module, and all that import it later fail: Python takes a short write for a whole one.
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
 # In a container the checkout may be another user's than the tests': it is what they are to run.
 if (_owner := Path(__file__).stat().st_uid) not in (0, os.geteuid()):
     os.environ["TARMAC_TRUSTED_USERS"] = str(_owner)
