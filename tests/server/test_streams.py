@@ -165,8 +165,9 @@ def test_a_page_that_cannot_be_made_for_a_while_comes_back(site, training, drawi
         drawing.error = ValueError("half a line")
         run.update(status="interrupted")
         await wait_until_async(lambda: len(drawing.drawn) >= 3, "the page to be drawn again")
-        drawing.error = None
+        # The other way round, the page could come back before the run has changed.
         run.update(status="completed")
+        drawing.error = None
         assert "completed" in await browser.until("asked")
         await browser.close()
 
