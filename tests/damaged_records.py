@@ -174,6 +174,14 @@ MAKERS: dict[str, Callable[[Path, str], Path]] = {
 }
 
 
+def make_good_runs(output: Path) -> Path:
+    """Make a directory with a run of each kind: ``good-training`` and so on."""
+    output.mkdir()
+    for kind, make in MAKERS.items():
+        make(output, f"good-{kind}")
+    return output
+
+
 def _finish_job(path: Path, name: str, events: list[dict[str, Any]]) -> Path:
     lines = [event | {"at": _BEGAN_AT + place} for place, event in enumerate(events)]
     append_lines(path / "journal.jsonl", lines)

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 import tarmac
-from damaged_records import MAKERS, damaged
+from damaged_records import MAKERS, damaged, make_good_runs
 from tarmac.cli import main
 from tarmac.pages import page_of, render_page
 from tarmac.server.listing import RunLister
@@ -86,11 +86,7 @@ OF_KIND = {
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
     """Return a directory with a good run of each kind."""
-    output = tmp_path_factory.mktemp("hostile") / "runs"
-    output.mkdir()
-    for kind, make in MAKERS.items():
-        make(output, f"good-{kind}")
-    return output
+    return make_good_runs(tmp_path_factory.mktemp("hostile") / "runs")
 
 
 @pytest.fixture(scope="module")

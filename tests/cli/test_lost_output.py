@@ -10,7 +10,7 @@ import pytest
 
 import tarmac
 from command_line import commands
-from damaged_records import MAKERS
+from damaged_records import make_good_runs
 from tarmac.cli import main
 from tarmac.cli.output import flush_output, guarded_output, outlives_output
 from tarmac.errors import TarmacError
@@ -48,11 +48,7 @@ REPORTS = [
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
     """Return a directory with a run of each kind."""
-    output = tmp_path_factory.mktemp("lost") / "runs"
-    output.mkdir()
-    for kind, make in MAKERS.items():
-        make(output, f"good-{kind}")
-    return output
+    return make_good_runs(tmp_path_factory.mktemp("lost") / "runs")
 
 
 @pytest.fixture

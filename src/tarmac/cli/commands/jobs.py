@@ -71,7 +71,7 @@ def ps(run: str | None, everything: bool, output: Path | None, as_json: bool) ->
     from tarmac.runs import default_output
 
     statuses, broken = list_statuses(output)
-    found = [it for it in statuses if everything or it.is_active or it.runner_note]
+    found = [status for status in statuses if everything or status.is_active or status.runner_note]
     for one in broken:
         click.echo(in_one_line(f"cannot be read: {one.path}: {one.reason}"), err=True)
     for problem in (problem for status in found for problem in status.problems):

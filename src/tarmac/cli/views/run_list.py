@@ -47,8 +47,8 @@ def chosen(
 
     Args:
         summaries: The newest first.
-        states: Of those that are kept; empty for all.
-        workload: Of those that are kept; None for all.
+        states: Keep runs in these states; all where it is empty.
+        workload: Keep runs of this workload. Default: all.
         key: ``began``, ``took`` or a metric; the newest, the longest or the largest first, the
             other way with a ``-`` before it. What has no such value comes last.
         limit: At most so many.
@@ -121,7 +121,7 @@ def _lines(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
 
     Args:
         rows: Cells in the order of the headings, which come first.
-        width: Of a terminal; None for as wide as they are.
+        width: Columns of the terminal; None where lines may be of any width.
     """
     headings = rows[0]
     lengths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -33,7 +33,7 @@ def print_workloads(name: str | None, *, as_json: bool) -> None:
         return f"{name_words(metric.removeprefix('test_'))} {workload.expectation}"
 
     names = workload_names() if name is None else (name,)
-    found = [find_workload(each) for each in names]
+    found = [find_workload(workload_name) for workload_name in names]
     if as_json:
         rows = [
             {
