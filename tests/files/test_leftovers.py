@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,18 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path, suffix, is_folder):
     assert len([*tmp_path.iterdir()]) == 1
     remove_abandoned(tmp_path)
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_program_may_have_a_name_that_is_no_text(tmp_path):
+    comm = Path("/proc/self/comm")
+    before = comm.read_bytes().strip()
+    comm.write_bytes(b"\xff) Z 1")
+    try:
+        name = fill(tmp_path)
+        remove_abandoned(tmp_path)
+    finally:
+        comm.write_bytes(before)
+    assert (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize("is_folder", [False, True])

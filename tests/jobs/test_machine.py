@@ -9,11 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tarmac import RequestError
 from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs.leases import Leases, TaskLeases, default_leases
+from tarmac.jobs.leases import Leases, TaskLeases, default_leases, inherited_leases
 from tarmac.jobs.machine import Machine
 from tarmac.jobs.model import Resources
 from tarmac.machine import GpuInfo
@@ -104,6 +105,20 @@ def test_the_place_of_leases_does_not_depend_on_who_asks(tmp_path, monkeypatch):
     before = default_leases()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert default_leases() == before
+
+
+def test_a_parent_that_ends_while_it_is_asked_for_does_not_fail_the_question(tmp_path, monkeypatch):
+    variables, parents = TaskLeases((), tmp_path).variables(), psutil.Process.parents
+    ended = [psutil.NoSuchProcess(7)]
+
+    def ask(process: psutil.Process) -> list[psutil.Process]:
+        if ended:
+            raise ended.pop()
+        return parents(process)
+
+    monkeypatch.setattr(psutil.Process, "parents", ask)
+    assert inherited_leases(variables) is None
+    assert not ended
 
 
 def test_a_program_that_has_left_its_task_has_nothing_of_what_was_leased_for_it(tmp_path):

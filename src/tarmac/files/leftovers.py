@@ -132,7 +132,7 @@ def kernel_name() -> str:
 def start_ticks(pid: int) -> int | None:
     """Return when a process began; None where there is none, or only what is left of one."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     # proc(5): fields 3, the state, and 22; the second is a name that may hold anything.

@@ -83,7 +83,14 @@ def inherited_leases(environment: Mapping[str, str]) -> TaskLeases | None:
         owner = facts["owner"]
     except (KeyError, TypeError, ValueError):
         return None
-    return told if owner in {parent.pid for parent in psutil.Process().parents()} else None
+    return told if owner in _parents() else None
+
+
+def _parents() -> set[int]:
+    while True:
+        # One that ends while it is looked at leaves its children to another parent.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return {parent.pid for parent in psutil.Process().parents()}
 
 
 class Leases:
