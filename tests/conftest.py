@@ -352,12 +352,12 @@ class Trace:
 
     variable: str
 
-    def processes(self) -> list[psutil.Process]:
-        """Return those that are there now."""
+    def processes(self, name: str | None = None) -> list[psutil.Process]:
+        """Return those that are there now; with a name, only those of this name."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if self.variable in process.environ():
+                if self.variable in process.environ() and name in (None, process.name()):
                     found.append(process)
         return found
 

@@ -70,9 +70,10 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 def parent_of(pid: int) -> int:
     """Return the parent of a process; 1 where it has ended."""
-    if not Path(f"/proc/{pid}").exists():
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
         return 1
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     return int(stat.rpartition(")")[2].split()[1])
 
 

@@ -22,6 +22,7 @@ from tarmac.checks import check
 from tarmac.checks.frameworks import PROBES
 from tarmac.checks.soaked import watched_gpus
 from tarmac.machine import Gpu
+from tarmac.processes.handles import has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -161,8 +162,9 @@ class Soaking:
     def worker(self) -> psutil.Process:
         """Return the process of the device."""
         for child in psutil.Process(self.popen.pid).children(recursive=True):
-            if "--rank" in child.cmdline():
-                return child
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if "--rank" in child.cmdline():
+                    return child
         raise AssertionError("no device is soaked")
 
     def report(self) -> dict[str, object]:
@@ -186,13 +188,6 @@ def soaking() -> Iterator[Callable[..., Soaking]]:
             return running
 
         yield start
-
-
-def has_ended(process: psutil.Process) -> bool:
-    """Whether a process is gone; one that nobody waits for stays in the table of processes."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.status() == psutil.STATUS_ZOMBIE
-    return True
 
 
 def plant(pid: int, bit: int) -> int:
@@ -238,7 +233,7 @@ def test_a_bit_that_is_flipped_in_the_memory_of_a_soak_is_found_and_ctrl_c_repor
     assert f"0x{expected:016x} expected and 0x{expected ^ 512:016x} found" in finding["evidence"]
     assert finding["evidence"].startswith("memory (addresses, inverse): 1 of 4,194,304 elements")
     assert report["soak"]["interrupted"]
-    assert has_ended(worker)
+    assert has_ended(worker.pid)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
@@ -278,7 +273,7 @@ def test_a_device_that_hangs_is_named_and_ended(soaking):
     (finding,) = report["findings"]
     assert finding["code"] == "soak-lost"
     assert finding["evidence"].startswith("no sign for 20 s at: ")
-    assert has_ended(worker)
+    assert has_ended(worker.pid)
 
 
 def test_a_soak_that_nobody_waits_for_ends_by_itself(soaking):
@@ -286,7 +281,7 @@ def test_a_soak_that_nobody_waits_for_ends_by_itself(soaking):
     running.wait_for("memory")
     worker = running.worker()
     running.popen.kill()
-    while not has_ended(worker):
+    while not has_ended(worker.pid):
         psutil.wait_procs([worker], timeout=0.1)
 
 

@@ -26,6 +26,7 @@ from tarmac.jobs import (
     plan_tasks,
     read_machine,
 )
+from tarmac.processes.handles import has_ended
 from tarmac.testing.executors import EXECUTOR_CHECKS, ExecutorCase
 
 
@@ -161,7 +162,7 @@ def test_a_stop_after_the_end_of_a_program_leaves_it_its_success(executor, attem
     while not printed.read_text():
         pass
     # Its own parent waits for it, so it is there until the executor looks.
-    while psutil.Process(int(printed.read_text())).status() != psutil.STATUS_ZOMBIE:
+    while not has_ended(int(printed.read_text())):
         pass
     executor.stop()
     (end,) = executor.wait(60)

@@ -151,19 +151,15 @@ def test_a_command_that_a_signal_ended_is_said_with_it(number, name):
     assert problem == f"--on finding: its command was ended by {name}"
 
 
-def sleepers(trace):
-    return [process for process in trace.processes() if process.name() == "sleep"]
-
-
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(trace):
     now = 0.0
     alerts = Alerts([("finding", "sleep 600 & sleep 600")], idle_after_s=600.0, clock=lambda: now)
     alerts.take(SNAPSHOT)
-    wait_until(lambda: len(sleepers(trace)) == 2, "both programs of the command")
+    wait_until(lambda: len(trace.processes("sleep")) == 2, "both programs of the command")
     now = 61.0
     assert alerts.take(SNAPSHOT) == "--on finding: its command took over 60 s"
     alerts.close()
-    wait_until(lambda: not sleepers(trace), "the end of both programs")
+    wait_until(lambda: not trace.processes("sleep"), "the end of both programs")
 
 
 def test_more_events_than_commands_at_once_wait_for_their_turn(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import textwrap
 
@@ -82,11 +83,12 @@ def workers() -> set[int]:
     Python keeps others, such as the resource tracker of multiprocessing, for other tests.
     """
     name = "tarmac.studies.evaluation.stacked.worker"
-    return {
-        child.pid
-        for child in psutil.Process().children()
-        if child.status() == psutil.STATUS_ZOMBIE or name in child.cmdline()
-    }
+    found = set()
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if child.status() == psutil.STATUS_ZOMBIE or name in child.cmdline():
+                found.add(child.pid)
+    return found
 
 
 def test_each_process_has_a_stack_and_networks_are_those_of_one_process(pool):

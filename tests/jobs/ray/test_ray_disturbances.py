@@ -11,6 +11,7 @@ import pytest
 
 from tarmac.errors import RequestError
 from tarmac.jobs import Began, Waiting, find_executor
+from tarmac.processes.handles import has_ended
 
 pytestmark = pytest.mark.ray
 
@@ -29,8 +30,7 @@ STAYS_ONCE = (
 
 def alive(pids: list[str]) -> list[str]:
     """Return those that have not ended; one that waits for its parent to see it has."""
-    found = [psutil.Process(int(pid)) for pid in pids if psutil.pid_exists(int(pid))]
-    return [str(one.pid) for one in found if one.status() != psutil.STATUS_ZOMBIE]
+    return [pid for pid in pids if not has_ended(int(pid))]
 
 
 def test_a_worker_that_is_killed_takes_its_program_along_and_the_task_begins_again(runs, tmp_path):

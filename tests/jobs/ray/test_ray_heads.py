@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 
-import psutil
 import pytest
 import ray
 
 from ray_heads import start_head
 from tarmac.jobs import Handle, Silent, find_run, scheduler, work_on
+from tarmac.processes.handles import has_ended
 
 pytestmark = pytest.mark.ray
 
@@ -51,10 +51,6 @@ def started(cluster, tmp_path, until):
 
 def program_of(tmp_path):
     return int((tmp_path / "pids").read_text().split()[0])
-
-
-def has_ended(pid):
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_run_whose_runner_was_killed_goes_on_and_nothing_runs_twice(
