@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import psutil
 import pytest
 import pytest_timeout
@@ -46,6 +47,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # What whoever runs the tests has set for their own work is no matter of the tests.
 os.environ["TARMAC_SETTINGS_FILE"] = os.environ["TARMAC_SECRETS"] = os.devnull
+
+# What tests install once for all of them lies in the user's cache; a home may be read-only.
+try:
+    _cache = platformdirs.user_cache_path("tarmac", ensure_exists=True)
+    tempfile.TemporaryFile(dir=_cache).close()
+except OSError:
+    _kept = Path(tempfile.gettempdir()) / f"tarmac-tests-{os.geteuid()}"
+    os.environ["XDG_CACHE_HOME"] = str(_kept)
 
 # A program whose disk is full, or whose files may not grow, leaves half a compiled file beside a
 # module, and all that import it later fail: Python takes a short write for a whole one.

@@ -285,13 +285,13 @@ def test_a_container_is_told_by_its_files_and_its_devices(root):
     for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
         root(f"dev/{name}")
     root("dev/nvidia-caps/nvidia-cap1")
-    root("sys/fs/cgroup/cpu.max", "150000 100000\n")
+    root("sys/fs/cgroup/cpu.max", "50000 100000\n")
     root("sys/fs/cgroup/memory.max", "1073741824\n")
     inventory = read_inventory(root.path, {})
     assert inventory.container.kind == "docker"
     assert "nvidiactl" in inventory.container.device_nodes
     assert "nvidia-caps/nvidia-cap1" in inventory.container.device_nodes
-    assert inventory.limits.cpus == 1.5
+    assert inventory.limits.cpus == 0.5
     assert inventory.limits.memory_bytes == 2**30
     assert codes(inventory) == {"driver-caps"}
 

@@ -12,6 +12,7 @@ import pytest
 from tarmac.environments import VenvSpec, build_venv, remove_venv
 from tarmac.environments.requirements import read_requirements
 from tarmac.errors import RequestError
+from tarmac.files import StorageError
 
 
 @pytest.fixture
@@ -126,6 +127,13 @@ def test_a_password_of_an_index_is_in_no_file(tmp_path, installer):
     build_venv(VenvSpec(requirements=requirements), tmp_path, tmp_path / "venvs")
     for path in (tmp_path / "venvs").rglob("*"):
         assert not path.is_file() or "hunter2" not in path.read_text()
+
+
+def test_a_directory_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "file").touch()
+    root = tmp_path / "file" / "venvs"
+    with pytest.raises(StorageError, match=f"cannot write {root}: Not a directory"):
+        build_venv(VenvSpec(requirements=("six",)), tmp_path, root)
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,8 @@ def prepare_machine(directory: Path) -> None:
         program = shutil.which(name)
         if program is not None:
             (programs / name).symlink_to(program)
+    (programs / "curl").write_text("#!/bin/sh\nexec cat > /dev/null\n")
+    (programs / "curl").chmod(0o755)
     for name in ("python", "python3", "tarmac"):
         (programs / name).symlink_to(Path(sys.executable).parent / name)
 

@@ -21,7 +21,7 @@ from tarmac.environments.installer import (
 from tarmac.environments.requirements import read_requirements
 from tarmac.environments.users import forget_users, living_users, note_user
 from tarmac.errors import RequestError
-from tarmac.files import taking_turns, without_password, write_text
+from tarmac.files import storage_errors, taking_turns, without_password, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,14 +143,17 @@ def build_venv(spec: VenvSpec, base: Path, root: Path | None = None) -> Path:
 
     Raises:
         RequestError: The interpreter or a requirements file is not here.
+        StorageError: The directory cannot be written to.
         TarmacError: It could not be built; the installer's own words are in the message.
     """
     root = root or venvs_directory()
     recipe = read_recipe(spec, base)
     path = root / recipe.key
-    root.mkdir(parents=True, exist_ok=True)
-    with taking_turns(root / f"{path.name}.lock"):
-        note_user(path)
+    with contextlib.ExitStack() as turn:
+        with storage_errors(root):
+            root.mkdir(parents=True, exist_ok=True)
+            turn.enter_context(taking_turns(root / f"{path.name}.lock"))
+            note_user(path)
         if not (path / "requirements.txt").exists():
             recipe.install(path)
     return path
