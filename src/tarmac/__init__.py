@@ -17,7 +17,7 @@ from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
     from tarmac.checks import check, read_log
-    from tarmac.inference import evaluate, export, predict
+    from tarmac.inference import evaluate, export, load_model, predict
     from tarmac.jobs import attach
     from tarmac.studies import search
     from tarmac.training import extend, resume, train
@@ -31,6 +31,7 @@ __all__ = [
     "evaluate",
     "export",
     "extend",
+    "load_model",
     "predict",
     "read_log",
     "resume",
@@ -47,6 +48,7 @@ _ROOMS = {
     "evaluate": "tarmac.inference",
     "export": "tarmac.inference",
     "extend": "tarmac.training",
+    "load_model": "tarmac.inference",
     "predict": "tarmac.inference",
     "read_log": "tarmac.checks",
     "resume": "tarmac.training",

@@ -10,6 +10,7 @@ import pytest
 import torch
 from inference_models import pair, regression
 from safetensors.torch import load_file
+from torch import nn
 
 import tarmac
 from tarmac import RequestError, data
@@ -50,6 +51,16 @@ def test_a_model_of_several_inputs_says_outputs_by_name(parts):
         "features": (16, 4),
         "value": (16,),
     }
+
+
+def test_the_trained_module_can_be_had(digits, table):
+    model = tarmac.load_model(digits, device="cpu")
+    assert type(model) is type(find_workload("digits-mlp").model())
+    assert not model.training
+    weights = load_file(digits.model)
+    assert weights.keys() == model.state_dict().keys()
+    assert all(torch.equal(weights[name], own) for name, own in model.state_dict().items())
+    assert isinstance(tarmac.load_model(table, device="cpu", workload=regression), nn.Linear)
 
 
 def test_data_are_not_needed_where_the_record_describes_them(digits, tmp_path, monkeypatch):

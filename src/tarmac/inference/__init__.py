@@ -11,7 +11,7 @@ from tarmac.inference.exporting import FORMATS, TOLERANCE, Exported, Format, exp
 from tarmac.inference.predicting import Predictions, predict, predict_each
 from tarmac.inference.reading import read_samples
 from tarmac.inference.scoring import Evaluation, evaluate
-from tarmac.inference.trained import Trained, open_trained
+from tarmac.inference.trained import Trained, load_model, open_trained
 from tarmac.inference.writing import check_target, json_lines, write_predictions
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "evaluate",
     "export",
     "json_lines",
+    "load_model",
     "open_trained",
     "predict",
     "predict_each",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tarmac.training import Checkpoint
     from tarmac.workloads import Workload
 
-__all__ = ["Asked", "Trained", "named_outputs", "open_trained", "read_weights_of"]
+__all__ = ["Asked", "Trained", "load_model", "named_outputs", "open_trained", "read_weights_of"]
 
 
 class Asked(torch.nn.Module):
@@ -167,6 +167,37 @@ def open_trained(
         classes=described.classes,
         device=place,
     )
+
+
+def load_model(
+    reference: str | Path | Run,
+    *,
+    device: str = "auto",
+    output: Path | None = None,
+    workload: str | Workload | None = None,
+    checkpoint: Checkpoint = "last",
+) -> nn.Module:
+    """Return a run's trained module, the one that its workload builds, in evaluation mode.
+
+    It takes what the recipe's preprocessing makes of samples; `open_trained` gives a module that
+    takes the samples themselves, as ``asked``.
+
+    Args:
+        reference: The run: its directory, its name, the beginning of its name or ``"latest"``. Of
+            one that is not completed the newest checkpoint is taken.
+        device: Where its weights are; see `tarmac.machine.find_devices`. The first of several.
+        output: Where runs lie.
+        workload: The run's own, where it was passed to `tarmac.train` as a value.
+        checkpoint: ``best`` for the one that was best on held-out data.
+
+    Raises:
+        RequestError: As `open_trained` does.
+        TarmacError: A file of it is damaged.
+    """
+    trained = open_trained(
+        reference, device=device, output=output, workload=workload, checkpoint=checkpoint
+    )
+    return trained.asked.model
 
 
 def read_weights_of(
