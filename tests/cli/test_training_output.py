@@ -34,6 +34,21 @@ def test_a_batch_above_the_data_and_a_loss_no_better_than_guessing_are_noted(tar
     assert "is no better than guessing among 10 classes, 2.3026" in out
 
 
+@pytest.mark.parametrize(("last", "is_noted"), [("Softmax(1)", True), ("LogSoftmax(1)", False)])
+def test_a_model_that_ends_in_softmax_is_noted(tarmac, tmp_path, last, is_noted):
+    (tmp_path / "mine.py").write_text(
+        "import dataclasses\n"
+        "from torch import nn\n"
+        "from tarmac.workloads.digits_mlp import workload as known\n"
+        "def model():\n"
+        f"    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.{last})\n"
+        "workload = dataclasses.replace(known, model=model)\n"
+    )
+    code, out, _ = tarmac("train", "mine.py:workload", "--epochs", "1")
+    assert code == 0
+    assert ("the model returns probabilities" in out) == is_noted
+
+
 def test_a_good_training_has_no_notes(tarmac):
     _, out, _ = tarmac("train", "digits-mlp", "--epochs", "2")
     assert "note" not in out

@@ -62,6 +62,8 @@ class Plan:
         initial: The weights that a new run begins from; None for those of the seed. A run that
             goes on has them in its directory.
         steps: After how many a trial stops; None for a whole training.
+        returns_probabilities: Whether the model returns a Classification probabilities, of which
+            its loss takes the softmax again.
     """
 
     reference: str
@@ -100,6 +102,7 @@ class Plan:
     initial: Initial | None = None
     steps: int | None = None
     patience_metric: str | None = None
+    returns_probabilities: bool = False
 
     @property
     def train_size(self) -> int:

@@ -90,6 +90,11 @@ def _note(plan: Plan) -> Iterator[str]:
             f"note       a batch of {batch_size:,} is more than the {counted(size, 'sample')}: "
             "each epoch is one step"
         )
+    if plan.returns_probabilities:
+        yield (
+            "note       the model returns probabilities, and the loss takes the softmax itself: "
+            "let it return logits, without Softmax at its end"
+        )
 
 
 def _trial(plan: Plan) -> Iterator[str]:

@@ -196,6 +196,7 @@ def make_plan(
         },
         num_parameters=trial.num_parameters,
         sample_flops=trial.sample_flops,
+        returns_probabilities=trial.returns_probabilities,
         held=held,
         validation_seed=_validation_seed(options),
         patience=options.patience,

@@ -32,6 +32,8 @@ __all__ = ["Trial", "first_samples", "try_model"]
 
 # A training step's backward pass does two products for each one of the forward pass.
 _STEP_OVER_FORWARD = 3
+# Far above the rounding of fp32 sums over many classes.
+_SUM_TOLERANCE = 1e-3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,7 @@ class Trial:
         sample_flops: A training step's matrix work for one sample, in FLOP.
         num_parameters: How many parameters the model has.
         has_batch_norm: Whether it has batch normalisations.
+        returns_probabilities: Whether it returns a Classification probabilities, not logits.
         model: The model, on the CPU.
         sample: One preprocessed sample ``[1, ...]``, or a dictionary of such.
     """
@@ -49,6 +52,7 @@ class Trial:
     sample_flops: int
     num_parameters: int
     has_batch_norm: bool
+    returns_probabilities: bool
     model: nn.Module
     sample: Any
 
@@ -96,6 +100,8 @@ def try_model(
         sample_flops=_STEP_OVER_FORWARD * forward // count,
         num_parameters=sum(p.numel() for p in model.parameters()),
         has_batch_norm=any(isinstance(layer, _BatchNorm) for layer in model.modules()),
+        returns_probabilities=isinstance(workload.objective, Classification)
+        and _are_probabilities(output),
         model=model,
         sample=_first(inputs),
     )
@@ -153,6 +159,13 @@ def _check_output(
             "cannot be differentiated, such as .detach(), comparisons or whole numbers",
             hint="Compute it of the model's output by operations that PyTorch differentiates.",
         )
+
+
+def _are_probabilities(output: torch.Tensor) -> bool:
+    """Whether rows of a model's output are none of them negative and sum to 1, as softmax's do."""
+    rows = output.detach().float()
+    is_one = (rows.sum(1) - 1).abs() < _SUM_TOLERANCE
+    return bool((rows >= 0).all() and is_one.all())
 
 
 def _with_gradient(output: Any) -> Any:
