@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tarmac.errors import RequestError
-from tarmac.jobs import create_run, find_run, parse_job, plan_tasks, prepare
+from tarmac.jobs import create_run, find_executor, find_run, parse_job, plan_tasks, prepare
 from tarmac.jobs.executors.kubernetes.demand import demand_of
 from tarmac.jobs.executors.kubernetes.manifests import Unit, job_manifest
 from tarmac.jobs.executors.kubernetes.nodes import KnownNode, why_never, with_gpus
@@ -18,7 +18,7 @@ from tarmac.jobs.machine import Machine
 from tarmac.jobs.model import Resources
 from tarmac.kubernetes import Listed, Refused
 from tarmac.machine import GpuInfo, fitting_names, is_of_type
-from tarmac.slurm import read_gres, request_gpus
+from tarmac.slurm import Limits, SlurmCommands, read_gres, request_gpus
 from tarmac.slurm.site import SlurmNode
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -147,6 +147,22 @@ def test_slurm_gets_the_kind_as_its_nodes_have_it(tmp_path):
     assert request_gpus(nodes, shape.gpus, kind=shape.gpu_type) == "gpu:nvidia_a100_80gb:2"
     with pytest.raises(RequestError, match="kind of GPU 'A100'"):
         request_gpus(slurm_nodes("gpu:h100:4"), 2, kind="A100")
+
+
+def test_a_partition_with_gpus_is_named_where_slurm_refuses_that_of_the_site(tmp_path, monkeypatch):
+    nodes = slurm_nodes("", "gpu:4")
+    nodes[1] = dataclasses.replace(nodes[1], partition="big", is_default=False)
+    words = "allocation failure: Requested node configuration is not available"
+    answers = {
+        "limits": lambda _: Limits(version="22.05"),
+        "nodes": lambda _: nodes,
+        "test": lambda _, script: words,
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(SlurmCommands, name, answer)
+    with pytest.raises(RequestError, match="Slurm refuses it") as refused:
+        find_executor("slurm").refuse([task_of(tmp_path, "1")], 0)
+    assert "GPUs are in the partitions big: `partition`" in refused.value.hint
 
 
 def test_an_option_of_the_site_goes_before_the_kind(tmp_path):

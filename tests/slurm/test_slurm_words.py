@@ -385,5 +385,6 @@ def test_gpus_that_no_node_has_are_refused_in_words(gres, gpus, kind, words):
 def test_gpus_of_another_partition_do_not_count():
     nodes = [node("gpu:4", "gpu"), node("(null)", "cpu")]
     assert request_gpus(nodes, 4, partition="gpu") == "gpu:4"
-    with pytest.raises(RequestError, match="no node of partition 'cpu' has GPUs"):
+    with pytest.raises(RequestError, match="no node of partition 'cpu' has GPUs") as refused:
         request_gpus(nodes, 1, partition="cpu")
+    assert refused.value.hint == "GPUs are in the partitions gpu: `partition` in options.slurm."

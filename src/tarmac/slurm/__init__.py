@@ -26,7 +26,14 @@ from tarmac.slurm.interface import (
 from tarmac.slurm.never import is_amount_limit
 from tarmac.slurm.one_machine import NODES, OneMachineSlurm
 from tarmac.slurm.script import UNIT, Request, Shape, write_script
-from tarmac.slurm.site import Gres, SlurmNode, gpus_of, read_gres, request_gpus
+from tarmac.slurm.site import (
+    Gres,
+    SlurmNode,
+    gpus_of,
+    partitions_with_gpus,
+    read_gres,
+    request_gpus,
+)
 from tarmac.slurm.survey import SlurmFindings, survey_nodes
 from tarmac.slurm.trial import try_slurm
 from tarmac.slurm.words import (
@@ -68,6 +75,7 @@ __all__ = [
     "is_amount_limit",
     "is_full",
     "job_variables",
+    "partitions_with_gpus",
     "read_gres",
     "read_state",
     "request_gpus",

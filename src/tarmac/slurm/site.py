@@ -13,7 +13,7 @@ from tarmac.machine import fitting_names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Gres", "SlurmNode", "gpus_of", "read_gres", "request_gpus"]
+__all__ = ["Gres", "SlurmNode", "gpus_of", "partitions_with_gpus", "read_gres", "request_gpus"]
 
 # Of what cuts GPUs into parts, in the order of preference: shard (from 22.05 on) lets go of more
 # than one share a job on the same GPU; mps needs NVIDIA's daemon.
@@ -87,6 +87,14 @@ def gpus_of(node: SlurmNode) -> int:
     return sum(gres.count for gres in node.gres if gres.name == "gpu")
 
 
+def partitions_with_gpus(nodes: Iterable[SlurmNode]) -> str:
+    """Return a sentence that names the partitions whose nodes have GPUs; empty where none has."""
+    names = sorted({node.partition for node in nodes if gpus_of(node)})
+    if not names:
+        return ""
+    return f"GPUs are in the partitions {', '.join(names)}: `partition` in options.slurm."
+
+
 def request_gpus(
     nodes: Iterable[SlurmNode] | None, gpus: float, *, kind: str = "", partition: str = ""
 ) -> str:
@@ -111,13 +119,15 @@ def request_gpus(
                 hint="Where Slurm's commands are, its nodes are asked.",
             )
         return _whole_gpus(gpus, kind)
-    nodes = [node for node in nodes if partition in ("", node.partition)]
+    everywhere = [*nodes]
+    nodes = [node for node in everywhere if partition in ("", node.partition)]
     where = f"partition {partition!r}" if partition else "this Slurm"
     gpu = [gres for node in nodes for gres in node.gres if gres.name == "gpu"]
     if not gpu:
         raise RequestError(
             f"no node of {where} has GPUs that it knows of",
-            hint="`sinfo -o '%N %P %G'` shows what nodes have; GPUs are there by `Gres=gpu:N`.",
+            hint=partitions_with_gpus(everywhere)
+            or "`sinfo -o '%N %P %G'` shows what nodes have; GPUs are there by `Gres=gpu:N`.",
         )
     kinds = {gres.kind for gres in gpu if gres.kind}
     # Sites write kinds in small letters, or as their maker does.

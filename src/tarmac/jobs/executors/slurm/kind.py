@@ -28,6 +28,7 @@ from tarmac.slurm import (
     SlurmCommands,
     explain_refusal,
     job_variables,
+    partitions_with_gpus,
     write_script,
 )
 
@@ -137,6 +138,9 @@ def _refuse_shape(
     # Silence is no refusal.
     if isinstance(answer, str):
         said, _, advice = explain_refusal(answer).partition("\n")
+        # A site may send jobs with GPUs to a partition of its own, so this is known only now.
+        if shape.gpus and not shape.partition:
+            advice = " ".join(filter(None, (advice, partitions_with_gpus(nodes))))
         raise RequestError(f"task {task.name!r}: Slurm refuses it: {said}", hint=advice or None)
 
 
