@@ -196,7 +196,11 @@ def test_another_request_is_not_taken_for_the_one_that_was_begun(served_here, wo
     asked = {"epochs": 1, "output": str(tmp_path / "out")}
     assert worker.ask("t", asked).command == "done"
     begun = f"RequestError: {tmp_path}/out/t was begun with"
-    for other, message in (({"hidden": 9}, "settings.hidden 128, not 9"), ({"seed": 1}, "seed 0")):
+    for other, message in (
+        ({"hidden": 9}, "settings.hidden 128, not 9"),
+        ({"seed": 1}, "seed 0"),
+        ({"monitor": "loss"}, "monitor accuracy:max, not loss:min"),
+    ):
         told = worker.ask("t", asked | other)
         assert told.command == "errorMessage"
         assert told.error["message"].startswith(f"{begun} {message}")

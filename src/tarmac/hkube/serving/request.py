@@ -277,6 +277,7 @@ OPTIONS: Mapping[str, Callable[[str, Any], Any]] = {
     "validation_size": _from(0),
     "validation_split": _text,
     "patience": _from(1),
+    "monitor": _text,
     "seed": _from(0),
     "devices": _devices,
     "precision": _text,

@@ -204,6 +204,8 @@ class ServedWorkload:
             goes_on=True,
         ).to_record()
         same = [*_SAME, *(["precision"] if options.get("precision", "auto") != "auto" else [])]
+        # Records of before 0.2 do not say it, and are gone on with as they were begun.
+        same += ["monitor"] if "monitor" in begun else []
         before = _told_apart(run.record.workload, begun, same)
         now = _told_apart(self._workload.name, asked, same)
         for name in sorted(before.keys() | now.keys()):
