@@ -481,7 +481,8 @@ def test_what_an_algorithm_cannot_say_is_said():
     job = parse_job(
         "{name: ok, environment: {image: i, user: 5, network: host, workdir: /x, engine: docker, "
         "mounts: [{source: /a, target: /b}]}, priority: 2, timeout: 5, "
-        "resources: {memory: 1MiB, shm: 1GiB, gpu_memory: 1GiB}, env: {A: \"{{ '{{' }} x }}\"}}"
+        "resources: {memory: 1MiB, shm: 1GiB, gpu_memory: 1GiB, gpus: {type: a100}}, "
+        "env: {A: \"{{ '{{' }} x }}\"}}"
     )
     definition = write_hkube(job)
     assert definition["mem"] == "4Mi"
@@ -491,6 +492,7 @@ def test_what_an_algorithm_cannot_say_is_said():
         assert name in lost
     assert "shm" in lost
     assert "gpu_memory" in lost
+    assert "gpus.type" in lost
     assert memory == "ok: mem is 4Mi, the least that HKube takes"
     (jobs, _) = read(json.dumps(definition))
     assert jobs[0].environment.image == "i"

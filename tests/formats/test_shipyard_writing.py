@@ -223,6 +223,13 @@ VALUES = st.recursive(
 )
 
 
+def test_what_a_pool_says_of_gpus_is_noted():
+    text = "resources: {gpus: {type: a100, count: 2}, gpu_memory: 40GiB}}"
+    _, notes = write_shipyard([parse_job(f"{{name: x, environment: {{image: i}}, {text}")])
+    assert "x: gpu_memory is the pool's vm_size" in notes
+    assert "x: GPUs a100 are had by the pool's vm_size" in notes
+
+
 @given(VALUES)
 def test_any_document_is_jobs_or_a_designed_error(value):
     read_or_refused(value if isinstance(value, dict) else {"job_specifications": value})

@@ -40,6 +40,7 @@ job_specifications:
 JOBS = {
     "plain": "{name: hello, command: [echo, hello]}",
     "needs": "{name: a.b_c, command: x, resources: {cpus: 3.5, memory: 5GiB, gpus: 2}}",
+    "kind": "{name: x, command: x, resources: {gpus: {type: a100, count: 3}}}",
     "half": "{name: x, command: x, resources: {gpus: 0.5, gpu_memory: 40GiB}}",
     "nodes": "{name: x, workload: digits-mlp, resources: {nodes: 2, gpus: 8}}",
     "files": "{name: x, command: x, inputs: [{from: /data/}, {from: here}], "
@@ -89,6 +90,16 @@ def test_a_pools_size_is_the_machine_or_what_succeeds_it(size, instance, gpus, o
     assert [old in note and instance in note for note in told] == [True] * (old is not None)
 
 
+@pytest.mark.parametrize(
+    ("gpu_type", "offered"),
+    [("a100", {"A100", "A100-80GB"}), ("A100-80GB", {"A100-80GB"}), ("mi300x", {"mi300x"})],
+)
+def test_a_kind_of_gpu_is_asked_for_by_the_names_of_skypilot(gpu_type, offered):
+    job = f"{{name: x, command: x, resources: {{gpus: {{type: {gpu_type}, count: 3}}}}}}"
+    task, _, _ = write(parse_job(job))
+    assert task["resources"]["accelerators"] == dict.fromkeys(offered, 4)
+
+
 @given(st.from_regex(r"(?i)standard_[a-z]{1,3}[0-9]{1,3}[a-z]{0,4}(_v[0-9])?", fullmatch=True))
 def test_any_name_of_a_size_is_found_in_any_case(name):
     assert spelled(name).lower() == name.lower()
@@ -135,6 +146,15 @@ def test_a_pool_of_low_priority_is_a_spot_machine_and_of_many_one_is_opened():
         (
             "{name: x, command: x, resources: {gpus: 1, gpu_memory: 200GiB}}",
             "x: a task asks for GPUs of 200 GiB",
+        ),
+        (
+            "{name: x, command: x, resources: {gpus: {type: t4}, gpu_memory: 24GiB}}",
+            "x: a task asks for GPUs t4 of 24 GiB",
+        ),
+        (
+            "{name: x, tasks: [{name: a, command: x, resources: {gpus: {type: t4}}}, "
+            "{name: b, command: x, resources: {gpus: {type: h100}}}]}",
+            "x: tasks ask for GPUs h100 and t4, and share one machine",
         ),
         ("{name: x, pipeline: {name: p, nodes: []}}", "x is a pipeline"),
     ],

@@ -130,6 +130,7 @@ def left_out_for_hkube(job: Job) -> list[str]:
         "sweep": task.parameters,
         "priority": task.priority,
         "gpu_memory": task.resources.gpu_memory,
+        "gpus.type": task.resources.gpu_type,
         "shm": task.resources.shm,
     }
     if task.environment.kind == "container" and not _says_what_runs(job):

@@ -282,6 +282,10 @@ class _Writer:
         found["gpus"] = math.ceil(resources.gpus) or "disable"
         if resources.gpu_memory is not None:
             self._notes.add(f"{self._job.name}: gpu_memory is the pool's vm_size")
+        if resources.gpu_type:
+            self._notes.add(
+                f"{self._job.name}: GPUs {resources.gpu_type} are had by the pool's vm_size"
+            )
 
     def _inputs(self, task: Task, found: dict[str, Any]) -> None:
         for given in task.inputs:

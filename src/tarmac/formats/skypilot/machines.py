@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac.formats.format import Unwritable
 from tarmac.formats.original import original_of
 from tarmac.formats.skypilot.azure_sizes import find_size, spelled, successor_of
+from tarmac.machine import is_of_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,8 +78,14 @@ def place_in_job(job: Job, task: Task, *value: str) -> tuple[str | int, ...]:
 def _any_of(job: Job, tasks: Sequence[Task], gpus: int, gpu_memory: int) -> dict[str, int]:
     number = next((n for n in _NUMBERS if n >= gpus), None)
     fitting = [name for name, size in _CHOICE.items() if size * 10**9 >= gpu_memory]
+    gpu_type = _gpu_type(job, tasks)
+    if gpu_type and number is not None:
+        # SkyPilot knows more kinds than it is offered here, and refuses by itself what it does not.
+        known = [name for name in _CHOICE if is_of_type(name, gpu_type)]
+        fitting = [name for name in fitting if name in known] if known else [gpu_type]
     if number is None or not fitting:
-        wanted = f"{gpus} GPUs" if number is None else f"GPUs of {gpu_memory / 2**30:g} GiB"
+        kind = f"GPUs {gpu_type}" if gpu_type else "GPUs"
+        wanted = f"{gpus} GPUs" if number is None else f"{kind} of {gpu_memory / 2**30:g} GiB"
         name = "gpus" if number is None else "gpu_memory"
         greedy = max(tasks, key=lambda task: getattr(task.resources, name) or 0)
         raise Unwritable(
@@ -89,6 +96,17 @@ def _any_of(job: Job, tasks: Sequence[Task], gpus: int, gpu_memory: int) -> dict
             path=place_in_job(job, greedy, "resources", name),
         )
     return dict.fromkeys(fitting, number)
+
+
+def _gpu_type(job: Job, tasks: Sequence[Task]) -> str:
+    kinds = {task.resources.gpu_type: task for task in tasks if task.resources.gpu_type}
+    if len(kinds) > 1:
+        raise Unwritable(
+            f"{job.name}: tasks ask for GPUs {' and '.join(sorted(kinds))}, and share one machine",
+            hint="Convert them as jobs of their own.",
+            path=place_in_job(job, [*kinds.values()][-1], "resources", "gpus"),
+        )
+    return next(iter(kinds), "")
 
 
 def _of_pool(
