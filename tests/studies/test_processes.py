@@ -257,17 +257,19 @@ def test_the_winner_is_trained_anew_on_everything_as_the_line_says(tmp_path):
         "digits-mlp",
         space={"hidden": [8, 16], "dropout": 0.0},
         method="brute",
+        monitor="val_loss",
         epochs=2,
         output=tmp_path,
         devices="cpu",
     )
     run = json.loads((study.path / study.best.run / "run.json").read_text())
+    assert run["judged_by"]["metric"] == study.record.judged_by.metric == "loss"
     assert run["configuration"]["train_size"] == 1438
     assert run["configuration"]["validation_size"] == 0
     assert run["metrics"]["test_accuracy"] == study.best.test_accuracy
     words = train_line(study, study.best).split()
     assert words[:3] == ["tarmac", "train", "digits-mlp"]
-    assert "--epochs 2 --seed 0" in " ".join(words)
+    assert "--epochs 2 --seed 0 --monitor loss:min" in " ".join(words)
     assert f"hidden={study.best.settings['hidden']}" in words
     assert repr(study).startswith(f"<Study {study.path} completed")
 

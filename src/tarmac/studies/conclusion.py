@@ -14,7 +14,13 @@ from tarmac.studies.evaluation.in_processes import PROGRAM
 from tarmac.studies.evaluation.retraining import train_whole
 from tarmac.studies.evaluation.workers import start_worker
 from tarmac.studies.study.locks import owner_lock
-from tarmac.studies.winner import BEST, choose_winner, front_numbers, whole_size
+from tarmac.studies.winner import (
+    BEST,
+    choose_winner,
+    front_numbers,
+    monitor_of,
+    whole_size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -127,6 +133,7 @@ def _retrain(
         "settings": dict(winner.settings),
         "seed": study.request.seed,
         "epochs": winner.epochs,
+        "monitor": monitor_of(study),
     }
     if study.request.train_size is not None:
         split = study.record.validation_split

@@ -23,6 +23,7 @@ __all__ = [
     "complete_trials",
     "front_numbers",
     "front_of",
+    "monitor_of",
     "train_line",
     "whole_size",
 ]
@@ -75,6 +76,8 @@ def train_line(study: Study, winner: Winner) -> str:
     for name, option in (("learning_rate", "--lr"), ("batch_size", "--batch-size")):
         if name in options:
             words += [option, str(options.pop(name))]
+    if (monitor := monitor_of(study)) is not None:
+        words += ["--monitor", monitor]
     if study.request.train_size is not None:
         words += ["--train-size", str(whole_size(study))]
         split = study.record.validation_split
@@ -84,6 +87,12 @@ def train_line(study: Study, winner: Winner) -> str:
         text = str(value).lower() if isinstance(value, bool) else show_setting(value)
         words += ["--set", f"{name}={text}"]
     return shlex.join(words)
+
+
+def monitor_of(study: Study) -> str | None:
+    """Return what the winner's training is judged by, ``loss:min``; None in older studies."""
+    judged = study.record.judged_by
+    return None if study.request.monitor is None else f"{judged.metric}:{judged.direction}"
 
 
 def whole_size(study: Study) -> int:
