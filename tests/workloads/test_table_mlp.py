@@ -48,8 +48,18 @@ def test_rows_stay_in_fp32_where_layers_compute_in_bf16():
     assert kept.tolist() == [[2019], [2020]]
 
 
-def test_classes_are_refused_with_the_workload_for_them():
-    network = model(sample_shape=(1,), target_shape=())
-    with pytest.raises(RequestError, match="targets are classes") as caught:
-        standardise(network, torch.ones(2, 1), targets=torch.tensor([0, 1]))
-    assert "tarmac train mlp" in str(caught.value)
+def test_classes_are_refused_with_the_workload_for_them_before_a_run_is_made(tmp_path):
+    numbers = np.zeros((4, 2), dtype=np.float32)
+    species = Split(numbers, np.array([0, 1, 2, 0]))
+    dataset = Dataset("species", species, species, num_classes=3)
+    workload = dataclasses.replace(find_workload("table-mlp"), dataset=lambda: dataset)
+    with pytest.raises(RequestError, match="targets of species are classes") as caught:
+        tarmac.train(workload, output=tmp_path, device="cpu")
+    assert "tarmac train mlp --set dataset=species" in str(caught.value)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_whole_numbers_that_are_no_classes_are_values():
+    network = model(sample_shape=(1,), target_shape=(), hidden=4)
+    standardise(network, torch.ones(2, 1), targets=torch.tensor([10, 30]))
+    assert (network.target_mean.item(), network.target_std.item()) == (20, 10)

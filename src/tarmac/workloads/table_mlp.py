@@ -65,16 +65,7 @@ class TableNetwork(nn.Module):
 
 
 def standardise(model: nn.Module, inputs: torch.Tensor, *, targets: torch.Tensor) -> None:
-    """Set what columns and targets are standardised by; a constant one keeps its deviation of 1.
-
-    Raises:
-        RequestError: The targets are classes.
-    """
-    if not targets.is_floating_point():
-        raise RequestError(
-            "table-mlp predicts values, and the targets are classes",
-            hint="Train on classes: tarmac train mlp --set dataset=NAME",
-        )
+    """Set what columns and targets are standardised by; a constant one keeps its deviation of 1."""
     for name, rows in (("input", inputs), ("target", targets)):
         # In fp64, for a deviation that is small beside its mean.
         std, mean = torch.std_mean(rows.double(), dim=0, correction=0)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tarmac.errors import RequestError, without_native_stack
-from tarmac.workloads import Classification, NextToken
+from tarmac.errors import RequestError, quoted, without_native_stack
+from tarmac.workloads import Classification, NextToken, Regression
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,6 +45,16 @@ def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
     if "target_shape" in asked and dataset.train.targets is None:
         raise RequestError(
             f"the model of {workload.name} needs targets, which {dataset.name} lacks"
+        )
+    if (
+        "target_shape" in asked
+        and "num_classes" not in asked
+        and dataset.num_classes is not None
+        and isinstance(workload.objective, Regression)
+    ):
+        raise RequestError(
+            f"{workload.name} predicts values, and the targets of {dataset.name} are classes",
+            hint=f"Train on classes: tarmac train mlp --set dataset={quoted(dataset.name)}",
         )
     if "num_classes" in asked and dataset.num_classes is None:
         raise RequestError(
