@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tarmac.files import StorageError, atomic_writer, open_regular, write_bytes, write_json
+from tarmac.files import StorageError, atomic, atomic_writer, open_regular, write_bytes, write_json
 
 
 def test_a_file_and_its_directories_are_made(tmp_path):
@@ -94,6 +94,16 @@ def test_a_pipe_is_written_into_and_stays_one(tmp_path):
         write_bytes(path, b"page")
         assert reader.communicate()[0] == b"page"
     assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_that_nobody_reads_keeps_no_writer_waiting(tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic, "_READER_TIMEOUT_S", 0.0)
+    path = tmp_path / "a pipe"
+    os.mkfifo(path)
+    with pytest.raises(StorageError, match="it is a pipe that nobody reads") as caught:
+        write_bytes(path, b"weights")
+    assert caught.value.hint.endswith(f"rm '{path}'")
 
 
 def test_a_full_device_is_named_and_stays_one():

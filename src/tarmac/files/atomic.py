@@ -8,10 +8,11 @@ import json
 import os
 import shutil
 import stat
+import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from tarmac.errors import TarmacError
+from tarmac.errors import TarmacError, quoted
 from tarmac.files.leftovers import sweep_once, temporary_path
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ __all__ = [
     "write_json",
     "write_text",
 ]
+
+# How long a pipe's reader may take to open it.
+_READER_TIMEOUT_S = 10.0
+_READER_PAUSE_S = 0.02
 
 
 class StorageError(TarmacError):
@@ -106,7 +111,8 @@ def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]
 
     Missing parent directories are made. After a crash at any moment ``path`` holds either what it
     held before or all that was written, because data reach the disk before the name does. A device,
-    a pipe or a socket, such as ``/dev/stdout``, is written into as it stands.
+    a pipe or a socket, such as ``/dev/stdout``, is written into as it stands. A pipe's reader is waited
+    for up to 10 s: a pipe may also lie in the place of a run's file, which nobody reads.
 
     Args:
         path: The file.
@@ -116,7 +122,7 @@ def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]
         StorageError: It could not be written; ``path`` is as it was.
     """
     if _is_stream(path):
-        with storage_errors(path), path.open("wb") as stream:
+        with storage_errors(path), _open_stream(path) as stream:
             yield stream
         return
     with storage_errors(path):
@@ -217,6 +223,26 @@ def _is_stream(path: Path) -> bool:
     return is_descriptor or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
+def _open_stream(path: Path) -> IO[bytes]:
+    end = time.monotonic() + _READER_TIMEOUT_S
+    while path.is_fifo():
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() >= end:
+                raise StorageError(
+                    f"cannot write {path}: it is a pipe that nobody reads",
+                    hint=f"Where it lies in the place of a file: rm {quoted(path)}",
+                ) from error
+            time.sleep(_READER_PAUSE_S)
+        else:
+            os.set_blocking(descriptor, True)
+            return os.fdopen(descriptor, "wb")
+    return path.open("wb")
+
+
 def sync_directory(directory: Path) -> None:
     """See that the disk knows the names in a directory.
 
@@ -252,7 +278,7 @@ def _no_space(path: Path, code: int) -> StorageError:
         if found.f_files and not found.f_favail:
             return StorageError(
                 f"no inodes left to write {path}",
-                hint=f"Remove some files, {elsewhere} See what is left: df -i {path.parent}",
+                hint=f"Remove some files, {elsewhere} See what is left: df -i {quoted(path.parent)}",
             )
         free = f" {found.f_bavail * found.f_frsize / 2**20:.0f} MiB are free there."
     return StorageError(f"no space left to write {path}", hint=f"Free some, {elsewhere}{free}")
